@@ -1,0 +1,194 @@
+//! One call in flight, and whoever is at its other end.
+
+use crate::{Catalog, ErrorKind, Limits, RunId, ToolError};
+use async_trait::async_trait;
+use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// One call: who makes it, until when, with which catalog, and how much it may still do.
+///
+/// [`Catalog::call`] consumes it, and a tool only borrows the one it runs in. So the one way for a
+/// tool to call on is [`Call::nested`], which shares deadline, budget and cancellation.
+pub struct Call {
+    pub(crate) run: RunId,
+    pub(crate) parent: Option<RunId>,
+    pub(crate) depth: u32,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) cancellation: CancellationToken,
+    /// A token of the caller's, besides the one that ends with the call around this one.
+    outside: Option<CancellationToken>,
+    pub(crate) root: Arc<Root>,
+}
+
+/// What a call shares with all calls inside it.
+pub(crate) struct Root {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) caller: Caller,
+    peer: Arc<dyn Peer>,
+    /// Shared even where the peer differs.
+    calls_left: Arc<AtomicU32>,
+}
+
+/// The way a call came in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Caller {
+    /// A command in a terminal.
+    Cli,
+    /// The HTTP API.
+    Http,
+    /// A program built on the library, by the name it gives itself.
+    Library(String),
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cli => f.write_str("cli"),
+            Self::Http => f.write_str("http"),
+            Self::Library(name) => write!(f, "library:{name}"),
+        }
+    }
+}
+
+impl Call {
+    /// A call that comes from outside, on the catalog as it is now.
+    pub fn new(catalog: Arc<Catalog>, caller: Caller) -> Self {
+        let calls_left = Arc::new(AtomicU32::new(catalog.limits().nested_calls));
+        Self {
+            run: RunId::generate(),
+            parent: None,
+            depth: 0,
+            deadline: None,
+            cancellation: CancellationToken::new(),
+            outside: None,
+            root: Arc::new(Root { catalog, caller, peer: Arc::new(NoPeer), calls_left }),
+        }
+    }
+
+    /// Names whom to ask and to tell.
+    #[must_use]
+    pub fn with_peer(self, peer: Arc<dyn Peer>) -> Self {
+        let root = Root {
+            catalog: self.root.catalog.clone(),
+            caller: self.root.caller.clone(),
+            peer,
+            calls_left: self.root.calls_left.clone(),
+        };
+        Self { root: Arc::new(root), ..self }
+    }
+
+    /// Ends the call, and those inside it, when `token` is cancelled.
+    #[must_use]
+    pub fn with_cancellation(self, token: &CancellationToken) -> Self {
+        Self { outside: Some(token.clone()), ..self }
+    }
+
+    /// Sets a deadline; an earlier one of the call around it, or the tool's own bound, still applies.
+    #[must_use]
+    pub fn with_deadline(self, deadline: std::time::Instant) -> Self {
+        let deadline = self.deadline.map_or(deadline.into(), |earlier| earlier.min(deadline.into()));
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    /// A call inside this one. Fails when calls nest too deep or the budget is used up.
+    pub fn nested(&self) -> Result<Self, ToolError> {
+        let Limits { depth, nested_calls, .. } = *self.root.catalog.limits();
+        if self.depth >= depth {
+            return Err(ToolError::new(ErrorKind::Tool, format!("calls may nest at most {depth} deep")));
+        }
+        self.root
+            .calls_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .map_err(|_| {
+            ToolError::new(ErrorKind::Tool, format!("at most {nested_calls} calls may be made inside one"))
+        })?;
+        Ok(Self {
+            run: RunId::generate(),
+            parent: Some(self.run),
+            depth: self.depth + 1,
+            deadline: self.deadline,
+            cancellation: self.cancellation.child_token(),
+            outside: None,
+            root: self.root.clone(),
+        })
+    }
+
+    /// The run this call is recorded as.
+    pub fn run_id(&self) -> RunId {
+        self.run
+    }
+
+    /// Who made the outermost call.
+    pub fn caller(&self) -> &Caller {
+        &self.root.caller
+    }
+
+    /// Whom to ask and to tell.
+    pub fn peer(&self) -> &dyn Peer {
+        &*self.root.peer
+    }
+
+    /// The catalog this call began with.
+    pub fn catalog(&self) -> &Catalog {
+        &self.root.catalog
+    }
+
+    /// Cancelled when the caller goes away, the deadline passes or the server stops.
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
+    }
+
+    /// Waits until the call is cancelled from either side.
+    pub(crate) async fn cancelled(&self) {
+        match &self.outside {
+            Some(outside) => tokio::select! {
+                () = outside.cancelled() => {}
+                () = self.cancellation.cancelled() => {}
+            },
+            None => self.cancellation.cancelled().await,
+        }
+    }
+
+    /// How much time is left. Never more than the tool's bound once it runs.
+    pub fn time_left(&self) -> Duration {
+        self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Whoever is at the other end of a call.
+#[async_trait]
+pub trait Peer: Send + Sync + 'static {
+    /// Tells how far the work has come.
+    fn progress(&self, _progress: Progress) {}
+
+    /// Passes on a line that the tool logged.
+    fn log(&self, _level: tracing::Level, _message: &str) {}
+
+    /// Asks a person for a value that fits `schema`; `None` when nobody can answer or they decline.
+    async fn ask(&self, _message: &str, _schema: &Value) -> Option<Value> {
+        None
+    }
+}
+
+/// How far a call has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Units done.
+    pub done: f64,
+    /// Units in all, where known.
+    pub total: Option<f64>,
+    /// What is being done.
+    pub message: Option<String>,
+}
+
+/// Nobody to ask, nobody to tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPeer;
+
+impl Peer for NoPeer {}

@@ -1,0 +1,440 @@
+//! All tools at one moment, and the one door to them.
+//!
+//! A catalog is immutable; a reload builds another and swaps the pointer, and calls in flight keep
+//! the one they began with. It hands out specs, never tools: whoever wants a tool to run comes
+//! through [`Catalog::call`], where names, policy, schema, limits and the run log live.
+
+use crate::rate::Meter;
+use crate::run::{bounded, cut_text};
+use crate::{
+    AllowAll, ArgumentSchema, Call, ContentBlock, Decision, Discard, ErrorKind, Identifier, Limits, Outcome,
+    Output, Policy, Provider, Redactor, Run, RunLog, Tool, ToolError, ToolName, ToolSpec, nearest,
+};
+use arc_swap::ArcSwap;
+use futures::FutureExt;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Stands for a bound beyond what an `Instant` can name: thirty years.
+const FOREVER: Duration = Duration::from_secs(86_400 * 365 * 30);
+
+/// Everything callable at one moment.
+pub struct Catalog {
+    /// By full name.
+    tools: BTreeMap<String, Registered>,
+    /// Outward name to full name.
+    outward: BTreeMap<String, String>,
+    limits: Limits,
+    policy: Arc<dyn Policy>,
+    runs: Arc<dyn RunLog>,
+    redactor: Redactor,
+    warnings: Vec<String>,
+}
+
+struct Registered {
+    entry: Entry,
+    tool: Arc<dyn Tool>,
+    schema: ArgumentSchema,
+    meter: Option<Arc<Meter>>,
+}
+
+/// What a catalog tells of one tool.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its full name.
+    pub name: ToolName,
+    /// What it says of itself.
+    pub spec: Arc<ToolSpec>,
+    /// Whether the product ships it.
+    pub builtin: bool,
+    /// Whether clients see it in listings.
+    pub exposed: bool,
+}
+
+/// The catalog of this moment, shared by everyone who takes calls.
+pub struct LiveCatalog(ArcSwap<Catalog>);
+
+impl LiveCatalog {
+    /// Begins with this one.
+    pub fn new(catalog: Arc<Catalog>) -> Self {
+        Self(ArcSwap::new(catalog))
+    }
+
+    /// The catalog a call that begins now should use.
+    pub fn current(&self) -> Arc<Catalog> {
+        self.0.load_full()
+    }
+
+    /// Replaces it for calls that begin later.
+    pub fn swap(&self, catalog: Arc<Catalog>) {
+        self.0.store(catalog);
+    }
+}
+
+impl Catalog {
+    /// Begins a catalog.
+    pub fn builder() -> CatalogBuilder {
+        CatalogBuilder {
+            providers: Vec::new(),
+            limits: Limits::default(),
+            policy: Arc::new(AllowAll),
+            runs: Arc::new(Discard),
+            redactor: Redactor::default(),
+            meters: HashMap::new(),
+        }
+    }
+
+    /// Every tool, by full name.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.tools.values().map(|registered| &registered.entry)
+    }
+
+    /// What is told of one tool, by full or outward name.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.find(name).ok().map(|registered| &registered.entry)
+    }
+
+    /// The bounds every call has.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What was wrong with the tools it was built from; none of it stopped it.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The one door: finds the tool by full or outward name, asks the policy, fits the arguments,
+    /// keeps limits, runs it, records the run.
+    pub async fn call(name: &str, arguments: Value, mut call: Call) -> Result<Output, ToolError> {
+        let catalog = call.root.catalog.clone();
+        let registered = catalog.find(name).map_err(|error| catalog.mask(error))?;
+        let started = Instant::now();
+        let argument_bytes = json_size(&arguments);
+        let mut record = Record {
+            runs: &*catalog.runs,
+            started,
+            run: Some(Run {
+                id: call.run,
+                parent: call.parent,
+                tool: registered.entry.name.to_string(),
+                caller: call.root.caller.to_string(),
+                started_at: Timestamp::now(),
+                duration: Duration::ZERO,
+                arguments: bounded(
+                    catalog.redactor.json(&arguments),
+                    argument_bytes,
+                    catalog.limits.run_bytes,
+                ),
+                argument_bytes,
+                result_bytes: 0,
+                outcome: abandoned(),
+            }),
+        };
+
+        let result = match catalog.admit(registered, arguments, argument_bytes, &call) {
+            Ok(arguments) => catalog.run(registered, arguments, &mut call, started).await,
+            Err(refusal) => Err(refusal),
+        };
+        let result = result.map_err(|error| catalog.mask(error));
+        match &result {
+            Ok((_, result_bytes)) => record.close(Outcome::Ok, *result_bytes),
+            Err(error) => {
+                if error.kind() == ErrorKind::Internal {
+                    let error = catalog.redactor.text(chain(error));
+                    tracing::error!(tool = %registered.entry.name, %error, "call failed");
+                }
+                let message = cut_text(error.message(), catalog.limits.run_bytes);
+                record.close(Outcome::Failed { code: run_code(error.kind()).to_owned(), message }, 0);
+            }
+        }
+        result.map(|(output, _)| output)
+    }
+
+    fn mask(&self, error: ToolError) -> ToolError {
+        error.map_message(|message| self.redactor.text(message))
+    }
+
+    fn find(&self, name: &str) -> Result<&Registered, ToolError> {
+        let full = self.outward.get(name).map_or(name, String::as_str);
+        self.tools.get(full).ok_or_else(|| {
+            let name = cut_text(name, 100);
+            let names = self.outward.keys().chain(self.tools.keys()).map(String::as_str);
+            ToolError::not_found(match nearest(&name, names) {
+                Some(near) => format!("no tool registered with name: {name} (did you mean `{near}`?)"),
+                None => format!("no tool registered with name: {name}"),
+            })
+        })
+    }
+
+    /// Everything that must hold before a tool runs.
+    fn admit(
+        &self,
+        registered: &Registered,
+        arguments: Value,
+        argument_bytes: usize,
+        call: &Call,
+    ) -> Result<Map<String, Value>, ToolError> {
+        let Entry { name, spec, .. } = &registered.entry;
+        if let Decision::Deny(reason) = self.policy.decide(name, spec, &call.root.caller) {
+            return Err(ToolError::new(ErrorKind::Forbidden, format!("{name} is not allowed: {reason}")));
+        }
+        if argument_bytes > self.limits.argument_bytes {
+            return Err(ToolError::new(
+                ErrorKind::TooLarge,
+                format!("arguments are {argument_bytes} bytes; the limit is {}", self.limits.argument_bytes),
+            ));
+        }
+        let arguments = registered.schema.prepare(arguments)?;
+        if let Some(meter) = &registered.meter {
+            meter.take().map_err(|wait| {
+                let message =
+                    format!("{} is called too often; try again in {} s", name.outward(), whole_seconds(wait));
+                ToolError::new(ErrorKind::RateLimited, message).retry_after(wait)
+            })?;
+        }
+        Ok(arguments)
+    }
+
+    async fn run(
+        &self,
+        registered: &Registered,
+        arguments: Map<String, Value>,
+        call: &mut Call,
+        started: Instant,
+    ) -> Result<(Output, usize), ToolError> {
+        let timeout = registered.tool.timeout().unwrap_or(self.limits.call_timeout);
+        let own_deadline = started.checked_add(timeout).unwrap_or(started + FOREVER);
+        let deadline = call.deadline.map_or(own_deadline, |outer| outer.min(own_deadline));
+        if deadline <= Instant::now() {
+            return Err(timed_out(&registered.entry.name, deadline - started));
+        }
+        call.deadline = Some(deadline);
+
+        // However this ends, what the tool started in this call's name ends with it.
+        let guard = call.cancellation.clone().drop_guard();
+        let call = &*call;
+        let output = tokio::select! {
+            biased;
+            () = call.cancelled() => {
+                Err(ToolError::new(ErrorKind::Cancelled, "the call was cancelled"))
+            }
+            outcome = tokio::time::timeout_at(deadline, contained(registered.tool.run(arguments, call))) => {
+                outcome.unwrap_or_else(|_| Err(timed_out(&registered.entry.name, deadline - started)))
+            }
+        }?;
+        drop(guard);
+
+        let content_bytes: usize = output.content.iter().map(block_size).sum();
+        let result_bytes = json_size(&output.value) + content_bytes;
+        if result_bytes > self.limits.result_bytes {
+            return Err(ToolError::new(
+                ErrorKind::TooLarge,
+                format!("the result is {result_bytes} bytes; the limit is {}", self.limits.result_bytes),
+            ));
+        }
+        Ok((output, result_bytes))
+    }
+}
+
+/// A run being recorded. A caller that goes away drops the call; the run is recorded even so.
+struct Record<'a> {
+    runs: &'a dyn RunLog,
+    started: Instant,
+    run: Option<Run>,
+}
+
+impl Record<'_> {
+    fn close(&mut self, outcome: Outcome, result_bytes: usize) {
+        if let Some(run) = self.run.take() {
+            self.runs.record(Run { duration: self.started.elapsed(), outcome, result_bytes, ..run });
+        }
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        self.close(abandoned(), 0);
+    }
+}
+
+fn abandoned() -> Outcome {
+    let message = "the caller went away".to_owned();
+    Outcome::Failed { code: run_code(ErrorKind::Cancelled).to_owned(), message }
+}
+
+/// The code a run is recorded with. Clients of a call that was cancelled are gone or stopping, so
+/// it has no code of its own for them; the record should still tell it from overload.
+fn run_code(kind: ErrorKind) -> &'static str {
+    if kind == ErrorKind::Cancelled { "cancelled" } else { kind.code() }
+}
+
+/// Collects what a [`Catalog`] is made of.
+pub struct CatalogBuilder {
+    providers: Vec<Arc<dyn Provider>>,
+    limits: Limits,
+    policy: Arc<dyn Policy>,
+    runs: Arc<dyn RunLog>,
+    redactor: Redactor,
+    meters: HashMap<String, Arc<Meter>>,
+}
+
+impl CatalogBuilder {
+    /// Adds a provider's tools.
+    #[must_use]
+    pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.providers.push(provider);
+        self
+    }
+
+    /// Sets the bounds.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Sets who may call what.
+    #[must_use]
+    pub fn policy(self, policy: Arc<dyn Policy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Sets where runs go.
+    #[must_use]
+    pub fn runs(self, runs: Arc<dyn RunLog>) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// Sets what is masked in runs and errors.
+    #[must_use]
+    pub fn redactor(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// Takes over rate-limit counts from the catalog this one replaces.
+    #[must_use]
+    pub fn replacing(mut self, old: &Catalog) -> Self {
+        self.meters = old
+            .tools
+            .iter()
+            .filter_map(|(name, registered)| Some((name.clone(), registered.meter.clone()?)))
+            .collect();
+        self
+    }
+
+    /// Builds it. A tool that cannot be taken is left out with a warning; it never stops the rest.
+    pub fn build(self) -> Arc<Catalog> {
+        let mut catalog = Catalog {
+            tools: BTreeMap::new(),
+            outward: BTreeMap::new(),
+            limits: self.limits,
+            policy: self.policy,
+            runs: self.runs,
+            redactor: self.redactor,
+            warnings: Vec::new(),
+        };
+        for provider in &self.providers {
+            catalog.register(&**provider, &self.meters);
+        }
+        Arc::new(catalog)
+    }
+}
+
+impl Catalog {
+    fn register(&mut self, provider: &dyn Provider, meters: &HashMap<String, Arc<Meter>>) {
+        let tools: Vec<_> = provider.tools().into_iter().map(|tool| (tool.spec(), tool)).collect();
+        let names = Identifier::sanitize_all(tools.iter().map(|(spec, _)| spec.name.as_str()));
+        for ((spec, tool), identifier) in tools.into_iter().zip(names) {
+            let name = ToolName::new(provider.name(), identifier);
+            if name.tool() != &Identifier::sanitize(&spec.name) {
+                self.warnings.push(format!(
+                    "two tools of {} collide; `{}` is now {name}",
+                    provider.name(),
+                    spec.name
+                ));
+            }
+            let full = name.to_string();
+            let outward = name.outward();
+            if self.tools.contains_key(&full) || self.outward.contains_key(&outward) {
+                self.warnings.push(format!("{name} is left out: the name `{outward}` is taken"));
+                continue;
+            }
+            let schema = ArgumentSchema::compile(spec.input_schema.clone()).unwrap_or_else(|error| {
+                self.warnings
+                    .push(format!("arguments of {name} are not checked, its schema is faulty: {error}"));
+                ArgumentSchema::unchecked(spec.input_schema.clone())
+            });
+            let meter = tool.rate_limit().map(|limit| match meters.get(&full) {
+                Some(meter) if meter.limit == limit => meter.clone(),
+                _ => Arc::new(Meter::new(limit)),
+            });
+            let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
+            self.outward.insert(outward, full.clone());
+            self.tools.insert(full, Registered { entry, tool, schema, meter });
+        }
+    }
+}
+
+/// A tool that panics fails alone.
+async fn contained(run: impl Future<Output = Result<Output, ToolError>>) -> Result<Output, ToolError> {
+    AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(ToolError::internal("the tool panicked", text))
+    })
+}
+
+fn timed_out(name: &ToolName, after: Duration) -> ToolError {
+    let seconds = after.as_secs_f64();
+    // Whole seconds read better; a deadline set from outside is rarely whole.
+    let shown = if (seconds - seconds.round()).abs() < 0.005 {
+        seconds.round()
+    } else {
+        (seconds * 10.0).ceil() / 10.0
+    };
+    let unit = if shown == 1.0 { "second" } else { "seconds" };
+    ToolError::new(ErrorKind::Timeout, format!("tool '{}' timed out after {shown} {unit}", name.outward()))
+}
+
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(error.source(), |source| source.source())
+        .fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}
+
+fn block_size(block: &ContentBlock) -> usize {
+    match block {
+        ContentBlock::Text(text) => text.len(),
+        ContentBlock::Other(fields) => json_size(fields),
+    }
+}
+
+/// Size of a value as JSON, without keeping the text.
+fn json_size(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail; a value that cannot be written has no size.
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        Err(_) => 0,
+    }
+}

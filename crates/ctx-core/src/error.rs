@@ -1,0 +1,161 @@
+//! What can go wrong with a call, told once for every way in.
+//!
+//! The kind decides code and status here and nowhere else. `message` is what a client may read;
+//! `detail` is for the log.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why a call failed; each kind has one code and one HTTP status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The request is malformed or its arguments do not fit the schema.
+    BadRequest,
+    /// A semantic search was asked for, and there are no embeddings.
+    EmbeddingsDisabled,
+    /// Something the call needs is missing from the configuration.
+    NotConfigured,
+    /// No token, or a wrong one.
+    Unauthorized,
+    /// The policy or the guard says no.
+    Forbidden,
+    /// No such tool, document or route.
+    NotFound,
+    /// The deadline passed.
+    Timeout,
+    /// A request or a result is over its limit.
+    TooLarge,
+    /// Too many calls; `retry_after` says when to come back.
+    RateLimited,
+    /// The tool itself failed.
+    Tool,
+    /// A fault of ours.
+    Internal,
+    /// No room for more work just now.
+    Overloaded,
+    /// The caller went away, or the server is stopping.
+    Cancelled,
+}
+
+impl ErrorKind {
+    /// The code in `{"error":{"code":…}}`.
+    pub fn code(self) -> &'static str {
+        self.code_and_status().0
+    }
+
+    /// The HTTP status.
+    pub fn status(self) -> u16 {
+        self.code_and_status().1
+    }
+
+    fn code_and_status(self) -> (&'static str, u16) {
+        match self {
+            Self::BadRequest => ("bad_request", 400),
+            Self::EmbeddingsDisabled => ("embeddings_disabled", 400),
+            Self::NotConfigured => ("not_configured", 400),
+            Self::Unauthorized => ("unauthorized", 401),
+            Self::Forbidden => ("forbidden", 403),
+            Self::NotFound => ("not_found", 404),
+            Self::Timeout => ("timeout", 408),
+            Self::TooLarge => ("too_large", 413),
+            Self::RateLimited => ("rate_limited", 429),
+            Self::Tool => ("tool_error", 500),
+            Self::Internal => ("internal", 500),
+            Self::Overloaded | Self::Cancelled => ("overloaded", 503),
+        }
+    }
+}
+
+/// A failed call.
+#[derive(Debug, thiserror::Error)]
+pub struct ToolError {
+    kind: ErrorKind,
+    message: String,
+    retry_after: Option<Duration>,
+    #[source]
+    detail: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl ToolError {
+    /// An error of this kind, with the sentence its reader gets.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after: None, detail: None }
+    }
+
+    /// Shorthand for arguments that do not fit.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::BadRequest, message)
+    }
+
+    /// Shorthand for what is not there.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    /// A fault of ours: the reader gets a plain sentence, the log gets the cause.
+    pub fn internal(
+        message: impl Into<String>,
+        detail: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { detail: Some(detail.into()), ..Self::new(ErrorKind::Internal, message) }
+    }
+
+    /// Says when it is worth trying again.
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What the client may read.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// How long to wait before trying again, where that is known.
+    pub fn wait(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The same error, its message passed through `change`.
+    #[must_use]
+    pub(crate) fn map_message(self, change: impl FnOnce(String) -> String) -> Self {
+        Self { message: change(self.message), ..self }
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_the_documented_codes_and_statuses() {
+        let documented = [
+            (ErrorKind::BadRequest, "bad_request", 400),
+            (ErrorKind::EmbeddingsDisabled, "embeddings_disabled", 400),
+            (ErrorKind::NotConfigured, "not_configured", 400),
+            (ErrorKind::Unauthorized, "unauthorized", 401),
+            (ErrorKind::Forbidden, "forbidden", 403),
+            (ErrorKind::NotFound, "not_found", 404),
+            (ErrorKind::Timeout, "timeout", 408),
+            (ErrorKind::TooLarge, "too_large", 413),
+            (ErrorKind::RateLimited, "rate_limited", 429),
+            (ErrorKind::Tool, "tool_error", 500),
+            (ErrorKind::Internal, "internal", 500),
+            (ErrorKind::Overloaded, "overloaded", 503),
+        ];
+        for (kind, code, status) in documented {
+            assert_eq!((kind.code(), kind.status()), (code, status));
+        }
+    }
+}

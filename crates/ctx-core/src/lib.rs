@@ -1,0 +1,37 @@
+//! The words of Context Harness: what can be called, what can be read, and the one door between.
+//!
+//! Traits and plain types only. Nothing here opens a file, a socket or a database, reads the
+//! environment or prints; those live in the crates that implement these traits.
+
+mod agent;
+mod call;
+mod catalog;
+mod document;
+mod error;
+mod limits;
+mod name;
+mod policy;
+mod rate;
+mod run;
+mod schema;
+mod secret;
+mod suggest;
+mod tool;
+
+pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
+pub use call::{Call, Caller, NoPeer, Peer, Progress};
+pub use catalog::{Catalog, CatalogBuilder, Entry, LiveCatalog};
+pub use document::{
+    Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Sink, SinkClosed, SourceError,
+    SourceName,
+};
+pub use error::{ErrorKind, ToolError};
+pub use limits::Limits;
+pub use name::{Identifier, InvalidName, ToolName};
+pub use policy::{AllowAll, Decision, Policy};
+pub use rate::{InvalidRate, RateLimit};
+pub use run::{Discard, Outcome, Run, RunId, RunLog};
+pub use schema::{ArgumentSchema, SchemaError};
+pub use secret::{Redactor, Secret};
+pub use suggest::nearest;
+pub use tool::{Annotations, ContentBlock, Output, Provider, Tool, ToolSpec};

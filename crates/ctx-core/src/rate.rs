@@ -1,0 +1,83 @@
+//! Rate limits as people write them: `10/m`.
+
+use governor::{DefaultDirectRateLimiter, Quota, clock::Clock};
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// So many calls in such a time, with a burst of the same size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    calls: NonZeroU32,
+    period: Duration,
+}
+
+/// A rate that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a rate limit; write calls per second, minute, hour or day, like `10/m`")]
+pub struct InvalidRate(String);
+
+impl FromStr for RateLimit {
+    type Err = InvalidRate;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRate> {
+        let invalid = || InvalidRate(text.to_owned());
+        let (calls, unit) = text.split_once('/').ok_or_else(invalid)?;
+        let seconds = match unit.trim() {
+            "s" | "sec" | "second" => 1,
+            "m" | "min" | "minute" => 60,
+            "h" | "hour" => 3_600,
+            "d" | "day" => 86_400,
+            _ => return Err(invalid()),
+        };
+        let calls = calls.trim().parse().map_err(|_| invalid())?;
+        Ok(Self { calls, period: Duration::from_secs(seconds) })
+    }
+}
+
+/// Counts calls against a [`RateLimit`].
+#[derive(Debug)]
+pub(crate) struct Meter {
+    pub(crate) limit: RateLimit,
+    limiter: DefaultDirectRateLimiter,
+}
+
+impl Meter {
+    pub(crate) fn new(limit: RateLimit) -> Self {
+        let interval = limit.period / limit.calls.get();
+        // An interval of zero needs more than a billion calls a second; one nanosecond is as good.
+        let quota = Quota::with_period(interval.max(Duration::from_nanos(1)))
+            .map_or_else(|| Quota::per_second(limit.calls), |quota| quota.allow_burst(limit.calls));
+        Self { limit, limiter: DefaultDirectRateLimiter::direct(quota) }
+    }
+
+    /// Takes one call, or says how long to wait for it.
+    pub(crate) fn take(&self) -> Result<(), Duration> {
+        let clock = governor::clock::DefaultClock::default();
+        self.limiter.check().map_err(|refusal| refusal.wait_time_from(clock.now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_written() {
+        let rate = |text: &str| text.parse::<RateLimit>();
+        assert_eq!(rate("10/m").unwrap(), rate(" 10 / minute ").unwrap());
+        for wrong in ["", "10", "0/m", "-1/s", "10/fortnight", "/m", "4294967296/s"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_burst_is_allowed_and_the_next_call_must_wait() {
+        let meter = Meter::new("3/h".parse().unwrap());
+        for _ in 0..3 {
+            assert!(meter.take().is_ok());
+        }
+        let wait = meter.take().unwrap_err();
+        assert!(wait > Duration::from_secs(1_100) && wait <= Duration::from_secs(1_200), "{wait:?}");
+    }
+}

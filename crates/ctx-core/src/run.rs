@@ -1,0 +1,125 @@
+//! A record of every call: who called what, with what, how it ended.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Identifies a run; sorts by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RunId(Uuid);
+
+impl RunId {
+    pub(crate) fn generate() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for RunId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        text.parse().map(Self)
+    }
+}
+
+/// One recorded call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// The run it was made in.
+    pub parent: Option<RunId>,
+    /// The tool's full name.
+    pub tool: String,
+    /// Who called: `cli`, `http`, …
+    pub caller: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How long it took.
+    #[serde(rename = "duration_us", serialize_with = "as_micros")]
+    pub duration: Duration,
+    /// The arguments, masked, and cut where they are long.
+    pub arguments: Value,
+    /// Size of the arguments as they came.
+    pub argument_bytes: usize,
+    /// Size of the result.
+    pub result_bytes: usize,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// With a result.
+    Ok,
+    /// With an error.
+    Failed {
+        /// The error's code.
+        code: String,
+        /// The error's message, masked and cut.
+        message: String,
+    },
+}
+
+/// Where runs go. Recording must not block and must not fail the call.
+pub trait RunLog: Send + Sync + 'static {
+    /// Keeps one run.
+    fn record(&self, run: Run);
+}
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Discard;
+
+impl RunLog for Discard {
+    fn record(&self, _: Run) {}
+}
+
+fn as_micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Shortens a value to about `bytes_max`: long strings are cut first, then the whole becomes a
+/// preview.
+pub(crate) fn bounded(value: Value, size: usize, bytes_max: usize) -> Value {
+    if size <= bytes_max {
+        return value;
+    }
+    let cut = cut_strings(value, bytes_max / 16);
+    let text = cut.to_string();
+    if text.len() <= bytes_max {
+        return cut;
+    }
+    Value::String(cut_text(&text, bytes_max))
+}
+
+/// The beginning of a long text, marked as such.
+pub(crate) fn cut_text(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(bytes_max);
+    format!("{}… ({} bytes)", &text[..end], text.len())
+}
+
+fn cut_strings(value: Value, bytes_max: usize) -> Value {
+    match value {
+        Value::String(text) => Value::String(cut_text(&text, bytes_max)),
+        Value::Array(items) => items.into_iter().map(|item| cut_strings(item, bytes_max)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (key, cut_strings(value, bytes_max))).collect()
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,317 @@
+//! The shape of a tool's arguments: validated by a JSON Schema validator, defaults filled in.
+//!
+//! Compiled once per tool. Messages name the parameter and never repeat its value, which may be
+//! large or secret.
+
+use crate::{ErrorKind, ToolError, nearest};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, ValidationError, Validator, ValidatorMap};
+use serde_json::{Map, Value};
+
+/// How many problems one answer names.
+const PROBLEMS_MAX: usize = 5;
+/// How deep defaults are looked for; also ends recursive schemas.
+const DEFAULTS_DEPTH_MAX: usize = 32;
+
+/// How many objects and arrays are looked at for defaults; a schema that refers to itself twice
+/// would double the arguments at every level.
+const DEFAULTS_STEPS_MAX: usize = 10_000;
+
+/// A compiled schema for arguments.
+#[derive(Debug)]
+pub struct ArgumentSchema {
+    schema: Value,
+    /// `None`: the schema is faulty and arguments pass unchecked.
+    validator: Option<Validator>,
+}
+
+/// A schema that cannot be compiled.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SchemaError(String);
+
+impl ArgumentSchema {
+    /// Compiles a schema (2020-12 unless it says otherwise). References must stay inside it.
+    pub fn compile(mut schema: Value) -> Result<Self, SchemaError> {
+        let options = jsonschema::options().with_draft(Draft::Draft202012);
+        let faulty = |error: ValidationError<'_>| SchemaError(error.to_string());
+        let validator = options.build(&schema).map_err(faulty)?;
+        if has_defaults(&schema) {
+            let parts = options.build_map(&schema).map_err(faulty)?;
+            let root = schema.clone();
+            drop_misfits(&root, &mut schema, "#", &parts);
+        }
+        Ok(Self { schema, validator: Some(validator) })
+    }
+
+    /// Lets every object through: for a tool whose own schema is faulty.
+    pub(crate) fn unchecked(schema: Value) -> Self {
+        Self { schema, validator: None }
+    }
+
+    /// Fills in defaults and validates; the error names what is wrong and where.
+    pub fn prepare(&self, arguments: Value) -> Result<Map<String, Value>, ToolError> {
+        let mut arguments = match arguments {
+            Value::Null => Value::Object(Map::new()),
+            other => other,
+        };
+        let mut steps_left = DEFAULTS_STEPS_MAX;
+        inject_defaults(&self.schema, &self.schema, &mut arguments, 0, &mut steps_left);
+        if steps_left == 0 {
+            return Err(ToolError::new(ErrorKind::TooLarge, "arguments with their defaults are too large"));
+        }
+        if let Some(validator) = &self.validator {
+            let mut problems: Vec<String> =
+                validator.iter_errors(&arguments).take(PROBLEMS_MAX).map(|e| self.explain(&e)).collect();
+            problems.dedup();
+            if !problems.is_empty() {
+                return Err(ToolError::bad_request(problems.join("; ")));
+            }
+        }
+        match arguments {
+            Value::Object(fields) => Ok(fields),
+            _ => Err(ToolError::bad_request("arguments must be a JSON object")),
+        }
+    }
+
+    fn explain(&self, error: &ValidationError<'_>) -> String {
+        let path = dotted(error.instance_path().as_str());
+        let child = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                format!("missing required parameter: {}", child(property.as_str().unwrap_or_default()))
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected }
+            | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+                let unknown: Vec<_> = unexpected
+                    .iter()
+                    .take(PROBLEMS_MAX)
+                    .map(|name| self.explain_unknown(name, &path, &child(name)))
+                    .collect();
+                unknown.join("; ")
+            }
+            _ if path.is_empty() => error.masked_with("arguments").to_string(),
+            _ => format!("parameter `{path}`: {}", error.masked_with("its value")),
+        }
+    }
+
+    fn explain_unknown(&self, name: &str, parent: &str, path: &str) -> String {
+        let known = parent
+            .split('.')
+            .filter(|part| !part.is_empty())
+            .try_fold(&self.schema, |schema, part| property(&self.schema, schema, part))
+            .and_then(|schema| schema.get("properties"))
+            .and_then(Value::as_object);
+        let shown: String = path.chars().take(80).collect();
+        match known.and_then(|known| nearest(name, known.keys().map(String::as_str))) {
+            Some(near) => format!("unknown parameter: {shown} (did you mean `{near}`?)"),
+            None => format!("unknown parameter: {shown}"),
+        }
+    }
+}
+
+/// `/filters/tags/0` as people write it: `filters.tags.0`.
+fn dotted(pointer: &str) -> String {
+    pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~")
+}
+
+/// Walks schema and value together. Alternatives (`anyOf`, `oneOf`, `if`) are left alone: which
+/// one applies is not known before validation.
+fn inject_defaults(root: &Value, schema: &Value, value: &mut Value, depth: usize, steps_left: &mut usize) {
+    let has_parts = value.is_object() || value.is_array();
+    if !has_parts || depth > DEFAULTS_DEPTH_MAX || *steps_left == 0 {
+        return;
+    }
+    *steps_left -= 1;
+    if let Some(target) = referenced(root, schema) {
+        inject_defaults(root, target, value, depth + 1, steps_left);
+    }
+    for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+        inject_defaults(root, part, value, depth + 1, steps_left);
+    }
+    match value {
+        Value::Object(fields) => {
+            for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+            {
+                if !fields.contains_key(name)
+                    && let Some(default) = default_of(root, property, 0)
+                {
+                    fields.insert(name.clone(), default.clone());
+                }
+                if let Some(field) = fields.get_mut(name) {
+                    inject_defaults(root, property, field, depth + 1, steps_left);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                for item in items {
+                    inject_defaults(root, schema, item, depth + 1, steps_left);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn has_defaults(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.contains_key("default") || fields.values().any(has_defaults),
+        Value::Array(items) => items.iter().any(has_defaults),
+        _ => false,
+    }
+}
+
+/// Drops defaults that their own schema refuses, such as `null` for a string: the caller who left
+/// the parameter out has done nothing wrong.
+fn drop_misfits(root: &Value, schema: &mut Value, pointer: &str, parts: &ValidatorMap) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                drop_misfits(root, field, &format!("{pointer}/{name}"), parts);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                drop_misfits(root, item, &format!("{pointer}/{index}"), parts);
+            }
+        }
+        _ => {}
+    }
+    let (Some(mut default), Some(validator)) = (schema.get("default").cloned(), parts.get(pointer)) else {
+        return;
+    };
+    let mut steps_left = DEFAULTS_STEPS_MAX;
+    inject_defaults(root, schema, &mut default, 0, &mut steps_left);
+    if !validator.is_valid(&default)
+        && let Value::Object(fields) = schema
+    {
+        fields.remove("default");
+    }
+}
+
+fn default_of<'a>(root: &'a Value, schema: &'a Value, depth: usize) -> Option<&'a Value> {
+    if depth > DEFAULTS_DEPTH_MAX {
+        return None;
+    }
+    schema
+        .get("default")
+        .or_else(|| referenced(root, schema).and_then(|target| default_of(root, target, depth + 1)))
+}
+
+fn referenced<'a>(root: &'a Value, schema: &Value) -> Option<&'a Value> {
+    let reference = schema.get("$ref")?.as_str()?;
+    root.pointer(reference.strip_prefix('#')?)
+}
+
+fn property<'a>(root: &'a Value, schema: &'a Value, name: &str) -> Option<&'a Value> {
+    let found = schema.get("properties")?.get(name)?;
+    Some(referenced(root, found).unwrap_or(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn schema() -> ArgumentSchema {
+        ArgumentSchema::compile(json!({
+            "type": "object",
+            "properties": {
+                "title": {"type": "string"},
+                "project": {"type": "string", "default": "ENG"},
+                "priority": {"enum": ["low", "high"]},
+                "limit": {"type": "integer", "minimum": 1},
+                "filters": {"$ref": "#/$defs/filters"},
+                "steps": {"type": "array", "items": {
+                    "type": "object", "properties": {"retry": {"default": 3}},
+                }},
+            },
+            "required": ["title"],
+            "additionalProperties": false,
+            "$defs": {"filters": {
+                "type": "object",
+                "properties": {"source": {"type": "string"}, "deep": {
+                    "type": "object", "default": {}, "properties": {"on": {"default": true}},
+                }},
+                "required": ["source"],
+                "additionalProperties": false,
+            }},
+        }))
+        .unwrap()
+    }
+
+    fn message(arguments: Value) -> String {
+        schema().prepare(arguments).unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn defaults_are_injected_nested_ones_too() {
+        let arguments = json!({"title": "x", "filters": {"source": "git"}, "steps": [{}, {"retry": 1}]});
+        let prepared = Value::Object(schema().prepare(arguments).unwrap());
+        let expected = json!({
+            "title": "x", "project": "ENG", "filters": {"source": "git", "deep": {"on": true}},
+            "steps": [{"retry": 3}, {"retry": 1}],
+        });
+        assert_eq!(prepared, expected);
+    }
+
+    #[test]
+    fn errors_name_the_parameter_by_path() {
+        assert_eq!(message(json!({})), "missing required parameter: title");
+        assert_eq!(message(json!(null)), "missing required parameter: title");
+        assert_eq!(
+            message(json!({"title": "x", "filters": {}})),
+            "missing required parameter: filters.source"
+        );
+        assert_eq!(message(json!({"title": 7})), r#"parameter `title`: its value is not of type "string""#);
+        assert_eq!(
+            message(json!({"title": "x", "priority": "urgent"})),
+            r#"parameter `priority`: its value is not one of "low" or "high""#
+        );
+        assert_eq!(
+            message(json!({"title": "x", "limit": 0})),
+            "parameter `limit`: its value is less than the minimum of 1"
+        );
+        assert_eq!(
+            message(json!({"title": "x", "titel": 1})),
+            "unknown parameter: titel (did you mean `title`?)"
+        );
+        assert_eq!(
+            message(json!({"title": "x", "filters": {"source": "a", "sorce": 1}})),
+            "unknown parameter: filters.sorce (did you mean `source`?)"
+        );
+        assert_eq!(message(json!([1])), r#"arguments is not of type "object""#);
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        assert_eq!(message(json!({"title": 7, "limit": 0})).matches("parameter `").count(), 2);
+    }
+
+    #[test]
+    fn messages_do_not_repeat_values() {
+        assert!(!message(json!({"title": ["hunter2"]})).contains("hunter2"));
+    }
+
+    #[test]
+    fn a_remote_reference_is_refused() {
+        let remote = json!({"properties": {"a": {"$ref": "https://example.com/schema.json"}}});
+        assert!(ArgumentSchema::compile(remote).is_err());
+        let file = json!({"$ref": "file:///etc/passwd"});
+        assert!(ArgumentSchema::compile(file).is_err());
+    }
+
+    #[test]
+    fn recursive_schemas_end() {
+        let schema = ArgumentSchema::compile(json!({
+            "type": "object",
+            "properties": {"child": {"$ref": "#", "default": {}}},
+        }))
+        .unwrap();
+        assert!(schema.prepare(json!({})).is_ok());
+        let looped = ArgumentSchema::unchecked(json!({"$ref": "#"}));
+        assert!(looped.prepare(json!({})).is_ok());
+    }
+}

@@ -1,0 +1,127 @@
+//! Values that must not be shown, and the mask that keeps them out of what we write.
+
+use serde_json::Value;
+use std::fmt;
+
+const MASK: &str = "***";
+
+/// Shorter values would mask ordinary words.
+const MASKED_LENGTH_MIN: usize = 6;
+
+/// Parts of a key that mark its value as secret, whatever the value is.
+const SECRET_KEY_PARTS: [&str; 10] = [
+    "apikey",
+    "api_key",
+    "authorization",
+    "credential",
+    "passwd",
+    "password",
+    "private_key",
+    "privatekey",
+    "secret",
+    "token",
+];
+
+/// A value that can be used but not printed: no `Display`, no `Serialize`, a mute `Debug`.
+#[derive(Clone, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+#[schemars(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a value.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// Masks known secrets in any text, and secret-looking keys in any JSON.
+#[derive(Clone, Debug, Default)]
+pub struct Redactor {
+    secrets: Vec<Secret>,
+}
+
+impl Redactor {
+    /// Masks these values; very short ones are left out.
+    pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
+        let mut secrets: Vec<_> =
+            secrets.into_iter().filter(|secret| secret.0.len() >= MASKED_LENGTH_MIN).collect();
+        // Longest first: a secret that contains another is masked whole.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.0.len()));
+        Self { secrets }
+    }
+
+    /// Whether a key of this name holds something that must not be shown.
+    pub fn is_secret_key(key: &str) -> bool {
+        let key = key.to_ascii_lowercase().replace('-', "_");
+        // `max_tokens` counts, it does not authenticate.
+        !key.ends_with("tokens") && SECRET_KEY_PARTS.iter().any(|part| key.contains(part))
+    }
+
+    /// The text with every known secret masked.
+    pub fn text(&self, text: String) -> String {
+        self.secrets.iter().fold(text, |text, secret| {
+            if text.contains(secret.expose()) { text.replace(secret.expose(), MASK) } else { text }
+        })
+    }
+
+    /// The value with known secrets and the values of secret-looking keys masked.
+    pub fn json(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text.clone())),
+            Value::Array(items) => Value::Array(items.iter().map(|item| self.json(item)).collect()),
+            Value::Object(fields) => Value::Object(
+                fields
+                    .iter()
+                    .map(|(key, value)| {
+                        let shown = if Self::is_secret_key(key) && !value.is_null() {
+                            Value::String(MASK.to_owned())
+                        } else {
+                            self.json(value)
+                        };
+                        (self.text(key.clone()), shown)
+                    })
+                    .collect(),
+            ),
+            other => other.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_secret_prints_as_nothing() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2hunter2")), "Secret(***)");
+    }
+
+    #[test]
+    fn secrets_are_masked_by_value_and_by_key() {
+        let redactor = Redactor::new([Secret::new("hunter2!"), Secret::new("no")]);
+        let shown = redactor.json(&json!({
+            "url": "https://x/?k=hunter2!", "api_token": 7, "note": "no", "max_tokens": 3,
+            "list": ["hunter2!"],
+        }));
+        assert_eq!(
+            shown,
+            json!({
+                "url": "https://x/?k=***", "api_token": "***", "note": "no", "max_tokens": 3,
+                "list": ["***"],
+            })
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! Tools made of closures, a provider that lists them, and logs that keep what they did.
+
+#![allow(dead_code, reason = "each test crate uses its own part")]
+#![allow(clippy::expect_used, reason = "a helper fails the test it helps")]
+
+use async_trait::async_trait;
+use ctx_core::{
+    Call, Caller, Catalog, CatalogBuilder, ErrorKind, Identifier, Output, Provider, RateLimit, Run, RunLog,
+    Tool, ToolError, ToolSpec,
+};
+use serde_json::{Map, Value, json};
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
+
+pub(crate) type Arguments = Map<String, Value>;
+pub(crate) type Answer<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
+type Body = Box<dyn for<'a> Fn(Arguments, &'a Call) -> Answer<'a> + Send + Sync>;
+
+/// A tool whose work is a closure.
+pub(crate) struct TestTool {
+    spec: ToolSpec,
+    rate_limit: Option<RateLimit>,
+    timeout: Option<Duration>,
+    body: Body,
+}
+
+pub(crate) fn tool(
+    name: &str,
+    body: impl for<'a> Fn(Arguments, &'a Call) -> Answer<'a> + Send + Sync + 'static,
+) -> TestTool {
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        title: None,
+        description: String::new(),
+        input_schema: json!({"type": "object"}),
+        output_schema: None,
+        annotations: ctx_core::Annotations::default(),
+    };
+    TestTool { spec, rate_limit: None, timeout: None, body: Box::new(body) }
+}
+
+/// Answers with its arguments.
+pub(crate) fn echo(name: &str) -> TestTool {
+    tool(name, |arguments, _| Box::pin(async { Ok(Value::Object(arguments).into()) }))
+}
+
+/// Answers after this many seconds.
+pub(crate) fn sleeper(name: &str, seconds: u64) -> TestTool {
+    tool(name, move |_, _| {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(Value::Null.into())
+        })
+    })
+}
+
+/// Fails with this message.
+pub(crate) fn failing(name: &str, message: &'static str) -> TestTool {
+    tool(name, move |_, _| Box::pin(async move { Err(ToolError::new(ErrorKind::Tool, message)) }))
+}
+
+/// Makes `calls` (pairs of name and arguments) inside its own, in order, and answers with their
+/// answers; the first that fails is its own failure.
+pub(crate) fn relay(name: &str) -> TestTool {
+    tool(name, |arguments, call| {
+        Box::pin(async move {
+            let mut answers = Vec::new();
+            for inner in arguments["calls"].as_array().into_iter().flatten() {
+                let name = inner[0].as_str().unwrap_or_default();
+                answers.push(Catalog::call(name, inner[1].clone(), call.nested()?).await?.value);
+            }
+            Ok(Value::Array(answers).into())
+        })
+    })
+}
+
+impl TestTool {
+    pub(crate) fn schema(mut self, input_schema: Value) -> Self {
+        self.spec.input_schema = input_schema;
+        self
+    }
+
+    pub(crate) fn rate(self, rate: &str) -> Self {
+        Self { rate_limit: Some(rate.parse().expect("a rate")), ..self }
+    }
+
+    pub(crate) fn bound(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+}
+
+#[async_trait]
+impl Tool for TestTool {
+    fn spec(&self) -> Arc<ToolSpec> {
+        Arc::new(self.spec.clone())
+    }
+
+    async fn run(&self, arguments: Arguments, call: &Call) -> Result<Output, ToolError> {
+        (self.body)(arguments, call).await
+    }
+
+    fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_limit
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+}
+
+struct TestProvider {
+    name: Identifier,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Provider for TestProvider {
+    fn name(&self) -> Identifier {
+        self.name.clone()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.tools.clone()
+    }
+}
+
+pub(crate) fn provider<const N: usize>(name: &str, tools: [TestTool; N]) -> Arc<dyn Provider> {
+    let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
+    Arc::new(TestProvider { name: Identifier::sanitize(name), tools })
+}
+
+/// A catalog begun with these tools, which go by their bare names.
+pub(crate) fn with<const N: usize>(tools: [TestTool; N]) -> CatalogBuilder {
+    Catalog::builder().provider(provider("tools", tools))
+}
+
+pub(crate) fn from_cli(catalog: &Arc<Catalog>) -> Call {
+    Call::new(catalog.clone(), Caller::Cli)
+}
+
+/// What the tool answers.
+pub(crate) async fn answer(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> Value {
+    Catalog::call(name, arguments, from_cli(catalog)).await.expect("an answer").value
+}
+
+/// How the call fails.
+pub(crate) async fn refusal(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> (ErrorKind, String) {
+    told(Catalog::call(name, arguments, from_cli(catalog)).await)
+}
+
+/// Kind and message of a failure.
+pub(crate) fn told(result: Result<Output, ToolError>) -> (ErrorKind, String) {
+    let error = result.expect_err("a failure");
+    (error.kind(), error.message().to_owned())
+}
+
+/// Keeps every run, in the order they ended.
+#[derive(Default)]
+pub(crate) struct Runs(Mutex<Vec<Run>>);
+
+impl RunLog for Runs {
+    fn record(&self, run: Run) {
+        self.0.lock().expect("a lock").push(run);
+    }
+}
+
+impl Runs {
+    pub(crate) fn take(&self) -> Vec<Run> {
+        std::mem::take(&mut self.0.lock().expect("a lock"))
+    }
+}
+
+/// Collects what is logged while it is the default subscriber.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<String>>);
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.lock().expect("a lock").push_str(&format!("{field}={value:?} "));
+    }
+}
+
+impl Log {
+    pub(crate) fn text(&self) -> String {
+        self.0.lock().expect("a lock").clone()
+    }
+}
