@@ -1,0 +1,380 @@
+//! Runs, kept for 30 days or 10,000, whichever is less.
+
+use ctx_core::{Outcome, Run, RunId, RunLog};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const RUNS_MAX: i64 = 10_000;
+const AGE_DAYS_MAX: i64 = 30;
+/// Runs that wait to be written.
+const QUEUE: usize = 4_096;
+/// Runs written in one transaction.
+const BATCH: usize = 512;
+/// Batches between two clean-ups.
+const PRUNE_EVERY: u64 = 64;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Format of the file; each step leads from its index to the next.
+const MIGRATIONS: &[&str] = &["CREATE TABLE runs (
+       id TEXT PRIMARY KEY,
+       parent TEXT,
+       tool TEXT NOT NULL,
+       caller TEXT NOT NULL,
+       started_at INTEGER NOT NULL,
+       duration_us INTEGER NOT NULL,
+       arguments TEXT NOT NULL,
+       argument_bytes INTEGER NOT NULL,
+       result_bytes INTEGER NOT NULL,
+       code TEXT,
+       message TEXT
+     ) STRICT, WITHOUT ROWID;
+     CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
+     CREATE INDEX runs_by_time ON runs (started_at);"];
+
+/// The record of runs.
+pub struct Runs {
+    path: PathBuf,
+    dropped: AtomicU64,
+    /// `None` once closed, or when the file cannot be written.
+    queue: Mutex<Option<SyncSender<Run>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A record that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// A newer version wrote it.
+    #[error("{} was written by a newer ctx (format {found}, this one knows {known})", path.display())]
+    Newer {
+        /// Where it lies.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest format we know.
+        known: i64,
+    },
+    /// Anything else.
+    #[error("cannot use {}: {source}", path.display())]
+    Sqlite {
+        /// Where it lies.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+}
+
+/// Which runs to list.
+#[derive(Clone, Debug, Default)]
+pub struct RunFilter {
+    /// At most this many, newest first.
+    pub limit: usize,
+    /// Only those of this tool.
+    pub tool: Option<String>,
+    /// Only those that failed.
+    pub failed: bool,
+}
+
+impl Runs {
+    /// Opens the record at `path`, creating it where there is none, and starts its writer.
+    pub fn open(path: &Path) -> Result<Self, StateError> {
+        let connection = connect(path)?;
+        let (queue, runs) = sync_channel(QUEUE);
+        let writer = std::thread::Builder::new()
+            .name("runs".to_owned())
+            .spawn(move || write_all(&connection, &runs))
+            .ok();
+        Ok(Self {
+            path: path.to_owned(),
+            dropped: AtomicU64::new(0),
+            queue: Mutex::new(writer.is_some().then_some(queue)),
+            writer: Mutex::new(writer),
+        })
+    }
+
+    /// The newest outermost runs.
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Run>, StateError> {
+        self.read(|connection| {
+            connection
+                .prepare(
+                    "SELECT * FROM runs WHERE parent IS NULL AND (?1 IS NULL OR tool = ?1) AND (NOT ?2 OR code IS NOT NULL)
+                     ORDER BY id DESC LIMIT ?3",
+                )?
+                .query_map(params![filter.tool, filter.failed, filter.limit], run)?
+                .collect()
+        })
+    }
+
+    /// One run and those inside it, outermost first.
+    pub fn tree(&self, id: RunId) -> Result<Vec<Run>, StateError> {
+        self.read(|connection| {
+            connection
+                .prepare(
+                    "WITH RECURSIVE tree (id) AS (
+                       SELECT id FROM runs WHERE id = ?1
+                       UNION SELECT runs.id FROM runs JOIN tree ON runs.parent = tree.id
+                     )
+                     SELECT runs.* FROM runs JOIN tree USING (id) ORDER BY runs.started_at, runs.id LIMIT 1000",
+                )?
+                .query_map([id.to_string()], run)?
+                .collect()
+        })
+    }
+
+    /// The one run whose id begins so, if there is exactly one.
+    pub fn find(&self, prefix: &str) -> Result<Option<RunId>, StateError> {
+        // Ids are hexadecimal with dashes; anything else cannot match, and must not be a pattern.
+        if prefix.is_empty() || !prefix.chars().all(|c| c.is_ascii_hexdigit() || c == '-') {
+            return Ok(None);
+        }
+        let found: Vec<String> = self.read(|connection| {
+            connection
+                .prepare("SELECT id FROM runs WHERE id LIKE ?1 || '%' LIMIT 2")?
+                .query_map([prefix.to_ascii_lowercase()], |row| row.get(0))?
+                .collect()
+        })?;
+        match found.as_slice() {
+            [id] => Ok(id.parse().ok()),
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes what is waiting and ends the writer. Recording afterwards does nothing.
+    pub fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && writer.join().is_err()
+        {
+            tracing::warn!("the writer of runs panicked");
+        }
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StateError> {
+        let connection = connect(&self.path)?;
+        work(&connection).map_err(|source| StateError::Sqlite { path: self.path.clone(), source })
+    }
+}
+
+impl RunLog for Runs {
+    fn record(&self, run: Run) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = queue.as_ref() else { return };
+        if let Err(TrySendError::Full(_)) = queue.try_send(run)
+            && self.dropped.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            tracing::warn!("runs come faster than they can be recorded; some are missing");
+        }
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, StateError> {
+    let failed = |source| StateError::Sqlite { path: path.to_owned(), source };
+    let connection = Connection::open(path).map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let version = |connection: &Connection| -> rusqlite::Result<i64> {
+        connection.pragma_query_value(None, "user_version", |row| row.get(0))
+    };
+    let found = version(&connection).map_err(failed)?;
+    if found > known {
+        return Err(StateError::Newer { path: path.to_owned(), found, known });
+    }
+    if found < known {
+        migrate(&connection, version).map_err(failed)?;
+    }
+    connection.execute_batch("PRAGMA synchronous = NORMAL").map_err(failed)?;
+    Ok(connection)
+}
+
+fn migrate(
+    connection: &Connection,
+    version: impl Fn(&Connection) -> rusqlite::Result<i64>,
+) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    let behavior = rusqlite::TransactionBehavior::Immediate;
+    let transaction = rusqlite::Transaction::new_unchecked(connection, behavior)?;
+    // Asked again inside the lock: another process may have been faster.
+    let found = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
+    for step in MIGRATIONS.iter().skip(found) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", MIGRATIONS.len())?;
+    transaction.commit()
+}
+
+fn write_all(connection: &Connection, runs: &Receiver<Run>) {
+    let mut batches = 0u64;
+    while let Ok(first) = runs.recv() {
+        let batch = std::iter::once(first).chain(runs.try_iter().take(BATCH - 1));
+        if let Err(error) = write_batch(connection, batch, batches.is_multiple_of(PRUNE_EVERY)) {
+            tracing::warn!(%error, "runs could not be recorded");
+        }
+        batches += 1;
+    }
+}
+
+fn write_batch(
+    connection: &Connection,
+    batch: impl Iterator<Item = Run>,
+    prune: bool,
+) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    for run in batch {
+        let (code, message) = match run.outcome {
+            Outcome::Ok => (None, None),
+            Outcome::Failed { code, message } => (Some(code), Some(message)),
+        };
+        insert.execute(params![
+            run.id.to_string(),
+            run.parent.map(|parent| parent.to_string()),
+            run.tool,
+            run.caller,
+            run.started_at.as_millisecond(),
+            i64::try_from(run.duration.as_micros()).unwrap_or(i64::MAX),
+            run.arguments.to_string(),
+            run.argument_bytes,
+            run.result_bytes,
+            code,
+            message,
+        ])?;
+    }
+    drop(insert);
+    if prune {
+        self::prune(&transaction)?;
+    }
+    transaction.commit()
+}
+
+fn prune(connection: &Connection) -> rusqlite::Result<()> {
+    let oldest = Timestamp::now().as_millisecond() - AGE_DAYS_MAX * 24 * 3_600_000;
+    connection.execute("DELETE FROM runs WHERE started_at < ?1", [oldest])?;
+    let oldest_kept: Option<String> = connection
+        .query_row("SELECT id FROM runs ORDER BY id DESC LIMIT 1 OFFSET ?1", [RUNS_MAX - 1], |row| row.get(0))
+        .optional()?;
+    if let Some(id) = oldest_kept {
+        connection.execute("DELETE FROM runs WHERE id < ?1", [id])?;
+    }
+    Ok(())
+}
+
+fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
+    let conversion = |index, error: Box<dyn std::error::Error + Send + Sync>| {
+        rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error)
+    };
+    let id = |index: usize| -> rusqlite::Result<Option<RunId>> {
+        let text: Option<String> = row.get(index)?;
+        text.map(|text| text.parse().map_err(|error: uuid::Error| conversion(index, error.into())))
+            .transpose()
+    };
+    let code: Option<String> = row.get(9)?;
+    Ok(Run {
+        id: id(0)?.ok_or(rusqlite::Error::InvalidQuery)?,
+        parent: id(1)?,
+        tool: row.get(2)?,
+        caller: row.get(3)?,
+        started_at: Timestamp::from_millisecond(row.get(4)?).unwrap_or(Timestamp::UNIX_EPOCH),
+        duration: Duration::from_micros(row.get(5)?),
+        arguments: serde_json::from_str(&row.get::<_, String>(6)?).unwrap_or_default(),
+        argument_bytes: row.get(7)?,
+        result_bytes: row.get(8)?,
+        outcome: match code {
+            None => Outcome::Ok,
+            Some(code) => {
+                Outcome::Failed { code, message: row.get::<_, Option<String>>(10)?.unwrap_or_default() }
+            }
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sample(id: u128, parent: Option<u128>, code: Option<&str>) -> Run {
+        let run_id = |id: u128| uuid::Uuid::from_u128(id).to_string().parse::<RunId>().unwrap();
+        Run {
+            id: run_id(id),
+            parent: parent.map(run_id),
+            tool: "context.search".to_owned(),
+            caller: "cli".to_owned(),
+            started_at: Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap(),
+            duration: Duration::from_micros(1_500),
+            arguments: json!({"query": "x"}),
+            argument_bytes: 13,
+            result_bytes: 40,
+            outcome: code.map_or(Outcome::Ok, |code| Outcome::Failed {
+                code: code.to_owned(),
+                message: "no".to_owned(),
+            }),
+        }
+    }
+
+    fn list_all(runs: &Runs) -> Vec<Run> {
+        runs.list(&RunFilter { limit: 100_000, ..RunFilter::default() }).unwrap()
+    }
+
+    #[test]
+    fn what_was_recorded_comes_back_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.sqlite");
+        let (outer, inner) = (sample(1, None, None), sample(2, Some(1), Some("timeout")));
+        let runs = Runs::open(&path).unwrap();
+        runs.record(inner.clone());
+        runs.record(outer.clone());
+        drop(runs);
+
+        let runs = Runs::open(&path).unwrap();
+        assert_eq!(list_all(&runs), std::slice::from_ref(&outer));
+        assert_eq!(runs.tree(outer.id).unwrap().len(), 2);
+        assert!(runs.tree(outer.id).unwrap().contains(&inner));
+        assert_eq!(runs.find(&outer.id.to_string()[..36]).unwrap(), Some(outer.id));
+        assert_eq!(runs.find("%").unwrap(), None);
+    }
+
+    #[test]
+    fn only_the_newest_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.sqlite");
+        let connection = connect(&path).unwrap();
+        let more = u128::try_from(RUNS_MAX).unwrap() + 50;
+        write_batch(&connection, (1..=more).map(|id| sample(id, None, None)), true).unwrap();
+        let runs = Runs::open(&path).unwrap();
+        let kept = list_all(&runs);
+        assert_eq!(kept.len(), usize::try_from(RUNS_MAX).unwrap());
+        assert_eq!(kept[0].id, sample(more, None, None).id);
+    }
+
+    #[test]
+    fn a_newer_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.sqlite");
+        connect(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+        assert!(matches!(Runs::open(&path), Err(StateError::Newer { found: 99, .. })));
+    }
+
+    #[test]
+    fn failures_can_be_listed_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(&folder.path().join("state.sqlite")).unwrap();
+        runs.record(sample(1, None, None));
+        runs.record(sample(2, None, Some("bad_request")));
+        runs.close();
+        let failed = runs.list(&RunFilter { limit: 10, failed: true, ..RunFilter::default() }).unwrap();
+        assert_eq!(failed.len(), 1);
+    }
+}
