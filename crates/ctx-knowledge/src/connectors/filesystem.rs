@@ -1,0 +1,286 @@
+//! Files below a folder.
+//!
+//! Honours ignore files, never leaves the root by a symbolic link, reads what it can and reports
+//! the rest. A file is read again only when its size, times or inode changed.
+
+use super::{ConnectorKind, OpenOptions, Opened};
+use async_trait::async_trait;
+use ctx_core::{
+    Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SinkClosed, SourceError,
+};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use ignore::{DirEntry, WalkBuilder};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+pub(super) const KIND: ConnectorKind = ConnectorKind {
+    name: "filesystem",
+    summary: "files below a folder",
+    schema: || schemars::schema_for!(Settings),
+    open,
+};
+
+/// A file changed this recently may change again within its timestamp's resolution.
+const SETTLED: Duration = Duration::from_millis(50);
+/// The same where timestamps are whole seconds.
+const SETTLED_COARSE: Duration = Duration::from_secs(2);
+
+/// Settings of `[connectors.filesystem.<name>]`.
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
+struct Settings {
+    /// The folder, relative to the workspace.
+    root: PathBuf,
+    /// Which files are read; all when there is none.
+    #[serde(default)]
+    include_globs: Vec<String>,
+    /// Which of those are not.
+    #[serde(default)]
+    exclude_globs: Vec<String>,
+    /// Whether to follow symbolic links that stay inside the folder.
+    #[serde(default)]
+    follow_symlinks: bool,
+}
+
+#[derive(Clone)]
+struct Filesystem {
+    root: PathBuf,
+    /// The root as the configuration has it, which is all that messages may show.
+    shown_root: PathBuf,
+    include: Option<GlobSet>,
+    exclude: GlobSet,
+    follow_symlinks: bool,
+    document_bytes_max: u64,
+}
+
+fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
+    let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
+    let include = match settings.include_globs.as_slice() {
+        [] => None,
+        globs => Some(glob_set("include_globs", globs)?),
+    };
+    Ok(Arc::new(Filesystem {
+        root: options.workspace_root.join(&settings.root),
+        shown_root: settings.root,
+        include,
+        exclude: glob_set("exclude_globs", &settings.exclude_globs)?,
+        follow_symlinks: settings.follow_symlinks,
+        document_bytes_max: options.document_bytes_max,
+    }))
+}
+
+fn glob_set(key: &str, globs: &[String]) -> Result<GlobSet, String> {
+    let mut builder = GlobSetBuilder::new();
+    for glob in globs {
+        builder.add(Glob::new(glob).map_err(|error| format!("{key}: {error}"))?);
+    }
+    builder.build().map_err(|error| format!("{key}: {error}"))
+}
+
+#[async_trait]
+impl Connector for Filesystem {
+    async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+        let (filesystem, sink) = (self.clone(), sink.clone());
+        tokio::task::spawn_blocking(move || filesystem.walk(&sink))
+            .await
+            .unwrap_or_else(|_| Err(SourceError::Unavailable("reading the folder panicked".to_owned())))
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        self.canonical_root().map(drop)
+    }
+}
+
+impl Filesystem {
+    fn walk(&self, sink: &Sink) -> Result<Pulled, SourceError> {
+        let root = self.canonical_root()?;
+        let mut builder = WalkBuilder::new(&root);
+        // Ignore files count wherever the folder is, and the user's global ones nowhere, so that
+        // two machines index the same.
+        builder.require_git(false).git_global(false).follow_links(self.follow_symlinks);
+        let inside = root.clone();
+        builder.filter_entry(move |entry| !entry.path_is_symlink() || stays_inside(entry, &inside));
+        builder.sort_by_file_path(Path::cmp);
+
+        let mut listing = Listing::Complete;
+        for entry in builder.build() {
+            match entry {
+                Ok(entry) => self.visit(&root, &entry, sink)?,
+                // A loop of links, or a link to nothing.
+                Err(error) if is_loop(&error) || is_gone(&error) => {}
+                Err(error) => {
+                    // A folder that cannot be listed may hold anything: nothing counts as deleted.
+                    listing = Listing::Partial;
+                    sink.send_blocking(Change::Unreadable {
+                        source_id: error_path(&error, &root),
+                        reason: error_reason(&error),
+                    })?;
+                }
+            }
+        }
+        Ok(Pulled { cursor: None, listing })
+    }
+
+    fn canonical_root(&self) -> Result<PathBuf, SourceError> {
+        let unavailable = |reason: String| {
+            SourceError::Unavailable(format!(
+                "cannot read the folder {}: {reason}",
+                self.shown_root.display()
+            ))
+        };
+        let root = fs::canonicalize(&self.root).map_err(|error| unavailable(plain(&error)))?;
+        fs::read_dir(&root).map_err(|error| unavailable(plain(&error)))?;
+        Ok(root)
+    }
+
+    fn visit(&self, root: &Path, entry: &DirEntry, sink: &Sink) -> Result<(), SinkClosed> {
+        let path = entry.path();
+        let Ok(relative) = path.strip_prefix(root) else { return Ok(()) };
+        let may_be_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        if !may_be_file || !self.is_wanted(relative) {
+            return Ok(());
+        }
+        let source_id = relative.to_string_lossy().replace('\\', "/");
+        match self.read(path, &source_id, sink) {
+            Ok(Some(document)) => sink.send_blocking(Change::Upsert(Box::new(document))),
+            Ok(None) => Ok(()),
+            // Gone since it was listed: it will be missing from the next listing.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => sink.send_blocking(Change::Unreadable { source_id, reason: plain(&error) }),
+        }
+    }
+
+    fn is_wanted(&self, relative: &Path) -> bool {
+        self.include.as_ref().is_none_or(|globs| globs.is_match(relative)) && !self.exclude.is_match(relative)
+    }
+
+    /// The document, or nothing when it is stored as it is.
+    fn read(&self, path: &Path, source_id: &str, sink: &Sink) -> io::Result<Option<Document>> {
+        let before = fs::metadata(path)?;
+        let fingerprint = fingerprint(&before);
+        if !sink.wants(source_id, &fingerprint) {
+            return Ok(None);
+        }
+        if before.len() > self.document_bytes_max {
+            return Err(io::Error::other(format!(
+                "it has {} bytes; the limit is {} (limits.document_bytes)",
+                before.len(),
+                self.document_bytes_max
+            )));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(before.len()).unwrap_or(0));
+        // A file that grows while it is read, or a device that lies about its size, ends here.
+        File::open(path)?.take(self.document_bytes_max).read_to_end(&mut bytes)?;
+        let settled = is_settled(&before) && fingerprint == self::fingerprint(&fs::metadata(path)?);
+
+        let modified = before.modified().ok().and_then(timestamp);
+        Ok(Some(Document {
+            source_id: source_id.to_owned(),
+            source_url: file_url(path),
+            title: None,
+            author: None,
+            created_at: before.created().ok().and_then(timestamp).or(modified),
+            updated_at: modified,
+            content_type: None,
+            content: Content::Bytes(bytes),
+            metadata: Map::new(),
+            tags: Vec::new(),
+            fingerprint: settled.then_some(fingerprint),
+        }))
+    }
+}
+
+/// Whether a symbolic link leads to something below the root.
+fn stays_inside(entry: &DirEntry, root: &Path) -> bool {
+    fs::canonicalize(entry.path()).is_ok_and(|target| target.starts_with(root))
+}
+
+fn fingerprint(metadata: &Metadata) -> String {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        format!(
+            "{}:{}.{:09}:{}.{:09}:{}",
+            metadata.len(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+            metadata.ino()
+        )
+    }
+    #[cfg(not(unix))]
+    {
+        let modified =
+            metadata.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        format!("{}:{}", metadata.len(), modified.map_or(0, |since| since.as_nanos()))
+    }
+}
+
+/// Whether a later change is bound to show in the file's times.
+fn is_settled(metadata: &Metadata) -> bool {
+    let Ok(modified) = metadata.modified() else { return false };
+    let coarse = modified.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| since.subsec_nanos() == 0);
+    let needed = if coarse { SETTLED_COARSE } else { SETTLED };
+    match SystemTime::now().duration_since(modified) {
+        Ok(age) => age > needed,
+        // A time in the future says nothing about now.
+        Err(_) => true,
+    }
+}
+
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    Timestamp::try_from(time).ok()
+}
+
+fn file_url(path: &Path) -> Option<String> {
+    let text = path.to_str()?;
+    let mut url = String::from("file://");
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    Some(url)
+}
+
+fn is_loop(error: &ignore::Error) -> bool {
+    match error {
+        ignore::Error::Loop { .. } => true,
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithPath { err, .. } => is_loop(err),
+        _ => false,
+    }
+}
+
+fn is_gone(error: &ignore::Error) -> bool {
+    error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+fn error_path(error: &ignore::Error, root: &Path) -> String {
+    match error {
+        ignore::Error::WithPath { path, .. } => {
+            path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
+        }
+        ignore::Error::WithDepth { err, .. } => error_path(err, root),
+        _ => ".".to_owned(),
+    }
+}
+
+fn error_reason(error: &ignore::Error) -> String {
+    error.io_error().map_or_else(|| error.to_string(), plain)
+}
+
+/// An error as a person would say it, without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}

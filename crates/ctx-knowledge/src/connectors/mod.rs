@@ -1,0 +1,35 @@
+//! Kinds of places that documents come from: one file each, one line in [`KINDS`].
+
+mod filesystem;
+
+use ctx_core::Connector;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A kind of connector, as the configuration knows it.
+pub struct ConnectorKind {
+    /// `filesystem` in `[connectors.filesystem.notes]`.
+    pub name: &'static str,
+    /// What it reads, for people.
+    pub summary: &'static str,
+    /// JSON Schema of its settings.
+    pub schema: fn() -> schemars::Schema,
+    /// Makes a connector of settings; the error says which are wrong.
+    pub open: fn(&Value, OpenOptions<'_>) -> Opened,
+}
+
+/// A connector, or what is wrong with its settings.
+pub type Opened = Result<Arc<dyn Connector>, String>;
+
+/// What a connector gets besides its settings.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions<'a> {
+    /// What relative paths are relative to.
+    pub workspace_root: &'a Path,
+    /// The largest document that is read.
+    pub document_bytes_max: u64,
+}
+
+/// Every kind there is.
+pub const KINDS: &[ConnectorKind] = &[filesystem::KIND];

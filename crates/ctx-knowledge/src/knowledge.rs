@@ -1,0 +1,310 @@
+//! Everything known: the store, its keyword view and the sources that feed them.
+
+use crate::chunk::Chunking;
+use crate::search::{self, Hit, Mode, Query, SearchError, View};
+use crate::store::{Counts, SourceRow, Store, StoreError, StoredDocument};
+use crate::sync::{Progress, SyncError, SyncJob, SyncOptions, SyncReport};
+use ctx_core::{Connector, SourceName};
+use jiff::Timestamp;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// What a knowledge base is made of.
+pub struct KnowledgeOptions {
+    /// Where the store lies.
+    pub store: PathBuf,
+    /// How documents are split.
+    pub chunking: Chunking,
+    /// How to search when a query does not say.
+    pub mode: Mode,
+    /// How many hits when a query does not say.
+    pub final_limit: usize,
+    /// How many chunks keyword search looks at first.
+    pub candidates_keyword: usize,
+    /// Where documents come from.
+    pub sources: Vec<Source>,
+}
+
+/// One configured place.
+pub struct Source {
+    /// Its name.
+    pub name: SourceName,
+    /// What reads it.
+    pub connector: Arc<dyn Connector>,
+    /// Tags that all its documents get.
+    pub tags: Vec<String>,
+}
+
+/// How a source is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether the configuration has it.
+    pub configured: bool,
+    /// Whether it can be read and its last sync went well.
+    pub healthy: bool,
+    /// What there is to say about it.
+    pub notes: Option<String>,
+    /// How many documents it has.
+    pub documents: u64,
+    /// When it was last synced to the end.
+    pub last_sync: Option<Timestamp>,
+    /// Why the last sync failed.
+    pub last_error: Option<String>,
+    /// How many documents the last sync could not read.
+    pub warnings: usize,
+}
+
+/// How much there is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// Documents in all.
+    pub documents: u64,
+    /// Chunks in all.
+    pub chunks: u64,
+    /// Bytes of text in all.
+    pub text_bytes: u64,
+    /// Bytes of the store on disk.
+    pub store_bytes: u64,
+    /// Bytes of the keyword index on disk.
+    pub keyword_index_bytes: u64,
+    /// Changes the store has seen.
+    pub generation: u64,
+    /// By source.
+    pub sources: Vec<SourceStats>,
+}
+
+/// How much a source has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceStats {
+    /// Its name.
+    pub name: String,
+    /// Its documents.
+    pub documents: u64,
+    /// Their chunks.
+    pub chunks: u64,
+    /// Their text in bytes.
+    pub text_bytes: u64,
+    /// When it was last synced to the end.
+    pub last_sync: Option<Timestamp>,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// What is wrong with the store; empty when it is sound.
+    pub store_problems: Vec<String>,
+    /// Whether the store can be written.
+    pub writable: bool,
+    /// What was wrong with the keyword index; it has been rebuilt if that was possible.
+    pub keyword_index_problem: Option<String>,
+}
+
+/// An open knowledge base. Its methods block unless they are `async`.
+pub struct Knowledge {
+    store: Arc<Store>,
+    view: Arc<View>,
+    options: KnowledgeOptions,
+}
+
+impl Knowledge {
+    /// Opens the store, creating it where there is none.
+    pub fn open(options: KnowledgeOptions) -> Result<Self, StoreError> {
+        let store = Arc::new(Store::open(&options.store)?);
+        let view = Arc::new(View::beside(&store));
+        Ok(Self { store, view, options })
+    }
+
+    /// The sources that are configured.
+    pub fn source_names(&self) -> impl Iterator<Item = &SourceName> {
+        self.options.sources.iter().map(|source| &source.name)
+    }
+
+    /// How many hits a query gets that does not say.
+    pub fn final_limit(&self) -> usize {
+        self.options.final_limit
+    }
+
+    /// Answers a query. A keyword index that turns out damaged is rebuilt on the way.
+    pub fn search(&self, query: &Query) -> Result<Vec<Hit>, SearchError> {
+        if query.text.trim().is_empty() {
+            return Err(SearchError::EmptyQuery);
+        }
+        match query.mode {
+            Some(Mode::Semantic) => return Err(SearchError::EmbeddingsDisabled("semantic")),
+            Some(Mode::Hybrid) => return Err(SearchError::EmbeddingsDisabled("hybrid")),
+            // The workspace's own way falls back to words where there are no embeddings.
+            Some(Mode::Keyword) | None => {}
+        }
+        let answer = || search::keyword(&self.view, &self.store, query, self.options.candidates_keyword);
+        match answer() {
+            Err(SearchError::View(error)) if self.store.writable() => {
+                tracing::warn!(%error, "the keyword index is rebuilt");
+                self.view.discard()?;
+                self.view.catch_up(&self.store)?;
+                answer()
+            }
+            other => other,
+        }
+    }
+
+    /// One document, whole.
+    pub fn get(&self, id: Uuid) -> Result<Option<StoredDocument>, StoreError> {
+        self.store.document(id)
+    }
+
+    /// Every stored document's id, by source.
+    pub fn ids(&self) -> Result<Vec<Uuid>, StoreError> {
+        let mut ids = Vec::new();
+        for name in self.store.counts()?.keys() {
+            if let Some((kind, name)) = name.split_once(':') {
+                ids.extend(self.store.ids(&SourceName::new(kind, name))?);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Brings one source's documents in.
+    pub async fn sync(
+        &self,
+        name: &SourceName,
+        options: SyncOptions,
+        progress: Arc<dyn Fn(Progress) + Send + Sync>,
+        cancellation: CancellationToken,
+    ) -> Result<SyncReport, SyncError> {
+        let source = self.options.sources.iter().find(|source| source.name == *name).ok_or_else(|| {
+            SyncError::Source { source_name: name.to_string(), reason: "it is not configured".to_owned() }
+        })?;
+        let (store, view, chunking) = (&self.store, &self.view, self.options.chunking);
+        SyncJob { store, view, source, chunking, options, progress, cancellation }.run().await
+    }
+
+    /// Lets the keyword index catch up if it lags and nobody else is at it: after a crash, or after
+    /// it was deleted.
+    pub fn tend(&self) -> Result<(), SearchError> {
+        match self.view.catch_up_if_idle(&self.store) {
+            Err(error) if self.store.writable() => {
+                tracing::warn!(%error, "the keyword index is rebuilt");
+                self.view.discard()?;
+                Ok(self.view.catch_up(&self.store)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Reads the whole store and index for damage; rebuilds the index if it has any.
+    pub fn check(&self) -> Result<Health, StoreError> {
+        let store_problems = self.store.problems()?;
+        let keyword_index_problem = match self.view.verify() {
+            Ok(()) => None,
+            Err(error) => {
+                let repaired = self.store.writable()
+                    && self.view.discard().is_ok()
+                    && self.view.catch_up(&self.store).is_ok();
+                let ending = if repaired { "it was rebuilt" } else { "it could not be rebuilt" };
+                Some(format!("{error}; {ending}"))
+            }
+        };
+        Ok(Health { store_problems, writable: self.store.writable(), keyword_index_problem })
+    }
+
+    /// How every source is doing, configured or only remembered.
+    pub async fn sources(&self) -> Result<Vec<SourceStatus>, StoreError> {
+        let (rows, counts) = (self.store.source_rows()?, self.store.counts()?);
+        let mut statuses = Vec::new();
+        let configured: BTreeSet<String> = self.source_names().map(ToString::to_string).collect();
+        for source in &self.options.sources {
+            let name = source.name.to_string();
+            let unreachable = source.connector.check().await.err().map(|error| error.to_string());
+            let row = rows.get(&name).cloned().unwrap_or_default();
+            let documents = counts.get(&name).map_or(0, |counts| counts.documents);
+            statuses.push(status(name, row, documents, unreachable));
+        }
+        for (name, counts) in counts.iter().filter(|(name, _)| !configured.contains(*name)) {
+            let row = rows.get(name).cloned().unwrap_or_default();
+            statuses.push(SourceStatus {
+                configured: false,
+                notes: Some(format!("not configured any more; {}", documents_text(counts.documents))),
+                ..status(name.clone(), row, counts.documents, None)
+            });
+        }
+        Ok(statuses)
+    }
+
+    /// How much there is.
+    pub fn stats(&self) -> Result<Stats, StoreError> {
+        let (rows, counts) = (self.store.source_rows()?, self.store.counts()?);
+        let names: BTreeSet<&String> = rows.keys().chain(counts.keys()).collect();
+        let sources: Vec<SourceStats> =
+            names.into_iter().map(|name| source_stats(name, &rows, &counts)).collect();
+        let total = |part: fn(&SourceStats) -> u64| sources.iter().map(part).sum();
+        Ok(Stats {
+            documents: total(|source| source.documents),
+            chunks: total(|source| source.chunks),
+            text_bytes: total(|source| source.text_bytes),
+            store_bytes: file_bytes(self.store.path()),
+            keyword_index_bytes: folder_bytes(self.view.folder()),
+            generation: self.store.generation()?,
+            sources,
+        })
+    }
+}
+
+fn status(name: String, row: SourceRow, documents: u64, unreachable: Option<String>) -> SourceStatus {
+    let notes = match (&unreachable, &row.error, row.synced_at) {
+        (Some(reason), ..) => reason.clone(),
+        (None, Some(error), _) => format!("the last sync failed: {error}"),
+        (None, None, None) => "never synced; run `ctx sync`".to_owned(),
+        (None, None, Some(at)) => {
+            let warnings = match row.warnings {
+                0 => String::new(),
+                1 => ", 1 document could not be read".to_owned(),
+                several => format!(", {several} documents could not be read"),
+            };
+            format!("{}, synced {at}{warnings}", documents_text(documents))
+        }
+    };
+    SourceStatus {
+        name,
+        configured: true,
+        healthy: unreachable.is_none() && row.error.is_none(),
+        notes: Some(notes),
+        documents,
+        last_sync: row.synced_at,
+        last_error: unreachable.or(row.error),
+        warnings: row.warnings,
+    }
+}
+
+fn documents_text(count: u64) -> String {
+    if count == 1 { "1 document".to_owned() } else { format!("{count} documents") }
+}
+
+fn source_stats(
+    name: &str,
+    rows: &BTreeMap<String, SourceRow>,
+    counts: &BTreeMap<String, Counts>,
+) -> SourceStats {
+    let counts = counts.get(name).copied().unwrap_or_default();
+    SourceStats {
+        name: name.to_owned(),
+        documents: counts.documents,
+        chunks: counts.chunks,
+        text_bytes: counts.bytes,
+        last_sync: rows.get(name).and_then(|row| row.synced_at),
+    }
+}
+
+fn file_bytes(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| file_bytes(&entry.path())).sum()
+}

@@ -1,0 +1,316 @@
+//! The `context` provider: knowledge as tools (`search`, `get`, `sources`).
+//!
+//! Requests and answers have the published shapes; their schemas are made from the types here.
+
+use crate::knowledge::Knowledge;
+use crate::search::{Filters, Hit, Mode, Query, SearchError};
+use crate::store::{StoreError, StoredDocument};
+use async_trait::async_trait;
+use ctx_core::{Annotations, Call, ErrorKind, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The provider of `context.search`, `context.get` and `context.sources`.
+pub struct Context {
+    knowledge: Arc<Knowledge>,
+}
+
+impl Context {
+    /// Makes tools of a knowledge base.
+    pub fn new(knowledge: Arc<Knowledge>) -> Self {
+        Self { knowledge }
+    }
+}
+
+impl Provider for Context {
+    fn name(&self) -> Identifier {
+        Identifier::sanitize("context")
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let knowledge = &self.knowledge;
+        vec![
+            Arc::new(Search { spec: search_spec(knowledge.final_limit()), knowledge: knowledge.clone() }),
+            Arc::new(Get { spec: get_spec(), knowledge: knowledge.clone() }),
+            Arc::new(Sources { spec: sources_spec(), knowledge: knowledge.clone() }),
+        ]
+    }
+
+    fn builtin(&self) -> bool {
+        true
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchRequest {
+    /// What to look for, in plain words.
+    #[schemars(length(min = 1), regex(pattern = r"\S"))]
+    query: String,
+    /// How to search; the workspace decides when absent.
+    #[schemars(with = "String", extend("enum" = ["keyword", "semantic", "hybrid"]))]
+    mode: Option<Mode>,
+    /// How many results at most; more than 100 is cut to 100.
+    #[schemars(with = "u64", range(min = 1))]
+    limit: f64,
+    /// What may be found at all.
+    filters: Option<FilterRequest>,
+    /// Whether each result says where its score comes from.
+    #[serde(default)]
+    explain: bool,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FilterRequest {
+    /// A source (`git:platform`) or a kind of source (`git`).
+    source: Option<String>,
+    /// Tags the document must have, all of them.
+    tags: Option<Vec<String>>,
+    /// Changed at this time or later (ISO 8601).
+    since: Option<String>,
+    /// Changed at this time or earlier (ISO 8601).
+    until: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SearchResponse {
+    /// Best first.
+    results: Vec<Hit>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GetRequest {
+    /// The document's id, from a search result.
+    #[schemars(extend("format" = "uuid"))]
+    id: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SourcesRequest {}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SourcesResponse {
+    /// Every source, configured or only remembered.
+    sources: Vec<SourceEntry>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SourceEntry {
+    /// Its name, `kind:name`.
+    name: String,
+    /// Whether the configuration has it.
+    configured: bool,
+    /// Whether it can be read and its last sync went well.
+    healthy: bool,
+    /// What there is to say about it.
+    notes: Option<String>,
+}
+
+struct Search {
+    spec: Arc<ToolSpec>,
+    knowledge: Arc<Knowledge>,
+}
+
+#[async_trait]
+impl Tool for Search {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
+        let request: SearchRequest = parse(arguments)?;
+        let filters = request.filters.unwrap_or_default();
+        let query = Query {
+            text: request.query,
+            mode: request.mode,
+            // Whatever is above the most there can be means that; the cast saturates.
+            limit: request.limit as usize,
+            filters: Filters {
+                source: filters.source,
+                tags: filters.tags.unwrap_or_default(),
+                since: time("filters.since", filters.since.as_deref(), false)?,
+                until: time("filters.until", filters.until.as_deref(), true)?,
+            },
+            explain: request.explain,
+        };
+        let knowledge = self.knowledge.clone();
+        let results = blocking(move || knowledge.search(&query)).await?.map_err(search_failed)?;
+        answer(&SearchResponse { results })
+    }
+}
+
+struct Get {
+    spec: Arc<ToolSpec>,
+    knowledge: Arc<Knowledge>,
+}
+
+#[async_trait]
+impl Tool for Get {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
+        let request: GetRequest = parse(arguments)?;
+        let id: Uuid = request
+            .id
+            .parse()
+            .map_err(|_| ToolError::bad_request("parameter `id`: its value is not a UUID"))?;
+        let knowledge = self.knowledge.clone();
+        let document = blocking(move || knowledge.get(id)).await?.map_err(store_failed)?;
+        answer(&document.ok_or_else(|| ToolError::not_found(format!("no document with id: {id}")))?)
+    }
+}
+
+struct Sources {
+    spec: Arc<ToolSpec>,
+    knowledge: Arc<Knowledge>,
+}
+
+#[async_trait]
+impl Tool for Sources {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, _: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
+        let statuses = self.knowledge.sources().await.map_err(store_failed)?;
+        let sources = statuses
+            .into_iter()
+            .map(|status| SourceEntry {
+                name: status.name,
+                configured: status.configured,
+                healthy: status.healthy,
+                notes: status.notes,
+            })
+            .collect();
+        answer(&SourcesResponse { sources })
+    }
+}
+
+fn search_spec(final_limit: usize) -> Arc<ToolSpec> {
+    let mut input = schema::<SearchRequest>();
+    if let Some(limit) = input["properties"]["limit"].as_object_mut() {
+        limit.insert("default".to_owned(), Value::from(final_limit));
+        // A hint for generators of Rust types; any integer will do.
+        limit.shift_remove("format");
+    }
+    // What has a default, or may be absent, nobody must give.
+    input["required"] = Value::from(vec!["query"]);
+    spec::<SearchResponse>(
+        "search",
+        "Search knowledge",
+        "Search the knowledge base. Finds documents by plain words and returns the part that matches.",
+        input,
+    )
+}
+
+fn get_spec() -> Arc<ToolSpec> {
+    let input = schema::<GetRequest>();
+    spec::<StoredDocument>(
+        "get",
+        "Get a document",
+        "Get one document by id: its whole text and its chunks.",
+        input,
+    )
+}
+
+fn sources_spec() -> Arc<ToolSpec> {
+    let input = schema::<SourcesRequest>();
+    spec::<SourcesResponse>(
+        "sources",
+        "List sources",
+        "List the sources of the knowledge base and their health.",
+        input,
+    )
+}
+
+fn spec<Response: JsonSchema>(
+    name: &str,
+    title: &str,
+    description: &str,
+    input_schema: Value,
+) -> Arc<ToolSpec> {
+    Arc::new(ToolSpec {
+        name: name.to_owned(),
+        title: Some(title.to_owned()),
+        description: description.to_owned(),
+        input_schema,
+        output_schema: Some(schema::<Response>()),
+        annotations: Annotations::READ_ONLY,
+    })
+}
+
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.shift_remove("title");
+        fields.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    }
+    schema
+}
+
+/// Reads a time: a timestamp, or a date, which means its first or its last instant (UTC).
+pub fn parse_time(text: &str, end_of_day: bool) -> Option<Timestamp> {
+    if let Ok(timestamp) = text.parse::<Timestamp>() {
+        return Some(timestamp);
+    }
+    let date: Date = text.parse().ok()?;
+    let time = if end_of_day { date.at(23, 59, 59, 999_999_999) } else { date.at(0, 0, 0, 0) };
+    time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+}
+
+fn time(name: &str, text: Option<&str>, end_of_day: bool) -> Result<Option<Timestamp>, ToolError> {
+    text.map(|text| {
+        parse_time(text, end_of_day).ok_or_else(|| {
+            ToolError::bad_request(format!(
+                "parameter `{name}`: its value is not an ISO 8601 time like 2026-01-31 or 2026-01-31T12:00:00Z"
+            ))
+        })
+    })
+    .transpose()
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(arguments: Map<String, Value>) -> Result<T, ToolError> {
+    serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| ToolError::bad_request(error.to_string()))
+}
+
+fn answer(value: &impl Serialize) -> Result<Output, ToolError> {
+    let value =
+        serde_json::to_value(value).map_err(|error| ToolError::internal("the answer has no JSON", error))?;
+    Ok(Output::from(value))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| ToolError::internal("the call failed", error))
+}
+
+fn search_failed(error: SearchError) -> ToolError {
+    match error {
+        SearchError::EmptyQuery => ToolError::bad_request(error.to_string()),
+        SearchError::EmbeddingsDisabled(_) => {
+            ToolError::new(ErrorKind::EmbeddingsDisabled, error.to_string())
+        }
+        SearchError::Store(error) => store_failed(error),
+        SearchError::View(_) => ToolError::internal("the keyword index failed", error),
+    }
+}
+
+fn store_failed(error: StoreError) -> ToolError {
+    ToolError::internal("the store failed", error)
+}

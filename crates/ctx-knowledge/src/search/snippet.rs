@@ -1,0 +1,100 @@
+//! The part of a chunk that shows why it was found.
+
+use super::analyzer;
+use std::collections::HashSet;
+
+/// About how long a snippet is, in bytes.
+const SNIPPET_BYTES: usize = 280;
+/// How much of it stands before the first match.
+const LEAD_BYTES: usize = 60;
+
+/// The window with the most distinct query terms, on one line.
+pub(super) fn around(text: &str, terms: &[String]) -> String {
+    let matches = matches(text, terms);
+    let first = best_window(&matches);
+    let start = word_start(text, first.saturating_sub(LEAD_BYTES));
+    let end = word_end(text, (start + SNIPPET_BYTES).min(text.len()));
+    let mut snippet = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    if start > 0 && !text[..start].trim().is_empty() {
+        snippet.insert(0, '…');
+    }
+    if !text[end..].trim().is_empty() {
+        snippet.push('…');
+    }
+    snippet
+}
+
+/// Where query terms stand: byte offset and which term.
+fn matches(text: &str, terms: &[String]) -> Vec<(usize, usize)> {
+    let mut analyzer = analyzer::analyzer();
+    let mut stream = analyzer.token_stream(text);
+    let mut found = Vec::new();
+    while let Some(token) = stream.next() {
+        if let Some(term) = terms.iter().position(|term| *term == token.text) {
+            found.push((token.offset_from, term));
+        }
+    }
+    found
+}
+
+/// The offset of the match from which a snippet covers the most distinct terms.
+fn best_window(matches: &[(usize, usize)]) -> usize {
+    let mut best = (0, 0);
+    for (index, (offset, _)) in matches.iter().enumerate() {
+        let covered: HashSet<usize> = matches[index..]
+            .iter()
+            .take_while(|(other, _)| other - offset < SNIPPET_BYTES - LEAD_BYTES)
+            .map(|(_, term)| *term)
+            .collect();
+        if covered.len() > best.0 {
+            best = (covered.len(), *offset);
+        }
+    }
+    best.1
+}
+
+fn word_start(text: &str, near: usize) -> usize {
+    let near = text.floor_char_boundary(near);
+    if near == 0 {
+        return 0;
+    }
+    let window = &text[near..text.len().min(text.ceil_char_boundary(near + LEAD_BYTES))];
+    window.find(char::is_whitespace).map_or(near, |space| near + space)
+}
+
+fn word_end(text: &str, near: usize) -> usize {
+    let near = text.floor_char_boundary(near);
+    if near == text.len() {
+        return near;
+    }
+    let from = text.floor_char_boundary(near.saturating_sub(LEAD_BYTES));
+    text[from..near].rfind(char::is_whitespace).map_or(near, |space| from + space)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_snippet_shows_what_matched() {
+        let text = format!("{} the queue backlog alert fires {}", "filler ".repeat(200), "more ".repeat(200));
+        let snippet = around(&text, &analyzer::query_terms("queue backlog"));
+        assert!(snippet.contains("queue backlog alert"), "{snippet}");
+        assert!(snippet.starts_with('…') && snippet.ends_with('…'));
+    }
+
+    #[test]
+    fn a_short_text_is_shown_whole() {
+        assert_eq!(around("Push the\n  button.", &["button".to_owned()]), "Push the button.");
+        assert_eq!(around("", &["button".to_owned()]), "");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_a_snippet(text in "(\\PC|\\s){0,600}", query in "\\PC{0,20}") {
+            let snippet = around(&text, &analyzer::query_terms(&query));
+            prop_assert!(snippet.len() <= SNIPPET_BYTES + 16);
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! The keyword index: a view of the store, kept beside it.
+//!
+//! It records the generation it has seen, catches up from there, and can be deleted at any time: a
+//! missing, foreign or damaged one is built anew from the store. Any number of processes read it
+//! while one writes; a lock file outside its folder decides which one.
+
+use super::{Candidate, Filters, analyzer};
+use crate::store::{IndexedDocument, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+use tantivy::collector::TopDocs;
+use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery};
+use tantivy::schema::{
+    FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
+};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
+use uuid::Uuid;
+
+/// Part of the folder's name; changes with the schema, the analyzer or tantivy's format.
+const FORMAT: u32 = 1;
+const ANALYZER: &str = "ctx";
+/// Memory for documents not yet written to a segment.
+const WRITER_BYTES: usize = 48 << 20;
+/// During a long sync, what has been read becomes searchable this often.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(10);
+/// How long to wait for another process that is writing.
+const LOCK_PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+/// The keyword index of a store.
+pub(crate) struct View {
+    folder: PathBuf,
+    lock_path: PathBuf,
+    store_id: Uuid,
+    fields: Fields,
+    schema: Schema,
+    loaded: RwLock<Option<Arc<Loaded>>>,
+    writer: Mutex<Option<Writer>>,
+}
+
+/// A keyword index that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ViewErrorKind {
+    #[error(transparent)]
+    Index(#[from] TantivyError),
+    #[error("it is damaged")]
+    Damaged,
+    #[error("cannot use {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("another process has been writing it for {} s", LOCK_PATIENCE.as_secs())]
+    Busy,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What went wrong with the keyword index.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct ViewError(Box<ViewErrorKind>);
+
+impl<E: Into<ViewErrorKind>> From<E> for ViewError {
+    fn from(error: E) -> Self {
+        Self(Box::new(error.into()))
+    }
+}
+
+/// An index opened for reading.
+struct Loaded {
+    reader: IndexReader,
+    seen: Seen,
+    file: FileStamp,
+}
+
+/// An index opened for writing, and the lock that says so.
+struct Writer {
+    writer: IndexWriter,
+    /// Fed to the writer, not necessarily committed.
+    fed: u64,
+    committed: u64,
+    committed_at: Instant,
+    /// Held for its effect.
+    _lock: File,
+}
+
+/// What the index has seen, written into each of its commits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    store: Uuid,
+    generation: u64,
+}
+
+/// Changes when the index has another commit.
+type FileStamp = (SystemTime, u64, u64);
+
+#[derive(Clone, Copy)]
+struct Fields {
+    document: Field,
+    chunk: Field,
+    source: Field,
+    tag: Field,
+    updated_at: Field,
+    text: Field,
+}
+
+impl View {
+    /// The view of `store`, beside it. Nothing is opened yet.
+    pub(crate) fn beside(store: &Store) -> Self {
+        let (schema, fields) = schema();
+        Self {
+            folder: store.path().with_extension(format!("keyword-v{FORMAT}")),
+            lock_path: store.path().with_extension("keyword.lock"),
+            store_id: store.id(),
+            fields,
+            schema,
+            loaded: RwLock::new(None),
+            writer: Mutex::new(None),
+        }
+    }
+
+    /// Where it lies.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The best chunks for these terms, best first.
+    pub(crate) fn search(
+        &self,
+        terms: &[String],
+        filters: &Filters,
+        limit: usize,
+    ) -> Result<Vec<Candidate>, ViewError> {
+        let Some(loaded) = self.load()? else { return Ok(Vec::new()) };
+        let query = self.query(terms, filters);
+        // A damaged file can make the index panic; that must cost a rebuild, not the process.
+        catch_unwind(AssertUnwindSafe(|| self.collect(&loaded, &*query, limit)))
+            .unwrap_or_else(|_| Err(ViewErrorKind::Damaged.into()))
+    }
+
+    /// The last generation that a search can see; `None` when there is no usable index.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.load().ok().flatten().map(|loaded| loaded.seen.generation)
+    }
+
+    /// Feeds what changed to the index while a sync goes on, and commits now and then. Does
+    /// nothing while another process writes.
+    pub(crate) fn follow(&self, store: &Store) -> Result<(), ViewError> {
+        let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            let Some(lock) = self.try_lock()? else { return Ok(()) };
+            *slot = Some(self.open_writer(lock)?);
+        }
+        if let Some(writer) = slot.as_mut() {
+            self.feed(writer, store)?;
+            if writer.committed_at.elapsed() > COMMIT_INTERVAL {
+                self.commit(writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the index up to the store and lets go of it. Waits for another process that writes,
+    /// which may do the work itself.
+    pub(crate) fn catch_up(&self, store: &Store) -> Result<(), ViewError> {
+        let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = Instant::now();
+        loop {
+            if slot.is_none() && self.is_current(store)? {
+                return Ok(());
+            }
+            let lock = if slot.is_some() { None } else { self.try_lock()? };
+            if let Some(lock) = lock {
+                *slot = Some(self.open_writer(lock)?);
+            }
+            if let Some(mut writer) = slot.take() {
+                self.feed(&mut writer, store)?;
+                self.commit(&mut writer)?;
+                writer.writer.wait_merging_threads()?;
+                return Ok(());
+            }
+            if started.elapsed() > LOCK_PATIENCE {
+                return Err(ViewErrorKind::Busy.into());
+            }
+            std::thread::sleep(LOCK_POLL);
+        }
+    }
+
+    /// Catches up if the index is behind and nobody else is writing it.
+    pub(crate) fn catch_up_if_idle(&self, store: &Store) -> Result<(), ViewError> {
+        if !store.writable() || self.is_current(store)? {
+            return Ok(());
+        }
+        // Asked before waiting: a long sync in another process is not this one's business.
+        match self.try_lock()? {
+            Some(lock) => drop(lock),
+            None => return Ok(()),
+        }
+        self.catch_up(store)
+    }
+
+    /// Whether a search sees everything the store has.
+    pub(crate) fn is_current(&self, store: &Store) -> Result<bool, ViewError> {
+        let generation = store.generation()?;
+        // A store that never held anything needs no index.
+        Ok(self.generation().unwrap_or(0) == generation)
+    }
+
+    /// Reads every file of the index and compares checksums.
+    pub(crate) fn verify(&self) -> Result<(), ViewError> {
+        if !self.folder.join("meta.json").exists() {
+            return Ok(());
+        }
+        let damaged = catch_unwind(AssertUnwindSafe(|| self.open_index()?.validate_checksum()))
+            .map_err(|_| ViewErrorKind::Damaged)??;
+        if damaged.is_empty() { Ok(()) } else { Err(ViewErrorKind::Damaged.into()) }
+    }
+
+    /// Throws the index away; the next catching up builds it anew.
+    pub(crate) fn discard(&self) -> Result<(), ViewError> {
+        let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = None;
+        let lock = self.lock()?;
+        self.clear()?;
+        drop(lock);
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<(), ViewError> {
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = None;
+        match fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The index as of its last commit; `None` when there is none that is ours.
+    fn load(&self) -> Result<Option<Arc<Loaded>>, ViewError> {
+        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let stamp = file_stamp(&self.folder.join("meta.json"));
+        match (&loaded, stamp) {
+            (Some(loaded), Some(stamp)) if loaded.file == stamp => return Ok(Some(loaded.clone())),
+            // Deleted, or being replaced: what is in memory still answers.
+            (Some(loaded), None) => return Ok(Some(loaded.clone())),
+            (None, None) => return Ok(None),
+            _ => {}
+        }
+        let Some(stamp) = stamp else { return Ok(None) };
+        let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, ViewError> {
+            let index = self.open_index()?;
+            let seen = seen(&index)?;
+            let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+            Ok((seen, reader))
+        }))
+        .unwrap_or_else(|_| Err(ViewErrorKind::Damaged.into()))?;
+        let (Some(seen), reader) = opened else { return Ok(None) };
+        if seen.store != self.store_id {
+            return Ok(None);
+        }
+        let loaded = Arc::new(Loaded { reader, seen, file: stamp });
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded.clone());
+        Ok(Some(loaded))
+    }
+
+    fn open_index(&self) -> tantivy::Result<Index> {
+        let index = Index::open_in_dir(&self.folder)?;
+        index.tokenizers().register(ANALYZER, analyzer::analyzer());
+        Ok(index)
+    }
+
+    fn open_writer(&self, lock: File) -> Result<Writer, ViewError> {
+        let usable = catch_unwind(AssertUnwindSafe(|| -> Result<_, ViewError> {
+            let index = self.open_index()?;
+            Ok(seen(&index)?.filter(|seen| seen.store == self.store_id).map(|seen| (index, seen.generation)))
+        }));
+        let (index, generation) = match usable {
+            Ok(Ok(Some(found))) => found,
+            _ => {
+                self.clear()?;
+                (self.create_index()?, 0)
+            }
+        };
+        let writer = index.writer_with_num_threads(1, WRITER_BYTES)?;
+        Ok(Writer {
+            writer,
+            fed: generation,
+            committed: generation,
+            committed_at: Instant::now(),
+            _lock: lock,
+        })
+    }
+
+    fn create_index(&self) -> Result<Index, ViewError> {
+        fs::create_dir_all(&self.folder).map_err(|error| self.io(error))?;
+        let index = Index::create_in_dir(&self.folder, self.schema.clone())?;
+        index.tokenizers().register(ANALYZER, analyzer::analyzer());
+        Ok(index)
+    }
+
+    fn feed(&self, writer: &mut Writer, store: &Store) -> Result<(), ViewError> {
+        let Writer { writer: index, fed, .. } = writer;
+        let fields = &self.fields;
+        let forget = |key: u64| index.delete_term(Term::from_field_u64(fields.document, key));
+        let changes = store.changes(
+            *fed,
+            |document| {
+                forget(document.key);
+                chunk_documents(fields, &document).try_for_each(|chunk| index.add_document(chunk).map(drop))
+            },
+            |key| {
+                forget(key);
+                Ok(())
+            },
+        )?;
+        match changes {
+            Some(outcome) => {
+                *fed = outcome?;
+                Ok(())
+            }
+            None => {
+                // The store was restored from a copy, or forgot what was deleted: start over.
+                index.delete_all_documents()?;
+                *fed = 0;
+                self.commit(writer)?;
+                self.feed(writer, store)
+            }
+        }
+    }
+
+    fn commit(&self, writer: &mut Writer) -> Result<(), ViewError> {
+        writer.committed_at = Instant::now();
+        let exists = self.folder.join("meta.json").exists();
+        if writer.committed == writer.fed && writer.fed != 0 && exists {
+            return Ok(());
+        }
+        let seen = Seen { store: self.store_id, generation: writer.fed };
+        let payload = serde_json::to_string(&seen).unwrap_or_default();
+        let mut commit = writer.writer.prepare_commit()?;
+        commit.set_payload(&payload);
+        commit.commit()?;
+        writer.committed = writer.fed;
+        Ok(())
+    }
+
+    fn lock(&self) -> Result<File, ViewError> {
+        let started = Instant::now();
+        loop {
+            if let Some(lock) = self.try_lock()? {
+                return Ok(lock);
+            }
+            if started.elapsed() > LOCK_PATIENCE {
+                return Err(ViewErrorKind::Busy.into());
+            }
+            std::thread::sleep(LOCK_POLL);
+        }
+    }
+
+    fn try_lock(&self) -> Result<Option<File>, ViewError> {
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&self.lock_path)
+            .map_err(|error| self.io(error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(self.io(error)),
+        }
+    }
+
+    fn io(&self, source: io::Error) -> ViewError {
+        ViewErrorKind::Io { path: self.folder.clone(), source }.into()
+    }
+
+    fn query(&self, terms: &[String], filters: &Filters) -> Box<dyn Query> {
+        let fields = &self.fields;
+        // Flat, so that the index can skip chunks that cannot be among the best.
+        let any_term = terms
+            .iter()
+            .map(|term| {
+                let term = Term::from_field_text(fields.text, term);
+                let query: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
+                (Occur::Should, query)
+            })
+            .collect::<Vec<_>>();
+        let any_term: Box<dyn Query> = Box::new(BooleanQuery::new(any_term));
+
+        let exact = |field: Field, text: &str| -> Box<dyn Query> {
+            Box::new(TermQuery::new(Term::from_field_text(field, text), IndexRecordOption::Basic))
+        };
+        let mut conditions: Vec<Box<dyn Query>> = Vec::new();
+        conditions.extend(filters.source.iter().map(|source| exact(fields.source, source)));
+        conditions.extend(filters.tags.iter().map(|tag| exact(fields.tag, tag)));
+        if filters.since.is_some() || filters.until.is_some() {
+            let bound = |time: Option<jiff::Timestamp>| {
+                time.map_or(Bound::Unbounded, |time| {
+                    Bound::Included(Term::from_field_i64(fields.updated_at, time.as_millisecond()))
+                })
+            };
+            conditions.push(Box::new(RangeQuery::new(bound(filters.since), bound(filters.until))));
+        }
+        if conditions.is_empty() {
+            return any_term;
+        }
+        let unscored = |query| -> Box<dyn Query> { Box::new(ConstScoreQuery::new(query, 0.0)) };
+        let mut all = vec![(Occur::Must, any_term)];
+        all.extend(conditions.into_iter().map(|condition| (Occur::Must, unscored(condition))));
+        Box::new(BooleanQuery::new(all))
+    }
+
+    fn collect(&self, loaded: &Loaded, query: &dyn Query, limit: usize) -> Result<Vec<Candidate>, ViewError> {
+        let searcher = loaded.reader.searcher();
+        let top = searcher.search(query, &TopDocs::with_limit(limit).order_by_score())?;
+        let mut columns = Vec::new();
+        for segment in searcher.segment_readers() {
+            let fast = segment.fast_fields();
+            columns.push((fast.u64("document")?, fast.u64("chunk")?));
+        }
+        top.into_iter()
+            .map(|(score, address)| {
+                let (documents, chunks) =
+                    columns.get(address.segment_ord as usize).ok_or(ViewErrorKind::Damaged)?;
+                let value = |column: &tantivy::columnar::Column| column.first(address.doc_id);
+                match (value(documents), value(chunks)) {
+                    (Some(document), Some(chunk)) => Ok(Candidate { document, chunk, score }),
+                    _ => Err(ViewErrorKind::Damaged.into()),
+                }
+            })
+            .collect()
+    }
+}
+
+fn schema() -> (Schema, Fields) {
+    let mut builder = Schema::builder();
+    let text = TextOptions::default().set_indexing_options(
+        TextFieldIndexing::default().set_tokenizer(ANALYZER).set_index_option(IndexRecordOption::WithFreqs),
+    );
+    let fields = Fields {
+        document: builder.add_u64_field("document", INDEXED | FAST),
+        chunk: builder.add_u64_field("chunk", FAST),
+        source: builder.add_text_field("source", STRING),
+        tag: builder.add_text_field("tag", STRING),
+        updated_at: builder.add_i64_field("updated_at", FAST),
+        text: builder.add_text_field("text", text),
+    };
+    (builder.build(), fields)
+}
+
+/// One index entry for each chunk; title and headings are part of its text.
+fn chunk_documents<'a>(
+    fields: &'a Fields,
+    document: &'a IndexedDocument,
+) -> impl Iterator<Item = TantivyDocument> + 'a {
+    document.chunks.iter().zip(0u64..).map(move |(span, position)| {
+        let mut entry = TantivyDocument::default();
+        entry.add_u64(fields.document, document.key);
+        entry.add_u64(fields.chunk, position);
+        entry.add_i64(fields.updated_at, document.updated_at);
+        entry.add_text(fields.source, &document.source);
+        if let Some((kind, _)) = document.source.split_once(':') {
+            entry.add_text(fields.source, kind);
+        }
+        for tag in &document.tags {
+            entry.add_text(fields.tag, tag);
+        }
+        let title = document.title.as_deref().unwrap_or_default();
+        let text = crate::store::slice(&document.body, span);
+        entry.add_text(fields.text, format!("{title}\n{}\n{text}", span.heading));
+        entry
+    })
+}
+
+fn seen(index: &Index) -> Result<Option<Seen>, ViewError> {
+    let payload = index.load_metas()?.payload;
+    Ok(payload.and_then(|payload| serde_json::from_str(&payload).ok()))
+}
+
+fn file_stamp(path: &Path) -> Option<FileStamp> {
+    let metadata = fs::metadata(path).ok()?;
+    #[cfg(unix)]
+    let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
+    #[cfg(not(unix))]
+    let inode = 0;
+    Some((metadata.modified().ok()?, metadata.len(), inode))
+}

@@ -1,0 +1,157 @@
+//! Where documents live: one SQLite file, the only truth.
+//!
+//! One document is one transaction: row, body, chunks and a new generation. Search indexes are
+//! views that follow generations and live elsewhere.
+
+mod error;
+mod read;
+mod schema;
+mod write;
+
+pub use error::StoreError;
+pub use read::{Chunk, StoredDocument};
+
+pub(crate) use read::{Counts, HitRow, IndexedDocument, SourceRow, slice};
+pub(crate) use write::{NewDocument, Span, SyncOutcome};
+
+use error::Classify;
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// WAL mode can corrupt a database with two writers before this version.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+/// How long a writer waits for another process to finish its transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Idle connections kept for readers.
+const READERS_MAX: usize = 8;
+
+/// An open store.
+pub(crate) struct Store {
+    path: PathBuf,
+    access: Access,
+    /// `None` when the file or its folder cannot be written.
+    writer: Option<Mutex<Connection>>,
+    readers: Mutex<Vec<Connection>>,
+    id: Uuid,
+}
+
+/// How far the file can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    ReadWrite,
+    /// The file cannot be written, but its folder's WAL files can be used.
+    ReadOnly,
+    /// Nothing in the folder can be written: read the file as it lies there.
+    Immutable,
+}
+
+impl Store {
+    /// Opens the store at `path`, and creates or migrates it where that is possible.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        if rusqlite::version_number() < SQLITE_VERSION_MIN {
+            return Err(StoreError::OldSqlite { found: rusqlite::version().to_owned() });
+        }
+        let (connection, access) = open_best(path)?;
+        let id = schema::prepare(&connection, access == Access::ReadWrite, path)?;
+        let (writer, readers) = match access {
+            Access::ReadWrite => (Some(Mutex::new(connection)), Vec::new()),
+            _ => (None, vec![connection]),
+        };
+        Ok(Self { path: path.to_owned(), access, writer, readers: Mutex::new(readers), id })
+    }
+
+    /// Tells this store from every other, so that a view knows whose it is.
+    pub(crate) fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it can be written.
+    pub(crate) fn writable(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => connect(&self.path, self.access).classify(&self.path)?,
+        };
+        let result = work(&connection).classify(&self.path);
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.len() < READERS_MAX {
+            readers.push(connection);
+        }
+        result
+    }
+
+    fn write<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let writer = self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly { path: self.path.clone() })?;
+        let mut connection = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut connection).classify(&self.path)
+    }
+}
+
+/// Opens for writing if possible, else for reading, else as a file that nobody changes.
+fn open_best(path: &Path) -> Result<(Connection, Access), StoreError> {
+    if let Some(folder) = path.parent()
+        && let Err(error) = std::fs::create_dir_all(folder)
+        && !path.exists()
+    {
+        return Err(StoreError::Open { path: path.to_owned(), reason: error.to_string() });
+    }
+    let mut failure = None;
+    for access in [Access::ReadWrite, Access::ReadOnly, Access::Immutable] {
+        let opened = connect(path, access).and_then(|connection| {
+            if access == Access::ReadWrite {
+                // A write lock shows whether writing works at all; nothing is changed.
+                connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")?;
+            } else {
+                connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+            }
+            Ok(connection)
+        });
+        match opened {
+            Ok(connection) => return Ok((connection, access)),
+            Err(error) if error::is_access_problem(&error) => failure = Some(error),
+            Err(error) => return Err(error).classify(path),
+        }
+    }
+    let reason = failure.map_or_else(String::new, |error| error.to_string());
+    Err(StoreError::Open { path: path.to_owned(), reason })
+}
+
+fn connect(path: &Path, access: Access) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = match access {
+        Access::ReadWrite => {
+            let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+            Connection::open_with_flags(path, flags)?
+        }
+        Access::ReadOnly => Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+        Access::Immutable => {
+            let flags = flags | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            Connection::open_with_flags(format!("file:{}?immutable=1", uri_path(path)), flags)?
+        }
+    };
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    if access == Access::ReadWrite {
+        // Only a new file is changed by this; an existing one stays in WAL mode.
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    }
+    connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;")?;
+    Ok(connection)
+}
+
+/// The path with what means something in a URI escaped.
+fn uri_path(path: &Path) -> String {
+    path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+}

@@ -1,0 +1,213 @@
+//! Every change to the store; each is one transaction.
+
+use super::{Store, StoreError};
+use ctx_core::{Cursor, SourceName};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use uuid::Uuid;
+
+/// Deletions remembered for views that lag behind; an older view is built anew.
+const DELETIONS_MAX: i64 = 10_000;
+
+/// A document ready to be stored.
+#[derive(Clone, Debug)]
+pub(crate) struct NewDocument {
+    pub(crate) id: Uuid,
+    pub(crate) source: String,
+    pub(crate) source_id: String,
+    pub(crate) source_url: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) author: Option<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) content_type: String,
+    pub(crate) metadata: String,
+    pub(crate) tags: String,
+    pub(crate) body: String,
+    pub(crate) chunks: Vec<Span>,
+    pub(crate) hash: [u8; 32],
+    pub(crate) fingerprint: Option<String>,
+}
+
+/// A piece of a body, by byte offsets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// The headings it stands under, outermost first, joined.
+    pub(crate) heading: String,
+}
+
+/// How a sync of a source ended.
+#[derive(Clone, Debug)]
+pub(crate) struct SyncOutcome {
+    pub(crate) cursor: Option<Cursor>,
+    pub(crate) error: Option<String>,
+    pub(crate) warnings: usize,
+}
+
+impl Store {
+    /// Stores a document, new or changed. Its `created_at` survives.
+    pub(crate) fn put(&self, document: &NewDocument) -> Result<(), StoreError> {
+        self.write(|connection| {
+            let transaction = begin(connection)?;
+            let generation = advance(&transaction)?;
+            let key: i64 = transaction
+                .prepare_cached(
+                    "INSERT INTO documents (id, source, source_id, source_url, title, author, created_at,
+                       updated_at, content_type, metadata, tags, hash, fingerprint, generation)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                     ON CONFLICT (source, source_id) DO UPDATE SET
+                       source_url = excluded.source_url, title = excluded.title, author = excluded.author,
+                       updated_at = excluded.updated_at, content_type = excluded.content_type,
+                       metadata = excluded.metadata, tags = excluded.tags, hash = excluded.hash,
+                       fingerprint = excluded.fingerprint, generation = excluded.generation
+                     RETURNING key",
+                )?
+                .query_row(
+                    params![
+                        document.id.as_bytes().as_slice(),
+                        document.source,
+                        document.source_id,
+                        document.source_url,
+                        document.title,
+                        document.author,
+                        document.created_at.as_millisecond(),
+                        document.updated_at.as_millisecond(),
+                        document.content_type,
+                        document.metadata,
+                        document.tags,
+                        document.hash.as_slice(),
+                        document.fingerprint,
+                        generation,
+                    ],
+                    |row| row.get(0),
+                )?;
+            transaction
+                .prepare_cached("INSERT OR REPLACE INTO bodies VALUES (?1, ?2)")?
+                .execute(params![key, document.body])?;
+            transaction.prepare_cached("DELETE FROM chunks WHERE document = ?1")?.execute([key])?;
+            let mut insert = transaction.prepare_cached("INSERT INTO chunks VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            for (position, chunk) in document.chunks.iter().enumerate() {
+                insert.execute(params![
+                    key,
+                    position,
+                    chunk.start,
+                    chunk.end - chunk.start,
+                    chunk.heading
+                ])?;
+            }
+            drop(insert);
+            remember_text(&transaction, document.id)?;
+            transaction.commit()
+        })
+    }
+
+    /// Notes that a document has no text, so that it is not read again until it changes. What was
+    /// stored of it goes.
+    pub(crate) fn pass_over(
+        &self,
+        id: Uuid,
+        source: &SourceName,
+        fingerprint: &str,
+    ) -> Result<(), StoreError> {
+        self.delete(id)?;
+        self.write(|connection| {
+            connection
+                .prepare_cached("INSERT OR REPLACE INTO passed_over VALUES (?1, ?2, ?3)")?
+                .execute(params![id.as_bytes().as_slice(), source.to_string(), fingerprint])
+                .map(drop)
+        })
+    }
+
+    /// Notes a new fingerprint for content that has not changed; views need not know.
+    pub(crate) fn refresh(&self, id: Uuid, fingerprint: Option<&str>) -> Result<(), StoreError> {
+        self.write(|connection| {
+            connection
+                .prepare_cached("UPDATE documents SET fingerprint = ?2 WHERE id = ?1")?
+                .execute(params![id.as_bytes().as_slice(), fingerprint])
+                .map(drop)
+        })
+    }
+
+    /// Removes a document and every trace of it; tells whether it was stored.
+    pub(crate) fn delete(&self, id: Uuid) -> Result<bool, StoreError> {
+        self.write(|connection| {
+            let transaction = begin(connection)?;
+            remember_text(&transaction, id)?;
+            let key: Option<i64> = transaction
+                .prepare_cached("DELETE FROM documents WHERE id = ?1 RETURNING key")?
+                .query_row([id.as_bytes().as_slice()], |row| row.get(0))
+                .optional()?;
+            let Some(key) = key else {
+                transaction.commit()?;
+                return Ok(false);
+            };
+            let generation = advance(&transaction)?;
+            transaction
+                .prepare_cached("INSERT INTO deletions VALUES (?1, ?2)")?
+                .execute(params![generation, key])?;
+            forget_old_deletions(&transaction)?;
+            transaction.commit()?;
+            Ok(true)
+        })
+    }
+
+    /// Ends a sync: cursor and outcome, in one transaction after the last document it covers. A
+    /// crash before it costs a repeated sync, never a lost document.
+    pub(crate) fn finish_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
+        let now = Timestamp::now().as_millisecond();
+        let synced_at = outcome.error.is_none().then_some(now);
+        self.write(|connection| {
+            connection
+                .prepare_cached(
+                    "INSERT INTO sources (name, cursor, synced_at, attempted_at, error, warnings)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                     ON CONFLICT (name) DO UPDATE SET
+                       cursor = coalesce(excluded.cursor, cursor),
+                       synced_at = coalesce(excluded.synced_at, synced_at),
+                       attempted_at = excluded.attempted_at, error = excluded.error,
+                       warnings = excluded.warnings",
+                )?
+                .execute(params![
+                    source.to_string(),
+                    outcome.cursor.as_ref().map(|cursor| &cursor.0),
+                    synced_at,
+                    now,
+                    outcome.error,
+                    outcome.warnings,
+                ])
+                .map(drop)
+        })
+    }
+}
+
+fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
+fn advance(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+    transaction
+        .prepare_cached("UPDATE meta SET generation = generation + 1 RETURNING generation")?
+        .query_row([], |row| row.get(0))
+}
+
+/// Takes back that a document has no text.
+fn remember_text(transaction: &Transaction<'_>, id: Uuid) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("DELETE FROM passed_over WHERE id = ?1")?
+        .execute([id.as_bytes().as_slice()])
+        .map(drop)
+}
+
+fn forget_old_deletions(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let oldest_kept: Option<i64> = transaction
+        .prepare_cached("SELECT generation FROM deletions ORDER BY generation DESC LIMIT 1 OFFSET ?1")?
+        .query_row([DELETIONS_MAX], |row| row.get(0))
+        .optional()?;
+    if let Some(forgotten) = oldest_kept {
+        transaction.execute("DELETE FROM deletions WHERE generation <= ?1", [forgotten])?;
+        transaction.execute("UPDATE meta SET forgotten = ?1", [forgotten])?;
+    }
+    Ok(())
+}
