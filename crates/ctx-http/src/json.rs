@@ -1,0 +1,54 @@
+//! Request bodies: JSON objects, bounded in size and time.
+
+use crate::HttpLimits;
+use crate::error::ApiError;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, StatusCode, header};
+use ctx_core::ErrorKind;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+
+/// The body as a JSON object; no body at all is an empty one.
+pub(crate) async fn read_object(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &HttpLimits,
+) -> Result<Value, ApiError> {
+    let bytes = tokio::time::timeout(limits.body_timeout, collect(body, limits.body_bytes))
+        .await
+        .map_err(|_| ApiError::new(ErrorKind::Timeout, "the request body took too long to arrive"))??;
+    if bytes.is_empty() {
+        return Ok(Value::Object(serde_json::Map::new()));
+    }
+    if !is_json(headers) {
+        let message = "the request body must be JSON; send `Content-Type: application/json`";
+        return Err(
+            ApiError::new(ErrorKind::BadRequest, message).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+        );
+    }
+    match serde_json::from_slice(&bytes) {
+        Ok(object @ Value::Object(_)) => Ok(object),
+        Ok(_) => Err(ApiError::new(ErrorKind::BadRequest, "the request body must be a JSON object")),
+        Err(error) => Err(ApiError::new(ErrorKind::BadRequest, format!("malformed JSON: {error}"))),
+    }
+}
+
+async fn collect(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
+    match Limited::new(body, bytes_max).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("the request body is larger than {bytes_max} bytes");
+            Err(ApiError::new(ErrorKind::TooLarge, message))
+        }
+        Err(_) => Err(ApiError::new(ErrorKind::BadRequest, "the request body did not arrive whole")),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(content_type) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media_type == "application/json"
+        || (media_type.starts_with("application/") && media_type.ends_with("+json"))
+}

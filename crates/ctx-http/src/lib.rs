@@ -1,0 +1,73 @@
+//! HTTP: the only crate that knows axum.
+//!
+//! Routes are handles on the catalog's one door. Who may knock at all is decided in `guard`; how
+//! connections come and go in `serve`. Every failure, the framework's own included, leaves as
+//! `{"error":{"code","message"}}`.
+
+mod error;
+mod guard;
+mod json;
+mod openapi;
+mod routes;
+mod serve;
+
+pub use guard::InvalidHost;
+pub use serve::serve;
+
+use ctx_core::{LiveCatalog, Secret};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the server serves, and to whom.
+#[derive(Clone)]
+pub struct Api {
+    pub(crate) catalog: Arc<LiveCatalog>,
+    pub(crate) guard: Arc<guard::Guard>,
+    pub(crate) limits: HttpLimits,
+}
+
+/// Who may knock.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// What callers must show; without one anybody who reaches the port may call.
+    pub token: Option<Secret>,
+    /// Host names the server answers to besides loopback and its own address.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call, like `https://app.example.com`.
+    pub allowed_origins: Vec<String>,
+}
+
+/// Bounds on requests and connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Size of a request body.
+    pub body_bytes: usize,
+    /// Size of a request's headers.
+    pub header_bytes: usize,
+    /// How long headers may take to arrive.
+    pub header_timeout: Duration,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// Open connections at once.
+    pub connections: usize,
+    /// How long requests in flight may take to finish when the server stops.
+    pub drain: Duration,
+}
+
+impl Api {
+    /// Serves `catalog` at `address` to those whom `access` admits.
+    pub fn new(
+        catalog: Arc<LiveCatalog>,
+        address: SocketAddr,
+        access: Access,
+        limits: HttpLimits,
+    ) -> Result<Self, InvalidHost> {
+        Ok(Self { catalog, guard: Arc::new(guard::Guard::new(address, access)?), limits })
+    }
+
+    /// The description that `GET /openapi.json` gives.
+    pub fn openapi(&self) -> serde_json::Value {
+        openapi::document(&self.catalog.current())
+    }
+}

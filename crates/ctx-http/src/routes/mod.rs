@@ -1,0 +1,43 @@
+//! One file for each group of routes.
+
+mod health;
+mod tools;
+
+pub(crate) use tools::{is_unwrapped, listed};
+
+use crate::error::ApiError;
+use crate::{Api, guard, openapi};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use ctx_core::ErrorKind;
+use std::any::Any;
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// Every route, behind the guard.
+pub(crate) fn router(api: Api) -> Router {
+    Router::new()
+        .route("/health", get(health::health))
+        .route("/tools/list", get(tools::list))
+        .route("/tools/sources", get(tools::sources).post(tools::sources))
+        .route("/tools/{name}", post(tools::call))
+        .route("/openapi.json", get(describe))
+        .fallback(async || ApiError::new(ErrorKind::NotFound, "no such route; see /openapi.json"))
+        .method_not_allowed_fallback(async || {
+            ApiError::new(ErrorKind::BadRequest, "this method is not allowed here; see /openapi.json")
+                .with_status(StatusCode::METHOD_NOT_ALLOWED)
+        })
+        .layer(middleware::from_fn_with_state(api.clone(), guard::admit))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(api)
+}
+
+async fn describe(State(api): State<Api>) -> Json<serde_json::Value> {
+    Json(openapi::document(&api.catalog.current()))
+}
+
+fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
+    ApiError::new(ErrorKind::Internal, "the request failed").into_response()
+}
