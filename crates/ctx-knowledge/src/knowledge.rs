@@ -23,8 +23,6 @@ pub struct KnowledgeOptions {
     pub mode: Mode,
     /// How many hits when a query does not say.
     pub final_limit: usize,
-    /// How many chunks keyword search looks at first.
-    pub candidates_keyword: usize,
     /// Where documents come from.
     pub sources: Vec<Source>,
 }
@@ -141,7 +139,7 @@ impl Knowledge {
             // The workspace's own way falls back to words where there are no embeddings.
             Some(Mode::Keyword) | None => {}
         }
-        let answer = || search::keyword(&self.view, &self.store, query, self.options.candidates_keyword);
+        let answer = || search::keyword(&self.view, &self.store, query);
         match answer() {
             Err(SearchError::View(error)) if self.store.writable() => {
                 tracing::warn!(%error, "the keyword index is rebuilt");

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RUNS_MAX: i64 = 10_000;
 const AGE_DAYS_MAX: i64 = 30;
@@ -17,6 +17,8 @@ const AGE_DAYS_MAX: i64 = 30;
 const QUEUE: usize = 4_096;
 /// Runs written in one transaction.
 const BATCH: usize = 512;
+/// How long a run may wait for others to be written with.
+const GATHER: Duration = Duration::from_millis(200);
 /// Batches between two clean-ups.
 const PRUNE_EVERY: u64 = 64;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -216,12 +218,25 @@ fn migrate(
 fn write_all(connection: &Connection, runs: &Receiver<Run>) {
     let mut batches = 0u64;
     while let Ok(first) = runs.recv() {
-        let batch = std::iter::once(first).chain(runs.try_iter().take(BATCH - 1));
-        if let Err(error) = write_batch(connection, batch, batches.is_multiple_of(PRUNE_EVERY)) {
+        let batch = gather(first, runs);
+        if let Err(error) = write_batch(connection, batch.into_iter(), batches.is_multiple_of(PRUNE_EVERY)) {
             tracing::warn!(%error, "runs could not be recorded");
         }
         batches += 1;
     }
+}
+
+/// The first run and those that come soon after: one transaction for many costs hardly more than
+/// one for one. Ends at once when the record is closed.
+fn gather(first: Run, runs: &Receiver<Run>) -> Vec<Run> {
+    let until = Instant::now() + GATHER;
+    let mut batch = vec![first];
+    while batch.len() < BATCH
+        && let Ok(run) = runs.recv_timeout(until.saturating_duration_since(Instant::now()))
+    {
+        batch.push(run);
+    }
+    batch
 }
 
 fn write_batch(

@@ -25,21 +25,27 @@ const STOP_WORDS: [&str; 76] = [
 
 /// Splits into words, lowercases, folds accents, stems English.
 pub(super) fn analyzer() -> TextAnalyzer {
-    stages(true)
-}
-
-fn stages(stem: bool) -> TextAnalyzer {
-    let words = TextAnalyzer::builder(SimpleTokenizer::default())
+    TextAnalyzer::builder(SimpleTokenizer::default())
         .filter(RemoveLongFilter::limit(WORD_LENGTH_MAX))
         .filter(LowerCaser)
-        .filter(AsciiFoldingFilter);
-    if stem { words.filter(Stemmer::new(Language::English)).build() } else { words.build() }
+        .filter(AsciiFoldingFilter)
+        .filter(Stemmer::new(Language::English))
+        .build()
+}
+
+/// The same without stemming.
+pub(super) fn words() -> TextAnalyzer {
+    TextAnalyzer::builder(SimpleTokenizer::default())
+        .filter(RemoveLongFilter::limit(WORD_LENGTH_MAX))
+        .filter(LowerCaser)
+        .filter(AsciiFoldingFilter)
+        .build()
 }
 
 /// The distinct terms of a query, in order.
 pub(super) fn query_terms(text: &str) -> Vec<String> {
     let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
-    let words = tokens(&mut stages(false), text);
+    let words = tokens(&mut self::words(), text);
     let telling: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| !STOP_WORDS.contains(word)).collect();
     let chosen = if telling.is_empty() { words.iter().map(String::as_str).collect() } else { telling };
@@ -54,7 +60,8 @@ pub(super) fn query_terms(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn tokens(analyzer: &mut TextAnalyzer, text: &str) -> Vec<String> {
+/// The tokens of a text, in order.
+pub(super) fn tokens(analyzer: &mut TextAnalyzer, text: &str) -> Vec<String> {
     let mut stream = analyzer.token_stream(text);
     let mut tokens = Vec::new();
     while let Some(token) = stream.next() {

@@ -20,6 +20,8 @@ use uuid::Uuid;
 pub(crate) const LIMIT_MAX: usize = 100;
 /// The BM25 score that maps to one half.
 const KEYWORD_HALF_SCORE: f64 = 8.0;
+/// Chunks looked at beyond two for each document wanted.
+const CANDIDATES_SPARE: usize = 8;
 /// Chunks looked at while whole documents are still missing, as a multiple of the first try.
 const CANDIDATE_GROWTH_MAX: usize = 16;
 
@@ -129,18 +131,13 @@ pub(crate) struct Candidate {
 }
 
 /// Answers by words.
-pub(crate) fn keyword(
-    view: &View,
-    store: &Store,
-    query: &Query,
-    candidates_first: usize,
-) -> Result<Vec<Hit>, SearchError> {
+pub(crate) fn keyword(view: &View, store: &Store, query: &Query) -> Result<Vec<Hit>, SearchError> {
     let terms = analyzer::query_terms(&query.text);
     if terms.is_empty() {
         return Ok(Vec::new());
     }
     let limit = query.limit.min(LIMIT_MAX);
-    let best = best_chunks(view, &terms, &query.filters, limit, candidates_first)?;
+    let best = best_chunks(view, &terms, &query.filters, limit)?;
 
     let keys: Vec<u64> = best.iter().map(|candidate| candidate.document).collect();
     let rows: HashMap<u64, HitRow> = store.hit_rows(&keys)?.into_iter().map(|row| (row.key, row)).collect();
@@ -154,29 +151,27 @@ pub(crate) fn keyword(
         b_score.total_cmp(a_score).then(b.updated_at.cmp(&a.updated_at)).then(a.id.cmp(&b.id))
     });
 
-    ranked
-        .into_iter()
-        .take(limit)
-        .map(|(score, row, candidate)| {
-            let text = store.chunk_text(candidate.document, candidate.chunk)?.unwrap_or_default();
-            Ok(Hit {
-                id: row.id,
-                score,
-                title: row.title.clone(),
-                source: row.source.clone(),
-                source_id: row.source_id.clone(),
-                updated_at: row.updated_at,
-                snippet: snippet::around(&text, &terms),
-                source_url: row.source_url.clone(),
-                explain: query.explain.then(|| Explanation {
-                    mode: Mode::Keyword,
-                    keyword_score: f64::from(candidate.score),
-                    chunk: candidate.chunk,
-                    terms: terms.clone(),
-                }),
-            })
-        })
-        .collect()
+    ranked.truncate(limit);
+    let chunks: Vec<(u64, u64)> = ranked.iter().map(|(_, _, best)| (best.document, best.chunk)).collect();
+    let texts = store.chunk_texts(&chunks)?;
+    let mut matcher = snippet::Matcher::new(&terms);
+    let hits = ranked.into_iter().zip(texts).map(|((score, row, candidate), text)| Hit {
+        id: row.id,
+        score,
+        title: row.title.clone(),
+        source: row.source.clone(),
+        source_id: row.source_id.clone(),
+        updated_at: row.updated_at,
+        snippet: matcher.snippet(&text),
+        source_url: row.source_url.clone(),
+        explain: query.explain.then(|| Explanation {
+            mode: Mode::Keyword,
+            keyword_score: f64::from(candidate.score),
+            chunk: candidate.chunk,
+            terms: terms.clone(),
+        }),
+    });
+    Ok(hits.collect())
 }
 
 /// The best chunk of each document. Long documents may fill the first candidates with their own
@@ -186,9 +181,9 @@ fn best_chunks(
     terms: &[String],
     filters: &Filters,
     limit: usize,
-    candidates_first: usize,
 ) -> Result<Vec<Candidate>, ViewError> {
-    let mut wanted = candidates_first.max(limit);
+    // Few are faster than many: the index skips what cannot be among so few.
+    let mut wanted = limit * 2 + CANDIDATES_SPARE;
     let wanted_max = wanted * CANDIDATE_GROWTH_MAX;
     loop {
         let candidates = view.search(terms, filters, wanted)?;

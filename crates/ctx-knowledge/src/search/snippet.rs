@@ -2,39 +2,57 @@
 
 use super::analyzer;
 use std::collections::HashSet;
+use tantivy::tokenizer::TextAnalyzer;
 
 /// About how long a snippet is, in bytes.
 const SNIPPET_BYTES: usize = 280;
 /// How much of it stands before the first match.
 const LEAD_BYTES: usize = 60;
 
-/// The window with the most distinct query terms, on one line.
-pub(super) fn around(text: &str, terms: &[String]) -> String {
-    let matches = matches(text, terms);
-    let first = best_window(&matches);
-    let start = word_start(text, first.saturating_sub(LEAD_BYTES));
-    let end = word_end(text, (start + SNIPPET_BYTES).min(text.len()));
-    let mut snippet = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
-    if start > 0 && !text[..start].trim().is_empty() {
-        snippet.insert(0, '…');
-    }
-    if !text[end..].trim().is_empty() {
-        snippet.push('…');
-    }
-    snippet
+/// Finds the words of a query in texts.
+pub(super) struct Matcher<'a> {
+    terms: &'a [String],
+    words: TextAnalyzer,
+    stems: TextAnalyzer,
 }
 
-/// Where query terms stand: byte offset and which term.
-fn matches(text: &str, terms: &[String]) -> Vec<(usize, usize)> {
-    let mut analyzer = analyzer::analyzer();
-    let mut stream = analyzer.token_stream(text);
-    let mut found = Vec::new();
-    while let Some(token) = stream.next() {
-        if let Some(term) = terms.iter().position(|term| *term == token.text) {
-            found.push((token.offset_from, term));
-        }
+impl<'a> Matcher<'a> {
+    pub(super) fn new(terms: &'a [String]) -> Self {
+        Self { terms, words: analyzer::words(), stems: analyzer::analyzer() }
     }
-    found
+
+    /// The window with the most distinct query terms, on one line.
+    pub(super) fn snippet(&mut self, text: &str) -> String {
+        let first = best_window(&self.matches(text));
+        let start = word_start(text, first.saturating_sub(LEAD_BYTES));
+        let end = word_end(text, (start + SNIPPET_BYTES).min(text.len()));
+        let mut snippet = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
+        if start > 0 && !text[..start].trim().is_empty() {
+            snippet.insert(0, '…');
+        }
+        if !text[end..].trim().is_empty() {
+            snippet.push('…');
+        }
+        snippet
+    }
+
+    /// Where query terms stand: byte offset and which term.
+    fn matches(&mut self, text: &str) -> Vec<(usize, usize)> {
+        let mut stream = self.words.token_stream(text);
+        let mut found = Vec::new();
+        while let Some(word) = stream.next() {
+            // Stemming is slow and never changes how a word begins: most need not be stemmed.
+            let begins = |term: &String| term.chars().next() == word.text.chars().next();
+            if !self.terms.iter().any(begins) {
+                continue;
+            }
+            let stem = analyzer::tokens(&mut self.stems, &word.text);
+            if let Some(term) = self.terms.iter().position(|term| stem.contains(term)) {
+                found.push((word.offset_from, term));
+            }
+        }
+        found
+    }
 }
 
 /// The offset of the match from which a snippet covers the most distinct terms.
@@ -75,6 +93,10 @@ fn word_end(text: &str, near: usize) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn around(text: &str, terms: &[String]) -> String {
+        Matcher::new(terms).snippet(text)
+    }
 
     #[test]
     fn a_snippet_shows_what_matched() {

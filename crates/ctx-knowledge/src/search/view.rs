@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 use tantivy::collector::TopDocs;
+use tantivy::columnar::Column;
 use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
-use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
+use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
 use uuid::Uuid;
 
 /// Part of the folder's name; changes with the schema, the analyzer or tantivy's format.
@@ -72,7 +73,9 @@ impl<E: Into<ViewErrorKind>> From<E> for ViewError {
 
 /// An index opened for reading.
 struct Loaded {
-    reader: IndexReader,
+    searcher: Searcher,
+    /// Document and chunk of each entry, by segment.
+    columns: Vec<(Column, Column)>,
     seen: Seen,
     file: FileStamp,
 }
@@ -254,14 +257,20 @@ impl View {
             let index = self.open_index()?;
             let seen = seen(&index)?;
             let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-            Ok((seen, reader))
+            let searcher = reader.searcher();
+            let mut columns = Vec::new();
+            for segment in searcher.segment_readers() {
+                let fast = segment.fast_fields();
+                columns.push((fast.u64("document")?, fast.u64("chunk")?));
+            }
+            Ok((seen, searcher, columns))
         }))
         .unwrap_or_else(|_| Err(ViewErrorKind::Damaged.into()))?;
-        let (Some(seen), reader) = opened else { return Ok(None) };
+        let (Some(seen), searcher, columns) = opened else { return Ok(None) };
         if seen.store != self.store_id {
             return Ok(None);
         }
-        let loaded = Arc::new(Loaded { reader, seen, file: stamp });
+        let loaded = Arc::new(Loaded { searcher, columns, seen, file: stamp });
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded.clone());
         Ok(Some(loaded))
     }
@@ -414,18 +423,12 @@ impl View {
     }
 
     fn collect(&self, loaded: &Loaded, query: &dyn Query, limit: usize) -> Result<Vec<Candidate>, ViewError> {
-        let searcher = loaded.reader.searcher();
-        let top = searcher.search(query, &TopDocs::with_limit(limit).order_by_score())?;
-        let mut columns = Vec::new();
-        for segment in searcher.segment_readers() {
-            let fast = segment.fast_fields();
-            columns.push((fast.u64("document")?, fast.u64("chunk")?));
-        }
+        let top = loaded.searcher.search(query, &TopDocs::with_limit(limit).order_by_score())?;
         top.into_iter()
             .map(|(score, address)| {
                 let (documents, chunks) =
-                    columns.get(address.segment_ord as usize).ok_or(ViewErrorKind::Damaged)?;
-                let value = |column: &tantivy::columnar::Column| column.first(address.doc_id);
+                    loaded.columns.get(address.segment_ord as usize).ok_or(ViewErrorKind::Damaged)?;
+                let value = |column: &Column| column.first(address.doc_id);
                 match (value(documents), value(chunks)) {
                     (Some(document), Some(chunk)) => Ok(Candidate { document, chunk, score }),
                     _ => Err(ViewErrorKind::Damaged.into()),

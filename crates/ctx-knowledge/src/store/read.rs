@@ -163,10 +163,11 @@ impl Store {
         })
     }
 
-    /// What hits show of their documents; those that are gone by now are left out.
+    /// What hits show of their documents, in one snapshot; those that are gone by now are left out.
     pub(crate) fn hit_rows(&self, keys: &[u64]) -> Result<Vec<HitRow>, StoreError> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(
+            let snapshot = connection.unchecked_transaction()?;
+            let mut statement = snapshot.prepare_cached(
                 "SELECT key, id, source, source_id, source_url, title, updated_at FROM documents WHERE key = ?1",
             )?;
             let mut rows = Vec::with_capacity(keys.len());
@@ -188,19 +189,33 @@ impl Store {
         })
     }
 
-    /// The text of one chunk, read without its document's other parts.
-    pub(crate) fn chunk_text(&self, key: u64, position: u64) -> Result<Option<String>, StoreError> {
+    /// The texts of chunks (document and position), each read without the rest of its body; empty
+    /// where there is none any more.
+    pub(crate) fn chunk_texts(&self, chunks: &[(u64, u64)]) -> Result<Vec<String>, StoreError> {
         self.read(|connection| {
-            let span: Option<(u64, usize)> = connection
-                .prepare_cached("SELECT start, length FROM chunks WHERE document = ?1 AND position = ?2")?
-                .query_row(params![key, position], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()?;
-            let Some((start, length)) = span else { return Ok(None) };
-            let row = i64::try_from(key).unwrap_or(-1);
-            let mut blob = connection.blob_open("main", "bodies", "body", row, true)?;
-            let mut text = vec![0; length];
-            let read = blob.seek(SeekFrom::Start(start)).and_then(|_| blob.read_exact(&mut text));
-            Ok(read.is_ok().then(|| String::from_utf8_lossy(&text).into_owned()))
+            let snapshot = connection.unchecked_transaction()?;
+            let mut statement = snapshot
+                .prepare_cached("SELECT start, length FROM chunks WHERE document = ?1 AND position = ?2")?;
+            let mut texts = Vec::with_capacity(chunks.len());
+            for (key, position) in chunks {
+                let span: Option<(u64, usize)> = statement
+                    .query_row(params![key, position], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .optional()?;
+                let Some((start, length)) = span else {
+                    texts.push(String::new());
+                    continue;
+                };
+                let row = i64::try_from(*key).unwrap_or(-1);
+                let mut blob = snapshot.blob_open("main", "bodies", "body", row, true)?;
+                let mut text = vec![0; length];
+                let read = blob.seek(SeekFrom::Start(start)).and_then(|_| blob.read_exact(&mut text));
+                texts.push(if read.is_ok() {
+                    String::from_utf8_lossy(&text).into_owned()
+                } else {
+                    String::new()
+                });
+            }
+            Ok(texts)
         })
     }
 
