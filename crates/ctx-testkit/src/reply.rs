@@ -1,0 +1,65 @@
+//! An HTTP answer, and the little of HTTP that is needed to read one.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+
+/// An HTTP answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The headers; names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The body; null when there is none.
+    pub body: Value,
+}
+
+impl Reply {
+    /// Reads one answer to its end.
+    #[track_caller]
+    pub fn read(stream: &TcpStream) -> Self {
+        let mut reader = BufReader::new(stream);
+        let status_line = line(&mut reader);
+        let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("not an HTTP status line: `{status_line}`"));
+        let mut headers = BTreeMap::new();
+        loop {
+            let header = line(&mut reader);
+            let Some((name, value)) = header.split_once(':') else { break };
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+        }
+        let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let body = match body.as_slice() {
+            [] => Value::Null,
+            bytes => serde_json::from_slice(bytes).expect("the body is JSON"),
+        };
+        Self { status, headers, body }
+    }
+
+    /// The code of a failure; empty when it is none.
+    pub fn error_code(&self) -> &str {
+        self.body["error"]["code"].as_str().unwrap_or_default()
+    }
+
+    /// The `source_id` of every search result, best first.
+    #[track_caller]
+    pub fn found(&self) -> Vec<String> {
+        found(&self.body)
+    }
+}
+
+#[track_caller]
+pub(crate) fn found(answer: &Value) -> Vec<String> {
+    let results = answer["results"].as_array().unwrap_or_else(|| panic!("no results: {answer}"));
+    results.iter().map(|hit| hit["source_id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn line(reader: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}

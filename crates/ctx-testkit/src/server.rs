@@ -1,0 +1,132 @@
+//! A running `ctx serve mcp`, and a client for it.
+
+use crate::process::{self, DEADLINE, signal};
+use crate::{Outcome, Reply};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+/// A running server; killed when it goes out of scope.
+pub struct TestServer {
+    child: Child,
+    address: SocketAddr,
+    /// What it says, line by line.
+    talk: Receiver<String>,
+    /// What it has said.
+    said: String,
+    root: PathBuf,
+}
+
+impl TestServer {
+    /// Starts the command and waits for the line that tells the address.
+    #[track_caller]
+    pub(crate) fn spawn(mut command: Command, root: &Path) -> Self {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let talk = lines(child.stderr.take().unwrap());
+        let address = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut server = Self { child, address, talk, said: String::new(), root: root.to_owned() };
+        server.address = loop {
+            let line = server.talk.recv_timeout(DEADLINE);
+            let line = line.unwrap_or_else(|_| panic!("the server did not start:\n{}", server.said));
+            server.said.push_str(&format!("{line}\n"));
+            if let Some(address) = line.strip_prefix("serving http://") {
+                break address.parse().expect("an address and port");
+            }
+        };
+        server
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A connection to it.
+    #[track_caller]
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        stream
+    }
+
+    /// Asks by `GET`.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, &[], b"")
+    }
+
+    /// Asks by `POST` with a JSON body.
+    #[track_caller]
+    pub fn post(&self, path: &str, body: &Value) -> Reply {
+        let body = serde_json::to_vec(body).unwrap();
+        self.send("POST", path, &[("content-type", "application/json")], &body)
+    }
+
+    /// Sends exactly this, on a connection of its own.
+    #[track_caller]
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let mut stream = self.connect();
+        stream.write_all(self.head(method, path, headers, body.len()).as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        Reply::read(&stream)
+    }
+
+    /// A request up to its body.
+    pub fn head(&self, method: &str, path: &str, headers: &[(&str, &str)], body_bytes: usize) -> String {
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {body_bytes}\r\n\
+             {headers}\r\n",
+            self.address
+        )
+    }
+
+    /// Asks it to end with SIGTERM, and waits.
+    #[track_caller]
+    pub fn stop(self) -> Outcome {
+        signal(self.id(), "TERM");
+        self.wait()
+    }
+
+    /// Waits until it has ended by itself.
+    #[track_caller]
+    pub fn wait(mut self) -> Outcome {
+        let code = process::wait(&mut self.child);
+        let mut stdout = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        let mut said = std::mem::take(&mut self.said);
+        said.extend(self.talk.iter().map(|line| format!("{line}\n")));
+        Outcome::new(code, stdout, said, &self.root)
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines() {
+            if sender.send(line.unwrap()).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

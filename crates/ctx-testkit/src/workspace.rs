@@ -1,0 +1,233 @@
+//! A folder with an environment of its own, in which `ctx` runs.
+
+use crate::user::Unprivileged;
+use crate::{Outcome, TestServer, process};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const DEFAULT_CONFIG: &str = r#"[connectors.filesystem.docs]
+root = "docs"
+
+[server]
+bind = "127.0.0.1:0"
+"#;
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A folder with an environment of its own, in which `ctx` runs. Deleted when it goes out of scope.
+pub struct TestWorkspace {
+    root: PathBuf,
+    home: PathBuf,
+    binary: PathBuf,
+    variables: Vec<(String, String)>,
+    unprivileged: Option<Unprivileged>,
+    /// What was made inaccessible and must be accessible again to be deleted.
+    restricted: RefCell<Vec<PathBuf>>,
+    folder: TempDir,
+}
+
+impl TestWorkspace {
+    /// A workspace with one source, `filesystem:docs`, that reads `docs/`, and a server on any port.
+    pub fn new() -> Self {
+        Self::empty().config(DEFAULT_CONFIG)
+    }
+
+    /// A folder without a configuration.
+    pub fn empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // As the binary will see it, links resolved.
+        let base = fs::canonicalize(folder.path()).unwrap();
+        let (root, home) = (base.join("workspace"), base.join("home"));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&home).unwrap();
+        Self {
+            root,
+            home,
+            binary: built_binary(),
+            variables: Vec::new(),
+            unprivileged: None,
+            restricted: RefCell::default(),
+            folder,
+        }
+    }
+
+    /// A copy of a workspace, without what is hidden: its store is not copied.
+    pub fn copy_of(folder: &Path) -> Self {
+        let workspace = Self::empty();
+        copy_visible(folder, workspace.root());
+        workspace
+    }
+
+    /// Writes a text file, and the folders above it.
+    #[must_use]
+    pub fn file(self, path: &str, text: &str) -> Self {
+        self.bytes(path, text.as_bytes())
+    }
+
+    /// Writes a file that need not be text, and the folders above it.
+    #[must_use]
+    pub fn bytes(self, path: &str, bytes: &[u8]) -> Self {
+        self.write(path, bytes);
+        self
+    }
+
+    /// Writes `ctx.toml`.
+    #[must_use]
+    pub fn config(self, toml: &str) -> Self {
+        self.file("ctx.toml", toml)
+    }
+
+    /// Sets a variable for every command.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs every command as somebody without privileges, so that permissions mean something even
+    /// when root runs the tests.
+    #[must_use]
+    pub fn unprivileged(mut self) -> Self {
+        self.unprivileged = Unprivileged::in_place_of_root(self.folder.path(), &self.binary);
+        self
+    }
+
+    /// Where it lies.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A path inside it.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// Writes a file while the session goes on.
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Reads a file.
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    /// Removes a file, or a folder with everything in it.
+    pub fn remove(&self, path: &str) {
+        let path = self.path(path);
+        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+    }
+
+    /// Sets the permissions of a file or folder.
+    pub fn mode(&self, path: &str, mode: u32) {
+        let path = self.path(path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        self.restricted.borrow_mut().push(path);
+    }
+
+    /// Runs `ctx` with these arguments, split at spaces.
+    #[track_caller]
+    pub fn ctx(&self, arguments: &str) -> Outcome {
+        self.ctx_args(arguments.split_whitespace())
+    }
+
+    /// Runs `ctx` with exactly these arguments.
+    #[track_caller]
+    pub fn ctx_args<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Outcome {
+        process::run(self.command(arguments), &self.root)
+    }
+
+    /// Runs a shell script in which `ctx` is the binary.
+    #[track_caller]
+    pub fn shell(&self, script: &str) -> Outcome {
+        let mut command = self.isolated("/bin/sh");
+        command.args(["-c", script]);
+        process::run(command, &self.root)
+    }
+
+    /// `ctx` with these arguments, ready to be run in some other way.
+    pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = self.isolated(self.binary());
+        command.args(arguments);
+        command
+    }
+
+    /// Starts `ctx serve mcp`.
+    #[track_caller]
+    pub fn spawn_server(&self) -> TestServer {
+        self.spawn(["serve", "mcp"])
+    }
+
+    /// Starts a command that serves.
+    #[track_caller]
+    pub fn spawn<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> TestServer {
+        TestServer::spawn(self.command(arguments), &self.root)
+    }
+
+    fn binary(&self) -> &Path {
+        self.unprivileged.as_ref().map_or(&self.binary, Unprivileged::binary)
+    }
+
+    /// A command that sees nothing of the environment the tests run in.
+    fn isolated(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let folder = self.binary().parent().unwrap().display();
+        command
+            .current_dir(&self.root)
+            .env_clear()
+            .env("PATH", format!("{folder}:{SYSTEM_PATH}"))
+            .env("HOME", &self.home)
+            .env("XDG_CONFIG_HOME", self.home.join(".config"))
+            // Asked for, so that one that is never shown is never there.
+            .env("RUST_BACKTRACE", "1")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(unprivileged) = &self.unprivileged {
+            unprivileged.take_over(&mut command, &[&self.root, &self.home]);
+        }
+        command
+    }
+}
+
+impl Default for TestWorkspace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for TestWorkspace {
+    fn drop(&mut self) {
+        for path in self.restricted.take() {
+            // Removed meanwhile, perhaps; what cannot be restored is left behind.
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).ok();
+        }
+    }
+}
+
+fn copy_visible(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (name, target) = (entry.file_name(), to.join(entry.file_name()));
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            copy_visible(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+/// The binary beside the running test: `target/debug/deps/test` means `target/debug/ctx`.
+fn built_binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let binary = test.parent().and_then(Path::parent).unwrap().join("ctx");
+    assert!(binary.is_file(), "{} is missing; `cargo build -p ctx` makes it", binary.display());
+    binary
+}

@@ -1,0 +1,142 @@
+//! The command line: what was typed, and the command that does it.
+
+use crate::commands::{self, Command};
+use crate::config::{Config, Located, locate, locate_in};
+use crate::error::{CommandError, CommandResult};
+use crate::output::Output;
+use crate::workspace::Workspace;
+use clap::{CommandFactory, Parser};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Everything you know and everything you can do, for AI agents, from one local binary.
+#[derive(Debug, Parser)]
+#[command(name = "ctx", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options every command has.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Global {
+    /// The configuration file to use.
+    #[arg(short, long, global = true, value_name = "PATH")]
+    config: Option<PathBuf>,
+    /// Print the answer as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say less: answers and errors only.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say more; twice for everything.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+impl Global {
+    pub(crate) fn output(&self) -> Output {
+        Output { json: self.json, quiet: self.quiet }
+    }
+
+    /// The files of the workspace that this command is about.
+    pub(crate) fn locate(&self) -> CommandResult<Located> {
+        let named = self.config.clone().or_else(|| std::env::var_os("CTX_CONFIG").map(PathBuf::from));
+        let located = locate(named.as_deref(), &working_directory()?, user_config());
+        match (&named, &located.workspace) {
+            (Some(named), Some(path)) if !path.is_file() => {
+                Err(CommandError::usage(format!("there is no configuration file {}", named.display())))
+            }
+            _ => Ok(located),
+        }
+    }
+
+    /// The configuration of the workspace that this command is about.
+    pub(crate) fn load(&self) -> CommandResult<Config> {
+        let located = self.locate()?;
+        if located.workspace.is_none() && located.user.is_none() {
+            return Err(CommandError::usage("there is no workspace here")
+                .hint("`ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it"));
+        }
+        Ok(Config::load(&located, &variable)?)
+    }
+
+    /// The workspace that this command is about, opened; its warnings are told.
+    pub(crate) fn open(&self) -> CommandResult<Workspace> {
+        let workspace = Workspace::open(self.load()?)?;
+        let output = self.output();
+        workspace.warnings.iter().for_each(|warning| output.warn(warning));
+        Ok(workspace)
+    }
+}
+
+/// The configuration of the workspace in exactly this folder.
+pub(crate) fn load_in(directory: &Path) -> CommandResult<Config> {
+    Ok(Config::load(&locate_in(directory, user_config()), &variable)?)
+}
+
+/// Where the user is.
+pub(crate) fn working_directory() -> CommandResult<PathBuf> {
+    std::env::current_dir()
+        .map_err(|error| CommandError::new(format!("cannot tell the working directory: {error}")))
+}
+
+/// The command line as clap knows it.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn user_config() -> Option<PathBuf> {
+    let folder = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| std::env::home_dir().map(|home| home.join(".config")))?;
+    Some(folder.join("ctx/config.toml"))
+}
+
+/// Runs the command that was typed.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(cli.global.verbose, cli.global.quiet);
+    let output = cli.global.output();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output.fail(&CommandError::new(format!("cannot start: {error}")));
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(commands::run(cli.command, &cli.global));
+    // What still blocks a thread (a folder on a dead network drive) must not hold up the end.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output.fail(&error);
+            ExitCode::from(error.exit as u8)
+        }
+    }
+}
+
+/// The log goes to stderr; `CTX_LOG` overrides the flags.
+fn start_log(verbose: u8, quiet: bool) {
+    let level = match (quiet, verbose) {
+        (true, _) => "error",
+        (false, 0) => "warn",
+        (false, 1) => "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_state=debug",
+        (false, _) => "debug",
+    };
+    let filter = EnvFilter::try_from_env("CTX_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    if log.without_time().with_target(false).try_init().is_err() {
+        // Only in a process that has a log already, which then is the one to use.
+    }
+}

@@ -1,0 +1,59 @@
+//! `ctx config`
+
+use crate::cli::Global;
+use crate::config::{self, Shown};
+use crate::error::CommandResult;
+use clap::Subcommand;
+use serde_json::json;
+
+/// Show the configuration.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show every setting in effect, and where it was said. Secrets are masked.
+    Show {
+        /// Show the defaults as they are compiled in, with their comments.
+        #[arg(long)]
+        defaults: bool,
+    },
+}
+
+impl Config {
+    pub(crate) fn run(self, global: &Global) -> CommandResult {
+        let output = global.output();
+        let Action::Show { defaults } = self.action;
+        if defaults {
+            return output.print(config::defaults());
+        }
+        let config = global.load()?;
+        config.warnings.iter().for_each(|warning| output.warn(warning));
+        let settings = config.shown();
+        let file = config.path.as_ref().map(|path| path.display().to_string());
+        output
+            .answer(&json!({"file": file, "root": config.root, "settings": settings}), || as_toml(&settings))
+    }
+}
+
+fn as_toml(settings: &[Shown]) -> String {
+    let width = settings.iter().map(|setting| line(setting).chars().count()).max().unwrap_or(0).min(60);
+    let mut text = String::new();
+    let mut section = "";
+    for setting in settings {
+        if setting.section != section {
+            section = &setting.section;
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}[{section}]\n"));
+        }
+        text.push_str(&format!("{:<width$}  # {}\n", line(setting), setting.origin));
+    }
+    text
+}
+
+fn line(setting: &Shown) -> String {
+    format!("{} = {}", setting.key, setting.value)
+}

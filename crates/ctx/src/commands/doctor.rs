@@ -1,0 +1,137 @@
+//! `ctx doctor`
+
+use crate::cli::Global;
+use crate::error::{CommandError, CommandResult, chain};
+use crate::workspace::Workspace;
+use serde::Serialize;
+use serde_json::json;
+
+/// Check configuration, store, index and sources, and say what to do.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {}
+
+/// One thing that was checked.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: String,
+    ok: bool,
+    detail: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hints: Vec<String>,
+}
+
+impl Check {
+    fn passed(name: &str, detail: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), ok: true, detail: detail.into(), hints: Vec::new() }
+    }
+
+    fn failed(name: &str, detail: impl Into<String>, hint: &str) -> Self {
+        Self { name: name.to_owned(), ok: false, detail: detail.into(), hints: vec![hint.to_owned()] }
+    }
+
+    fn from_error(name: &str, error: CommandError) -> Self {
+        Self { name: name.to_owned(), ok: false, detail: error.messages.join("; "), hints: error.hints }
+    }
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let checks = check_all(global).await;
+        let failed = checks.iter().filter(|check| !check.ok).count();
+        global
+            .output()
+            .answer(&json!({"ok": failed == 0, "checks": checks}), || checks.iter().map(as_text).collect())?;
+        if failed == 0 {
+            Ok(())
+        } else {
+            Err(CommandError::new(format!("{failed} of {} checks failed", checks.len())))
+        }
+    }
+}
+
+async fn check_all(global: &Global) -> Vec<Check> {
+    let config = match global.load() {
+        Ok(config) => config,
+        Err(error) => return vec![Check::from_error("configuration", error)],
+    };
+    let shown = config
+        .path
+        .as_ref()
+        .map_or_else(|| "no file, defaults only".to_owned(), |path| path.display().to_string());
+    let mut checks = Vec::new();
+    let workspace = match Workspace::open(config) {
+        Ok(workspace) => workspace,
+        Err(error) => {
+            checks.push(Check::passed("configuration", shown));
+            checks.push(Check::from_error("store", error));
+            return checks;
+        }
+    };
+    if workspace.warnings.is_empty() {
+        checks.push(Check::passed("configuration", shown));
+    }
+    for warning in &workspace.warnings {
+        checks.push(Check::failed("configuration", warning, "the rest works without it"));
+    }
+    check_knowledge(&workspace, &mut checks);
+    check_sources(&workspace, &mut checks).await;
+    checks
+}
+
+fn check_knowledge(workspace: &Workspace, checks: &mut Vec<Check>) {
+    let health = match workspace.knowledge.check() {
+        Ok(health) => health,
+        Err(error) => return checks.push(Check::from_error("store", error.into())),
+    };
+    if !health.store_problems.is_empty() {
+        let detail = health.store_problems.join("; ");
+        checks.push(Check::failed("store", detail, "move the file away and run `ctx sync`"));
+    } else if !health.writable {
+        checks.push(Check::failed(
+            "store",
+            "it can be read but not written",
+            "check the permissions of its folder",
+        ));
+    } else {
+        checks.push(Check::passed("store", workspace.config.store_path().display().to_string()));
+    }
+    checks.push(match health.keyword_index_problem {
+        Some(problem) => Check::failed("keyword index", problem, "run `ctx doctor` again"),
+        None => match workspace.knowledge.tend() {
+            Ok(()) => Check::passed("keyword index", "sound and up to date"),
+            Err(error) => Check::failed("keyword index", chain(&error), "run `ctx sync`"),
+        },
+    });
+}
+
+async fn check_sources(workspace: &Workspace, checks: &mut Vec<Check>) {
+    let sources = match workspace.knowledge.sources().await {
+        Ok(sources) => sources,
+        Err(error) => return checks.push(Check::from_error("sources", error.into())),
+    };
+    if sources.is_empty() {
+        checks.push(Check::failed(
+            "sources",
+            "none is configured",
+            "add a [connectors.filesystem.<name>] section to ctx.toml",
+        ));
+    }
+    for source in sources {
+        let notes = source.notes.unwrap_or_default();
+        checks.push(if source.healthy {
+            Check::passed(&source.name, notes)
+        } else {
+            Check::failed(
+                &source.name,
+                notes,
+                &format!("fix it in ctx.toml, then run `ctx sync {}`", source.name),
+            )
+        });
+    }
+}
+
+fn as_text(check: &Check) -> String {
+    let mark = if check.ok { "✓" } else { "✗" };
+    let hints: String = check.hints.iter().map(|hint| format!("    hint: {hint}\n")).collect();
+    format!("{mark} {}: {}\n{hints}", check.name, check.detail)
+}

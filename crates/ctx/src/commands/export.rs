@@ -1,0 +1,42 @@
+//! `ctx export`
+
+use crate::cli::Global;
+use crate::error::{CommandError, CommandResult};
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+/// Write every document as JSON.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    /// The file to write instead of stdout.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Export {
+    pub(crate) fn run(self, global: &Global) -> CommandResult {
+        let workspace = global.open()?;
+        let knowledge = &workspace.knowledge;
+        let mut ids = knowledge.ids()?;
+        ids.sort();
+        let failed = |error: io::Error| CommandError::new(format!("cannot write the export: {error}"));
+        let mut target: Box<dyn Write> = match &self.output {
+            Some(path) => Box::new(BufWriter::new(File::create(path).map_err(failed)?)),
+            None => Box::new(BufWriter::new(io::stdout().lock())),
+        };
+        // One document at a time: an export may be larger than memory.
+        let mut separator = "{\"documents\":[\n";
+        for id in ids {
+            let Some(document) = knowledge.get(id)? else { continue };
+            let tags = json!(document.tags);
+            let mut value = serde_json::to_value(document).map_err(|error| failed(error.into()))?;
+            value["tags"] = tags;
+            write!(target, "{separator}{value}").map_err(failed)?;
+            separator = ",\n";
+        }
+        let start = if separator.starts_with('{') { separator } else { "" };
+        writeln!(target, "{start}\n]}}").and_then(|()| target.flush()).map_err(failed)
+    }
+}

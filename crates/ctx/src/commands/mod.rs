@@ -1,0 +1,63 @@
+//! One command in each file.
+
+mod completions;
+mod config;
+mod doctor;
+mod export;
+mod get;
+mod init;
+mod reference;
+mod runs;
+mod search;
+mod serve;
+mod sources;
+mod stats;
+mod sync;
+mod tool;
+mod up;
+
+use crate::cli::Global;
+use crate::error::CommandResult;
+use clap::Subcommand;
+
+/// What `ctx` can be told to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Up(up::Up),
+    Init(init::Init),
+    Sync(sync::Sync),
+    Search(search::Search),
+    Get(get::Get),
+    Sources(sources::Sources),
+    Stats(stats::Stats),
+    Export(export::Export),
+    Serve(serve::Serve),
+    Tool(tool::Tool),
+    Runs(runs::Runs),
+    Config(config::Config),
+    Doctor(doctor::Doctor),
+    Completions(completions::Completions),
+    #[command(name = "__reference", hide = true)]
+    Reference(reference::Reference),
+}
+
+/// Does it.
+pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
+    match command {
+        Command::Up(up) => up.run(global).await,
+        Command::Init(init) => init.run(global),
+        Command::Sync(sync) => sync.run(global).await,
+        Command::Search(search) => search.run(global).await,
+        Command::Get(get) => get.run(global).await,
+        Command::Sources(sources) => sources.run(global).await,
+        Command::Stats(stats) => stats.run(global),
+        Command::Export(export) => export.run(global),
+        Command::Serve(serve) => serve.run(global).await,
+        Command::Tool(tool) => tool.run(global),
+        Command::Runs(runs) => runs.run(global),
+        Command::Config(config) => config.run(global),
+        Command::Doctor(doctor) => doctor.run(global).await,
+        Command::Completions(completions) => completions.run(global),
+        Command::Reference(reference) => reference.run(),
+    }
+}

@@ -1,0 +1,168 @@
+//! `ctx serve`
+
+use crate::cli::Global;
+use crate::error::{CommandError, CommandResult, chain};
+use crate::workspace::Workspace;
+use clap::Subcommand;
+use ctx_http::Api;
+use ctx_knowledge::Knowledge;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// How often the keyword index is looked after while serving.
+const TEND_EVERY: Duration = Duration::from_secs(1);
+
+/// Serve the workspace.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Serve the tools over HTTP at `server.bind`.
+    Mcp,
+}
+
+impl Serve {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let What::Mcp = self.what;
+        let workspace = global.open()?;
+        let server = Server::bind(&workspace).await?;
+        global.output().say(&format!("serving {}", server.url()));
+        server.run(&workspace).await
+    }
+}
+
+/// A server that has its address.
+pub(crate) struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    api: Api,
+}
+
+impl Server {
+    /// Takes the configured address.
+    pub(crate) async fn bind(workspace: &Workspace) -> CommandResult<Self> {
+        let settings = &workspace.config.settings;
+        let bind = &settings.server.bind;
+        let wanted = resolve(bind).await?;
+        if !wanted.ip().is_loopback() && settings.server.token.is_none() {
+            return Err(CommandError::usage(format!(
+                "`server.bind` = \"{bind}\" can be reached from outside, and there is no token"
+            ))
+            .hint("set `server.token` (for example to \"${CTX_TOKEN}\"), or bind to 127.0.0.1"));
+        }
+        let listener = TcpListener::bind(wanted).await.map_err(|error| cannot_listen(bind, &error))?;
+        let address = listener.local_addr().map_err(|error| cannot_listen(bind, &error))?;
+        let mut access = settings.access();
+        if let Some((host, _)) = bind.rsplit_once(':')
+            && !host.is_empty()
+            && access.allowed_hosts.is_empty()
+        {
+            // The name that was bound is a name to be called by.
+            access.allowed_hosts.push(host.to_owned());
+        }
+        let api = Api::new(workspace.catalog.clone(), address, access, settings.http_limits())
+            .map_err(|error| CommandError::usage(format!("in [server]: {error}")))?;
+        Ok(Self { listener, address, api })
+    }
+
+    /// Where it can be reached.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Serves until a signal comes, then drains; a second signal ends it at once.
+    pub(crate) async fn run(self, workspace: &Workspace) -> CommandResult {
+        let shutdown = CancellationToken::new();
+        let tending = tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone()));
+        let stopping = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move {
+                signalled().await;
+                shutdown.cancel();
+            }
+        });
+        let serving = ctx_http::serve(self.listener, self.api, shutdown.clone());
+        let ended = tokio::select! {
+            ended = serving => ended.map_err(|error| CommandError::new(format!("the server failed: {error}"))),
+            () = second_signal(&shutdown) => Err(CommandError::new("stopped before requests in flight had finished")),
+        };
+        shutdown.cancel();
+        stopping.abort();
+        tending.abort();
+        workspace.close();
+        ended
+    }
+}
+
+async fn second_signal(shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    signalled().await;
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+pub(crate) async fn signalled() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminated.recv() => {}
+            }
+            return;
+        }
+    }
+    if tokio::signal::ctrl_c().await.is_err() {
+        // No signals to be had here: nothing will ever come.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Looks after the keyword index: a sync in another process may have died before it was done.
+async fn tend(knowledge: Arc<Knowledge>, shutdown: CancellationToken) {
+    let mut failed = false;
+    while !shutdown.is_cancelled() {
+        let tended = {
+            let knowledge = knowledge.clone();
+            tokio::task::spawn_blocking(move || knowledge.tend()).await
+        };
+        match tended {
+            Ok(Ok(())) => failed = false,
+            Ok(Err(error)) if !failed => {
+                failed = true;
+                tracing::warn!("{}", chain(&error));
+            }
+            _ => {}
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = tokio::time::sleep(TEND_EVERY) => {}
+        }
+    }
+}
+
+async fn resolve(bind: &str) -> CommandResult<SocketAddr> {
+    let wrong = || {
+        CommandError::usage(format!("`server.bind` = \"{bind}\" is not an address and port"))
+            .hint("write something like \"127.0.0.1:7331\"")
+    };
+    tokio::net::lookup_host(bind).await.map_err(|_| wrong())?.next().ok_or_else(wrong)
+}
+
+fn cannot_listen(bind: &str, error: &io::Error) -> CommandError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => CommandError::new(format!("{bind} is in use by another program"))
+            .hint("stop it, or set `server.bind` to another port (port 0 takes any that is free)"),
+        io::ErrorKind::PermissionDenied => CommandError::new(format!("{bind} may not be used"))
+            .hint("ports below 1024 are usually reserved; set `server.bind` to a higher one"),
+        _ => CommandError::new(format!("cannot listen on {bind}: {error}")),
+    }
+}

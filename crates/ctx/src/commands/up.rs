@@ -1,0 +1,99 @@
+//! `ctx up`
+
+use super::serve::Server;
+use super::sync::{ProgressKind, summary, sync_all, warn};
+use super::{init, serve};
+use crate::cli::{Global, load_in, working_directory};
+use crate::error::CommandResult;
+use crate::output::{Output, count};
+use crate::workspace::Workspace;
+use ctx_knowledge::SyncOptions;
+use std::path::PathBuf;
+use tokio_util::sync::CancellationToken;
+
+/// Start in one step: make a workspace if there is none, sync it, serve it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Up {
+    /// The folder; the working directory when absent.
+    directory: Option<PathBuf>,
+}
+
+impl Up {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let output = global.output();
+        let directory = match self.directory {
+            Some(directory) => directory,
+            None => working_directory()?,
+        };
+        if init::ensure(&directory)? {
+            output.say(&format!("created {}", directory.join("ctx.toml").display()));
+        }
+        let workspace = Workspace::open(load_in(&directory)?)?;
+        workspace.warnings.iter().for_each(|warning| output.warn(warning));
+        // Taken first: an address in use should be known before a long sync, not after.
+        let server = Server::bind(&workspace).await?;
+        let url = server.url();
+        let token = workspace.config.settings.server.token.is_some();
+
+        let cancellation = CancellationToken::new();
+        let syncing = async {
+            sync(&workspace, &output, cancellation.clone()).await;
+            if !cancellation.is_cancelled() {
+                output.say(&connect(&url, token));
+            }
+            // Serving decides when to end.
+            std::future::pending::<()>().await;
+        };
+        let serving = async {
+            let ended = server.run(&workspace).await;
+            cancellation.cancel();
+            ended
+        };
+        let stopped = async {
+            serve::signalled().await;
+            cancellation.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            ended = serving => ended,
+            () = syncing => Ok(()),
+            () = stopped => Ok(()),
+        }
+    }
+}
+
+/// Syncs everything; what fails is told and does not stop the server.
+async fn sync(workspace: &Workspace, output: &Output, cancellation: CancellationToken) {
+    let names = workspace.knowledge.source_names().cloned().collect();
+    let progress = if output.quiet { ProgressKind::None } else { ProgressKind::Human };
+    let outcomes =
+        sync_all(&workspace.knowledge, names, SyncOptions::default(), progress, cancellation).await;
+    for outcome in outcomes {
+        match outcome {
+            Ok(report) => {
+                warn(output, &report);
+                output.say(&summary(&report));
+            }
+            Err(error) => output.fail(&error),
+        }
+    }
+    if let Ok(stats) = workspace.knowledge.stats() {
+        let (documents, chunks) = (count(stats.documents, "document"), count(stats.chunks, "chunk"));
+        output.say(&format!("{documents} in {chunks} ready to be searched"));
+    }
+}
+
+fn connect(url: &str, token: bool) -> String {
+    let header = if token { " \\\n    -H \"Authorization: Bearer $CTX_TOKEN\"" } else { "" };
+    format!(
+        "
+serving {url}
+
+  search   curl -s {url}/tools/search -H 'Content-Type: application/json'{header} \\
+             -d '{{\"query\": \"how do I roll back a release?\"}}'
+  tools    curl -s {url}/tools/list{header}
+  schema   {url}/openapi.json
+
+Ctrl-C stops."
+    )
+}

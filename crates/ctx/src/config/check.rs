@@ -1,0 +1,49 @@
+//! Unknown keys: all of them, each with its line and the nearest key that exists.
+
+use super::ConfigError;
+use super::tree::{Node, Origin, Table};
+use ctx_core::nearest;
+use serde_json::Value;
+
+/// Compares a file with the schema of settings.
+pub(super) fn unknown_keys(table: &Table, schema: &Value) -> Result<(), ConfigError> {
+    let mut problems = Vec::new();
+    walk(table, schema, "", &mut problems);
+    if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+}
+
+fn walk(table: &Table, schema: &Value, prefix: &str, problems: &mut Vec<String>) {
+    let known = schema.get("properties").and_then(Value::as_object);
+    // Present and not `false`: keys of the user's own choosing.
+    let others = schema.get("additionalProperties").filter(|others| **others != Value::Bool(false));
+    for (key, node) in &table.entries {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match (known.and_then(|known| known.get(key)).or(others), node) {
+            (Some(schema), Node::Table(inner)) => walk(inner, schema, &path, problems),
+            (Some(_), Node::Leaf(_)) => {}
+            (None, node) => {
+                let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
+                problems.push(unknown(&path, key, names.collect(), origin(node)));
+            }
+        }
+    }
+}
+
+fn unknown(path: &str, key: &str, known: Vec<&str>, origin: Option<&Origin>) -> String {
+    let place = origin.map_or_else(String::new, |origin| format!("{origin}: "));
+    let help = match nearest(key, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("known here: {}", known.join(", ")),
+    };
+    format!("{place}unknown key `{path}`; {help}")
+}
+
+fn origin(node: &Node) -> Option<&Origin> {
+    match node {
+        Node::Leaf(leaf) => Some(&leaf.origin),
+        Node::Table(table) => {
+            // A table that only exists through its sub-tables is where the first of those is.
+            table.origin.as_ref().or_else(|| table.entries.values().find_map(origin))
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `${VAR}` and `${VAR:-default}` in string values, once, at load; `$${` is a literal `${`.
+
+use super::tree::{Layer, Leaf, Node, Origin, Table};
+use super::{ConfigError, Variables};
+use serde_json::Value;
+
+/// How many keys lead to a section that can be left out alone; one for everything else.
+const SECTION_DEPTHS: &[(&str, usize)] = &[("connectors", 3)];
+/// Sections that nothing works without.
+const VITAL_SECTIONS: &[&str] = &["db", "server"];
+
+/// A variable without a value.
+struct Unset {
+    path: Vec<String>,
+    variable: String,
+    origin: Origin,
+}
+
+/// Expands every string. A section with an unset variable is taken out with a warning; in a vital
+/// one it is an error.
+pub(super) fn expand(
+    layer: &mut Layer,
+    variables: Variables<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), ConfigError> {
+    let mut unset = Vec::new();
+    expand_table(&mut layer.table, &mut Vec::new(), variables, &mut unset);
+    let mut problems = Vec::new();
+    for Unset { path, variable, origin } in unset {
+        let key = path.join(".");
+        if path.first().is_some_and(|section| VITAL_SECTIONS.contains(&section.as_str())) {
+            problems.push(format!("{origin}: `{key}` needs the variable {variable}, which is not set"));
+            continue;
+        }
+        let section = section_of(&path);
+        let name = section.join(".");
+        warnings.push(format!(
+            "{origin}: [{name}] is left out: `{key}` needs the variable {variable}, which is not set"
+        ));
+        remove(&mut layer.table, section);
+    }
+    if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+}
+
+fn expand_table(table: &mut Table, path: &mut Vec<String>, variables: Variables<'_>, unset: &mut Vec<Unset>) {
+    for (key, node) in &mut table.entries {
+        path.push(key.clone());
+        match node {
+            Node::Table(inner) => expand_table(inner, path, variables, unset),
+            Node::Leaf(Leaf { value, origin }) => {
+                if let Err(variable) = expand_value(value, variables) {
+                    unset.push(Unset { path: path.clone(), variable, origin: origin.clone() });
+                }
+            }
+        }
+        path.pop();
+    }
+}
+
+fn expand_value(value: &mut Value, variables: Variables<'_>) -> Result<(), String> {
+    match value {
+        Value::String(text) => {
+            *text = expand_text(text, variables)?;
+            Ok(())
+        }
+        Value::Array(items) => items.iter_mut().try_for_each(|item| expand_value(item, variables)),
+        Value::Object(fields) => fields.values_mut().try_for_each(|field| expand_value(field, variables)),
+        _ => Ok(()),
+    }
+}
+
+/// The text with variables in place; the error is the name of one that is not set.
+fn expand_text(text: &str, variables: Variables<'_>) -> Result<String, String> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        if rest[..start].ends_with('$') {
+            expanded.push_str(&rest[..start - 1]);
+            expanded.push_str("${");
+            rest = &rest[start + 2..];
+            continue;
+        }
+        // A brace that is never closed is meant as it stands.
+        let Some(length) = rest[start..].find('}') else { break };
+        expanded.push_str(&rest[..start]);
+        let inside = &rest[start + 2..start + length];
+        let (name, default) =
+            inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
+        let value = variables(name).filter(|value| !(value.is_empty() && default.is_some()));
+        match (value, default) {
+            (Some(value), _) => expanded.push_str(&value),
+            (None, Some(default)) => expanded.push_str(default),
+            (None, None) => return Err(name.to_owned()),
+        }
+        rest = &rest[start + length + 1..];
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+fn section_of(path: &[String]) -> &[String] {
+    let depth = SECTION_DEPTHS
+        .iter()
+        .find(|(name, _)| path.first().is_some_and(|first| first == name))
+        .map_or(1, |(_, depth)| *depth);
+    &path[..depth.min(path.len())]
+}
+
+fn remove(table: &mut Table, path: &[String]) {
+    let [first, rest @ ..] = path else { return };
+    if rest.is_empty() {
+        table.entries.remove(first);
+    } else if let Some(Node::Table(inner)) = table.entries.get_mut(first) {
+        remove(inner, rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(text: &str) -> Result<String, String> {
+        expand_text(text, &|name| match name {
+            "HOME" => Some("/home/u".to_owned()),
+            "EMPTY" => Some(String::new()),
+            "TWICE" => Some("${HOME}".to_owned()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn variables_expand_once() {
+        assert_eq!(expanded("${HOME}/notes"), Ok("/home/u/notes".to_owned()));
+        assert_eq!(expanded("a${NOPE:-b}c${HOME}"), Ok("abc/home/u".to_owned()));
+        assert_eq!(expanded("${TWICE}"), Ok("${HOME}".to_owned()));
+        assert_eq!(expanded("${EMPTY}"), Ok(String::new()));
+        assert_eq!(expanded("${EMPTY:-x}"), Ok("x".to_owned()));
+        assert_eq!(expanded("$${HOME} $HOME ${"), Ok("${HOME} $HOME ${".to_owned()));
+        assert_eq!(expanded("${NOPE}"), Err("NOPE".to_owned()));
+    }
+}

@@ -1,0 +1,63 @@
+//! Where the configuration is.
+
+use std::path::{Path, PathBuf};
+
+/// Names a workspace's file may have, in order of preference.
+pub(crate) const FILE_NAMES: [&str; 3] = ["ctx.toml", ".ctx/config.toml", "config/ctx.toml"];
+
+/// The files that make up a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Located {
+    /// The user's own, under everything else.
+    pub(crate) user: Option<PathBuf>,
+    /// The workspace's.
+    pub(crate) workspace: Option<PathBuf>,
+    /// What relative paths are relative to.
+    pub(crate) root: PathBuf,
+}
+
+/// Finds the files: a named one, else the nearest in the working directory and its ancestors.
+pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBuf>) -> Located {
+    let workspace = match named {
+        Some(path) => Some(directory.join(path)),
+        None => directory.ancestors().find_map(file_in),
+    };
+    let root = workspace.as_deref().map_or_else(|| directory.to_owned(), root_of);
+    Located { user: user.filter(|path| path.is_file()), workspace, root }
+}
+
+/// Finds the files of the workspace in exactly this folder.
+pub(crate) fn locate_in(directory: &Path, user: Option<PathBuf>) -> Located {
+    Located {
+        user: user.filter(|path| path.is_file()),
+        workspace: file_in(directory),
+        root: directory.to_owned(),
+    }
+}
+
+fn file_in(directory: &Path) -> Option<PathBuf> {
+    FILE_NAMES.iter().map(|name| directory.join(name)).find(|path| path.is_file())
+}
+
+/// The folder of `ctx.toml`, or the parent of `.ctx/` or `config/`.
+fn root_of(path: &Path) -> PathBuf {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let nested = [Path::new(".ctx/config.toml"), Path::new("config/ctx.toml")];
+    match folder.parent() {
+        Some(parent) if nested.iter().any(|nested| path.ends_with(nested)) => parent.to_owned(),
+        _ => folder.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_where_the_workspace_is() {
+        assert_eq!(root_of(Path::new("/w/ctx.toml")), Path::new("/w"));
+        assert_eq!(root_of(Path::new("/w/.ctx/config.toml")), Path::new("/w"));
+        assert_eq!(root_of(Path::new("/w/config/ctx.toml")), Path::new("/w"));
+        assert_eq!(root_of(Path::new("/w/other/mine.toml")), Path::new("/w/other"));
+    }
+}

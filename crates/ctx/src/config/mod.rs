@@ -1,0 +1,100 @@
+//! The configuration: found, read, merged, expanded, checked, understood.
+//!
+//! What the files say ([`tree`]) and what is true ([`Settings`]) are different types; `load` is
+//! the only way from one to the other.
+
+mod check;
+mod expand;
+mod locate;
+mod settings;
+mod show;
+mod tree;
+
+pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in};
+pub(crate) use settings::{Settings, SourceSettings, settings_schema};
+pub(crate) use show::Shown;
+
+use ctx_core::Secret;
+use std::path::{Path, PathBuf};
+use tree::{Layer, Table};
+
+const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// Looks a variable up.
+pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Everything known about how to work.
+pub(crate) struct Config {
+    /// What is true.
+    pub(crate) settings: Settings,
+    /// What relative paths are relative to.
+    pub(crate) root: PathBuf,
+    /// The workspace's file, where there is one.
+    pub(crate) path: Option<PathBuf>,
+    /// What does not stop anything but should be known.
+    pub(crate) warnings: Vec<String>,
+    /// What the files say, merged, with origins.
+    tree: Table,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", problems.join("\n"))]
+pub(crate) struct ConfigError {
+    /// Each with the place it is at.
+    pub(crate) problems: Vec<String>,
+}
+
+impl ConfigError {
+    fn one(problem: String) -> Self {
+        Self { problems: vec![problem] }
+    }
+}
+
+impl Config {
+    /// Reads the located files over the defaults.
+    pub(crate) fn load(located: &Located, variables: Variables<'_>) -> Result<Self, ConfigError> {
+        let mut warnings = Vec::new();
+        let mut tree = Layer::parse("default", DEFAULTS)?.table;
+        let schema = settings_schema();
+        for path in located.user.iter().chain(&located.workspace) {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| ConfigError::one(format!("cannot read {}: {error}", path.display())))?;
+            let mut layer = Layer::parse(&shown_path(path, &located.root), &text)?;
+            check::unknown_keys(&layer.table, &schema)?;
+            expand::expand(&mut layer, variables, &mut warnings)?;
+            tree.merge(layer.table);
+        }
+        let settings = settings::read(&tree)?;
+        let path = located.workspace.clone();
+        Ok(Self { settings, root: located.root.clone(), path, warnings, tree })
+    }
+
+    /// Where the store lies.
+    pub(crate) fn store_path(&self) -> PathBuf {
+        self.root.join(&self.settings.db.path)
+    }
+
+    /// Values that must never be written anywhere.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        self.tree.secrets()
+    }
+
+    /// Every setting in effect, secrets masked, with its origin.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        show::shown(&self.tree)
+    }
+}
+
+/// The defaults as they are compiled in.
+pub(crate) fn defaults() -> &'static str {
+    DEFAULTS
+}
+
+/// A path as messages show it: relative to the workspace where it is inside.
+fn shown_path(path: &Path, root: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! What is true: every setting, with a type.
+
+use super::ConfigError;
+use super::tree::Table;
+use ctx_core::{Limits, Secret};
+use ctx_http::{Access, HttpLimits};
+use ctx_knowledge::{Chunking, KINDS, Mode};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Fewer tokens would be no chunk.
+const CHUNK_TOKENS_MIN: usize = 16;
+
+/// The settings of a workspace.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Where documents are stored.
+    pub(crate) db: DbSettings,
+    /// How documents are split.
+    pub(crate) chunking: ChunkingSettings,
+    /// How to search.
+    pub(crate) retrieval: RetrievalSettings,
+    /// The HTTP server.
+    pub(crate) server: ServerSettings,
+    /// Bounds; none can be absent.
+    pub(crate) limits: LimitSettings,
+    /// Where documents come from, by kind and name.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub(crate) connectors: BTreeMap<String, BTreeMap<String, Map<String, Value>>>,
+}
+
+/// `[db]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DbSettings {
+    /// The store's file, relative to the workspace.
+    pub(crate) path: PathBuf,
+}
+
+/// `[chunking]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChunkingSettings {
+    /// The most tokens a chunk holds.
+    max_tokens: usize,
+    /// How many tokens the next chunk repeats.
+    overlap_tokens: usize,
+}
+
+/// `[retrieval]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetrievalSettings {
+    /// How to search when a query does not say: `keyword`, `semantic` or `hybrid`. Without
+    /// embeddings, `hybrid` here means `keyword`.
+    pub(crate) mode: Mode,
+    /// How many results when a query does not say.
+    pub(crate) final_limit: NonZeroU32,
+}
+
+/// `[server]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerSettings {
+    /// Address and port. Anything but a loopback address needs a token.
+    pub(crate) bind: String,
+    /// What callers must send as `Authorization: Bearer`; without one none is needed.
+    pub(crate) token: Option<Secret>,
+    /// Host names to answer to besides loopback and the bound address.
+    allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call, like `https://app.example.com`.
+    allowed_origins: Vec<String>,
+}
+
+/// `[limits]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitSettings {
+    /// Seconds one call may take.
+    script_timeout: NonZeroU32,
+    /// Calls one call may make inside it.
+    script_calls: NonZeroU32,
+    /// Bytes of a tool's result.
+    result_bytes: NonZeroU32,
+    /// Bytes of a document to extract text from.
+    pub(crate) document_bytes: NonZeroU64,
+    /// Bytes of a request's body.
+    http_body_bytes: NonZeroU32,
+    /// Bytes of a request's headers.
+    http_header_bytes: NonZeroU32,
+    /// Seconds for a request's headers to arrive.
+    http_header_timeout: NonZeroU32,
+    /// Seconds for a request's body to arrive.
+    http_body_timeout: NonZeroU32,
+    /// Connections at once.
+    http_connections: NonZeroU32,
+    /// Seconds for requests in flight to finish when the server stops.
+    drain_timeout: NonZeroU32,
+}
+
+/// What every `[connectors.<kind>.<name>]` may have besides its connector's own keys.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct SourceSettings {
+    /// Tags that all its documents get.
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+}
+
+impl Settings {
+    /// How documents are split.
+    pub(crate) fn chunking(&self) -> Chunking {
+        let ChunkingSettings { max_tokens, overlap_tokens } = self.chunking;
+        Chunking { max_tokens, overlap_tokens }
+    }
+
+    /// Bounds on calls.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            call_timeout: seconds(self.limits.script_timeout),
+            nested_calls: self.limits.script_calls.get(),
+            argument_bytes: self.limits.http_body_bytes.get() as usize,
+            result_bytes: self.limits.result_bytes.get() as usize,
+            ..Limits::default()
+        }
+    }
+
+    /// Bounds on requests.
+    pub(crate) fn http_limits(&self) -> HttpLimits {
+        HttpLimits {
+            body_bytes: self.limits.http_body_bytes.get() as usize,
+            header_bytes: self.limits.http_header_bytes.get() as usize,
+            header_timeout: seconds(self.limits.http_header_timeout),
+            body_timeout: seconds(self.limits.http_body_timeout),
+            connections: self.limits.http_connections.get() as usize,
+            drain: seconds(self.limits.drain_timeout),
+        }
+    }
+
+    /// Who may call.
+    pub(crate) fn access(&self) -> Access {
+        Access {
+            token: self.server.token.clone(),
+            allowed_hosts: self.server.allowed_hosts.clone(),
+            allowed_origins: self.server.allowed_origins.clone(),
+        }
+    }
+}
+
+fn seconds(count: NonZeroU32) -> Duration {
+    Duration::from_secs(u64::from(count.get()))
+}
+
+/// Understands a merged tree; errors name key, file and line.
+pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
+    let settings: Settings = serde_path_to_error::deserialize(tree.to_json()).map_err(|error| {
+        let path: Vec<String> = error.path().to_string().split('.').map(str::to_owned).collect();
+        ConfigError::one(located(tree, &path, &error.inner().to_string()))
+    })?;
+    let mut problems = Vec::new();
+    let mut problem = |key: &str, message: String| {
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        problems.push(located(tree, &path, &message));
+    };
+    let ChunkingSettings { max_tokens, overlap_tokens } = settings.chunking;
+    if max_tokens < CHUNK_TOKENS_MIN {
+        problem("chunking.max_tokens", format!("must be at least {CHUNK_TOKENS_MIN}"));
+    }
+    if overlap_tokens > max_tokens / 2 {
+        problem("chunking.overlap_tokens", "must be at most half of `chunking.max_tokens`".to_owned());
+    }
+    if settings.server.token.as_ref().is_some_and(|token| token.expose().is_empty()) {
+        problem("server.token", "must not be empty".to_owned());
+    }
+    for (kind, sources) in &settings.connectors {
+        for (name, source) in sources {
+            if let Err(error) = SourceSettings::deserialize(Value::Object(source.clone())) {
+                problem(&format!("connectors.{kind}.{name}.tags"), error.to_string());
+            }
+        }
+    }
+    if problems.is_empty() { Ok(settings) } else { Err(ConfigError { problems }) }
+}
+
+fn located(tree: &Table, path: &[String], message: &str) -> String {
+    let place = tree.origin_of(path).map_or_else(String::new, |origin| format!("{origin}: "));
+    format!("{place}`{}`: {message}", path.join("."))
+}
+
+/// JSON Schema of the whole configuration, connectors of every kind included.
+pub(crate) fn settings_schema() -> Value {
+    let mut schema = schema_of::<Settings>();
+    let common = schema_of::<SourceSettings>()["properties"].clone();
+    let kinds = KINDS.iter().map(|kind| {
+        let mut source = inline((kind.schema)().to_value());
+        if let (Some(own), Some(common)) = (source["properties"].as_object_mut(), common.as_object()) {
+            own.extend(common.clone());
+        }
+        source["additionalProperties"] = json!(false);
+        (kind.name.to_owned(), json!({"description": kind.summary, "additionalProperties": source}))
+    });
+    schema["properties"]["connectors"] = json!({
+        "description": "Where documents come from: `[connectors.<kind>.<name>]`.",
+        "properties": Value::Object(kinds.collect()),
+        "additionalProperties": false,
+    });
+    schema
+}
+
+fn schema_of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    inline(settings.into_generator().into_root_schema_for::<T>().to_value())
+}
+
+fn inline(mut schema: Value) -> Value {
+    if let Some(fields) = schema.as_object_mut() {
+        fields.shift_remove("$schema");
+        fields.shift_remove("title");
+    }
+    schema
+}

@@ -1,0 +1,35 @@
+//! What is in effect, and where each of it was said.
+
+use super::tree::Table;
+use ctx_core::Redactor;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// One setting in effect.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Shown {
+    /// The table it stands in.
+    pub(crate) section: String,
+    /// Its own name.
+    pub(crate) key: String,
+    /// Its value; `***` for a secret.
+    pub(crate) value: Value,
+    /// `default`, or file and line.
+    pub(crate) origin: String,
+}
+
+pub(super) fn shown(tree: &Table) -> Vec<Shown> {
+    let redactor = Redactor::new(tree.secrets());
+    let mut settings: Vec<Shown> = tree
+        .leaves()
+        .into_iter()
+        .filter_map(|(mut path, leaf)| {
+            let key = path.pop()?;
+            let masked = redactor.json(&json!({ &key: leaf.value }));
+            let value = masked.get(&key).cloned().unwrap_or_default();
+            Some(Shown { section: path.join("."), key, value, origin: leaf.origin.to_string() })
+        })
+        .collect();
+    settings.sort_by(|a, b| (&a.section, &a.key).cmp(&(&b.section, &b.key)));
+    settings
+}

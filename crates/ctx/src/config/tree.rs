@@ -1,0 +1,171 @@
+//! What configuration files say: tables and values, each with the place it was written at.
+
+use super::ConfigError;
+use ctx_core::{Redactor, Secret};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// One file, read.
+pub(super) struct Layer {
+    pub(super) table: Table,
+}
+
+/// Keys and what they stand for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(super) entries: BTreeMap<String, Node>,
+    /// Where its header is, if it has one.
+    pub(super) origin: Option<Origin>,
+}
+
+/// A table or a value.
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    Table(Table),
+    Leaf(Leaf),
+}
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    pub(super) value: Value,
+    pub(super) origin: Origin,
+}
+
+/// Where something was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) file: String,
+    /// From 1; 0 for the defaults, which nobody wrote.
+    pub(super) line: usize,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 { f.write_str(&self.file) } else { write!(f, "{}:{}", self.file, self.line) }
+    }
+}
+
+impl Layer {
+    pub(super) fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
+        let lines = Lines::new(name, text);
+        let root = DeTable::parse(text).map_err(|error| {
+            let at = lines.origin(error.span().map_or(0, |span| span.start));
+            ConfigError::one(format!("{at}: {}", error.message().trim()))
+        })?;
+        Ok(Self { table: table(root.get_ref(), &lines, None)? })
+    }
+}
+
+impl Table {
+    /// Puts `over` over this; tables merge, values replace.
+    pub(super) fn merge(&mut self, over: Table) {
+        self.origin = over.origin.or(self.origin.take());
+        for (key, node) in over.entries {
+            match (self.entries.get_mut(&key), node) {
+                (Some(Node::Table(below)), Node::Table(over)) => below.merge(over),
+                (_, node) => {
+                    self.entries.insert(key, node);
+                }
+            }
+        }
+    }
+
+    /// The same as JSON.
+    pub(super) fn to_json(&self) -> Value {
+        let entry = |(key, node): (&String, &Node)| {
+            let value = match node {
+                Node::Table(table) => table.to_json(),
+                Node::Leaf(leaf) => leaf.value.clone(),
+            };
+            (key.clone(), value)
+        };
+        Value::Object(self.entries.iter().map(entry).collect())
+    }
+
+    /// Where the value at this path, or the nearest table above it, was written.
+    pub(super) fn origin_of(&self, path: &[String]) -> Option<&Origin> {
+        let (first, rest) = path.split_first()?;
+        match self.entries.get(first) {
+            Some(Node::Table(table)) => table.origin_of(rest).or(table.origin.as_ref()),
+            Some(Node::Leaf(leaf)) => Some(&leaf.origin),
+            None => self.origin.as_ref(),
+        }
+    }
+
+    /// Every value, with the keys that lead to it.
+    pub(super) fn leaves(&self) -> Vec<(Vec<String>, &Leaf)> {
+        let mut found = Vec::new();
+        for (key, node) in &self.entries {
+            match node {
+                Node::Leaf(leaf) => found.push((vec![key.clone()], leaf)),
+                Node::Table(table) => found.extend(table.leaves().into_iter().map(|(mut path, leaf)| {
+                    path.insert(0, key.clone());
+                    (path, leaf)
+                })),
+            }
+        }
+        found
+    }
+
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        let is_secret = |path: &[String]| path.last().is_some_and(|key| Redactor::is_secret_key(key));
+        let leaves = self.leaves().into_iter().filter(|(path, _)| is_secret(path));
+        leaves.filter_map(|(_, leaf)| leaf.value.as_str().map(Secret::new)).collect()
+    }
+}
+
+/// Turns offsets into lines.
+struct Lines<'a> {
+    file: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(file: &'a str, text: &str) -> Self {
+        let starts = text.match_indices('\n').map(|(index, _)| index + 1).collect();
+        Self { file, starts }
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        let line = self.starts.partition_point(|start| *start <= offset) + 1;
+        Origin { file: self.file.to_owned(), line: if self.file == "default" { 0 } else { line } }
+    }
+}
+
+fn table(source: &DeTable<'_>, lines: &Lines<'_>, origin: Option<Origin>) -> Result<Table, ConfigError> {
+    let mut entries = BTreeMap::new();
+    for (key, value) in source.iter() {
+        let origin = lines.origin(key.span().start);
+        let node = match value.get_ref() {
+            DeValue::Table(inner) => Node::Table(table(inner, lines, Some(origin))?),
+            _ => Node::Leaf(Leaf { value: json(value, lines)?, origin }),
+        };
+        entries.insert(key.get_ref().to_string(), node);
+    }
+    Ok(Table { entries, origin })
+}
+
+fn json(value: &Spanned<DeValue<'_>>, lines: &Lines<'_>) -> Result<Value, ConfigError> {
+    let out_of_range =
+        || ConfigError::one(format!("{}: the number is out of range", lines.origin(value.span().start)));
+    Ok(match value.get_ref() {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Boolean(yes) => Value::Bool(*yes),
+        DeValue::Integer(integer) => {
+            i64::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| out_of_range())?.into()
+        }
+        DeValue::Float(float) => {
+            let number: f64 = float.as_str().parse().map_err(|_| out_of_range())?;
+            serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(out_of_range)?
+        }
+        DeValue::Datetime(time) => Value::String(time.to_string()),
+        DeValue::Array(items) => {
+            Value::Array(items.iter().map(|item| json(item, lines)).collect::<Result<_, _>>()?)
+        }
+        DeValue::Table(inner) => table(inner, lines, None)?.to_json(),
+    })
+}

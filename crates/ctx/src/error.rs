@@ -1,0 +1,117 @@
+//! Failures as a person in a terminal sees them: what is wrong, what to do, which exit code.
+
+use crate::config::ConfigError;
+use ctx_core::{ErrorKind, ToolError};
+use ctx_knowledge::{SearchError, StoreError, SyncError};
+use ctx_state::StateError;
+
+/// A command that failed.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    pub(crate) exit: Exit,
+    pub(crate) messages: Vec<String>,
+    pub(crate) hints: Vec<String>,
+}
+
+/// Exit codes other than success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Exit {
+    Failure = 1,
+    Usage = 2,
+    /// `EX_TEMPFAIL`: somebody else is at it; try again.
+    Busy = 75,
+}
+
+pub(crate) type CommandResult<T = ()> = Result<T, CommandError>;
+
+impl CommandError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Failure, messages: vec![message.into()], hints: Vec::new() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, ..Self::new(message) }
+    }
+
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+/// An error and what caused it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Transparent wrappers repeat what they wrap.
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+impl From<ConfigError> for CommandError {
+    fn from(error: ConfigError) -> Self {
+        Self { exit: Exit::Usage, messages: error.problems, hints: Vec::new() }
+    }
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        let hint = match &error {
+            StoreError::Newer { .. } => "install a newer ctx, or set `db.path` to another file",
+            StoreError::Corrupt { .. } => {
+                "move the file away and run `ctx sync`: everything in it can be read again from its sources"
+            }
+            StoreError::ReadOnly { .. } => "check the permissions of the file and its folder",
+            StoreError::Full { .. } => "free some space and run the command again; nothing was lost",
+            StoreError::Busy { .. } => "wait for the other process, then run the command again",
+            StoreError::Open { .. } => "check `db.path` and the permissions of its folder",
+            StoreError::OldSqlite { .. } | StoreError::Sqlite { .. } => "run `ctx doctor`",
+        };
+        let exit = if matches!(error, StoreError::Busy { .. }) { Exit::Busy } else { Exit::Failure };
+        Self { exit, ..Self::new(chain(&error)) }.hint(hint)
+    }
+}
+
+impl From<SearchError> for CommandError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Store(error) => error.into(),
+            other => Self::new(chain(&other)).hint("run `ctx doctor`"),
+        }
+    }
+}
+
+impl From<SyncError> for CommandError {
+    fn from(error: SyncError) -> Self {
+        match error {
+            SyncError::Store(error) => error.into(),
+            SyncError::Busy { .. } => Self { exit: Exit::Busy, ..Self::new(error.to_string()) }
+                .hint("wait for it to finish, then run the command again"),
+            other => Self::new(chain(&other)),
+        }
+    }
+}
+
+impl From<StateError> for CommandError {
+    fn from(error: StateError) -> Self {
+        Self::new(chain(&error)).hint("the file holds only the record of runs; it can be moved away")
+    }
+}
+
+impl From<ToolError> for CommandError {
+    fn from(error: ToolError) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::BadRequest => Exit::Usage,
+            ErrorKind::RateLimited | ErrorKind::Overloaded => Exit::Busy,
+            _ => Exit::Failure,
+        };
+        Self { exit, ..Self::new(chain(&error)) }
+    }
+}

@@ -1,0 +1,5 @@
+//! `ctx`, the Context Harness.
+
+fn main() -> std::process::ExitCode {
+    ctx::main()
+}

@@ -1,0 +1,100 @@
+//! Where everything is printed: answers on stdout, talk on stderr.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the one place that prints")]
+
+use crate::error::CommandError;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Output {
+    /// Answers as JSON.
+    pub(crate) json: bool,
+    /// No talk.
+    pub(crate) quiet: bool,
+}
+
+impl Output {
+    /// Prints the answer: as JSON when asked for, else as `text` has it.
+    pub(crate) fn answer(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), CommandError> {
+        let answer = if self.json {
+            serde_json::to_string_pretty(value)
+                .map_err(|error| CommandError::new(format!("the answer has no JSON: {error}")))?
+        } else {
+            text()
+        };
+        self.print(&answer)
+    }
+
+    /// Prints text to stdout. A reader that went away, like `head`, is not an error.
+    pub(crate) fn print(&self, text: &str) -> Result<(), CommandError> {
+        let mut stdout = io::stdout().lock();
+        let ending = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        match write!(stdout, "{text}{ending}").and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(CommandError::new(format!("cannot write the answer: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says something that is not the answer.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+
+    /// Warns.
+    pub(crate) fn warn(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("warning: {text}");
+        }
+    }
+
+    /// Says what went wrong; never silenced.
+    pub(crate) fn fail(&self, error: &CommandError) {
+        for message in &error.messages {
+            eprintln!("error: {message}");
+        }
+        for hint in &error.hints {
+            eprintln!("hint: {hint}");
+        }
+    }
+}
+
+/// Lines up columns, each as wide as its widest cell.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    rows.iter()
+        .map(|row| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+        })
+        .collect()
+}
+
+/// Bytes for people.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A count and its noun.
+pub(crate) fn count(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

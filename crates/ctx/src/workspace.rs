@@ -1,0 +1,113 @@
+//! An opened directory: settings, store, catalog, wired together.
+
+use crate::config::{Config, SourceSettings};
+use crate::error::{CommandError, CommandResult, chain};
+use ctx_core::{Call, Caller, Catalog, Discard, LiveCatalog, Redactor, RunLog, SourceName};
+use ctx_knowledge::{Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source};
+use ctx_state::Runs;
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Everything a command works with.
+pub(crate) struct Workspace {
+    pub(crate) config: Config,
+    pub(crate) knowledge: Arc<Knowledge>,
+    pub(crate) catalog: Arc<LiveCatalog>,
+    /// What does not stop anything but should be known.
+    pub(crate) warnings: Vec<String>,
+    runs: Option<Arc<Runs>>,
+}
+
+impl Workspace {
+    /// Opens store and state, creating what is missing.
+    pub(crate) fn open(config: Config) -> CommandResult<Self> {
+        let mut warnings = config.warnings.clone();
+        let sources = sources(&config, &mut warnings);
+        let settings = &config.settings;
+        let knowledge = Arc::new(Knowledge::open(KnowledgeOptions {
+            store: config.store_path(),
+            chunking: settings.chunking(),
+            mode: settings.retrieval.mode,
+            final_limit: settings.retrieval.final_limit.get() as usize,
+            sources,
+        })?);
+        keep_out_of_git(&config);
+        let runs = match Runs::open(&state_path(&config)) {
+            Ok(runs) => Some(Arc::new(runs)),
+            Err(error) => {
+                warnings.push(format!("runs are not recorded: {}", chain(&error)));
+                None
+            }
+        };
+        let log: Arc<dyn RunLog> = match &runs {
+            Some(runs) => runs.clone(),
+            None => Arc::new(Discard),
+        };
+        let catalog = Catalog::builder()
+            .provider(Arc::new(Context::new(knowledge.clone())))
+            .limits(settings.limits())
+            .redactor(Redactor::new(config.secrets()))
+            .runs(log)
+            .build();
+        warnings.extend(catalog.warnings().iter().cloned());
+        Ok(Self { config, knowledge, catalog: Arc::new(LiveCatalog::new(catalog)), warnings, runs })
+    }
+
+    /// Calls a tool on behalf of a command.
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> CommandResult<Value> {
+        let call = Call::new(self.catalog.current(), Caller::Cli);
+        Ok(Catalog::call(name, arguments, call).await?.value)
+    }
+
+    /// The record of runs.
+    pub(crate) fn runs(&self) -> CommandResult<&Runs> {
+        self.runs.as_deref().ok_or_else(|| CommandError::new("runs are not recorded here"))
+    }
+
+    /// Writes what is still waiting to be written.
+    pub(crate) fn close(&self) {
+        if let Some(runs) = &self.runs {
+            runs.close();
+        }
+    }
+}
+
+/// Where the record of runs lies: beside the store.
+fn state_path(config: &Config) -> PathBuf {
+    config.store_path().with_file_name("state.sqlite")
+}
+
+/// The configured sources; one whose settings are wrong is left out with a warning.
+fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<Source> {
+    let options = OpenOptions {
+        workspace_root: &config.root,
+        document_bytes_max: config.settings.limits.document_bytes.get(),
+    };
+    let mut sources = Vec::new();
+    for (kind_name, named) in &config.settings.connectors {
+        let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else { continue };
+        for (name, settings) in named {
+            let settings = Value::Object(settings.clone());
+            let common = SourceSettings::deserialize(&settings).unwrap_or_default();
+            let name = SourceName::new(kind_name, name);
+            match (kind.open)(&settings, options) {
+                Ok(connector) => sources.push(Source { name, connector, tags: common.tags }),
+                Err(problem) => {
+                    warnings.push(format!("[connectors.{kind_name}] {name} is left out: {problem}"))
+                }
+            }
+        }
+    }
+    sources
+}
+
+/// A store is not something to commit; best effort, since nothing depends on it.
+fn keep_out_of_git(config: &Config) {
+    let folder = config.root.join(".ctx");
+    let ignore = folder.join(".gitignore");
+    if folder.is_dir() && !ignore.exists() && std::fs::write(&ignore, "/data/\n").is_err() {
+        tracing::debug!("cannot write {}", ignore.display());
+    }
+}
