@@ -1,0 +1,106 @@
+//! A tree of text files that is the same on every machine.
+
+use crate::run::target;
+use anyhow::Result;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Average size of a file: 7,000 of them are 79 MB.
+const FILE_BYTES: usize = 11_286;
+const VOCABULARY: usize = 60_000;
+/// The most common words, which no question contains.
+const STOP_WORDS: usize = 100;
+
+/// A workspace with `files` text files, made once and kept.
+pub(crate) fn workspace(files: usize) -> Result<PathBuf> {
+    let root = target().join("bench").join(format!("corpus-{files}"));
+    if root.join("complete").exists() {
+        return Ok(root);
+    }
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    let mut random = Random(0x5EED);
+    let words = vocabulary(&mut random);
+    for index in 0..files {
+        let folder = root.join("docs").join(format!("{:03}", index / 100));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("{index:05}.md")), document(index, &words, &mut random))?;
+    }
+    fs::write(
+        root.join("ctx.toml"),
+        "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"127.0.0.1:0\"\n",
+    )?;
+    fs::write(root.join("complete"), "")?;
+    Ok(root)
+}
+
+/// Forgets what was indexed.
+pub(crate) fn reset(workspace: &Path) -> Result<()> {
+    let data = workspace.join(".ctx");
+    if data.exists() {
+        fs::remove_dir_all(data)?;
+    }
+    Ok(())
+}
+
+/// Questions of two to six words, common and rare ones mixed as in the documents, but for the most
+/// common: those make up almost half of any text, and in a real question they are stop words.
+pub(crate) fn questions(count: usize) -> Vec<String> {
+    let words = vocabulary(&mut Random(0x5EED));
+    let mut random = Random(0xA5C);
+    (0..count)
+        .map(|_| {
+            let length = 2 + random.below(5);
+            (0..length).map(|_| word(&words, STOP_WORDS, &mut random)).collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+fn document(index: usize, words: &[String], random: &mut Random) -> String {
+    let wanted = FILE_BYTES / 2 + random.below(FILE_BYTES);
+    let mut text = format!("# Document {index} {}\n\n", word(words, 0, random));
+    while text.len() < wanted {
+        if random.below(12) == 0 {
+            text.push_str(&format!("## {} {}\n\n", word(words, 0, random), word(words, 0, random)));
+        }
+        for _ in 0..3 + random.below(4) {
+            let sentence: Vec<&str> = (0..6 + random.below(12)).map(|_| word(words, 0, random)).collect();
+            text.push_str(&sentence.join(" "));
+            text.push_str(". ");
+        }
+        text.push_str("\n\n");
+    }
+    text
+}
+
+fn vocabulary(random: &mut Random) -> Vec<String> {
+    const SYLLABLES: [&str; 24] = [
+        "ba", "con", "de", "er", "fi", "gra", "hol", "in", "ju", "ka", "lor", "mi", "nes", "op", "pre",
+        "qui", "ran", "sta", "tion", "ul", "ver", "wes", "yal", "zo",
+    ];
+    (0..VOCABULARY)
+        .map(|_| (0..1 + random.below(4)).map(|_| SYLLABLES[random.below(SYLLABLES.len())]).collect())
+        .collect()
+}
+
+/// A word by Zipf's law, near enough: rank is exponential in a uniform number.
+fn word<'a>(words: &'a [String], skipped: usize, random: &mut Random) -> &'a str {
+    let uniform = random.below(1 << 20) as f64 / f64::from(1 << 20);
+    let (lowest, highest) = ((skipped + 1) as f64, words.len() as f64);
+    let rank = lowest * (highest / lowest).powf(uniform) - 1.0;
+    &words[(rank as usize).min(words.len() - 1)]
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
+    }
+}

@@ -1,0 +1,123 @@
+//! Processes under measurement: what they cost, and servers to talk to.
+
+use anyhow::{Context, Result, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Kernel ticks in a second, on every Linux that matters.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What a process cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) cpu: f64,
+    pub(crate) wall: f64,
+    pub(crate) peak_mib: f64,
+}
+
+/// Runs a command to its end.
+pub(crate) fn cost(command: &mut Command) -> Result<Cost> {
+    let cpu_before = children_cpu()?;
+    let started = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut peak_mib: f64 = 0.0;
+    let status = loop {
+        peak_mib = peak_mib.max(memory_mib(child.id(), "VmHWM"));
+        match child.try_wait()? {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    if !status.success() {
+        bail!("{command:?} failed ({status})");
+    }
+    Ok(Cost { cpu: children_cpu()? - cpu_before, wall: started.elapsed().as_secs_f64(), peak_mib })
+}
+
+fn children_cpu() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+/// A figure of `/proc/<pid>/status`.
+pub(crate) fn memory_mib(pid: u32, name: &str) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|figure| figure.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+/// What machine this is, and how busy.
+pub(crate) fn describe_machine() {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("?", |(_, m)| m);
+    let cores = info.lines().filter(|line| line.starts_with("processor")).count();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("?");
+    println!("{cores} × {model}; load {load} before measuring");
+}
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: String,
+}
+
+impl Server {
+    /// Starts one and waits until it tells its address.
+    pub(crate) fn start(binary: &Path, arguments: &[&OsStr]) -> Result<Self> {
+        let mut child = Command::new(binary).args(arguments).stderr(Stdio::piped()).spawn()?;
+        let stderr = child.stderr.take().context("no stderr")?;
+        let mut lines = BufReader::new(stderr).lines();
+        let address = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("serving http://").map(str::to_owned))
+            .context("the server ended before it served")?;
+        // Read on, so that the server never waits for a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self { child, address })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// CPU seconds so far, in steps of 10 ms.
+    pub(crate) fn cpu(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks =
+            |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+        (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+    }
+
+    /// Asks it to end, and waits.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        crate::run::succeed(Command::new("kill").arg("-TERM").arg(self.id().to_string()))?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the server ended with {status}");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None))
+            && self.child.kill().is_ok()
+            && self.child.wait().is_err()
+        {
+            eprintln!("a server could not be ended");
+        }
+    }
+}

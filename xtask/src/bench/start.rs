@@ -1,0 +1,46 @@
+//! From the start of `ctx serve mcp` to its first answer, and what it holds when idle.
+
+use super::http::Connection;
+use super::{corpus, median, process};
+use anyhow::{Result, ensure};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const FILES: usize = 7_000;
+const STARTS: usize = 11;
+const IDLE: Duration = Duration::from_secs(3);
+
+pub(super) fn measure(binary: &Path) -> Result<()> {
+    let workspace = corpus::workspace(FILES)?;
+    process::cost(Command::new(binary).arg("sync").current_dir(&workspace))?;
+    let config = workspace.join("ctx.toml");
+    let (mut times, mut idle) = (Vec::new(), Vec::new());
+    for index in 0..STARTS {
+        let started = Instant::now();
+        let mut server = process::Server::start(
+            binary,
+            &["-c".as_ref(), config.as_os_str(), "serve".as_ref(), "mcp".as_ref()],
+        )?;
+        let mut connection = Connection::open(&server.address)?;
+        let (status, _) = connection.post("/tools/search", r#"{"query":"station verify"}"#)?;
+        times.push(started.elapsed().as_secs_f64() * 1_000.0);
+        ensure!(status == 200, "search: {status}");
+        drop(connection);
+        if index == 0 {
+            let mut fresh = process::Server::start(
+                binary,
+                &["-c".as_ref(), config.as_os_str(), "serve".as_ref(), "mcp".as_ref()],
+            )?;
+            std::thread::sleep(IDLE);
+            idle.push(process::memory_mib(fresh.id(), "VmRSS"));
+            fresh.stop()?;
+        }
+        server.stop()?;
+    }
+    println!("| start to first search ms | idle MiB |");
+    println!("|---|---|");
+    println!("| {:.0} | {:.0} |", median(times), median(idle));
+    println!("\nMedian of {STARTS} starts over the index of {FILES} files.");
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Everything that must hold before a change lands.
+
+use crate::bench::http::Connection;
+use crate::run::{cargo, release_binary, root, succeed};
+use crate::{bench, codegen, tidy, tools};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+/// All of it.
+pub(crate) fn everything() -> Result<()> {
+    step("format", || succeed(&mut cargo(&["fmt", "--all", "--check"])))?;
+    step("tidy", tidy::check)?;
+    step("lints", || {
+        succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    })?;
+    step("licences and dependencies", tools::deny)?;
+    step("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"])))?;
+    step("generated pages", codegen::check)?;
+    step("documentation", || {
+        succeed(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    step("the release binary on the example", release_journey)
+}
+
+/// What is worth running after every change.
+pub(crate) fn fast() -> Result<()> {
+    step("tidy", tidy::check)?;
+    step("tests of the libraries", || {
+        succeed(&mut cargo(&["test", "--workspace", "--exclude", "ctx", "--exclude", "xtask"]))
+    })?;
+    step("one journey", || succeed(&mut cargo(&["test", "--package", "ctx", "--lib", "--test", "journey"])))
+}
+
+fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("=== {name}");
+    let started = Instant::now();
+    work().with_context(|| name.to_owned())?;
+    println!("=== {name}: ok, {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The first command of the README, with the binary a user would get.
+fn release_journey() -> Result<()> {
+    let binary = release_binary()?;
+    let folder = tempfile::tempdir()?;
+    let workspace = folder.path().join("workspace");
+    copy(&root().join("examples/workspace"), &workspace)?;
+    let config = workspace.join("ctx.toml");
+    // Any free port: a developer's own server may be using the usual one.
+    fs::write(&config, fs::read_to_string(&config)?.replace("127.0.0.1:7331", "127.0.0.1:0"))?;
+
+    let mut server = bench::process::Server::start(&binary, &["up".as_ref(), workspace.as_os_str()])?;
+    let mut connection = Connection::open(&server.address)?;
+    let (status, body) = connection.get("/tools/sources")?;
+    ensure!(status == 200 && body.contains("filesystem:handbook"), "sources: {status} {body}");
+    let (status, body) =
+        connection.post("/tools/search", r#"{"query":"how do I roll back a release?","limit":3}"#)?;
+    ensure!(status == 200 && body.contains("roll-back-a-release.md"), "search: {status} {body}");
+    let (status, _) = connection.get("/openapi.json")?;
+    ensure!(status == 200, "openapi.json: {status}");
+    drop(connection);
+    server.stop()
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_name() == ".ctx" {
+            continue;
+        }
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! What the repository does to itself: `cargo xtask <task>`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a tool for developers, not part of the product"
+)]
+
+mod bench;
+mod ci;
+mod codegen;
+mod run;
+mod tidy;
+mod tools;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask <task>
+
+  ci                 everything that must hold: format, tidy, lints, licences, tests, generated
+                     pages, documentation, the release binary on the example
+  test               the fast part of the tests
+  codegen [--check]  write the generated reference pages, or check that they are current
+  tidy               rules about files and dependencies that no other tool holds
+  bench [PART…]      measure: index, search, start (all when none is named)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: &[&str]) -> Result<()> {
+    match arguments {
+        ["ci"] => ci::everything(),
+        ["test"] => ci::fast(),
+        ["codegen"] => codegen::write(),
+        ["codegen", "--check"] => codegen::check(),
+        ["tidy"] => tidy::check(),
+        ["bench", parts @ ..] => bench::run(parts),
+        _ => bail!("{USAGE}"),
+    }
+}

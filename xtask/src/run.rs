@@ -1,0 +1,56 @@
+//! Running other programs from the repository's root.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The repository's root.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// Where tools and measurements live; ignored by git, gone with `cargo clean`.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Cargo, at the root.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs a command to its end; it must succeed.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    let status = command.status().with_context(|| format!("cannot run {shown}"))?;
+    if !status.success() {
+        bail!("{shown} failed ({status})");
+    }
+    Ok(())
+}
+
+/// Runs a command to its end and returns what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let shown = shown(command);
+    let output = command.output().with_context(|| format!("cannot run {shown}"))?;
+    if !output.status.success() {
+        bail!("{shown} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The program, built for release.
+pub(crate) fn release_binary() -> Result<PathBuf> {
+    succeed(&mut cargo(&["build", "--release", "--package", "ctx"]))?;
+    Ok(target().join("release/ctx"))
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once(name).chain(arguments).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,113 @@
+//! Rules about files and dependencies that no other tool holds.
+
+use crate::run::{cargo, output, root};
+use anyhow::{Result, bail};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Files longer than this are two rooms that share a wall.
+const LINES_MAX: usize = 800;
+
+/// Who may depend on what we keep in one place.
+const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
+    ("axum", &["ctx-http"]),
+    ("clap", &["ctx"]),
+    ("hyper", &["ctx-http"]),
+    ("mlua", &["ctx-luau"]),
+    ("rmcp", &["ctx-mcp"]),
+    ("rusqlite", &["ctx-knowledge", "ctx-state"]),
+    ("tantivy", &["ctx-knowledge"]),
+    ("toml", &["ctx"]),
+    ("utoipa", &["ctx-http"]),
+];
+
+/// The arrows between our crates, as ARCHITECTURE.md draws them; tests may draw more.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("ctx", &["ctx-core", "ctx-http", "ctx-knowledge", "ctx-state"]),
+    ("ctx-core", &[]),
+    ("ctx-http", &["ctx-core"]),
+    ("ctx-knowledge", &["ctx-core"]),
+    ("ctx-state", &["ctx-core"]),
+    ("ctx-testkit", &[]),
+    ("xtask", &[]),
+];
+
+/// Names that say nothing.
+const EMPTY_NAMES: [&str; 4] = ["utils.rs", "util.rs", "helpers.rs", "misc.rs"];
+
+/// Checks them all and tells every breach.
+pub(crate) fn check() -> Result<()> {
+    let mut breaches = Vec::new();
+    check_manifests(&mut breaches)?;
+    check_files(&mut breaches)?;
+    if breaches.is_empty() {
+        return Ok(());
+    }
+    breaches.sort();
+    bail!("{} breaches:\n{}", breaches.len(), breaches.join("\n"))
+}
+
+fn check_manifests(breaches: &mut Vec<String>) -> Result<()> {
+    let text = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
+    let metadata: Value = serde_json::from_str(&text)?;
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let wanted = dependency["name"].as_str().unwrap_or_default();
+            let only_in_tests = dependency["kind"] == "dev";
+            check_dependency(name, wanted, only_in_tests, breaches);
+        }
+        let manifest = package["manifest_path"].as_str().unwrap_or_default();
+        if !fs::read_to_string(manifest)?.contains("[lints]\nworkspace = true") {
+            breaches.push(format!("{name}: its manifest does not take the workspace's lints"));
+        }
+    }
+    Ok(())
+}
+
+fn check_dependency(name: &str, wanted: &str, only_in_tests: bool, breaches: &mut Vec<String>) {
+    if let Some((_, allowed)) = KNOWN_ONLY_BY.iter().find(|(known, _)| *known == wanted)
+        && !allowed.contains(&name)
+    {
+        breaches.push(format!("{name}: only {} may know {wanted}", allowed.join(" and ")));
+    }
+    let ours = ARROWS.iter().any(|(known, _)| *known == wanted);
+    let Some((_, arrows)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+        breaches.push(format!("{name}: tidy does not know this crate; add its arrows"));
+        return;
+    };
+    if ours && !only_in_tests && !arrows.contains(&wanted) {
+        breaches.push(format!("{name}: no arrow leads to {wanted}"));
+    }
+}
+
+fn check_files(breaches: &mut Vec<String>) -> Result<()> {
+    let listed = output(
+        Command::new("git")
+            .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+            .current_dir(root()),
+    )?;
+    for path in listed.lines().filter(|path| path.ends_with(".rs")) {
+        // Deleted, but not yet in git's eyes.
+        let Ok(text) = fs::read_to_string(root().join(path)) else { continue };
+        let file = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+        if !text.starts_with("//!") {
+            breaches.push(format!("{path}: begins without a `//!` line that says what it is"));
+        }
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            breaches.push(format!("{path}: {lines} lines; more than {LINES_MAX} are two rooms"));
+        }
+        if EMPTY_NAMES.contains(&&*file) {
+            breaches.push(format!("{path}: the name says nothing; name it for what is in it"));
+        }
+        let unsafe_blocks = text.match_indices("unsafe {").count();
+        let reasons = text.match_indices("SAFETY:").count();
+        if unsafe_blocks > reasons && !path.starts_with("xtask/") {
+            breaches.push(format!("{path}: an `unsafe` block without a SAFETY line"));
+        }
+    }
+    Ok(())
+}

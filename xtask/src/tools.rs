@@ -1,0 +1,44 @@
+//! Programs that the checks need and a fresh machine lacks, installed under `target/tools`.
+
+use crate::run::{cargo, root, succeed, target};
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::process::Command;
+
+const DENY_VERSION: &str = "0.20.2";
+
+/// Licences, duplicates and who may depend on what, as `deny.toml` has it.
+pub(crate) fn deny() -> Result<()> {
+    let program = cargo_deny()?;
+    // Advisories need a database from the network; the rest is known here.
+    succeed(Command::new(program).args(["--offline", "check", "bans", "licenses"]).current_dir(root()))
+}
+
+/// The one on the PATH if it is new enough to read our manifests, else our own.
+fn cargo_deny() -> Result<PathBuf> {
+    let tools = target().join("tools");
+    let installed = tools.join("bin/cargo-deny");
+    let version = |program: &PathBuf| {
+        let output = Command::new(program).arg("--version").output().ok()?;
+        String::from_utf8(output.stdout).ok()?.split_whitespace().last().map(str::to_owned)
+    };
+    for candidate in [installed.clone(), PathBuf::from("cargo-deny")] {
+        if version(&candidate).is_some_and(|found| found == DENY_VERSION) {
+            return Ok(candidate);
+        }
+    }
+    succeed(
+        cargo(&[
+            "install",
+            "cargo-deny",
+            "--version",
+            DENY_VERSION,
+            "--locked",
+            "--no-default-features",
+            "--root",
+        ])
+        .arg(&tools),
+    )
+    .context("cargo-deny could not be installed; install it by hand with `cargo install cargo-deny`")?;
+    Ok(installed)
+}
