@@ -3,7 +3,7 @@
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use ctx_core::{ErrorKind, ToolError};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A failed request.
 #[derive(Debug)]
@@ -27,6 +27,26 @@ impl ApiError {
         self.headers.push((name, value));
         self
     }
+
+    /// The whole answer as it goes over the wire, for where there is no axum; the last of its
+    /// connection.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let body = self.body().to_string();
+        let mut answer =
+            format!("HTTP/1.1 {}\r\ncontent-type: application/json\r\n", self.status).into_bytes();
+        for (name, value) in &self.headers {
+            answer.extend_from_slice(format!("{name}: ").as_bytes());
+            answer.extend_from_slice(value.as_bytes());
+            answer.extend_from_slice(b"\r\n");
+        }
+        let end = format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        answer.extend_from_slice(end.as_bytes());
+        answer
+    }
+
+    fn body(&self) -> Value {
+        json!({"error": {"code": self.error.kind().code(), "message": self.error.message()}})
+    }
 }
 
 impl From<ToolError> for ApiError {
@@ -34,7 +54,8 @@ impl From<ToolError> for ApiError {
         let status = StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut headers = Vec::new();
         let wait = error.wait().map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
-        let wait = wait.or((status == StatusCode::SERVICE_UNAVAILABLE).then_some(1));
+        let comes_back = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        let wait = wait.or(comes_back.then_some(1));
         if let Some(seconds) = wait {
             headers.push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
@@ -44,7 +65,7 @@ impl From<ToolError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = json!({"error": {"code": self.error.kind().code(), "message": self.error.message()}});
+        let body = self.body();
         (self.status, AppendHeaders(self.headers), axum::Json(body)).into_response()
     }
 }

@@ -62,7 +62,9 @@ impl Guard {
         };
         let host =
             host.ok_or_else(|| ApiError::new(ErrorKind::BadRequest, "one `Host` header is required"))?;
-        if self.hosts.contains(&host_name(host).to_ascii_lowercase()) {
+        // A target may name a host beside the header's; both must be ours.
+        let mut named = std::iter::once(host).chain(uri_host);
+        if named.all(|host| self.hosts.contains(&host_name(host).to_ascii_lowercase())) {
             return Ok(());
         }
         let message = "this host name is not served here; add it to `server.allowed_hosts`";
@@ -71,13 +73,20 @@ impl Guard {
 
     /// The origin to answer with CORS headers; `None` when the request names none, or our own.
     fn check_origin<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a HeaderValue>, ApiError> {
-        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
+        let mut given = headers.get_all(header::ORIGIN).iter();
+        let origin = match (given.next(), given.next()) {
+            (None, _) => return Ok(None),
+            (Some(origin), None) => origin,
+            _ => return Err(ApiError::new(ErrorKind::BadRequest, "there is more than one `Origin` header")),
+        };
         let text = origin.to_str().unwrap_or_default();
-        if self.origins.iter().any(|allowed| allowed == text) {
+        if self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(text)) {
             return Ok(Some(origin));
         }
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        if text.strip_prefix("http://").is_some_and(|rest| rest.eq_ignore_ascii_case(host)) {
+        // Our own pages, behind a proxy that speaks TLS for us too.
+        let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        if rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host)) {
             return Ok(None);
         }
         let message = "web pages of this origin may not call; add it to `server.allowed_origins`";

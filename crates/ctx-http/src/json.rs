@@ -2,7 +2,7 @@
 
 use crate::HttpLimits;
 use crate::error::ApiError;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
 use ctx_core::ErrorKind;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -34,12 +34,17 @@ pub(crate) async fn read_object(
 }
 
 async fn collect(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
+    let too_large = || {
+        let message = format!("the request body is larger than {bytes_max} bytes");
+        ApiError::new(ErrorKind::TooLarge, message)
+    };
+    // A length that is declared is judged before the body comes.
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large());
+    }
     match Limited::new(body, bytes_max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("the request body is larger than {bytes_max} bytes");
-            Err(ApiError::new(ErrorKind::TooLarge, message))
-        }
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(_) => Err(ApiError::new(ErrorKind::BadRequest, "the request body did not arrive whole")),
     }
 }

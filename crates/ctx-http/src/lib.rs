@@ -10,6 +10,7 @@ mod json;
 mod openapi;
 mod routes;
 mod serve;
+mod wire;
 
 pub use guard::InvalidHost;
 pub use serve::serve;

@@ -1,7 +1,10 @@
 //! The accept loop: ours, so that connections, headers and the end are bounded.
 
+use crate::error::ApiError;
+use crate::wire::Wire;
 use crate::{Api, routes};
 use axum::body::Body;
+use ctx_core::ErrorKind;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -10,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -53,14 +56,15 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
             },
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
-            connections.spawn(refuse(stream));
+            connections.spawn(refuse(Wire::new(stream, REFUSAL_TIMEOUT, shutdown.clone())));
             continue;
         };
         // Small answers should leave at once.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "set_nodelay failed");
         }
-        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+        let wire = Wire::new(stream, limits.body_timeout, shutdown.clone());
+        let connection = http.serve_connection(TokioIo::new(wire), service.clone());
         let (shutdown, abort) = (shutdown.clone(), abort.clone());
         connections.spawn(async move {
             let mut connection = std::pin::pin!(connection);
@@ -92,18 +96,13 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
 }
 
 /// Tells a client that there is no room, without hyper, which would need a place.
-async fn refuse(mut stream: TcpStream) {
-    const BODY: &str = r#"{"error":{"code":"overloaded","message":"too many connections"}}"#;
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n{BODY}",
-        BODY.len()
-    );
-    let told = tokio::time::timeout(REFUSAL_TIMEOUT, async {
-        stream.write_all(answer.as_bytes()).await?;
-        stream.shutdown().await
-    });
-    if !matches!(told.await, Ok(Ok(()))) {
-        tracing::debug!("a refused connection did not listen");
+async fn refuse(mut wire: Wire) {
+    let answer = ApiError::new(ErrorKind::Overloaded, "too many connections").to_bytes();
+    let told = async {
+        wire.write_all(&answer).await?;
+        wire.shutdown().await
+    };
+    if let Err(error) = told.await {
+        tracing::debug!(%error, "a refused connection did not listen");
     }
 }

@@ -212,7 +212,7 @@ impl SyncJob<'_> {
                     let outcome = SyncOutcome {
                         cursor: None,
                         error: Some(reason.clone()),
-                        warnings: report.warnings.len(),
+                        warnings: usize::try_from(report.warning_count).unwrap_or(usize::MAX),
                     };
                     self.store.finish_sync(name, &outcome)?;
                 }

@@ -20,7 +20,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .route("/health", get(health::health))
-        .route("/tools/list", get(tools::list))
+        .route("/tools/list", get(tools::list).post(tools::call_list))
         .route("/tools/sources", get(tools::sources).post(tools::sources))
         .route("/tools/{name}", post(tools::call))
         .route("/openapi.json", get(describe))

@@ -51,6 +51,16 @@ pub(crate) async fn call(
     run(&api, &name, arguments).await
 }
 
+/// A tool may be named like the listing's route.
+pub(crate) async fn call_list(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let arguments = read_object(&headers, body, &api.limits).await?;
+    run(&api, "list", arguments).await
+}
+
 pub(crate) async fn sources(
     State(api): State<Api>,
     headers: HeaderMap,

@@ -1,0 +1,160 @@
+//! The bytes of a connection, and what hyper leaves undone about them.
+//!
+//! hyper answers a request it cannot parse with a bare status, waits without end for a client that
+//! does not read, and hangs up on one that still sends, who then never sees its answer.
+
+use crate::error::ApiError;
+use ctx_core::ErrorKind;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+/// How long a client that was answered may be quiet before it is taken to have sent everything.
+const LINGER_QUIET: Duration = Duration::from_secs(1);
+/// No answer of hyper's own is longer.
+const BARE_ANSWER_BYTES_MAX: usize = 256;
+
+/// A connection that fails in our words and lets its client finish speaking.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    /// How long the client may take to read on, and to end once it was answered.
+    patience: Duration,
+    /// Nobody is waited for once the server stops.
+    shutdown: CancellationToken,
+    /// When to give up on the client, while it is waited for.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// What is left of the answer that takes the place of hyper's.
+    failure: Option<Vec<u8>>,
+    /// Our side is closed, and until when the client's rest is read.
+    lingering_until: Option<Instant>,
+}
+
+impl Wire {
+    pub(crate) fn new(stream: TcpStream, patience: Duration, shutdown: CancellationToken) -> Self {
+        Self { stream, patience, shutdown, timer: None, failure: None, lingering_until: None }
+    }
+
+    /// Passes on what a write came to, unless the client has not read for too long.
+    fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.timer = None;
+            return written;
+        }
+        let patience = self.patience;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn poll_write_failure(&mut self, cx: &mut Context<'_>, mut failure: Vec<u8>) -> Poll<io::Result<()>> {
+        while !failure.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(cx, &failure);
+            match self.bounded(cx, written) {
+                Poll::Ready(written) => drop(failure.drain(..written?)),
+                Poll::Pending => {
+                    self.failure = Some(failure);
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(failure) = self.failure.take().or_else(|| in_our_words(buf)) {
+            ready!(self.poll_write_failure(cx, failure))?;
+            return Poll::Ready(Ok(buf.len()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.bounded(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [only] = bufs {
+            return self.poll_write(cx, only);
+        }
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.bounded(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    /// Closes our side and reads on until the client closes its own: a connection that is closed
+    /// with bytes unread is reset, and the answer can be lost with it.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let until = match self.lingering_until {
+            Some(until) => until,
+            None => {
+                ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+                self.timer = Some(Box::pin(tokio::time::sleep(LINGER_QUIET.min(self.patience))));
+                let until = Instant::now() + self.patience;
+                *self.lingering_until.insert(until)
+            }
+        };
+        let mut rest = [0; 8 << 10];
+        while !self.shutdown.is_cancelled() && Instant::now() < until {
+            let mut rest = ReadBuf::new(&mut rest);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut rest) {
+                Poll::Ready(Ok(())) if !rest.filled().is_empty() => {
+                    if let Some(timer) = &mut self.timer {
+                        timer.as_mut().reset(until.min(Instant::now() + LINGER_QUIET));
+                    }
+                }
+                Poll::Ready(_) => break,
+                Poll::Pending => {
+                    if let Some(timer) = &mut self.timer {
+                        ready!(timer.as_mut().poll(cx));
+                    }
+                    break;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Our answer in place of one that hyper gave on its own: a refusal that is a head and no more.
+fn in_our_words(answer: &[u8]) -> Option<Vec<u8>> {
+    if answer.len() > BARE_ANSWER_BYTES_MAX || !answer.ends_with(b"\r\n\r\n") {
+        return None;
+    }
+    let head = str::from_utf8(answer).ok()?;
+    if !head.starts_with("HTTP/1.") || !head.contains("\r\ncontent-length: 0\r\n") {
+        return None;
+    }
+    let error = match head.get("HTTP/1.1 ".len()..)?.get(..3)? {
+        "400" => ApiError::new(ErrorKind::BadRequest, "the request is not valid HTTP"),
+        "414" | "431" => {
+            ApiError::new(ErrorKind::TooLarge, "the request's headers are too large or too many")
+        }
+        _ => return None,
+    };
+    Some(error.to_bytes())
+}

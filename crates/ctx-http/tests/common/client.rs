@@ -1,0 +1,220 @@
+//! A client that sends the bytes it is told and reads the bytes that come.
+
+use super::patiently;
+use serde_json::{Value, json};
+use std::io;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A request as text: its first line, its headers and its body.
+#[derive(Clone)]
+pub(crate) struct Request {
+    first_line: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+pub(crate) fn get(target: &str) -> Request {
+    Request::new("GET", target)
+}
+
+pub(crate) fn post(target: &str) -> Request {
+    Request::new("POST", target)
+}
+
+impl Request {
+    /// A request to `localhost`.
+    pub(crate) fn new(method: &str, target: &str) -> Self {
+        let first_line = format!("{method} {target} HTTP/1.1");
+        Self { first_line, headers: vec![("Host".to_owned(), "localhost".to_owned())], body: Vec::new() }
+    }
+
+    /// One more header.
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same without the `Host` it began with.
+    pub(crate) fn hostless(mut self) -> Self {
+        self.headers.retain(|(name, _)| name != "Host");
+        self
+    }
+
+    /// The same by another name of the server.
+    pub(crate) fn host(self, host: &str) -> Self {
+        self.hostless().header("Host", host)
+    }
+
+    pub(crate) fn token(self, token: &str) -> Self {
+        self.header("Authorization", &format!("Bearer {token}"))
+    }
+
+    pub(crate) fn json(self, value: &Value) -> Self {
+        self.body("application/json", value.to_string())
+    }
+
+    /// A body, with its length.
+    pub(crate) fn body(self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        let body = body.into();
+        let length = body.len().to_string();
+        Self { body, ..self.header("Content-Type", content_type).header("Content-Length", &length) }
+    }
+
+    /// A JSON body in chunks of this many bytes.
+    pub(crate) fn chunked(self, body: &[u8], chunk_bytes: usize) -> Self {
+        let mut encoded = Vec::new();
+        for chunk in body.chunks(chunk_bytes) {
+            encoded.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            encoded.extend_from_slice(chunk);
+            encoded.extend_from_slice(b"\r\n");
+        }
+        encoded.extend_from_slice(b"0\r\n\r\n");
+        let headed = self.header("Content-Type", "application/json").header("Transfer-Encoding", "chunked");
+        Self { body: encoded, ..headed }
+    }
+}
+
+impl From<Request> for Vec<u8> {
+    fn from(request: Request) -> Self {
+        let headers: String =
+            request.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut bytes = format!("{}\r\n{headers}\r\n", request.first_line).into_bytes();
+        bytes.extend(request.body);
+        bytes
+    }
+}
+
+/// One connection.
+pub(crate) struct Client {
+    stream: TcpStream,
+    unread: Vec<u8>,
+    /// Whether the last request was a `HEAD`.
+    expects_no_body: bool,
+}
+
+impl Client {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        let stream = patiently("a connection", TcpStream::connect(address)).await.expect("a connection");
+        Self { stream, unread: Vec::new(), expects_no_body: false }
+    }
+
+    /// Sends these bytes, all of them, as clients do that read only then.
+    pub(crate) async fn send(&mut self, bytes: impl Into<Vec<u8>>) {
+        let bytes = bytes.into();
+        self.expects_no_body = bytes.starts_with(b"HEAD ");
+        self.try_send(&bytes).await.expect("the server reads what it is sent");
+    }
+
+    /// The same, for a server that has a right to hang up before it has read them.
+    pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        patiently("the server to read", self.stream.write_all(bytes)).await
+    }
+
+    /// The next answer.
+    pub(crate) async fn answer(&mut self) -> Answer {
+        let head_end = loop {
+            if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at;
+            }
+            let before = String::from_utf8_lossy(&self.unread).into_owned();
+            assert!(self.read().await, "the connection ended instead of an answer, after {before:?}");
+        };
+        let head = String::from_utf8(self.unread.drain(..head_end + 4).collect()).expect("a head in ASCII");
+        let mut answer = Answer::from_head(&head);
+        let length = answer.header("content-length").map_or(0, |text| text.parse().expect("a length"));
+        let length = if self.expects_no_body { 0 } else { length };
+        assert_eq!(answer.header("transfer-encoding"), None, "answers have a length");
+        while self.unread.len() < length {
+            assert!(self.read().await, "the connection ended inside a body");
+        }
+        answer.body = self.unread.drain(..length).collect();
+        answer
+    }
+
+    /// Waits for the end of the connection and gives what came before it; a reset is no end.
+    pub(crate) async fn end(&mut self) -> Vec<u8> {
+        while self.read().await {}
+        std::mem::take(&mut self.unread)
+    }
+
+    /// The same, for a server that has a right to hang up in the middle.
+    pub(crate) async fn cut(&mut self) -> Vec<u8> {
+        while let Ok(1..) = self.try_read().await {}
+        std::mem::take(&mut self.unread)
+    }
+
+    async fn read(&mut self) -> bool {
+        self.try_read().await.expect("an end without a reset") > 0
+    }
+
+    async fn try_read(&mut self) -> io::Result<usize> {
+        patiently("the server to write", self.stream.read_buf(&mut self.unread)).await
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    fn from_head(head: &str) -> Self {
+        let mut lines = head.split("\r\n").filter(|line| !line.is_empty());
+        let first_line = lines.next().expect("a first line");
+        let status = first_line.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let header = |line: &str| {
+            let (name, value) = line.split_once(':').expect("a header");
+            (name.to_ascii_lowercase(), value.trim().to_owned())
+        };
+        Self { status, headers: lines.map(header).collect(), body: Vec::new() }
+    }
+
+    /// The value of a header; it must not be there twice.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values =
+            self.headers.iter().filter(|(each, _)| each == name).map(|(_, value)| value.as_str());
+        let value = values.next();
+        assert_eq!(values.next(), None, "{name} twice");
+        value
+    }
+
+    /// The headers whose names begin so, sorted.
+    pub(crate) fn headers_like(&self, prefix: &str) -> Vec<(&str, &str)> {
+        let mut headers: Vec<_> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .filter(|(name, _)| name.starts_with(prefix))
+            .collect();
+        headers.sort_unstable();
+        headers
+    }
+
+    /// The body, which must be JSON and say so.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+
+    /// The body of an answer that is no failure.
+    pub(crate) fn success(&self) -> Value {
+        let value = self.json();
+        assert_eq!(self.status, 200, "{value}");
+        value
+    }
+
+    /// Status, code and message of a failure, which has the one shape and nothing beside it.
+    pub(crate) fn error(&self) -> (u16, String, String) {
+        let value = self.json();
+        let text = |name: &str| value["error"][name].as_str().expect("a text").to_owned();
+        let (code, message) = (text("code"), text("message"));
+        assert_eq!(value, json!({"error": {"code": code, "message": message}}));
+        assert!(!message.is_empty());
+        (self.status, code, message)
+    }
+}

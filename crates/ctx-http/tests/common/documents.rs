@@ -1,0 +1,73 @@
+//! The real knowledge base, over a folder and a source that knows next to nothing.
+
+use super::{Server, Setup};
+use async_trait::async_trait;
+use ctx_core::{
+    Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError, SourceName,
+};
+use ctx_knowledge::{
+    Chunking, Context, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Source, SyncOptions,
+};
+use serde_json::{Map, json};
+use std::fs;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// A document of which its source knows no more than it must.
+struct Bare;
+
+#[async_trait]
+impl Connector for Bare {
+    async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+        let document = Document {
+            source_id: "bare".to_owned(),
+            source_url: None,
+            title: None,
+            author: None,
+            created_at: None,
+            updated_at: None,
+            content_type: None,
+            content: Content::Text("the kettle is on".to_owned()),
+            metadata: Map::new(),
+            tags: Vec::new(),
+            fingerprint: None,
+        };
+        sink.send(Change::Upsert(Box::new(document))).await?;
+        Ok(Pulled { cursor: None, listing: Listing::Complete })
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+/// A server over synced sources; the folder lives as long as it is held.
+pub(crate) async fn serving_documents() -> (Server, TempDir) {
+    let folder = tempfile::tempdir().expect("a sound workspace");
+    let docs = folder.path().join("docs");
+    fs::create_dir(&docs).expect("a sound workspace");
+    fs::write(docs.join("deploy.md"), "# Deploy\n\nPush the green button.\n").expect("a sound workspace");
+    fs::write(docs.join("rollback.md"), "# Rollback\n\nPush the red button.\n").expect("a sound workspace");
+
+    let kind = KINDS.iter().find(|kind| kind.name == "filesystem").expect("a sound workspace");
+    let options = OpenOptions { workspace_root: folder.path(), document_bytes_max: 1 << 20 };
+    let files = (kind.open)(&json!({"root": "docs"}), options).expect("a sound workspace");
+    let source =
+        |kind, name, connector| Source { name: SourceName::new(kind, name), connector, tags: Vec::new() };
+    let knowledge = Knowledge::open(KnowledgeOptions {
+        store: folder.path().join("data").join("ctx.sqlite"),
+        chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
+        mode: Mode::Hybrid,
+        final_limit: 12,
+        sources: vec![source("filesystem", "notes", files), source("script", "bare", Arc::new(Bare))],
+    });
+    let knowledge = Arc::new(knowledge.expect("a sound workspace"));
+    for name in knowledge.source_names() {
+        let (progress, never) = (Arc::new(|_| ()), CancellationToken::new());
+        let report =
+            knowledge.sync(name, SyncOptions::default(), progress, never).await.expect("a sound workspace");
+        assert_eq!(report.warnings, []);
+    }
+    (Setup::new().provider(Arc::new(Context::new(knowledge))).start().await, folder)
+}

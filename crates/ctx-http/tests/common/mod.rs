@@ -1,0 +1,178 @@
+//! A server on a free port, with tools made for the test and a log of what they did.
+
+#![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a helper fails the test it helps")]
+
+mod client;
+pub(crate) mod documents;
+mod tools;
+
+pub(crate) use client::{Answer, Client, Request, get, post};
+pub(crate) use tools::{Gate, TestTool, echo, provider, returning, standard_tools, tool};
+
+use ctx_core::{Catalog, LiveCatalog, Provider, Run, RunLog, Secret};
+use ctx_http::{Access, Api, HttpLimits};
+use serde_json::Value;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take before the test fails instead of hanging.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// A bound that a test means to run into.
+pub(crate) const SHORT: Duration = Duration::from_millis(100);
+/// A bound that no test means to run into.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Bounds of every test server that says nothing else.
+pub(crate) const LIMITS: HttpLimits = HttpLimits {
+    body_bytes: 64 << 10,
+    header_bytes: 8 << 10,
+    header_timeout: LONG,
+    body_timeout: LONG,
+    connections: 64,
+    drain: LONG,
+};
+
+/// What a server is started with.
+pub(crate) struct Setup {
+    providers: Vec<Arc<dyn Provider>>,
+    access: Access,
+    limits: HttpLimits,
+    call_limits: ctx_core::Limits,
+}
+
+/// A server that runs until the test ends or stops it.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    runs: UnboundedReceiver<Run>,
+    shutdown: CancellationToken,
+    serving: JoinHandle<io::Result<()>>,
+}
+
+struct Runs(UnboundedSender<Run>);
+
+impl RunLog for Runs {
+    fn record(&self, run: Run) {
+        // A test that asks for no runs has dropped the other end.
+        let _ = self.0.send(run);
+    }
+}
+
+impl Setup {
+    /// A server with these tools.
+    pub(crate) fn with<const N: usize>(tools: [TestTool; N]) -> Self {
+        Self::new().provider(provider("tools", tools))
+    }
+
+    /// A server without any.
+    pub(crate) fn new() -> Self {
+        Self {
+            providers: Vec::new(),
+            access: Access::default(),
+            limits: LIMITS,
+            call_limits: ctx_core::Limits::default(),
+        }
+    }
+
+    pub(crate) fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.providers.push(provider);
+        self
+    }
+
+    pub(crate) fn token(mut self, token: &str) -> Self {
+        self.access.token = Some(Secret::new(token));
+        self
+    }
+
+    pub(crate) fn allowed_host(mut self, host: &str) -> Self {
+        self.access.allowed_hosts.push(host.to_owned());
+        self
+    }
+
+    pub(crate) fn allowed_origin(mut self, origin: &str) -> Self {
+        self.access.allowed_origins.push(origin.to_owned());
+        self
+    }
+
+    pub(crate) fn limits(self, limits: HttpLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    pub(crate) fn result_bytes(mut self, bytes: usize) -> Self {
+        self.call_limits.result_bytes = bytes;
+        self
+    }
+
+    pub(crate) async fn start(self) -> Server {
+        let (sender, runs) = unbounded_channel();
+        let builder = Catalog::builder().limits(self.call_limits).runs(Arc::new(Runs(sender)));
+        let catalog =
+            self.providers.into_iter().fold(builder, |builder, each| builder.provider(each)).build();
+        assert_eq!(catalog.warnings(), [""; 0], "the test's own tools are sound");
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let live = Arc::new(LiveCatalog::new(catalog));
+        let api = Api::new(live, address, self.access, self.limits).expect("hosts that can match");
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
+        Server { address, runs, shutdown, serving }
+    }
+}
+
+impl Server {
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// What one request on a connection of its own gets.
+    pub(crate) async fn send(&self, request: impl Into<Vec<u8>>) -> Answer {
+        let mut client = self.connect().await;
+        client.send(request).await;
+        client.answer().await
+    }
+
+    /// What a tool answers; it must not fail.
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Value {
+        self.send(post(&format!("/tools/{name}")).json(&arguments)).await.success()
+    }
+
+    /// Status, code and message of a call that must fail.
+    pub(crate) async fn refusal(&self, name: &str, arguments: Value) -> (u16, String, String) {
+        self.send(post(&format!("/tools/{name}")).json(&arguments)).await.error()
+    }
+
+    /// The next run that ends.
+    pub(crate) async fn next_run(&mut self) -> Run {
+        patiently("a run", self.runs.recv()).await.expect("the catalog still stands")
+    }
+
+    /// Begins to stop, and does not wait for it.
+    pub(crate) fn stop(&self) {
+        self.shutdown.cancel();
+    }
+
+    /// Whether it has stopped.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.serving.is_finished()
+    }
+
+    /// Waits until it has stopped.
+    pub(crate) async fn stopped(self) {
+        patiently("the end of the server", self.serving).await.expect("no panic").expect("no failure");
+    }
+}
+
+/// Waits for what a sound server does soon.
+pub(crate) async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {PATIENCE:?} for {what}"),
+    }
+}

@@ -1,0 +1,178 @@
+//! How calls and the server end: who is waited for, who is cut off, and what is remembered.
+
+mod common;
+
+use common::{Gate, LIMITS, SHORT, Server, Setup, get, patiently, post};
+use ctx_core::{Outcome, Run};
+use ctx_http::HttpLimits;
+use serde_json::json;
+use std::io;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+async fn server(gate: &Arc<Gate>) -> Server {
+    Setup::with([gate.tool("wait")]).start().await
+}
+
+async fn hasty_server(gate: &Arc<Gate>) -> Server {
+    Setup::with([gate.tool("wait")]).limits(HttpLimits { drain: SHORT, ..LIMITS }).start().await
+}
+
+fn cancelled() -> Outcome {
+    Outcome::Failed { code: "cancelled".to_owned(), message: "the caller went away".to_owned() }
+}
+
+/// What a run says, apart from its id and its times.
+fn told(run: Run) -> (String, String, serde_json::Value, Outcome) {
+    (run.tool, run.caller, run.arguments, run.outcome)
+}
+
+async fn refuses_connections(server: &Server) {
+    patiently("the port to close", async {
+        loop {
+            match TcpStream::connect(server.address).await {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_in_flight_finishes_and_its_connection_ends() {
+    let gate = Gate::new();
+    let server = server(&gate).await;
+    let mut client = server.connect().await;
+    client.send(post("/tools/wait")).await;
+    gate.entered().await;
+    server.stop();
+    refuses_connections(&server).await;
+    assert!(!server.has_stopped());
+
+    gate.open();
+    let answer = client.answer().await;
+    assert_eq!(answer.success(), json!({"result": "through"}));
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert_eq!(client.end().await, b"");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_body_on_its_way_is_waited_for() {
+    let gate = Gate::new();
+    let server = server(&gate).await;
+    let mut client = server.connect().await;
+    let head = post("/tools/wait").header("Content-Type", "application/json").header("Content-Length", "2");
+    client.send(head.header("Expect", "100-continue")).await;
+    assert_eq!(client.answer().await.status, 100);
+    server.stop();
+    refuses_connections(&server).await;
+
+    client.send("{}").await;
+    gate.entered().await;
+    gate.open();
+    assert_eq!(client.answer().await.success(), json!({"result": "through"}));
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn connections_without_a_request_end_at_once() {
+    let gate = Gate::new();
+    let server = server(&gate).await;
+    let mut used = server.connect().await;
+    used.send(get("/health")).await;
+    assert_eq!(used.answer().await.status, 200);
+    let mut untouched = server.connect().await;
+    // Known to be accepted once a later connection is served.
+    assert_eq!(server.send(get("/health")).await.status, 200);
+
+    server.stop();
+    assert_eq!(used.end().await, b"");
+    assert_eq!(untouched.end().await, b"");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_request_longer_than_the_drain_is_cut_and_recorded() {
+    let gate = Gate::new();
+    let mut server = hasty_server(&gate).await;
+    let mut client = server.connect().await;
+    client.send(post("/tools/wait").json(&json!({"a": 1}))).await;
+    gate.entered().await;
+    server.stop();
+
+    assert_eq!(client.cut().await, b"");
+    gate.cancelled().await;
+    let run = told(server.next_run().await);
+    assert_eq!(run, ("tools.wait".to_owned(), "http".to_owned(), json!({"a": 1}), cancelled()));
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn half_a_request_does_not_hold_up_the_end() {
+    let gate = Gate::new();
+    let server = hasty_server(&gate).await;
+    let (mut head, mut body) = (server.connect().await, server.connect().await);
+    head.send("GET /health HT").await;
+    let half = post("/tools/wait").header("Content-Type", "application/json").header("Content-Length", "9");
+    body.send([Vec::from(half), b"{\"a\"".to_vec()].concat()).await;
+    assert_eq!(server.send(get("/health")).await.status, 200);
+
+    server.stop();
+    head.cut().await;
+    body.cut().await;
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_server_with_nothing_to_do_stops_at_once() {
+    let server = server(&Gate::new()).await;
+    server.stop();
+    refuses_connections(&server).await;
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_cancels_its_call() {
+    let gate = Gate::new();
+    let mut server = server(&gate).await;
+    let mut client = server.connect().await;
+    client.send(post("/tools/wait").json(&json!({"a": 1}))).await;
+    gate.entered().await;
+    drop(client);
+
+    gate.cancelled().await;
+    let run = told(server.next_run().await);
+    assert_eq!(run, ("tools.wait".to_owned(), "http".to_owned(), json!({"a": 1}), cancelled()));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_cancels_no_other_call() {
+    let gate = Gate::new();
+    let server = server(&gate).await;
+    let (mut stays, mut goes) = (server.connect().await, server.connect().await);
+    stays.send(post("/tools/wait")).await;
+    gate.entered().await;
+    goes.send(post("/tools/wait")).await;
+    gate.entered().await;
+    drop(goes);
+    gate.cancelled().await;
+
+    gate.open();
+    assert_eq!(stays.answer().await.success(), json!({"result": "through"}));
+}
+
+#[tokio::test]
+async fn answers_and_failures_are_recorded_as_calls_over_http() {
+    let mut server = Setup::with(common::standard_tools()).start().await;
+    server.call("echo", json!({"a": 1})).await;
+    let run = told(server.next_run().await);
+    assert_eq!(run, ("tools.echo".to_owned(), "http".to_owned(), json!({"a": 1}), Outcome::Ok));
+
+    server.refusal("create_ticket", json!({})).await;
+    let message = "missing required parameter: title".to_owned();
+    let refused = Outcome::Failed { code: "bad_request".to_owned(), message };
+    let run = told(server.next_run().await);
+    assert_eq!(run, ("tools.create_ticket".to_owned(), "http".to_owned(), json!({}), refused));
+}
