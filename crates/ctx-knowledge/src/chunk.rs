@@ -109,7 +109,8 @@ fn units(body: &str, section: &Section, max_tokens: usize) -> Vec<Unit> {
             }
             continue;
         }
-        let in_fence = section.fences.iter().any(|(from, to)| (*from..*to).contains(&start));
+        let begun = section.fences.partition_point(|(from, _)| *from <= start);
+        let in_fence = begun > 0 && start < section.fences[begun - 1].1;
         let mut piece_start = start;
         let ends = if in_fence { Vec::new() } else { sentence_ends(line) };
         for end in ends.into_iter().map(|end| start + end).chain([offset]) {

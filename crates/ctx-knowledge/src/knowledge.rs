@@ -141,10 +141,8 @@ impl Knowledge {
         }
         let answer = || search::keyword(&self.view, &self.store, query);
         match answer() {
-            Err(SearchError::View(error)) if self.store.writable() => {
-                tracing::warn!(%error, "the keyword index is rebuilt");
-                self.view.discard()?;
-                self.view.catch_up(&self.store)?;
+            Err(SearchError::View(error)) if self.store.writable() && error.is_damage() => {
+                self.view.rebuild(&self.store, &error)?;
                 answer()
             }
             other => other,
@@ -158,13 +156,7 @@ impl Knowledge {
 
     /// Every stored document's id, by source.
     pub fn ids(&self) -> Result<Vec<Uuid>, StoreError> {
-        let mut ids = Vec::new();
-        for name in self.store.counts()?.keys() {
-            if let Some((kind, name)) = name.split_once(':') {
-                ids.extend(self.store.ids(&SourceName::new(kind, name))?);
-            }
-        }
-        Ok(ids)
+        self.store.ids()
     }
 
     /// Brings one source's documents in.
@@ -182,17 +174,21 @@ impl Knowledge {
         SyncJob { store, view, source, chunking, options, progress, cancellation }.run().await
     }
 
+    /// Removes everything of a source that is no longer configured; tells how many documents went.
+    pub fn forget(&self, name: &SourceName) -> Result<u64, SearchError> {
+        let mut removed = 0;
+        for id in self.store.known_ids(name)? {
+            removed += u64::from(self.store.delete(id)?);
+        }
+        self.store.forget_source(name)?;
+        self.view.catch_up(&self.store)?;
+        Ok(removed)
+    }
+
     /// Lets the keyword index catch up if it lags and nobody else is at it: after a crash, or after
     /// it was deleted.
     pub fn tend(&self) -> Result<(), SearchError> {
-        match self.view.catch_up_if_idle(&self.store) {
-            Err(error) if self.store.writable() => {
-                tracing::warn!(%error, "the keyword index is rebuilt");
-                self.view.discard()?;
-                Ok(self.view.catch_up(&self.store)?)
-            }
-            other => Ok(other?),
-        }
+        Ok(self.view.catch_up_if_idle(&self.store)?)
     }
 
     /// Reads the whole store and index for damage; rebuilds the index if it has any.
@@ -201,9 +197,7 @@ impl Knowledge {
         let keyword_index_problem = match self.view.verify() {
             Ok(()) => None,
             Err(error) => {
-                let repaired = self.store.writable()
-                    && self.view.discard().is_ok()
-                    && self.view.catch_up(&self.store).is_ok();
+                let repaired = self.store.writable() && self.view.rebuild(&self.store, &error).is_ok();
                 let ending = if repaired { "it was rebuilt" } else { "it could not be rebuilt" };
                 Some(format!("{error}; {ending}"))
             }

@@ -52,7 +52,6 @@ impl Provider for Context {
 #[serde(deny_unknown_fields)]
 struct SearchRequest {
     /// What to look for, in plain words.
-    #[schemars(length(min = 1), regex(pattern = r"\S"))]
     query: String,
     /// How to search; the workspace decides when absent.
     #[schemars(with = "String", extend("enum" = ["keyword", "semantic", "hybrid"]))]

@@ -8,7 +8,9 @@ use crate::extract::{self, Extracted, NoText, Raw};
 use crate::knowledge::Source;
 use crate::search::{View, ViewError};
 use crate::store::{NewDocument, Store, StoreError, SyncOutcome};
-use ctx_core::{Change, Content, Document, Identifier, Known, Listing, Sink, SourceError, SourceName};
+use ctx_core::{
+    Change, Content, Document, Identifier, Known, Listing, Sink, SinkClosed, SourceError, SourceName,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -17,6 +19,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -141,7 +144,10 @@ impl SyncJob<'_> {
     /// Syncs the source, then lets the keyword index catch up.
     pub(crate) async fn run(self) -> Result<SyncReport, SyncError> {
         let name = &self.source.name;
-        let _lock = lock(self.store.path(), name)?;
+        let lock = Arc::new(lock(self.store.path(), name)?);
+        // Whoever drops this sync stops its writer too.
+        let cancellation = self.cancellation.child_token();
+        let _stop = cancellation.clone().drop_guard();
         let cursor = match self.options.full {
             true => None,
             false => self.store.source_rows()?.remove(&name.to_string()).and_then(|row| row.cursor),
@@ -151,6 +157,7 @@ impl SyncJob<'_> {
             store: self.store.clone(),
             source: name.clone(),
             full: self.options.full,
+            settings: settings_stamp(self.chunking, &self.source.tags),
             seen: Mutex::default(),
             current: AtomicU64::new(0),
         });
@@ -164,11 +171,16 @@ impl SyncJob<'_> {
             options: self.options,
             memory: memory.clone(),
             progress: self.progress.clone(),
-            cancellation: self.cancellation.clone(),
+            cancellation: cancellation.clone(),
+            _lock: lock,
             report: SyncReport { source: name.to_string(), ..SyncReport::default() },
         };
-        let writing = tokio::task::spawn_blocking(move || writer.consume(changes));
-        let pulled = self.source.connector.pull(cursor.as_ref(), &sink).await;
+        let runtime = tokio::runtime::Handle::current();
+        let writing = tokio::task::spawn_blocking(move || writer.consume(changes, &runtime));
+        let pulled = tokio::select! {
+            pulled = self.source.connector.pull(cursor.as_ref(), &sink) => pulled,
+            () = cancellation.cancelled() => Err(SinkClosed.into()),
+        };
         // The writer ends when the last sink is gone.
         drop(sink);
         let (written, mut report) = writing.await.map_err(|error| SyncError::Source {
@@ -223,9 +235,11 @@ impl SyncJob<'_> {
             self.delete_unseen(memory, report)?;
         }
         if !self.options.dry_run && ended == Ended::Exhausted {
+            // What was left out by its time must come again.
+            let whole = self.options.since.is_none() && self.options.until.is_none();
             // Saved last: a crash before this line costs a repeated sync, never a lost document.
             let outcome = SyncOutcome {
-                cursor: pulled.cursor,
+                cursor: whole.then_some(pulled.cursor),
                 error: None,
                 warnings: usize::try_from(report.warning_count).unwrap_or(usize::MAX),
             };
@@ -236,7 +250,7 @@ impl SyncJob<'_> {
 
     fn delete_unseen(&self, memory: &Memory, report: &mut SyncReport) -> Result<(), StoreError> {
         let seen = memory.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in self.store.ids(&self.source.name)?.into_iter().filter(|id| !seen.contains(id)) {
+        for id in self.store.known_ids(&self.source.name)?.into_iter().filter(|id| !seen.contains(id)) {
             let stored = match self.options.dry_run {
                 true => self.store.stamp(id)?.is_some(),
                 false => self.store.delete(id)?,
@@ -260,6 +274,8 @@ struct Memory {
     store: Arc<Store>,
     source: SourceName,
     full: bool,
+    /// Part of every stored fingerprint, so that other settings make documents new.
+    settings: String,
     seen: Mutex<HashSet<Uuid>>,
     current: AtomicU64,
 }
@@ -271,11 +287,16 @@ impl Memory {
         id
     }
 
+    fn stamped(&self, fingerprint: &str) -> String {
+        format!("{fingerprint} {}", self.settings)
+    }
+
     fn is_stored(&self, id: Uuid, fingerprint: &str) -> Result<bool, StoreError> {
+        let fingerprint = &self.stamped(fingerprint);
         if let Some(stamp) = self.store.stamp(id)? {
-            return Ok(stamp.fingerprint.as_deref() == Some(fingerprint));
+            return Ok(stamp.fingerprint.as_ref() == Some(fingerprint));
         }
-        Ok(self.store.passed_over(id)?.as_deref() == Some(fingerprint))
+        Ok(self.store.passed_over(id)?.as_ref() == Some(fingerprint))
     }
 }
 
@@ -300,19 +321,47 @@ struct Writer {
     memory: Arc<Memory>,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
     cancellation: CancellationToken,
+    /// Held for its effect, even when the sync itself was dropped.
+    _lock: Arc<File>,
     report: SyncReport,
 }
 
 impl Writer {
-    fn consume(mut self, mut changes: mpsc::Receiver<Change>) -> (Result<Ended, StoreError>, SyncReport) {
-        let ended = self.consume_all(&mut changes);
+    fn consume(
+        mut self,
+        mut changes: mpsc::Receiver<Change>,
+        runtime: &Handle,
+    ) -> (Result<Ended, StoreError>, SyncReport) {
+        if !self.options.dry_run {
+            self.log_lag(self.view.discard_if_ahead(&self.store));
+        }
+        let ended = self.consume_all(&mut changes, runtime);
+        if !self.options.dry_run && !matches!(ended, Ok(Ended::Exhausted)) {
+            // Nobody else may be left to let go of the index.
+            self.log_lag(self.view.catch_up(&self.store));
+        }
         (ended, self.report)
     }
 
-    fn consume_all(&mut self, changes: &mut mpsc::Receiver<Change>) -> Result<Ended, StoreError> {
+    fn log_lag(&self, outcome: Result<(), ViewError>) {
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "the keyword index lags behind");
+        }
+    }
+
+    fn consume_all(
+        &mut self,
+        changes: &mut mpsc::Receiver<Change>,
+        runtime: &Handle,
+    ) -> Result<Ended, StoreError> {
         let mut followed = 0;
-        while let Some(change) = changes.blocking_recv() {
-            if self.cancellation.is_cancelled() {
+        if self.options.limit == Some(0) {
+            return Ok(Ended::LimitReached);
+        }
+        let cancellation = self.cancellation.clone();
+        while let Some(change) = runtime.block_on(cancellation.run_until_cancelled(changes.recv())).flatten()
+        {
+            if cancellation.is_cancelled() {
                 return Ok(Ended::Cancelled);
             }
             self.apply(change)?;
@@ -327,9 +376,7 @@ impl Writer {
             }
             if !self.options.dry_run && written >= followed + FOLLOW_EVERY {
                 followed = written;
-                if let Err(error) = self.view.follow(&self.store) {
-                    tracing::warn!(%error, "the keyword index lags behind");
-                }
+                self.log_lag(self.view.follow(&self.store));
             }
         }
         // A connector that was cut short looks like one that is done.
@@ -368,7 +415,8 @@ impl Writer {
         }
     }
 
-    fn upsert(&mut self, document: Document) -> Result<(), StoreError> {
+    fn upsert(&mut self, mut document: Document) -> Result<(), StoreError> {
+        document.fingerprint = document.fingerprint.map(|fingerprint| self.memory.stamped(&fingerprint));
         let id = self.memory.note(&document.source_id);
         let SyncOptions { since, until, dry_run, .. } = self.options;
         let too_old = since.is_some_and(|since| document.updated_at.is_some_and(|at| at < since));
@@ -396,15 +444,16 @@ impl Writer {
     }
 
     fn pass_over(&mut self, id: Uuid, document: Document, no_text: NoText) -> Result<(), StoreError> {
-        match no_text {
-            NoText::NotText => self.report.skipped += 1,
-            NoText::Failed(reason) => self.warn(document.source_id, reason),
+        if let NoText::Failed(reason) = no_text {
+            // Kept as it was and tried again next time.
+            self.warn(document.source_id, reason);
+            return Ok(());
         }
+        self.report.skipped += 1;
         match document.fingerprint {
-            Some(fingerprint) if !self.options.dry_run => {
-                self.store.pass_over(id, &self.source, &fingerprint)
-            }
-            _ => Ok(()),
+            _ if self.options.dry_run => Ok(()),
+            Some(fingerprint) => self.store.pass_over(id, &self.source, &fingerprint),
+            None => self.store.delete(id).map(drop),
         }
     }
 
@@ -447,11 +496,9 @@ fn text_of(document: &Document) -> Result<Extracted, NoText> {
             name: &document.source_id,
             content_type: document.content_type.as_deref(),
         }),
-        Content::Text(text) => Ok(Extracted {
-            body: text.clone(),
-            title: None,
-            content_type: document.content_type.clone().unwrap_or_else(|| "text/plain".to_owned()),
-        }),
+        Content::Text(text) => {
+            Ok(extract::from_text(text, &document.source_id, document.content_type.as_deref()))
+        }
     }
 }
 
@@ -479,10 +526,19 @@ fn content_hash(document: &NewDocument, chunking: Chunking) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
+/// What besides its content decides how a document is stored.
+fn settings_stamp(chunking: Chunking, tags: &[String]) -> String {
+    let settings = format!("{}/{} {tags:?}", chunking.max_tokens, chunking.overlap_tokens);
+    blake3::hash(settings.as_bytes()).to_hex()[..16].to_owned()
+}
+
 /// Takes the lock of a source; it is released when the file is closed, even by a crash.
 fn lock(store_path: &Path, source: &SourceName) -> Result<File, SyncError> {
     let folder = store_path.with_extension("locks");
-    let path = folder.join(format!("{}.lock", Identifier::sanitize(&source.to_string())));
+    // The hash keeps `a-b` and `a_b` apart.
+    let text = source.to_string();
+    let hash = &blake3::hash(text.as_bytes()).to_hex()[..8];
+    let path = folder.join(format!("{}-{hash}.lock", Identifier::sanitize(&text)));
     let failed = |error| SyncError::Lock { source_name: source.to_string(), source: error };
     fs::create_dir_all(&folder).map_err(failed)?;
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;

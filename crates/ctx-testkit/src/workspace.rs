@@ -4,10 +4,11 @@ use crate::user::Unprivileged;
 use crate::{Outcome, TestServer, process};
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 const DEFAULT_CONFIG: &str = r#"[connectors.filesystem.docs]
@@ -110,7 +111,10 @@ impl TestWorkspace {
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
+        fs::write(&path, content).unwrap();
+        // A file that changed just now is read again by the next sync; one of a minute ago is settled.
+        let minute_ago = SystemTime::now() - Duration::from_secs(60);
+        File::options().write(true).open(path).unwrap().set_modified(minute_ago).unwrap();
     }
 
     /// Reads a file.

@@ -44,7 +44,9 @@ impl Global {
 
     /// The files of the workspace that this command is about.
     pub(crate) fn locate(&self) -> CommandResult<Located> {
-        let named = self.config.clone().or_else(|| std::env::var_os("CTX_CONFIG").map(PathBuf::from));
+        let from_environment =
+            || std::env::var_os("CTX_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let named = self.config.clone().or_else(from_environment);
         let located = locate(named.as_deref(), &working_directory()?, user_config());
         match (&named, &located.workspace) {
             (Some(named), Some(path)) if !path.is_file() => {
@@ -57,7 +59,7 @@ impl Global {
     /// The configuration of the workspace that this command is about.
     pub(crate) fn load(&self) -> CommandResult<Config> {
         let located = self.locate()?;
-        if located.workspace.is_none() && located.user.is_none() {
+        if located.workspace.is_none() {
             return Err(CommandError::usage("there is no workspace here")
                 .hint("`ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it"));
         }
@@ -136,6 +138,8 @@ fn start_log(verbose: u8, quiet: bool) {
     let filter = EnvFilter::try_from_env("CTX_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    // Otherwise a log that cannot be written is told on stderr, which panics.
+    let log = log.log_internal_errors(false);
     if log.without_time().with_target(false).try_init().is_err() {
         // Only in a process that has a log already, which then is the one to use.
     }

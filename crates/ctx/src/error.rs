@@ -43,13 +43,15 @@ impl CommandError {
 /// An error and what caused it, in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
+    let mut above = text.clone();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Transparent wrappers repeat what they wrap.
-        if !text.contains(&cause_text) {
+        // Transparent wrappers repeat what they wrap, and SQLite's error codes their message.
+        if !text.contains(&cause_text) && !cause_text.contains(&above) {
             text = format!("{text}: {cause_text}");
         }
+        above = cause_text;
         source = cause.source();
     }
     text

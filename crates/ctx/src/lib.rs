@@ -9,6 +9,7 @@ mod commands;
 mod config;
 mod error;
 mod output;
+mod signals;
 mod workspace;
 
 pub use cli::main;

@@ -1,5 +1,4 @@
 //! Where everything is printed: answers on stdout, talk on stderr.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the one place that prints")]
 
 use crate::error::CommandError;
 use serde::Serialize;
@@ -45,25 +44,32 @@ impl Output {
     /// Says something that is not the answer.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
-            eprintln!("{text}");
+            talk(text);
         }
     }
 
     /// Warns.
     pub(crate) fn warn(&self, text: &str) {
         if !self.quiet {
-            eprintln!("warning: {text}");
+            talk(&format!("warning: {text}"));
         }
     }
 
     /// Says what went wrong; never silenced.
     pub(crate) fn fail(&self, error: &CommandError) {
         for message in &error.messages {
-            eprintln!("error: {message}");
+            talk(&format!("error: {message}"));
         }
         for hint in &error.hints {
-            eprintln!("hint: {hint}");
+            talk(&format!("hint: {hint}"));
         }
+    }
+}
+
+/// Writes a line to stderr. Talk that nobody can hear is no failure; `eprintln!` would panic.
+fn talk(line: &str) {
+    if writeln!(io::stderr().lock(), "{line}").is_err() {
+        // There is nowhere left to say so.
     }
 }
 

@@ -91,12 +91,12 @@ fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<Source> {
         for (name, settings) in named {
             let settings = Value::Object(settings.clone());
             let common = SourceSettings::deserialize(&settings).unwrap_or_default();
+            let section = format!("connectors.{kind_name}.{name}");
+            let place = config.place(&["connectors", kind_name, name]);
             let name = SourceName::new(kind_name, name);
             match (kind.open)(&settings, options) {
                 Ok(connector) => sources.push(Source { name, connector, tags: common.tags }),
-                Err(problem) => {
-                    warnings.push(format!("[connectors.{kind_name}] {name} is left out: {problem}"))
-                }
+                Err(problem) => warnings.push(format!("{place}[{section}] is left out: {problem}")),
             }
         }
     }

@@ -60,6 +60,9 @@ struct Filesystem {
 
 fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
     let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
+    if settings.root.starts_with("~") {
+        return Err("root: `~` means nothing here; write `${HOME}`".to_owned());
+    }
     let include = match settings.include_globs.as_slice() {
         [] => None,
         globs => Some(glob_set("include_globs", globs)?),
@@ -112,7 +115,7 @@ impl Filesystem {
             match entry {
                 Ok(entry) => self.visit(&root, &entry, sink)?,
                 // A loop of links, or a link to nothing.
-                Err(error) if is_loop(&error) || is_gone(&error) => {}
+                Err(error) if is_loop(&error) || is_gone(&error) || is_link(&error) => {}
                 Err(error) => {
                     // A folder that cannot be listed may hold anything: nothing counts as deleted.
                     listing = Listing::Partial;
@@ -145,7 +148,7 @@ impl Filesystem {
         if !may_be_file || !self.is_wanted(relative) {
             return Ok(());
         }
-        let source_id = relative.to_string_lossy().replace('\\', "/");
+        let source_id = source_id(relative);
         match self.read(path, &source_id, sink) {
             Ok(Some(document)) => sink.send_blocking(Change::Upsert(Box::new(document))),
             Ok(None) => Ok(()),
@@ -263,18 +266,42 @@ fn is_gone(error: &ignore::Error) -> bool {
     error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
+/// Whether the error is about a link that leads nowhere, such as one to itself.
+fn is_link(error: &ignore::Error) -> bool {
+    match error {
+        ignore::Error::WithPath { path, .. } => path.is_symlink(),
+        ignore::Error::WithDepth { err, .. } => is_link(err),
+        _ => false,
+    }
+}
+
+/// The path as text; bytes that are none are escaped, so that no two files have the same name.
+fn source_id(relative: &Path) -> String {
+    let mut name = String::new();
+    for chunk in relative.as_os_str().as_encoded_bytes().utf8_chunks() {
+        let valid = chunk.valid();
+        name.push_str(&if cfg!(windows) { valid.replace('\\', "/") } else { valid.to_owned() });
+        chunk.invalid().iter().for_each(|byte| name.push_str(&format!("\\x{byte:02x}")));
+    }
+    name
+}
+
 fn error_path(error: &ignore::Error, root: &Path) -> String {
     match error {
-        ignore::Error::WithPath { path, .. } => {
-            path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
-        }
+        ignore::Error::WithPath { path, .. } => source_id(path.strip_prefix(root).unwrap_or(path)),
         ignore::Error::WithDepth { err, .. } => error_path(err, root),
         _ => ".".to_owned(),
     }
 }
 
 fn error_reason(error: &ignore::Error) -> String {
-    error.io_error().map_or_else(|| error.to_string(), plain)
+    error.io_error().map_or_else(|| error.to_string(), |error| plain(innermost(error)))
+}
+
+/// What the system said, without the absolute path that the walker puts before it.
+fn innermost(error: &io::Error) -> &io::Error {
+    let source = error.get_ref().and_then(|wrapper| wrapper.source());
+    source.and_then(|source| source.downcast_ref()).unwrap_or(error)
 }
 
 /// An error as a person would say it, without its number.

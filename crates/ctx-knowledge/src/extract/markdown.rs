@@ -5,7 +5,7 @@ use crate::chunk;
 
 pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract };
 
-fn accepts(raw: &Raw<'_>) -> bool {
+pub(super) fn accepts(raw: &Raw<'_>) -> bool {
     match raw.content_type {
         Some(content_type) => content_type.starts_with("text/markdown"),
         None => matches!(ending(raw.name).as_str(), "md" | "markdown" | "mdown" | "mkd"),
@@ -19,7 +19,7 @@ fn extract(raw: &Raw<'_>) -> Result<Extracted, NoText> {
 }
 
 /// The first heading, whatever its level, outside fenced code.
-fn title(body: &str) -> Option<String> {
+pub(super) fn title(body: &str) -> Option<String> {
     let mut in_fence = false;
     for line in body.lines() {
         if line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~") {

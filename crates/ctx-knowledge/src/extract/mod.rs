@@ -48,6 +48,16 @@ pub(crate) fn extract(raw: &Raw<'_>) -> Result<Extracted, NoText> {
         .unwrap_or_else(|_| Err(NoText::Failed("the extractor panicked".to_owned())))
 }
 
+/// What a text that needs no extraction says of itself.
+pub(crate) fn from_text(body: &str, name: &str, content_type: Option<&str>) -> Extracted {
+    let raw = Raw { bytes: body.as_bytes(), name, content_type };
+    let body = body.to_owned();
+    if markdown::accepts(&raw) {
+        return Extracted { title: markdown::title(&body), body, content_type: "text/markdown".to_owned() };
+    }
+    Extracted { body, title: None, content_type: content_type.unwrap_or("text/plain").to_owned() }
+}
+
 /// The ending of a name, lowercase: `md`.
 fn ending(name: &str) -> String {
     name.rsplit(['/', '\\'])

@@ -24,6 +24,8 @@ const KEYWORD_HALF_SCORE: f64 = 8.0;
 const CANDIDATES_SPARE: usize = 8;
 /// Chunks looked at while whole documents are still missing, as a multiple of the first try.
 const CANDIDATE_GROWTH_MAX: usize = 16;
+/// At least this many are looked at before a document is given up.
+const CANDIDATES_MAX: usize = 4096;
 
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -184,14 +186,19 @@ fn best_chunks(
 ) -> Result<Vec<Candidate>, ViewError> {
     // Few are faster than many: the index skips what cannot be among so few.
     let mut wanted = limit * 2 + CANDIDATES_SPARE;
-    let wanted_max = wanted * CANDIDATE_GROWTH_MAX;
+    let wanted_max = (wanted * CANDIDATE_GROWTH_MAX).max(CANDIDATES_MAX);
     loop {
         let candidates = view.search(terms, filters, wanted)?;
         let exhausted = candidates.len() < wanted;
         let mut seen = std::collections::HashSet::new();
         let best: Vec<Candidate> =
             candidates.into_iter().filter(|candidate| seen.insert(candidate.document)).collect();
-        if best.len() >= limit || exhausted || wanted >= wanted_max {
+        // Where the last candidates score like the last hit, more of them may be newer than it.
+        let undecided = match (limit.checked_sub(1).and_then(|last| best.get(last)), best.last()) {
+            (Some(hit), Some(last)) => keyword_score(hit.score) == keyword_score(last.score),
+            _ => limit > 0,
+        };
+        if !undecided || exhausted || wanted >= wanted_max {
             return Ok(best);
         }
         wanted *= 4;

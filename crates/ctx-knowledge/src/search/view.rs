@@ -65,6 +65,13 @@ pub(crate) enum ViewErrorKind {
 #[error(transparent)]
 pub struct ViewError(Box<ViewErrorKind>);
 
+impl ViewError {
+    /// Whether building the index anew may help; a store or a lock that fails is not its fault.
+    pub(crate) fn is_damage(&self) -> bool {
+        !matches!(*self.0, ViewErrorKind::Store(_) | ViewErrorKind::Busy)
+    }
+}
+
 impl<E: Into<ViewErrorKind>> From<E> for ViewError {
     fn from(error: E) -> Self {
         Self(Box::new(error.into()))
@@ -167,9 +174,37 @@ impl View {
         Ok(())
     }
 
-    /// Brings the index up to the store and lets go of it. Waits for another process that writes,
-    /// which may do the work itself.
+    /// Throws the index away if it is ahead of its store, which then was restored from a copy: as
+    /// soon as the store is written again, nobody could tell any more.
+    pub(crate) fn discard_if_ahead(&self, store: &Store) -> Result<(), ViewError> {
+        // Asked in this order: an index never gets ahead of a store that goes on.
+        match self.generation() {
+            Some(seen) if seen > store.generation()? => self.discard(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Builds the index anew because of `error`.
+    pub(crate) fn rebuild(&self, store: &Store, error: &ViewError) -> Result<(), ViewError> {
+        tracing::warn!(%error, "the keyword index is rebuilt");
+        self.discard()?;
+        self.follow_to_end(store)
+    }
+
+    /// Brings the index up to the store and lets go of it; a damaged one is built anew.
     pub(crate) fn catch_up(&self, store: &Store) -> Result<(), ViewError> {
+        match self.follow_to_end(store) {
+            // Only what is damaged is thrown away: an index that cannot be written, on a disk that
+            // is full, still answers.
+            Err(error) if store.writable() && error.is_damage() && self.verify().is_err() => {
+                self.rebuild(store, &error)
+            }
+            other => other,
+        }
+    }
+
+    /// Waits for another process that writes, which may do the work itself.
+    fn follow_to_end(&self, store: &Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         loop {

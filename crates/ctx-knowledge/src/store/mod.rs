@@ -82,7 +82,7 @@ impl Store {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => connect(&self.path, self.access).classify(&self.path)?,
+            None => connect(&self.path, self.access, OpenFlags::empty()).classify(&self.path)?,
         };
         let result = work(&connection).classify(&self.path);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +109,7 @@ fn open_best(path: &Path) -> Result<(Connection, Access), StoreError> {
     }
     let mut failure = None;
     for access in [Access::ReadWrite, Access::ReadOnly, Access::Immutable] {
-        let opened = connect(path, access).and_then(|connection| {
+        let opened = connect(path, access, OpenFlags::SQLITE_OPEN_CREATE).and_then(|connection| {
             if access == Access::ReadWrite {
                 // A write lock shows whether writing works at all; nothing is changed.
                 connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")?;
@@ -121,18 +121,27 @@ fn open_best(path: &Path) -> Result<(Connection, Access), StoreError> {
         match opened {
             Ok(connection) => return Ok((connection, access)),
             Err(error) if error::is_access_problem(&error) => failure = Some(error),
-            Err(error) => return Err(error).classify(path),
+            Err(error) => {
+                return Err(error).classify(path).map_err(|error| match error {
+                    StoreError::Sqlite { path, source } => {
+                        StoreError::Open { path, reason: source.to_string() }
+                    }
+                    other => other,
+                });
+            }
         }
     }
     let reason = failure.map_or_else(String::new, |error| error.to_string());
     Err(StoreError::Open { path: path.to_owned(), reason })
 }
 
-fn connect(path: &Path, access: Access) -> rusqlite::Result<Connection> {
+/// `create` is for the first connection only: a store that is deleted later must not come back
+/// empty.
+fn connect(path: &Path, access: Access, create: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match access {
         Access::ReadWrite => {
-            let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+            let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | create;
             Connection::open_with_flags(path, flags)?
         }
         Access::ReadOnly => Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_READ_ONLY)?,

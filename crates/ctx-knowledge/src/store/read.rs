@@ -129,8 +129,18 @@ impl Store {
         })
     }
 
+    /// The ids of all documents, by source.
+    pub(crate) fn ids(&self) -> Result<Vec<Uuid>, StoreError> {
+        self.read(|connection| {
+            connection
+                .prepare_cached("SELECT id FROM documents ORDER BY source, source_id")?
+                .query_map([], |row| uuid(row, 0))?
+                .collect()
+        })
+    }
+
     /// The ids of everything known of a source: its documents, and what was passed over.
-    pub(crate) fn ids(&self, source: &SourceName) -> Result<Vec<Uuid>, StoreError> {
+    pub(crate) fn known_ids(&self, source: &SourceName) -> Result<Vec<Uuid>, StoreError> {
         self.read(|connection| {
             connection
                 .prepare_cached(

@@ -41,7 +41,8 @@ pub(crate) struct Span {
 /// How a sync of a source ended.
 #[derive(Clone, Debug)]
 pub(crate) struct SyncOutcome {
-    pub(crate) cursor: Option<Cursor>,
+    /// Where to resume from; the outer `None` keeps what is stored.
+    pub(crate) cursor: Option<Option<Cursor>>,
     pub(crate) error: Option<String>,
     pub(crate) warnings: usize,
 }
@@ -153,6 +154,13 @@ impl Store {
         })
     }
 
+    /// Forgets that a source was ever synced; its documents are deleted one by one before.
+    pub(crate) fn forget_source(&self, source: &SourceName) -> Result<(), StoreError> {
+        self.write(|connection| {
+            connection.execute("DELETE FROM sources WHERE name = ?1", [source.to_string()]).map(drop)
+        })
+    }
+
     /// Ends a sync: cursor and outcome, in one transaction after the last document it covers. A
     /// crash before it costs a repeated sync, never a lost document.
     pub(crate) fn finish_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
@@ -164,18 +172,19 @@ impl Store {
                     "INSERT INTO sources (name, cursor, synced_at, attempted_at, error, warnings)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                      ON CONFLICT (name) DO UPDATE SET
-                       cursor = coalesce(excluded.cursor, cursor),
+                       cursor = iif(?7, excluded.cursor, cursor),
                        synced_at = coalesce(excluded.synced_at, synced_at),
                        attempted_at = excluded.attempted_at, error = excluded.error,
                        warnings = excluded.warnings",
                 )?
                 .execute(params![
                     source.to_string(),
-                    outcome.cursor.as_ref().map(|cursor| &cursor.0),
+                    outcome.cursor.iter().flatten().next().map(|cursor| &cursor.0),
                     synced_at,
                     now,
                     outcome.error,
                     outcome.warnings,
+                    outcome.cursor.is_some(),
                 ])
                 .map(drop)
         })

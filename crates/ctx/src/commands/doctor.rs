@@ -52,7 +52,15 @@ impl Doctor {
 async fn check_all(global: &Global) -> Vec<Check> {
     let config = match global.load() {
         Ok(config) => config,
-        Err(error) => return vec![Check::from_error("configuration", error)],
+        Err(error) => {
+            let problem = |detail| Check {
+                name: "configuration".to_owned(),
+                ok: false,
+                detail,
+                hints: error.hints.clone(),
+            };
+            return error.messages.into_iter().map(problem).collect();
+        }
     };
     let shown = config
         .path
@@ -118,7 +126,12 @@ async fn check_sources(workspace: &Workspace, checks: &mut Vec<Check>) {
     }
     for source in sources {
         let notes = source.notes.unwrap_or_default();
-        checks.push(if source.healthy {
+        checks.push(if !source.configured {
+            Check::passed(
+                &source.name,
+                format!("{notes}; `ctx sources --forget {}` removes them", source.name),
+            )
+        } else if source.healthy {
             Check::passed(&source.name, notes)
         } else {
             Check::failed(

@@ -21,7 +21,8 @@ impl Export {
         let knowledge = &workspace.knowledge;
         let mut ids = knowledge.ids()?;
         ids.sort();
-        let failed = |error: io::Error| CommandError::new(format!("cannot write the export: {error}"));
+        let place = self.output.as_ref().map_or_else(String::new, |path| format!(" to {}", path.display()));
+        let failed = |error: io::Error| CommandError::new(format!("cannot write the export{place}: {error}"));
         let mut target: Box<dyn Write> = match &self.output {
             Some(path) => Box::new(BufWriter::new(File::create(path).map_err(failed)?)),
             None => Box::new(BufWriter::new(io::stdout().lock())),
@@ -33,10 +34,20 @@ impl Export {
             let tags = json!(document.tags);
             let mut value = serde_json::to_value(document).map_err(|error| failed(error.into()))?;
             value["tags"] = tags;
-            write!(target, "{separator}{value}").map_err(failed)?;
+            if is_gone(write!(target, "{separator}{value}")).map_err(failed)? {
+                return Ok(());
+            }
             separator = ",\n";
         }
         let start = if separator.starts_with('{') { separator } else { "" };
-        writeln!(target, "{start}\n]}}").and_then(|()| target.flush()).map_err(failed)
+        is_gone(writeln!(target, "{start}\n]}}").and_then(|()| target.flush())).map_err(failed).map(drop)
+    }
+}
+
+/// Whether the reader went away; one that did, like `head`, has what it wanted.
+fn is_gone(written: io::Result<()>) -> io::Result<bool> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        other => other.map(|()| false),
     }
 }

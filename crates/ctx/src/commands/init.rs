@@ -87,7 +87,7 @@ include_globs = [{globs}]
 # tags = ["docs"]
 
 [server]
-bind = "127.0.0.1:7331"
+# bind = "127.0.0.1:7331"
 # To serve others than this machine, bind another address and set a token:
 # token = "${{CTX_TOKEN}}"
 "#,

@@ -42,7 +42,10 @@ impl Search {
         if let Err(error) = workspace.knowledge.tend() {
             output.warn(&crate::error::chain(&error));
         }
-        self.check_source(workspace.knowledge.source_names().map(ToString::to_string).collect())?;
+        if self.source.is_some() {
+            let known = workspace.knowledge.sources().await?;
+            self.check_source(known.into_iter().map(|source| source.name).collect())?;
+        }
         let answer = workspace.call("context.search", self.arguments()).await;
         workspace.close();
         let answer = answer?;

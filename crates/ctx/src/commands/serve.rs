@@ -2,6 +2,7 @@
 
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult, chain};
+use crate::signals::Signals;
 use crate::workspace::Workspace;
 use clap::Subcommand;
 use ctx_http::Api;
@@ -44,11 +45,14 @@ pub(crate) struct Server {
     listener: TcpListener,
     address: SocketAddr,
     api: Api,
+    signals: Signals,
 }
 
 impl Server {
     /// Takes the configured address.
     pub(crate) async fn bind(workspace: &Workspace) -> CommandResult<Self> {
+        // Before anybody is told that it serves: whoever knows may want to stop it.
+        let signals = Signals::listen()?;
         let settings = &workspace.config.settings;
         let bind = &settings.server.bind;
         let wanted = resolve(bind).await?;
@@ -70,7 +74,7 @@ impl Server {
         }
         let api = Api::new(workspace.catalog.clone(), address, access, settings.http_limits())
             .map_err(|error| CommandError::usage(format!("in [server]: {error}")))?;
-        Ok(Self { listener, address, api })
+        Ok(Self { listener, address, api, signals })
     }
 
     /// Where it can be reached.
@@ -80,49 +84,28 @@ impl Server {
 
     /// Serves until a signal comes, then drains; a second signal ends it at once.
     pub(crate) async fn run(self, workspace: &Workspace) -> CommandResult {
+        let Self { listener, api, mut signals, .. } = self;
         let shutdown = CancellationToken::new();
         let tending = tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone()));
-        let stopping = tokio::spawn({
-            let shutdown = shutdown.clone();
-            async move {
-                signalled().await;
-                shutdown.cancel();
-            }
-        });
-        let serving = ctx_http::serve(self.listener, self.api, shutdown.clone());
+        let serving = ctx_http::serve(listener, api, shutdown.clone());
+        let mut serving = std::pin::pin!(serving);
+        let failed = |error: io::Error| CommandError::new(format!("the server failed: {error}"));
         let ended = tokio::select! {
-            ended = serving => ended.map_err(|error| CommandError::new(format!("the server failed: {error}"))),
-            () = second_signal(&shutdown) => Err(CommandError::new("stopped before requests in flight had finished")),
+            ended = serving.as_mut() => ended.map_err(failed),
+            () = signals.next() => {
+                shutdown.cancel();
+                tokio::select! {
+                    ended = serving => ended.map_err(failed),
+                    () = signals.next() => {
+                        Err(CommandError::new("stopped before requests in flight had finished"))
+                    }
+                }
+            }
         };
         shutdown.cancel();
-        stopping.abort();
         tending.abort();
         workspace.close();
         ended
-    }
-}
-
-async fn second_signal(shutdown: &CancellationToken) {
-    shutdown.cancelled().await;
-    signalled().await;
-}
-
-/// Waits for Ctrl-C or SIGTERM.
-pub(crate) async fn signalled() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminated.recv() => {}
-            }
-            return;
-        }
-    }
-    if tokio::signal::ctrl_c().await.is_err() {
-        // No signals to be had here: nothing will ever come.
-        std::future::pending::<()>().await;
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
+use crate::signals::Signals;
 use clap::ValueEnum;
 use ctx_core::{SourceName, nearest};
 use ctx_knowledge::{Knowledge, Progress, SyncOptions, SyncReport, parse_time};
@@ -60,6 +61,7 @@ pub(crate) enum ProgressKind {
 
 impl Sync {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let signals = Signals::listen()?;
         let workspace = global.open()?;
         let output = global.output();
         let names = choose(&self.sources, &workspace.knowledge)?;
@@ -72,9 +74,12 @@ impl Sync {
         };
         let progress = if output.quiet { ProgressKind::None } else { self.progress };
         let cancellation = CancellationToken::new();
-        let stopper = tokio::spawn(stop_on_signal(cancellation.clone()));
+        let stopper = tokio::spawn(stop_on_signal(signals, cancellation.clone()));
         let outcomes = sync_all(&workspace.knowledge, names, options, progress, cancellation).await;
         stopper.abort();
+        if self.dry_run {
+            output.say("dry run: nothing is written; a sync would do this");
+        }
         tell(&output, outcomes)
     }
 }
@@ -188,8 +193,8 @@ fn choose(wanted: &[String], knowledge: &Knowledge) -> CommandResult<Vec<SourceN
 }
 
 /// Ctrl-C and SIGTERM end a sync between two documents.
-async fn stop_on_signal(cancellation: CancellationToken) {
-    super::serve::signalled().await;
+async fn stop_on_signal(mut signals: Signals, cancellation: CancellationToken) {
+    signals.next().await;
     cancellation.cancel();
 }
 

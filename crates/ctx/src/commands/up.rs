@@ -1,11 +1,12 @@
 //! `ctx up`
 
+use super::init;
 use super::serve::Server;
 use super::sync::{ProgressKind, summary, sync_all, warn};
-use super::{init, serve};
 use crate::cli::{Global, load_in, working_directory};
 use crate::error::CommandResult;
 use crate::output::{Output, count};
+use crate::signals::Signals;
 use crate::workspace::Workspace;
 use ctx_knowledge::SyncOptions;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ impl Up {
             Some(directory) => directory,
             None => working_directory()?,
         };
+        let mut signals = Signals::listen()?;
         if init::ensure(&directory)? {
             output.say(&format!("created {}", directory.join("ctx.toml").display()));
         }
@@ -50,7 +52,7 @@ impl Up {
             ended
         };
         let stopped = async {
-            serve::signalled().await;
+            signals.next().await;
             cancellation.cancel();
             std::future::pending::<()>().await;
         };

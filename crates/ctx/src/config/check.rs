@@ -9,10 +9,13 @@ use serde_json::Value;
 pub(super) fn unknown_keys(table: &Table, schema: &Value) -> Result<(), ConfigError> {
     let mut problems = Vec::new();
     walk(table, schema, "", &mut problems);
+    problems.sort();
+    let problems: Vec<String> = problems.into_iter().map(|(_, problem)| problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
 }
 
-fn walk(table: &Table, schema: &Value, prefix: &str, problems: &mut Vec<String>) {
+/// Finds each with the line it is on.
+fn walk(table: &Table, schema: &Value, prefix: &str, problems: &mut Vec<(usize, String)>) {
     let known = schema.get("properties").and_then(Value::as_object);
     // Present and not `false`: keys of the user's own choosing.
     let others = schema.get("additionalProperties").filter(|others| **others != Value::Bool(false));
@@ -23,7 +26,9 @@ fn walk(table: &Table, schema: &Value, prefix: &str, problems: &mut Vec<String>)
             (Some(_), Node::Leaf(_)) => {}
             (None, node) => {
                 let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-                problems.push(unknown(&path, key, names.collect(), origin(node)));
+                let origin = origin(node);
+                let line = origin.map_or(0, |origin| origin.line);
+                problems.push((line, unknown(&path, key, names.collect(), origin)));
             }
         }
     }

@@ -75,6 +75,12 @@ impl Config {
         self.root.join(&self.settings.db.path)
     }
 
+    /// Where a section is written, as messages begin with it: `ctx.toml:3: `.
+    pub(crate) fn place(&self, path: &[&str]) -> String {
+        let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
+        self.tree.origin_of(&path).map_or_else(String::new, |origin| format!("{origin}: "))
+    }
+
     /// Values that must never be written anywhere.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         self.tree.secrets()

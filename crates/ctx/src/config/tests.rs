@@ -29,9 +29,9 @@ fn unknown_keys_are_all_told_with_line_and_suggestion() {
             "[server]\nbnd = \"x\"\n\n[retreival]\nmode = \"keyword\"\n[connectors.filesystem.a]\nroot = \".\"\nroots = 1\n"
         ),
         [
-            "ctx.toml:8: unknown key `connectors.filesystem.a.roots`; did you mean `root`?",
-            "ctx.toml:4: unknown key `retreival`; did you mean `retrieval`?",
             "ctx.toml:2: unknown key `server.bnd`; did you mean `bind`?",
+            "ctx.toml:4: unknown key `retreival`; did you mean `retrieval`?",
+            "ctx.toml:8: unknown key `connectors.filesystem.a.roots`; did you mean `root`?",
         ]
     );
     assert_eq!(

@@ -1,0 +1,282 @@
+//! A workspace in a temporary folder, and a source that does what a test tells it.
+
+#![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+mod scripted;
+
+pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
+
+use ctx_core::{Connector, Document, SourceName};
+use ctx_knowledge::{
+    Chunking, Filters, Hit, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Opened, Query, Source,
+    StoreError, StoredDocument, SyncError, SyncOptions, SyncReport,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// When files were changed that do not say: long enough ago to be settled.
+const WRITTEN_AT: &str = "2026-01-01T12:00:00.5Z";
+
+/// A folder `docs` with files, a store in `data`, and what to open them with.
+pub(crate) struct Workspace {
+    folder: TempDir,
+    settings: Value,
+    tags: Vec<String>,
+    others: Vec<(SourceName, Arc<dyn Connector>)>,
+    chunking: Chunking,
+    document_bytes_max: u64,
+}
+
+impl Workspace {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("docs")).unwrap();
+        Self {
+            folder,
+            settings: json!({"root": "docs"}),
+            tags: Vec::new(),
+            others: Vec::new(),
+            chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
+            document_bytes_max: 1 << 20,
+        }
+    }
+
+    /// A file below `docs`.
+    pub(crate) fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
+        self.write(name, content);
+        self
+    }
+
+    /// A setting of the filesystem source.
+    pub(crate) fn setting(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.settings[key] = value.into();
+        self
+    }
+
+    /// Tags of the filesystem source.
+    pub(crate) fn tags(mut self, tags: &[&str]) -> Self {
+        self.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        self
+    }
+
+    pub(crate) fn chunking(mut self, max_tokens: usize, overlap_tokens: usize) -> Self {
+        self.chunking = Chunking { max_tokens, overlap_tokens };
+        self
+    }
+
+    pub(crate) fn document_bytes_max(mut self, bytes: u64) -> Self {
+        self.document_bytes_max = bytes;
+        self
+    }
+
+    /// One more source, `kind:name`.
+    pub(crate) fn source(mut self, name: &str, connector: &Arc<Scripted>) -> Self {
+        self.others.push((source_name(name), connector.clone()));
+        self
+    }
+
+    /// Writes a file below `docs`, as if long ago.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        self.write_at(name, content, WRITTEN_AT);
+    }
+
+    /// Writes a file below `docs`, as if at that time.
+    pub(crate) fn write_at(&self, name: &str, content: impl AsRef<[u8]>, at: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        self.touch(name, at);
+    }
+
+    /// Changes a file's time and nothing else.
+    pub(crate) fn touch(&self, name: &str, at: &str) {
+        let modified = SystemTime::from(time(at));
+        File::options().write(true).open(self.path(name)).unwrap().set_modified(modified).unwrap();
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.path(name)).unwrap();
+    }
+
+    /// The path of a file below `docs`.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("docs").join(name)
+    }
+
+    /// The path of something beside `docs`.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The folder of the store and everything that belongs to it.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.beside("data")
+    }
+
+    pub(crate) fn store_path(&self) -> PathBuf {
+        self.data().join("ctx.sqlite")
+    }
+
+    /// The keyword index's folder, where there is one.
+    pub(crate) fn index_folder(&self) -> Option<PathBuf> {
+        let is_index = |path: &PathBuf| path.is_dir() && path.to_string_lossy().contains(".keyword-");
+        fs::read_dir(self.data()).ok()?.map(|entry| entry.unwrap().path()).find(is_index)
+    }
+
+    /// The keyword index's files by name: when they were written, and what they hold.
+    pub(crate) fn index_files(&self) -> BTreeMap<String, (SystemTime, Vec<u8>)> {
+        let folder = self.index_folder().unwrap();
+        let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+        let file =
+            |path: PathBuf| (fs::metadata(&path).unwrap().modified().unwrap(), fs::read(&path).unwrap());
+        entries.map(|entry| (entry.file_name().into_string().unwrap(), file(entry.path()))).collect()
+    }
+
+    /// The filesystem connector with this workspace's settings.
+    pub(crate) fn connector(&self) -> Opened {
+        let kind = KINDS.iter().find(|kind| kind.name == "filesystem").unwrap();
+        let options =
+            OpenOptions { workspace_root: self.folder.path(), document_bytes_max: self.document_bytes_max };
+        (kind.open)(&self.settings, options)
+    }
+
+    /// Opens the store with `filesystem:notes` and the other sources.
+    pub(crate) fn open(&self) -> Knowledge {
+        self.try_open().unwrap()
+    }
+
+    pub(crate) fn try_open(&self) -> Result<Knowledge, StoreError> {
+        let files = Source { name: notes(), connector: self.connector().unwrap(), tags: self.tags.clone() };
+        let others = self.others.iter().map(|(name, connector)| Source {
+            name: name.clone(),
+            connector: connector.clone(),
+            tags: Vec::new(),
+        });
+        Knowledge::open(KnowledgeOptions {
+            store: self.store_path(),
+            chunking: self.chunking,
+            mode: Mode::Hybrid,
+            final_limit: 12,
+            sources: std::iter::once(files).chain(others).collect(),
+        })
+    }
+}
+
+/// A source of its own kind, for tests that have one beside the files.
+pub(crate) const JIRA: &str = "script:jira";
+
+/// A workspace that must outlive its knowledge, and the knowledge with these documents in it.
+pub(crate) async fn knowing(documents: impl IntoIterator<Item = Document>) -> (Workspace, Knowledge) {
+    let workspace = Workspace::new().source(JIRA, &Scripted::with(documents));
+    let knowledge = workspace.open();
+    sync_source(&knowledge, JIRA).await.unwrap();
+    (workspace, knowledge)
+}
+
+/// The filesystem source of every workspace.
+pub(crate) fn notes() -> SourceName {
+    SourceName::new("filesystem", "notes")
+}
+
+pub(crate) fn source_name(text: &str) -> SourceName {
+    let (kind, name) = text.split_once(':').unwrap();
+    SourceName::new(kind, name)
+}
+
+pub(crate) fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// Syncs the files.
+pub(crate) async fn sync(knowledge: &Knowledge) -> SyncReport {
+    sync_with(knowledge, SyncOptions::default()).await
+}
+
+pub(crate) async fn sync_with(knowledge: &Knowledge, options: SyncOptions) -> SyncReport {
+    try_sync(knowledge, &notes(), options).await.unwrap()
+}
+
+/// Syncs a source, `kind:name`.
+pub(crate) async fn sync_source(knowledge: &Knowledge, name: &str) -> Result<SyncReport, SyncError> {
+    try_sync(knowledge, &source_name(name), SyncOptions::default()).await
+}
+
+pub(crate) async fn try_sync(
+    knowledge: &Knowledge,
+    name: &SourceName,
+    options: SyncOptions,
+) -> Result<SyncReport, SyncError> {
+    knowledge.sync(name, options, Arc::new(|_| ()), CancellationToken::new()).await
+}
+
+/// A report of the files' sync, to compare with; the rest is zero.
+pub(crate) fn report() -> SyncReport {
+    SyncReport { source: notes().to_string(), ..SyncReport::default() }
+}
+
+pub(crate) fn query(text: &str) -> Query {
+    Query { text: text.to_owned(), mode: None, limit: 10, filters: Filters::default(), explain: false }
+}
+
+pub(crate) fn search(knowledge: &Knowledge, text: &str) -> Vec<Hit> {
+    knowledge.search(&query(text)).unwrap()
+}
+
+/// The names of what a text finds, best first.
+pub(crate) fn found(knowledge: &Knowledge, text: &str) -> Vec<String> {
+    names(&search(knowledge, text))
+}
+
+/// The same with filters.
+pub(crate) fn filtered(knowledge: &Knowledge, text: &str, filters: Filters) -> Vec<String> {
+    names(&knowledge.search(&Query { filters, ..query(text) }).unwrap())
+}
+
+pub(crate) fn names(hits: &[Hit]) -> Vec<String> {
+    hits.iter().map(|hit| hit.source_id.clone()).collect()
+}
+
+/// The only document that a text finds.
+#[track_caller]
+pub(crate) fn the_document(knowledge: &Knowledge, text: &str) -> StoredDocument {
+    let hits = search(knowledge, text);
+    assert_eq!(hits.len(), 1, "{text}: {hits:?}");
+    knowledge.get(hits[0].id).unwrap().unwrap()
+}
+
+/// The number of changes the store has seen.
+pub(crate) fn generation(knowledge: &Knowledge) -> u64 {
+    knowledge.stats().unwrap().generation
+}
+
+/// The names of everything stored, sorted.
+pub(crate) fn stored(knowledge: &Knowledge) -> Vec<String> {
+    let documents = knowledge.ids().unwrap().into_iter().filter_map(|id| knowledge.get(id).unwrap());
+    let mut names: Vec<String> = documents.map(|document| document.source_id).collect();
+    names.sort();
+    names
+}
+
+/// Copies a folder and what is in it over whatever was there.
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    if to.exists() {
+        fs::remove_dir_all(to).unwrap();
+    }
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

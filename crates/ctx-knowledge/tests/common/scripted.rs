@@ -1,0 +1,131 @@
+//! A source that does what a test tells it, for what files cannot do.
+
+use async_trait::async_trait;
+use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError};
+use jiff::Timestamp;
+use serde_json::Map;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+
+/// Answers each pull with the next of its parts, and the last one for ever.
+#[derive(Default)]
+pub(crate) struct Scripted {
+    parts: Mutex<VecDeque<Part>>,
+    cursors: Mutex<Vec<Option<Cursor>>>,
+    arrived: Notify,
+    released: Notify,
+}
+
+#[derive(Clone)]
+struct Part {
+    changes: Vec<Change>,
+    waits: bool,
+    ending: Result<Pulled, String>,
+}
+
+impl Scripted {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    /// A source that has these documents and no others.
+    pub(crate) fn with(documents: impl IntoIterator<Item = Document>) -> Arc<Self> {
+        let source = Self::new();
+        source.lists(documents.into_iter().map(upsert));
+        source
+    }
+
+    /// The next pull names all there is.
+    pub(crate) fn lists(&self, changes: impl IntoIterator<Item = Change>) {
+        self.push(changes, false, Ok(Pulled { cursor: None, listing: Listing::Complete }));
+    }
+
+    /// The next pull names what changed, and where to go on.
+    pub(crate) fn continues(&self, changes: impl IntoIterator<Item = Change>, cursor: Option<&str>) {
+        let cursor = cursor.map(|cursor| Cursor(cursor.to_owned()));
+        self.push(changes, false, Ok(Pulled { cursor, listing: Listing::Partial }));
+    }
+
+    /// The next pull names these and fails.
+    pub(crate) fn fails_after(&self, changes: impl IntoIterator<Item = Change>, reason: &str) {
+        self.push(changes, false, Err(reason.to_owned()));
+    }
+
+    /// The next pull names these and waits to be released before it ends.
+    pub(crate) fn waits_after(&self, changes: impl IntoIterator<Item = Change>) {
+        self.push(changes, true, Ok(Pulled { cursor: None, listing: Listing::Partial }));
+    }
+
+    /// Waits until a pull waits.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    pub(crate) fn release(&self) {
+        self.released.notify_one();
+    }
+
+    /// The cursors that pulls were given so far.
+    pub(crate) fn cursors(&self) -> Vec<Option<String>> {
+        let cursors = self.cursors.lock().unwrap();
+        cursors.iter().map(|cursor| cursor.as_ref().map(|cursor| cursor.0.clone())).collect()
+    }
+
+    fn push(&self, changes: impl IntoIterator<Item = Change>, waits: bool, ending: Result<Pulled, String>) {
+        let changes = changes.into_iter().collect();
+        self.parts.lock().unwrap().push_back(Part { changes, waits, ending });
+    }
+}
+
+#[async_trait]
+impl Connector for Scripted {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+        self.cursors.lock().unwrap().push(cursor.cloned());
+        let part = {
+            let mut parts = self.parts.lock().unwrap();
+            if parts.len() > 1 { parts.pop_front().unwrap() } else { parts[0].clone() }
+        };
+        for change in part.changes {
+            sink.send(change).await?;
+        }
+        if part.waits {
+            self.arrived.notify_one();
+            self.released.notified().await;
+        }
+        part.ending.map_err(SourceError::Unavailable)
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+/// A document of plain text.
+pub(crate) fn document(source_id: &str, text: &str) -> Document {
+    Document {
+        source_id: source_id.to_owned(),
+        source_url: None,
+        title: None,
+        author: None,
+        created_at: None,
+        updated_at: None,
+        content_type: None,
+        content: Content::Text(text.to_owned()),
+        metadata: Map::new(),
+        tags: Vec::new(),
+        fingerprint: None,
+    }
+}
+
+pub(crate) fn document_at(source_id: &str, text: &str, updated_at: Timestamp) -> Document {
+    Document { updated_at: Some(updated_at), ..document(source_id, text) }
+}
+
+pub(crate) fn upsert(document: Document) -> Change {
+    Change::Upsert(Box::new(document))
+}
+
+pub(crate) fn delete(source_id: &str) -> Change {
+    Change::Delete { source_id: source_id.to_owned() }
+}

@@ -1,0 +1,234 @@
+//! What a sync owes a connector, whatever it reads: cursors, deletions, failures and locks.
+
+mod common;
+
+use common::{
+    JIRA, Scripted, Workspace, delete, document, found, stored, sync, sync_source, try_sync, upsert,
+};
+use ctx_core::{Change, Content, Document};
+use ctx_knowledge::{StoredDocument, SyncError, SyncOptions, SyncReport, Warning};
+use serde_json::json;
+
+/// A report of this source's sync, to compare with; the rest is zero.
+fn report() -> SyncReport {
+    SyncReport { source: JIRA.to_owned(), ..SyncReport::default() }
+}
+
+fn unreadable(source_id: &str) -> Change {
+    Change::Unreadable { source_id: source_id.to_owned(), reason: "403".to_owned() }
+}
+
+#[tokio::test]
+async fn what_a_source_tells_of_a_document_is_stored() {
+    let told = Document {
+        source_id: "ENG-7".to_owned(),
+        source_url: Some("https://example.com/ENG-7".to_owned()),
+        title: Some("The harbour is closed".to_owned()),
+        author: Some("Ada".to_owned()),
+        created_at: Some(common::time("2025-01-01T00:00:00Z")),
+        updated_at: Some(common::time("2026-01-01T00:00:00Z")),
+        content_type: Some("text/markdown".to_owned()),
+        content: Content::Text("Ships wait.\n# Later\nShips enter.".to_owned()),
+        metadata: json!({"status": "open", "votes": [1, 2]}).as_object().unwrap().clone(),
+        tags: vec!["bug".to_owned()],
+        fingerprint: None,
+    };
+    let jira = Scripted::with([told]);
+    let workspace = Workspace::new().source(JIRA, &jira);
+    let knowledge = workspace.open();
+    sync_source(&knowledge, JIRA).await.unwrap();
+    let id = knowledge.ids().unwrap()[0];
+    let chunk = |index, text: &str| ctx_knowledge::Chunk { index, text: text.to_owned() };
+    let expected = StoredDocument {
+        id,
+        source: JIRA.to_owned(),
+        source_id: "ENG-7".to_owned(),
+        source_url: Some("https://example.com/ENG-7".to_owned()),
+        title: Some("The harbour is closed".to_owned()),
+        author: Some("Ada".to_owned()),
+        created_at: common::time("2025-01-01T00:00:00Z"),
+        updated_at: common::time("2026-01-01T00:00:00Z"),
+        content_type: "text/markdown".to_owned(),
+        body: "Ships wait.\n# Later\nShips enter.".to_owned(),
+        metadata: json!({"status": "open", "votes": [1, 2]}).as_object().unwrap().clone(),
+        chunks: vec![chunk(0, "Ships wait.\n"), chunk(1, "# Later\nShips enter.")],
+        tags: vec!["bug".to_owned()],
+    };
+    assert_eq!(knowledge.get(id).unwrap(), Some(expected));
+}
+
+#[tokio::test]
+async fn a_source_that_fails_half_way_keeps_its_documents_and_says_why() {
+    let jira = Scripted::new();
+    jira.lists(["a", "b", "c"].map(|name| upsert(document(name, "harbour"))));
+    jira.fails_after([upsert(document("a", "lighthouse"))], "the server said 500");
+    jira.lists([upsert(document("a", "lighthouse"))]);
+    let workspace = Workspace::new().source(JIRA, &jira);
+    let knowledge = workspace.open();
+    sync_source(&knowledge, JIRA).await.unwrap();
+
+    let error = sync_source(&knowledge, JIRA).await.unwrap_err();
+    assert_eq!(error.to_string(), "script:jira: the server said 500");
+    assert_eq!(stored(&knowledge), ["a", "b", "c"]);
+    assert_eq!(found(&knowledge, "lighthouse"), ["a"], "what came before the failure is kept");
+    let status = &knowledge.sources().await.unwrap()[1];
+    assert_eq!((status.name.as_str(), status.healthy), (JIRA, false));
+    assert_eq!(status.last_error.as_deref(), Some("the server said 500"));
+    assert!(status.last_sync.is_some());
+
+    let expected = SyncReport { unchanged: 1, deleted: 2, ..report() };
+    assert_eq!(sync_source(&knowledge, JIRA).await.unwrap(), expected);
+    let status = &knowledge.sources().await.unwrap()[1];
+    assert_eq!((status.healthy, status.last_error.as_deref()), (true, None));
+}
+
+#[tokio::test]
+async fn one_source_that_fails_does_not_touch_another() {
+    let jira = Scripted::new();
+    jira.fails_after([], "the server said 500");
+    let workspace = Workspace::new().file("a.md", "harbour").source(JIRA, &jira);
+    let knowledge = workspace.open();
+    assert!(sync_source(&knowledge, JIRA).await.is_err());
+    sync(&knowledge).await;
+    let healthy: Vec<bool> = knowledge.sources().await.unwrap().iter().map(|status| status.healthy).collect();
+    assert_eq!(healthy, [true, false]);
+    assert_eq!(found(&knowledge, "harbour"), ["a.md"]);
+}
+
+#[tokio::test]
+async fn what_a_part_does_not_name_stays_and_what_it_deletes_goes() {
+    let jira = Scripted::new();
+    jira.lists(["a", "b", "c"].map(|name| upsert(document(name, "harbour"))));
+    jira.continues([delete("b"), upsert(document("c", "lighthouse")), delete("never was")], None);
+    let workspace = Workspace::new().source(JIRA, &jira);
+    let knowledge = workspace.open();
+    sync_source(&knowledge, JIRA).await.unwrap();
+
+    let dry_run = SyncOptions { dry_run: true, ..SyncOptions::default() };
+    let expected = SyncReport { updated: 1, deleted: 1, ..report() };
+    jira.continues([delete("b"), upsert(document("c", "lighthouse")), delete("never was")], None);
+    let name = common::source_name(JIRA);
+    assert_eq!(try_sync(&knowledge, &name, dry_run).await.unwrap(), expected);
+    assert_eq!(stored(&knowledge), ["a", "b", "c"]);
+    assert_eq!(sync_source(&knowledge, JIRA).await.unwrap(), expected);
+    assert_eq!(stored(&knowledge), ["a", "c"]);
+    assert_eq!(found(&knowledge, "harbour"), ["a"]);
+}
+
+#[tokio::test]
+async fn a_document_that_cannot_be_had_is_a_warning_and_stays_as_it_was() {
+    let jira = Scripted::new();
+    jira.lists(["a", "b"].map(|name| upsert(document(name, "harbour"))));
+    jira.lists([upsert(document("a", "lighthouse")), unreadable("b"), unreadable("new")]);
+    let workspace = Workspace::new().source(JIRA, &jira);
+    let knowledge = workspace.open();
+    sync_source(&knowledge, JIRA).await.unwrap();
+    let warning = |name: &str| Warning { source_id: name.to_owned(), reason: "403".to_owned() };
+    let expected =
+        SyncReport { updated: 1, warning_count: 2, warnings: vec![warning("b"), warning("new")], ..report() };
+    assert_eq!(sync_source(&knowledge, JIRA).await.unwrap(), expected);
+    assert_eq!(found(&knowledge, "harbour"), ["b"]);
+    assert_eq!(knowledge.sources().await.unwrap()[1].warnings, 2);
+}
+
+#[tokio::test]
+async fn warnings_are_counted_beyond_those_that_are_kept() {
+    let jira = Scripted::new();
+    jira.lists((0..250).map(|n| unreadable(&n.to_string())));
+    let workspace = Workspace::new().source(JIRA, &jira);
+    let knowledge = workspace.open();
+    let report = sync_source(&knowledge, JIRA).await.unwrap();
+    assert_eq!((report.warning_count, report.warnings.len()), (250, 100));
+}
+
+#[tokio::test]
+async fn a_cursor_comes_back_until_there_is_another() {
+    let jira = Scripted::new();
+    jira.continues([upsert(document("a", "harbour"))], Some("one"));
+    jira.continues([], Some("two"));
+    let workspace = Workspace::new().source(JIRA, &jira);
+    for _ in 0..3 {
+        sync_source(&workspace.open(), JIRA).await.unwrap();
+    }
+    assert_eq!(jira.cursors(), [None, Some("one".to_owned()), Some("two".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_cursor_is_saved_only_by_a_sync_that_went_to_its_end() {
+    let jira = Scripted::new();
+    let both = |text: &str| ["a", "b"].map(|name| upsert(document(name, text)));
+    jira.continues([], Some("one"));
+    jira.fails_after(both("harbour"), "the server said 500");
+    jira.continues(both("harbour"), Some("of a dry run"));
+    jira.continues(both("lighthouse"), Some("of a limited run"));
+    jira.continues(both("lighthouse"), Some("two"));
+    let workspace = Workspace::new().source(JIRA, &jira);
+    let knowledge = workspace.open();
+    let name = common::source_name(JIRA);
+    let run = |options| try_sync(&knowledge, &name, options);
+
+    run(SyncOptions::default()).await.unwrap();
+    assert!(run(SyncOptions::default()).await.is_err());
+    run(SyncOptions { dry_run: true, ..SyncOptions::default() }).await.unwrap();
+    run(SyncOptions { limit: Some(1), ..SyncOptions::default() }).await.unwrap();
+    run(SyncOptions::default()).await.unwrap();
+    run(SyncOptions { full: true, ..SyncOptions::default() }).await.unwrap();
+    let [none, one] = [None, Some("one".to_owned())];
+    assert_eq!(jira.cursors(), [none.clone(), one.clone(), one.clone(), one.clone(), one, none]);
+}
+
+#[tokio::test]
+async fn a_source_is_synced_by_one_at_a_time() {
+    let jira = Scripted::new();
+    jira.waits_after([upsert(document("a", "harbour"))]);
+    let workspace = Workspace::new().file("b.md", "lighthouse").source(JIRA, &jira);
+    let (knowledge, other_process) = (workspace.open(), workspace.open());
+    let (first, ()) = tokio::join!(sync_source(&knowledge, JIRA), async {
+        jira.arrived().await;
+        for refused in [&knowledge, &other_process] {
+            let error = sync_source(refused, JIRA).await.unwrap_err();
+            assert!(matches!(&error, SyncError::Busy { source_name } if source_name == JIRA), "{error:?}");
+        }
+        // Another source is free.
+        sync(&other_process).await;
+        jira.release();
+    });
+    assert_eq!(first.unwrap(), SyncReport { added: 1, ..report() });
+    assert_eq!(stored(&knowledge), ["a", "b.md"]);
+    for text in ["harbour", "lighthouse"] {
+        assert_eq!(found(&knowledge, text), found(&other_process, text));
+        assert_eq!(found(&knowledge, text).len(), 1, "{text}");
+    }
+    jira.release();
+    assert_eq!(sync_source(&other_process, JIRA).await.unwrap(), SyncReport { unchanged: 1, ..report() });
+}
+
+#[tokio::test]
+async fn sources_of_one_store_do_not_share_names() {
+    let [jira, wiki] = ["harbour", "lighthouse"].map(|text| Scripted::with([document("a", text)]));
+    let workspace = Workspace::new().source(JIRA, &jira).source("script:wiki", &wiki);
+    let knowledge = workspace.open();
+    sync_source(&knowledge, JIRA).await.unwrap();
+    sync_source(&knowledge, "script:wiki").await.unwrap();
+    assert_eq!(stored(&knowledge), ["a", "a"]);
+    let hit = |text: &str| common::search(&knowledge, text)[0].source.clone();
+    assert_eq!([hit("harbour"), hit("lighthouse")], [JIRA, "script:wiki"]);
+}
+
+#[tokio::test]
+async fn a_source_that_is_not_configured_any_more_is_remembered() {
+    let jira = Scripted::with([document("a", "harbour")]);
+    let workspace = Workspace::new().source(JIRA, &jira);
+    sync_source(&workspace.open(), JIRA).await.unwrap();
+    let forgotten = Workspace::new();
+    common::copy_folder(&workspace.data(), &forgotten.data());
+
+    let knowledge = forgotten.open();
+    let statuses = knowledge.sources().await.unwrap();
+    let shown: Vec<_> =
+        statuses.iter().map(|status| (status.name.as_str(), status.configured, status.documents)).collect();
+    assert_eq!(shown, [("filesystem:notes", true, 0), (JIRA, false, 1)]);
+    assert_eq!(statuses[0].notes.as_deref(), Some("never synced; run `ctx sync`"));
+    assert_eq!(statuses[1].notes.as_deref(), Some("not configured any more; 1 document"));
+    assert_eq!(found(&knowledge, "harbour"), ["a"]);
+}

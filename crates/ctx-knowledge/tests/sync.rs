@@ -1,0 +1,273 @@
+//! What a sync of files writes, counts and leaves alone.
+
+mod common;
+
+use common::{
+    Workspace, found, generation, notes, report, search, stored, sync, sync_with, the_document, time,
+};
+use ctx_knowledge::{SyncError, SyncOptions, SyncReport};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+const FULL: SyncOptions = SyncOptions { full: true, dry_run: false, since: None, until: None, limit: None };
+const DRY_RUN: SyncOptions =
+    SyncOptions { full: false, dry_run: true, since: None, until: None, limit: None };
+
+#[tokio::test]
+async fn new_changed_and_deleted_files_come_in_and_go() {
+    let workspace =
+        Workspace::new().file("keep.md", "harbour").file("change.md", "lighthouse").file("old.md", "anchor");
+    let knowledge = workspace.open();
+    let first = SyncReport { added: 3, ..report() };
+    assert_eq!(sync(&knowledge).await, first);
+    assert_eq!(found(&knowledge, "lighthouse"), ["change.md"]);
+
+    workspace.write("change.md", "beacon");
+    workspace.write("deep/er/new.md", "compass");
+    workspace.remove("old.md");
+    let second = SyncReport { added: 1, updated: 1, unchanged: 1, deleted: 1, ..report() };
+    assert_eq!(sync(&knowledge).await, second);
+    assert_eq!(found(&knowledge, "beacon"), ["change.md"]);
+    assert_eq!(found(&knowledge, "compass"), ["deep/er/new.md"]);
+    assert_eq!(found(&knowledge, "harbour"), ["keep.md"]);
+    assert_eq!(found(&knowledge, "lighthouse anchor"), Vec::<String>::new());
+    assert_eq!(stored(&knowledge), ["change.md", "deep/er/new.md", "keep.md"]);
+}
+
+#[tokio::test]
+async fn a_renamed_file_is_another_document() {
+    let workspace = Workspace::new().file("a.md", "harbour");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    std::fs::rename(workspace.path("a.md"), workspace.path("b.md")).unwrap();
+    assert_eq!(sync(&knowledge).await, SyncReport { added: 1, deleted: 1, ..report() });
+    assert_eq!(found(&knowledge, "harbour"), ["b.md"]);
+}
+
+#[tokio::test]
+async fn an_unchanged_tree_is_not_written_again() {
+    let workspace = Workspace::new().file("a.md", "harbour").file("b/c.txt", "lighthouse");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let before = (generation(&knowledge), workspace.index_files());
+    for options in [SyncOptions::default(), FULL] {
+        let expected = SyncReport { unchanged: 2, ..report() };
+        assert_eq!(sync_with(&knowledge, options).await, expected, "{options:?}");
+        assert_eq!((generation(&knowledge), workspace.index_files()), before, "{options:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_tree_is_not_written_by_another_process_either() {
+    let workspace = Workspace::new().file("a.md", "harbour");
+    sync(&workspace.open()).await;
+    let before = (generation(&workspace.open()), workspace.index_files());
+    let knowledge = workspace.open();
+    assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..report() });
+    assert_eq!((generation(&knowledge), workspace.index_files()), before);
+}
+
+#[tokio::test]
+async fn a_file_that_was_only_touched_is_unchanged() {
+    let workspace = Workspace::new().file("a.md", "harbour");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let before = (generation(&knowledge), workspace.index_files());
+    for at in ["2026-02-01T00:00:00.25Z", "2020-02-01T00:00:00Z"] {
+        workspace.touch("a.md", at);
+        assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..report() });
+        assert_eq!((generation(&knowledge), workspace.index_files()), before);
+    }
+}
+
+#[tokio::test]
+async fn a_file_changed_just_now_and_again_at_the_same_size_is_read_again() {
+    let workspace = Workspace::new();
+    let knowledge = workspace.open();
+    for content in ["harbour", "compass", "anchors"] {
+        std::fs::write(workspace.path("a.md"), content).unwrap();
+        sync(&knowledge).await;
+        assert_eq!(found(&knowledge, content), ["a.md"]);
+    }
+}
+
+#[tokio::test]
+async fn id_and_creation_survive_an_update() {
+    let workspace = Workspace::new().file("a.md", "harbour");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let before = the_document(&knowledge, "harbour");
+
+    workspace.remove("a.md");
+    workspace.write_at("a.md", "# Lights\nlighthouse", "2026-03-01T00:00:00.5Z");
+    assert_eq!(sync(&knowledge).await, SyncReport { updated: 1, ..report() });
+    let after = the_document(&knowledge, "lighthouse");
+    assert_eq!((after.id, after.created_at), (before.id, before.created_at));
+    assert_eq!(after.updated_at, time("2026-03-01T00:00:00.5Z"));
+    assert_eq!((before.title.as_deref(), after.title.as_deref()), (Some("a.md"), Some("Lights")));
+}
+
+#[tokio::test]
+async fn a_file_has_the_same_id_in_every_store() {
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let workspace = Workspace::new().file("deep/a.md", "harbour");
+        let knowledge = workspace.open();
+        sync(&knowledge).await;
+        ids.push(the_document(&knowledge, "harbour").id);
+    }
+    assert_eq!(ids[0], ids[1]);
+}
+
+#[tokio::test]
+async fn a_document_keeps_what_the_file_says_of_itself() {
+    let workspace = Workspace::new().file("deep/a b.md", "# Harbour\nShips rest.").tags(&["team", "sea"]);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let document = the_document(&knowledge, "ships");
+    let root = std::fs::canonicalize(workspace.path("")).unwrap();
+    assert_eq!(document.source, "filesystem:notes");
+    assert_eq!(document.source_id, "deep/a b.md");
+    assert_eq!(document.source_url, Some(format!("file://{}/deep/a%20b.md", root.display())));
+    assert_eq!(document.title.as_deref(), Some("Harbour"));
+    assert_eq!(document.updated_at, time("2026-01-01T12:00:00.5Z"));
+    assert_eq!(document.content_type, "text/markdown");
+    assert_eq!(document.body, "# Harbour\nShips rest.");
+    assert_eq!(document.tags, ["team", "sea"]);
+    assert_eq!(document.chunks.len(), 1);
+}
+
+#[tokio::test]
+async fn a_title_is_the_first_heading_else_the_file_name() {
+    let workspace = Workspace::new()
+        .file("a.md", "intro harbour\n\n## Second level\n")
+        .file("deep/b.md", "harbour without heading")
+        .file("c.txt", "# harbour: a comment, not a heading");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let mut titles: Vec<_> =
+        search(&knowledge, "harbour").into_iter().map(|hit| hit.title.unwrap()).collect();
+    titles.sort();
+    assert_eq!(titles, ["Second level", "b.md", "c.txt"]);
+}
+
+#[tokio::test]
+async fn an_empty_file_is_found_by_its_name() {
+    let workspace = Workspace::new().file("deep/lighthouse.md", "");
+    let knowledge = workspace.open();
+    assert_eq!(sync(&knowledge).await, SyncReport { added: 1, ..report() });
+    assert_eq!(found(&knowledge, "lighthouse"), ["deep/lighthouse.md"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_and_writes_nothing() {
+    let workspace = Workspace::new().file("a.md", "harbour").file("b.md", "anchor");
+    let knowledge = workspace.open();
+    let expected = SyncReport { added: 2, ..report() };
+    assert_eq!(sync_with(&knowledge, DRY_RUN).await, expected);
+    assert_eq!((stored(&knowledge), workspace.index_folder()), (Vec::new(), None));
+    assert_eq!(knowledge.sources().await.unwrap()[0].last_sync, None);
+
+    sync(&knowledge).await;
+    let before = (knowledge.stats().unwrap(), workspace.index_files());
+    workspace.write("a.md", "beacon");
+    workspace.write("c.md", "compass");
+    workspace.write("d.bin", b"\0\0\0");
+    workspace.remove("b.md");
+    let expected = SyncReport { added: 1, updated: 1, deleted: 1, skipped: 1, ..report() };
+    assert_eq!(sync_with(&knowledge, DRY_RUN).await, expected);
+    assert_eq!((knowledge.stats().unwrap(), workspace.index_files()), before);
+    assert_eq!(found(&knowledge, "anchor"), ["b.md"]);
+    assert_eq!(sync(&knowledge).await, expected);
+}
+
+#[tokio::test]
+async fn a_limited_sync_deletes_nothing_and_the_next_goes_on() {
+    let workspace = Workspace::new().file("gone.md", "anchor");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    workspace.remove("gone.md");
+    (0..5).for_each(|n| workspace.write(&format!("{n}.md"), "harbour"));
+
+    let limited = SyncOptions { limit: Some(2), ..SyncOptions::default() };
+    assert_eq!(sync_with(&knowledge, limited).await, SyncReport { added: 2, ..report() });
+    assert_eq!(stored(&knowledge), ["0.md", "1.md", "gone.md"]);
+    let rest = SyncReport { added: 3, unchanged: 2, deleted: 1, ..report() };
+    assert_eq!(sync(&knowledge).await, rest);
+}
+
+#[tokio::test]
+async fn since_and_until_choose_what_is_written_and_delete_nothing() {
+    let workspace = Workspace::new();
+    let knowledge = workspace.open();
+    let write_all = |content: &str| {
+        for month in 1..=5 {
+            workspace.write_at(&format!("{month}.md"), content, &format!("2026-0{month}-01T00:00:00Z"));
+        }
+    };
+    write_all("harbour");
+    let spring = SyncOptions {
+        since: Some(time("2026-02-01T00:00:00Z")),
+        until: Some(time("2026-04-01T00:00:00Z")),
+        ..SyncOptions::default()
+    };
+    assert_eq!(sync_with(&knowledge, spring).await, SyncReport { added: 3, ..report() });
+    assert_eq!(stored(&knowledge), ["2.md", "3.md", "4.md"]);
+
+    sync(&knowledge).await;
+    write_all("lighthouse");
+    assert_eq!(sync_with(&knowledge, spring).await, SyncReport { updated: 3, ..report() });
+    assert_eq!(found(&knowledge, "harbour").len(), 2);
+    let rest = SyncReport { updated: 2, unchanged: 3, ..report() };
+    assert_eq!(sync(&knowledge).await, rest);
+}
+
+#[tokio::test]
+async fn an_interrupted_sync_keeps_what_it_read_and_the_next_one_completes() {
+    let workspace = Workspace::new().file("gone.md", "anchor");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    workspace.remove("gone.md");
+    (0..40).for_each(|n| workspace.write(&format!("{n:02}.md"), "harbour"));
+
+    let cancellation = CancellationToken::new();
+    let stop = cancellation.clone();
+    let progress = Arc::new(move |progress: ctx_knowledge::Progress| {
+        if progress.written == 5 {
+            stop.cancel();
+        }
+    });
+    let outcome = knowledge.sync(&notes(), SyncOptions::default(), progress, cancellation).await;
+    assert!(matches!(outcome, Err(SyncError::Interrupted { .. })), "{outcome:?}");
+    let kept = ["00.md", "01.md", "02.md", "03.md", "04.md", "gone.md"];
+    assert_eq!(stored(&knowledge), kept);
+    assert_eq!(found(&knowledge, "harbour").len(), 5);
+
+    let rest = SyncReport { added: 35, unchanged: 5, deleted: 1, ..report() };
+    assert_eq!(sync(&knowledge).await, rest);
+}
+
+#[tokio::test]
+async fn other_chunk_sizes_reach_documents_that_are_read_again() {
+    let text = "Ships rest in the harbour. ".repeat(40);
+    let workspace = Workspace::new().file("a.txt", text);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let before = knowledge.stats().unwrap().chunks;
+    drop(knowledge);
+
+    let workspace = workspace.chunking(16, 0);
+    let knowledge = workspace.open();
+    let expected = SyncReport { updated: 1, ..report() };
+    assert_eq!(sync_with(&knowledge, FULL).await, expected);
+    let after = knowledge.stats().unwrap().chunks;
+    assert!(after > 5 * before, "{before} and {after} chunks");
+    assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..report() });
+}
+
+#[tokio::test]
+async fn a_source_that_is_not_configured_cannot_be_synced() {
+    let knowledge = Workspace::new().open();
+    let outcome = common::sync_source(&knowledge, "git:platform").await;
+    assert_eq!(outcome.unwrap_err().to_string(), "git:platform: it is not configured");
+}

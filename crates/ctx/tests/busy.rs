@@ -1,0 +1,126 @@
+//! Several processes at one workspace: each gets its turn, or is told to come back.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{TestWorkspace, ctx_snapshot, signal};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+const TWO_SOURCES: &str =
+    "[connectors.filesystem.a]\nroot = \"a\"\n[connectors.filesystem.b]\nroot = \"b\"\n";
+
+/// Holds the lock that a sync of this source holds.
+fn hold(w: &TestWorkspace, source_name: &str) -> File {
+    let mut locks = fs::read_dir(w.path(".ctx/data/ctx.locks")).unwrap().map(|entry| entry.unwrap().path());
+    let path = locks.find(|path| path.file_stem().unwrap().to_str().unwrap().contains(source_name)).unwrap();
+    let file = File::options().write(true).open(path).unwrap();
+    file.try_lock().unwrap();
+    file
+}
+
+fn with_many_documents(count: usize) -> TestWorkspace {
+    let w = TestWorkspace::new();
+    for number in 0..count {
+        w.write(&format!("docs/{number}.md"), format!("# Note {number}\nharbour {}", "anchor ".repeat(50)));
+    }
+    w
+}
+
+#[test]
+fn a_source_that_is_being_synced_is_busy_and_free_again_afterwards() {
+    let w = TestWorkspace::new().file("docs/a.md", "harbour");
+    w.ctx("sync").success();
+    let lock = hold(&w, "docs");
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 75
+    ----- stdout -----
+
+    ----- stderr -----
+    error: filesystem:docs is being synced by another process
+    hint: wait for it to finish, then run the command again
+    ");
+    assert_eq!(w.ctx("sync --json").code(75).json(), json!({"sources": []}));
+    w.ctx("search harbour").success();
+    w.ctx("doctor").success();
+    drop(lock);
+    w.ctx("sync").success();
+}
+
+#[test]
+fn a_busy_source_does_not_stop_the_others_and_a_failure_outweighs_it() {
+    let w = TestWorkspace::new().config(TWO_SOURCES).file("a/a.md", "harbour").file("b/b.md", "anchor");
+    w.ctx("sync").success();
+    let _lock = hold(&w, "filesystem_a");
+    w.write("b/c.md", "chain");
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 75
+    ----- stdout -----
+    filesystem:b: 1 added, 1 unchanged
+
+    ----- stderr -----
+    error: filesystem:a is being synced by another process
+    hint: wait for it to finish, then run the command again
+    ");
+    w.remove("b");
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: filesystem:a is being synced by another process
+    error: filesystem:b: cannot read the folder b: no such file or directory
+    hint: wait for it to finish, then run the command again
+    ");
+}
+
+#[test]
+fn a_server_answers_while_a_sync_runs_and_then_knows_what_it_brought() {
+    let w = with_many_documents(1_000);
+    w.ctx("sync").success();
+    w.write("docs/zeppelin.md", "zeppelin");
+    let server = w.spawn_server();
+    let mut sync = w.command(["sync", "--full", "-q"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut answers = 0;
+    while sync.try_wait().unwrap().is_none() {
+        let reply = server.post("/tools/search", &json!({"query": "harbour"}));
+        assert_eq!((reply.status, reply.found().len()), (200, 12));
+        answers += 1;
+    }
+    assert!(answers > 0);
+    assert!(sync.wait().unwrap().success());
+    assert_eq!(server.post("/tools/search", &json!({"query": "zeppelin"})).found(), ["zeppelin.md"]);
+    server.stop().success();
+}
+
+#[test]
+fn an_interrupted_sync_says_so_and_the_next_one_goes_on() {
+    for name in ["INT", "TERM"] {
+        let w = with_many_documents(1_500);
+        let mut sync = w
+            .command(["sync", "--progress", "json"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut talk = BufReader::new(sync.stderr.take().unwrap());
+        let mut line = String::new();
+        talk.read_line(&mut line).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap()["seen"], 100);
+        signal(sync.id(), name);
+        let mut rest = String::new();
+        talk.read_to_string(&mut rest).unwrap();
+        assert_eq!(sync.wait().unwrap().code(), Some(1));
+        assert!(
+            rest.ends_with("error: filesystem:docs: interrupted; what was read so far is kept\n"),
+            "{rest}"
+        );
+
+        let kept = w.ctx("search harbour --limit 100 --json").success().found().len();
+        assert_eq!(kept, 100, "what was read can be searched");
+        let report = w.ctx("sync --json").success().json();
+        assert!(report["sources"][0]["unchanged"].as_u64().unwrap() >= 100, "{report}");
+        assert_eq!(w.ctx("stats --json").json()["documents"], 1_500);
+    }
+}

@@ -1,0 +1,60 @@
+//! The example workspace answers what people ask of it.
+#![cfg(unix)]
+
+use ctx_testkit::{TestWorkspace, ctx_snapshot};
+use std::path::Path;
+
+fn handbook() -> TestWorkspace {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/workspace");
+    let workspace = TestWorkspace::copy_of(&examples);
+    workspace.ctx("sync").success();
+    workspace
+}
+
+#[test]
+fn questions_find_the_page_that_answers_them() {
+    let w = handbook();
+    for (question, page) in [
+        ("FW-17 contracting migration", "runbooks/roll-back-a-release.md"),
+        ("verify webhook signature", "api/webhooks.md"),
+        ("replication slot filled the disk", "postmortems/2026-01-22-database-disk-full.md"),
+        ("cargo bike minimum width cobbles", "adr/0004-own-bicycle-routing-engine.md"),
+        ("how do I roll back a release?", "runbooks/roll-back-a-release.md"),
+        ("why did we choose nomad over kubernetes", "adr/0001-nomad-instead-of-kubernetes.md"),
+        ("how long do we keep personal data", "policies/data-retention.md"),
+    ] {
+        let found = w.ctx_args(["search", question, "--json"]).success().found();
+        assert_eq!(found.first().map(String::as_str), Some(page), "{question}: {found:?}");
+    }
+}
+
+#[test]
+fn vague_questions_have_their_page_among_the_first_three() {
+    let w = handbook();
+    for (question, page) in [
+        ("who is on call at the weekend", "policies/on-call.md"),
+        ("429 too many requests", "api/rate-limits.md"),
+        ("certificate expired", "runbooks/certificate-renewal.md"),
+        ("my first day", "onboarding/first-week.md"),
+        ("promote the standby", "runbooks/database-failover.md"),
+    ] {
+        let found = w.ctx_args(["search", question, "--limit", "3", "--json"]).success().found();
+        assert!(found.iter().any(|name| name == page), "{question}: {found:?}");
+    }
+}
+
+#[test]
+fn the_whole_handbook_is_read_and_nothing_is_wrong_with_it() {
+    let w = handbook();
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:handbook: 30 unchanged
+
+    ----- stderr -----
+    ");
+    w.ctx("doctor").success();
+    let tagged = w.ctx("search release --tag handbook --json").success().found();
+    assert!(!tagged.is_empty());
+    assert!(w.ctx("search release --tag elsewhere --json").success().found().is_empty());
+}

@@ -1,0 +1,392 @@
+//! A user's first hour, command by command: what they see, and what a script gets to parse.
+#![cfg(unix)]
+
+use ctx_testkit::{TestWorkspace, ctx_snapshot};
+use std::fs;
+
+fn with_two_documents() -> TestWorkspace {
+    TestWorkspace::new()
+        .file("docs/deploy.md", "# Deploy\nPush the button.\n")
+        .file("docs/roll-back.md", "# Roll back\nPull the lever.\n")
+}
+
+fn synced() -> TestWorkspace {
+    let workspace = with_two_documents();
+    workspace.ctx("sync").success();
+    workspace
+}
+
+#[test]
+fn init_makes_a_workspace_of_an_empty_folder_once() {
+    let w = TestWorkspace::empty();
+    ctx_snapshot!(w.ctx("init"), @r"
+    exit_code: 0
+    ----- stdout -----
+    created [ROOT]/ctx.toml
+    next: `ctx sync`, then `ctx search WORDS` or `ctx serve mcp`
+
+    ----- stderr -----
+    ");
+    let config = w.read("ctx.toml");
+    ctx_snapshot!(w.ctx("init"), @r"
+    exit_code: 0
+    ----- stdout -----
+    [ROOT]/ctx.toml is there already; nothing was changed
+
+    ----- stderr -----
+    ");
+    assert_eq!(w.read("ctx.toml"), config);
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:files: nothing there
+
+    ----- stderr -----
+    ");
+}
+
+#[test]
+fn init_fits_the_configuration_to_the_documents_it_finds() {
+    let w = TestWorkspace::empty().file("docs/guide.md", "# Guide").file("src/main.rs", "fn main() {}");
+    w.ctx("init").success();
+    let config = w.read("ctx.toml");
+    assert!(config.contains("[connectors.filesystem.docs]\nroot = \"docs\""), "{config}");
+    assert!(config.contains("include_globs = [\"**/*.md\"]"), "{config}");
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:docs: 1 added
+
+    ----- stderr -----
+    ");
+}
+
+#[test]
+fn init_elsewhere_leaves_this_folder_alone() {
+    let w = TestWorkspace::empty().file("project/README.md", "# Project");
+    assert_eq!(w.ctx("init project --json").success().json()["created"], true);
+    assert!(!w.path("ctx.toml").exists());
+    w.ctx("search project").code(2);
+    w.ctx("-c project/ctx.toml sync").success();
+    assert_eq!(w.ctx("-c project/ctx.toml search project --json").found(), ["README.md"]);
+    w.ctx("init nowhere").code(2).says("there is no folder nowhere");
+}
+
+#[test]
+fn a_sync_tells_what_it_did_and_the_next_one_that_nothing_changed() {
+    let w = with_two_documents();
+    ctx_snapshot!(w.ctx("sync --dry-run"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:docs: 2 added
+
+    ----- stderr -----
+    dry run: nothing is written; a sync would do this
+    ");
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:docs: 2 added
+
+    ----- stderr -----
+    ");
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:docs: 2 unchanged
+
+    ----- stderr -----
+    ");
+    w.write("docs/deploy.md", "# Deploy\nPush the other button, twice.\n");
+    w.remove("docs/roll-back.md");
+    ctx_snapshot!(w.ctx("sync filesystem:docs"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:docs: 1 updated, 1 deleted
+
+    ----- stderr -----
+    ");
+}
+
+#[test]
+fn what_was_synced_is_found_and_can_be_read_whole() {
+    let w = synced();
+    ctx_snapshot!(w.ctx("search which button do I push"), @r"
+    exit_code: 0
+    ----- stdout -----
+     1. Deploy  (0.16)
+        filesystem:docs  deploy.md  [DATE]
+        # Deploy Push the button.
+        id [ID]
+
+    ----- stderr -----
+    ");
+    let answer = w.ctx("search button --json").success().json();
+    let id = answer["results"][0]["id"].as_str().unwrap().to_owned();
+    ctx_snapshot!(w.ctx_args(["get", &id]), @r"
+    exit_code: 0
+    ----- stdout -----
+    title         Deploy
+    source        filesystem:docs
+    source_id     deploy.md
+    source_url    file://[ROOT]/docs/deploy.md
+    created_at    [TIME]
+    updated_at    [TIME]
+    content_type  text/markdown
+
+    # Deploy
+    Push the button.
+
+    ----- stderr -----
+    ");
+    let document = w.ctx_args(["get", &id, "--json"]).success().json();
+    assert_eq!(document["body"], "# Deploy\nPush the button.\n");
+    ctx_snapshot!(w.ctx("search zeppelin"), @r"
+    exit_code: 0
+    ----- stdout -----
+
+    ----- stderr -----
+    nothing found
+    ");
+    let explained = w.ctx("search button --source filesystem --explain --json").success().json();
+    assert_eq!(explained["results"][0]["explain"]["terms"], serde_json::json!(["button"]));
+}
+
+#[test]
+fn sources_and_stats_tell_how_much_there_is_and_how_fresh() {
+    let w = with_two_documents();
+    ctx_snapshot!(w.ctx("sources"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:docs  ok  never synced; run `ctx sync`
+
+    ----- stderr -----
+    ");
+    w.ctx("sync").success();
+    ctx_snapshot!(w.ctx("sources"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:docs  ok  2 documents, synced [TIME]
+
+    ----- stderr -----
+    ");
+    ctx_snapshot!(w.ctx("stats"), @r"
+    exit_code: 0
+    ----- stdout -----
+    documents      2
+    chunks         2
+    text           [SIZE]
+    store          [SIZE]
+    keyword index  [SIZE]
+
+    source           documents  chunks  text  last sync
+    filesystem:docs  2          2       [SIZE]  [TIME]
+
+    ----- stderr -----
+    ");
+    assert_eq!(w.ctx("sources --json").json()["sources"][0]["documents"], 2);
+    assert_eq!(w.ctx("stats --json").json()["documents"], 2);
+}
+
+#[test]
+fn tools_are_listed_with_their_parameters() {
+    let w = TestWorkspace::new();
+    ctx_snapshot!(w.ctx("tool list"), @r"
+    exit_code: 0
+    ----- stdout -----
+    get  (built in)
+        Get one document by id: its whole text and its chunks.
+        * id         The document's id, from a search result.
+    search  (built in)
+        Search the knowledge base. Finds documents by plain words and returns the part that matches.
+        * query      What to look for, in plain words.
+          mode       How to search; the workspace decides when absent.
+          limit      How many results at most; more than 100 is cut to 100.
+          filters    What may be found at all.
+          explain    Whether each result says where its score comes from.
+    sources  (built in)
+        List the sources of the knowledge base and their health.
+
+    ----- stderr -----
+    ");
+    let listed = w.ctx("tool list --json").success().json();
+    assert_eq!(listed["tools"][1]["full_name"], "context.search");
+    assert_eq!(listed["tools"][1]["parameters"]["required"][0], "query");
+}
+
+#[test]
+fn runs_are_recorded_and_one_can_be_looked_at() {
+    let w = synced();
+    ctx_snapshot!(w.ctx("runs"), @r"
+    exit_code: 0
+    ----- stdout -----
+
+    ----- stderr -----
+    no runs are recorded
+    ");
+    w.ctx("search button").success();
+    w.ctx("search button --limit 0").code(2);
+    ctx_snapshot!(w.ctx("runs --failed"), @r"
+    exit_code: 0
+    ----- stdout -----
+    [ID]  [TIME]  context.search  cli  bad_request  [DURATION]  [SIZE]
+
+    ----- stderr -----
+    ");
+    let runs = w.ctx("runs --json").success().json();
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 2);
+    let id = runs["runs"][1]["id"].as_str().unwrap().to_owned();
+    ctx_snapshot!(w.ctx_args(["runs", &id]), @r#"
+    exit_code: 0
+    ----- stdout -----
+    id         [ID]
+    tool       context.search
+    caller     cli
+    started    [TIME]
+    took       [DURATION]
+    outcome    ok
+    arguments  {"query":"button"} ([SIZE])
+    result     [SIZE]
+
+    ----- stderr -----
+    "#);
+    assert_eq!(w.ctx_args(["runs", &id, "--json"]).json()["runs"][0]["tool"], "context.search");
+    ctx_snapshot!(w.ctx("runs zzz"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no single run has an id that begins with `zzz`
+    hint: `ctx runs` lists them
+    ");
+}
+
+#[test]
+fn the_configuration_is_shown_with_origins_and_without_secrets() {
+    let w = TestWorkspace::new()
+        .config("[server]\ntoken = \"${CTX_TOKEN}\"\n\n[retrieval]\nfinal_limit = 5\n")
+        .env("CTX_TOKEN", "correct-horse-battery");
+    let shown = w.ctx("config show").success();
+    for line in ["token = \"***\"", "# ctx.toml:2", "final_limit = 5", "# ctx.toml:5", "# default"] {
+        assert!(shown.stdout.contains(line), "{line} is missing from:\n{}", shown.stdout);
+    }
+    let shown_as_json = w.ctx("config show --json").success();
+    for outcome in [&shown, &shown_as_json, &w.ctx("doctor"), &w.ctx("-vv tool list")] {
+        assert!(!format!("{outcome:?}").contains("correct-horse"), "{outcome:?}");
+    }
+    let settings = shown_as_json.json()["settings"].as_array().unwrap().clone();
+    let limit = settings.iter().find(|setting| setting["key"] == "final_limit").unwrap();
+    assert_eq!((limit["value"].as_u64(), limit["origin"].as_str()), (Some(5), Some("ctx.toml:5")));
+    let defaults = w.ctx("config show --defaults").success();
+    assert!(defaults.stdout.contains("bind = \"127.0.0.1:7331\""), "{}", defaults.stdout);
+}
+
+#[test]
+fn the_doctor_finds_nothing_wrong_with_a_synced_workspace_and_says_what_else_is() {
+    let w = synced();
+    ctx_snapshot!(w.ctx("doctor"), @r"
+    exit_code: 0
+    ----- stdout -----
+    ✓ configuration: [ROOT]/ctx.toml
+    ✓ store: [ROOT]/.ctx/data/ctx.sqlite
+    ✓ keyword index: sound and up to date
+    ✓ filesystem:docs: 2 documents, synced [TIME]
+
+    ----- stderr -----
+    ");
+    assert_eq!(w.ctx("doctor --json").success().json()["ok"], true);
+    w.remove("docs");
+    ctx_snapshot!(w.ctx("doctor"), @r"
+    exit_code: 1
+    ----- stdout -----
+    ✓ configuration: [ROOT]/ctx.toml
+    ✓ store: [ROOT]/.ctx/data/ctx.sqlite
+    ✓ keyword index: sound and up to date
+    ✗ filesystem:docs: cannot read the folder docs: no such file or directory
+        hint: fix it in ctx.toml, then run `ctx sync filesystem:docs`
+
+    ----- stderr -----
+    error: 1 of 4 checks failed
+    ");
+    assert_eq!(w.ctx("doctor --json").code(1).json()["ok"], false);
+}
+
+#[test]
+fn an_export_has_every_document_with_its_tags() {
+    let w = TestWorkspace::new()
+        .config("[connectors.filesystem.docs]\nroot = \"docs\"\ntags = [\"handbook\"]\n")
+        .file("docs/a.md", "# A\nalpha")
+        .file("docs/b.md", "# B\nbeta");
+    assert_eq!(w.ctx("export").success().json(), serde_json::json!({"documents": []}));
+    w.ctx("sync").success();
+    let exported = w.ctx("export --json").success().json();
+    let documents = exported["documents"].as_array().unwrap();
+    assert_eq!(documents.len(), 2);
+    assert!(documents.iter().all(|document| document["tags"] == serde_json::json!(["handbook"])));
+
+    let to_file = w.ctx("export -o out.json").success();
+    assert_eq!(to_file.stdout, "");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&w.read("out.json")).unwrap(), exported);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_not_an_error() {
+    let w = synced();
+    // Larger than a pipe holds, so that the writer notices.
+    w.write("docs/dull.md", "All work and no play makes Jack a dull boy. ".repeat(4_000));
+    w.ctx("sync").success();
+    for command in ["export", "search boy --json", "completions bash"] {
+        let outcome = w.shell(&format!("{{ ctx {command}; echo $? >&2; }} | true"));
+        assert_eq!(outcome.stderr, "0\n", "ctx {command}");
+    }
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let w = TestWorkspace::empty();
+    let script = w.ctx("completions bash").success().stdout;
+    assert!(script.contains("_ctx()") && script.contains("--dry-run"), "{script}");
+    let checked = w.shell("ctx completions bash | bash -n");
+    assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""));
+    w.ctx("completions tcsh").code(2);
+}
+
+#[test]
+fn a_workspace_is_found_from_below_and_by_name_from_anywhere() {
+    let w = synced();
+    fs::create_dir_all(w.path("docs/deep/er")).unwrap();
+    let below = w.shell("cd docs/deep/er && ctx search button --json").success();
+    assert_eq!(below.found(), ["deploy.md"]);
+    let elsewhere =
+        w.shell("CTX_CONFIG=$PWD/ctx.toml && export CTX_CONFIG && cd / && ctx search button --json");
+    assert_eq!(elsewhere.success().found(), ["deploy.md"]);
+}
+
+#[test]
+fn quiet_leaves_answers_and_errors() {
+    let w = with_two_documents();
+    assert_eq!(w.ctx("-q search button").success().stderr, "");
+    w.write("docs/huge.txt", "");
+    fs::File::options().write(true).open(w.path("docs/huge.txt")).unwrap().set_len(1 << 30).unwrap();
+    ctx_snapshot!(w.ctx("-q sync"), @r"
+    exit_code: 0
+    ----- stdout -----
+    filesystem:docs: 2 added, 1 warning
+
+    ----- stderr -----
+    ");
+    w.ctx("-q sync nowhere").code(2).says("error: no source named `nowhere`");
+}
+
+#[test]
+fn a_source_that_left_the_configuration_can_be_forgotten() {
+    let w = synced();
+    w.ctx("sources --forget filesystem:docs").code(2);
+    w.write("ctx.toml", "[connectors.filesystem.renamed]\nroot = \"docs\"\n");
+    w.ctx("sync").success();
+    assert_eq!(w.ctx("search button --json").found(), ["deploy.md", "deploy.md"]);
+    assert!(w.ctx("doctor").success().stdout.contains("ctx sources --forget filesystem:docs"));
+    w.ctx("sources --forget filesystem:docs").success();
+    assert_eq!(w.ctx("search button --json").found(), ["deploy.md"]);
+    w.ctx("sources --forget filesystem:docs").code(2);
+}

@@ -1,0 +1,119 @@
+//! A sync that is killed at any moment costs nothing but time.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::TestWorkspace;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const FILES: u64 = 400;
+const KILLS: usize = 60;
+/// Far more than ever needed; a sync that always ends before it is killed proves nothing.
+const ATTEMPTS_MAX: usize = 400;
+const SIGKILL: i32 = 9;
+const WORDS: [&str; 8] = ["harbour", "anchor", "lighthouse", "chain", "pilot", "tide", "cargo", "buoy"];
+
+/// The same numbers every time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+fn write_note(w: &TestWorkspace, random: &mut Random, number: u64) {
+    let words: Vec<&str> = (0..40).map(|_| WORDS[random.below(8) as usize]).collect();
+    w.write(
+        &format!("docs/{}/note-{number}.md", number % 7),
+        format!("# Note {number}\n\n{} crew{} {}\n", words.join(" "), number % 20, random.below(1_000_000)),
+    );
+}
+
+/// Adds, changes and deletes a few files.
+fn mutate(w: &TestWorkspace, random: &mut Random) {
+    for _ in 0..20 {
+        let number = random.below(FILES + 100);
+        if random.below(4) == 0 {
+            // Whether it was there or not.
+            fs::remove_file(w.path(&format!("docs/{}/note-{number}.md", number % 7))).ok();
+        } else {
+            write_note(w, random, number);
+        }
+    }
+}
+
+/// Everything that is stored, but where and when it was read.
+fn exported(w: &TestWorkspace) -> Vec<Value> {
+    let mut documents = w.ctx("export").success().json()["documents"].as_array().unwrap().clone();
+    documents.iter_mut().for_each(forget_place_and_time);
+    documents
+}
+
+/// What is found, but not how well: the index counts words of what was deleted until it is merged,
+/// so that scores depend on history.
+fn answers(w: &TestWorkspace, query: &str) -> Vec<Value> {
+    let answer = w.ctx_args(["search", query, "--limit", "100", "--json"]).success().json();
+    let mut hits = answer["results"].as_array().unwrap().clone();
+    assert!(hits.len() < 100, "{query} finds more than can be compared");
+    hits.iter_mut().for_each(forget_place_and_time);
+    hits.iter_mut().for_each(|hit| hit["score"] = Value::Null);
+    hits.sort_by_key(|hit| hit["id"].to_string());
+    hits
+}
+
+fn forget_place_and_time(value: &mut Value) {
+    for key in ["source_url", "created_at", "updated_at"] {
+        value.as_object_mut().unwrap().remove(key);
+    }
+}
+
+/// How long a sync takes that has a few changes to read.
+fn usual_duration(w: &TestWorkspace, random: &mut Random) -> Duration {
+    let copy = TestWorkspace::copy_of(w.root());
+    copy.ctx("sync").success();
+    mutate(&copy, random);
+    let started = Instant::now();
+    copy.ctx("sync").success();
+    started.elapsed()
+}
+
+#[test]
+fn a_sync_that_is_killed_again_and_again_ends_where_an_undisturbed_one_does() {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let w = TestWorkspace::new();
+    (0..FILES).for_each(|number| write_note(&w, &mut random, number));
+    let usual = usual_duration(&w, &mut random);
+
+    let mut kills = 0;
+    for _ in 0..ATTEMPTS_MAX {
+        mutate(&w, &mut random);
+        let mut sync = w.command(["sync"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // The moment itself is what is tested, so nothing can be waited for.
+        thread::sleep(usual.mul_f64(random.below(1_000) as f64 / 1_000.0) + Duration::from_millis(1));
+        sync.kill().unwrap();
+        kills += usize::from(sync.wait().unwrap().signal() == Some(SIGKILL));
+        let stats = w.ctx("stats --json").success();
+        assert_eq!(stats.stderr, "", "after {kills} kills");
+        if kills == KILLS {
+            break;
+        }
+    }
+    assert_eq!(kills, KILLS);
+
+    w.ctx("sync").success();
+    let fresh = TestWorkspace::copy_of(w.root());
+    fresh.ctx("sync").success();
+    assert_eq!(exported(&w), exported(&fresh));
+    for query in ["crew7", "crew0 crew19", "crew3", "zeppelin"] {
+        assert_eq!(answers(&w, query), answers(&fresh, query), "{query}");
+    }
+    w.ctx("doctor").success();
+}

@@ -1,0 +1,270 @@
+//! What can happen to the files that `ctx` keeps: damage, another version, no permission, no space.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{TestWorkspace, ctx_snapshot};
+use std::fs;
+use std::path::PathBuf;
+
+const STORE: &str = ".ctx/data/ctx.sqlite";
+/// Where SQLite keeps `user_version` in a file's header.
+const VERSION_OFFSET: usize = 60;
+
+fn synced() -> TestWorkspace {
+    let workspace = TestWorkspace::new()
+        .file("docs/a.md", "harbour")
+        .file("docs/b.md", "anchor")
+        .file("docs/c.md", "ship");
+    workspace.ctx("sync").success();
+    workspace
+}
+
+fn keyword_index(w: &TestWorkspace) -> PathBuf {
+    let mut entries = fs::read_dir(w.path(".ctx/data")).unwrap().map(|entry| entry.unwrap().path());
+    entries.find(|path| path.is_dir() && path.display().to_string().contains("keyword")).unwrap()
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    (0..length as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused_and_not_touched() {
+    let w = synced();
+    let mut bytes = fs::read(w.path(STORE)).unwrap();
+    bytes[VERSION_OFFSET..VERSION_OFFSET + 4].copy_from_slice(&99u32.to_be_bytes());
+    w.write(STORE, &bytes);
+    ctx_snapshot!(w.ctx("search harbour"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the store [ROOT]/.ctx/data/ctx.sqlite was written by a newer ctx (format 99, this one knows 1)
+    hint: install a newer ctx, or set `db.path` to another file
+    ");
+    w.ctx("sync").code(1).says("newer ctx");
+    w.ctx("serve mcp").code(1).says("newer ctx");
+    w.ctx("doctor").code(1);
+    assert_eq!(fs::read(w.path(STORE)).unwrap(), bytes);
+}
+
+#[test]
+fn a_store_that_is_garbage_is_refused_and_the_hint_helps() {
+    let w = synced();
+    w.write(STORE, noise(8_192));
+    ctx_snapshot!(w.ctx("search harbour"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the store [ROOT]/.ctx/data/ctx.sqlite is damaged: file is not a database
+    hint: move the file away and run `ctx sync`: everything in it can be read again from its sources
+    ");
+    ctx_snapshot!(w.ctx("doctor"), @r"
+    exit_code: 1
+    ----- stdout -----
+    ✓ configuration: [ROOT]/ctx.toml
+    ✗ store: the store [ROOT]/.ctx/data/ctx.sqlite is damaged: file is not a database
+        hint: move the file away and run `ctx sync`: everything in it can be read again from its sources
+
+    ----- stderr -----
+    error: 1 of 2 checks failed
+    ");
+    w.ctx("sync").code(1).says("damaged");
+    assert_eq!(fs::read(w.path(STORE)).unwrap(), noise(8_192));
+
+    fs::rename(w.path(STORE), w.path("moved-away")).unwrap();
+    w.ctx("sync").success();
+    assert_eq!(w.ctx("search harbour --json").found(), ["a.md"]);
+}
+
+#[test]
+fn a_record_of_runs_that_is_garbage_stops_nothing() {
+    let w = synced();
+    w.write(".ctx/data/state.sqlite", noise(8_192));
+    ctx_snapshot!(w.ctx("search harbour"), @r"
+    exit_code: 0
+    ----- stdout -----
+     1. a.md  (0.11)
+        filesystem:docs  a.md  [DATE]
+        harbour
+        id [ID]
+
+    ----- stderr -----
+    warning: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: file is not a database
+    ");
+    ctx_snapshot!(w.ctx("runs"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    warning: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: file is not a database
+    error: runs are not recorded here
+    ");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_cannot() {
+    let w = synced().unprivileged();
+    w.ctx("sync").success();
+    let data = w.path(".ctx/data");
+    for entry in fs::read_dir(&data).unwrap() {
+        let name = entry.unwrap().file_name();
+        let path = format!(".ctx/data/{}", name.to_str().unwrap());
+        w.mode(&path, if w.path(&path).is_dir() { 0o555 } else { 0o444 });
+    }
+    w.mode(".ctx/data", 0o555);
+    assert_eq!(w.ctx("search harbour --json").success().found(), ["a.md"]);
+    ctx_snapshot!(w.ctx("search anchor"), @r"
+    exit_code: 0
+    ----- stdout -----
+     1. b.md  (0.11)
+        filesystem:docs  b.md  [DATE]
+        anchor
+        id [ID]
+
+    ----- stderr -----
+    warning: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: attempt to write a readonly database
+    ");
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    warning: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: attempt to write a readonly database
+    error: the store [ROOT]/.ctx/data/ctx.sqlite cannot be written
+    hint: check the permissions of the file and its folder
+    ");
+    ctx_snapshot!(w.ctx("doctor"), @r"
+    exit_code: 1
+    ----- stdout -----
+    ✗ configuration: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: attempt to write a readonly database
+        hint: the rest works without it
+    ✗ store: it can be read but not written
+        hint: check the permissions of its folder
+    ✓ keyword index: sound and up to date
+    ✓ filesystem:docs: 3 documents, synced [TIME]
+
+    ----- stderr -----
+    error: 2 of 4 checks failed
+    ");
+    let server = w.spawn_server();
+    assert_eq!(server.post("/tools/search", &serde_json::json!({"query": "ship"})).found(), ["c.md"]);
+    server.stop().success();
+}
+
+#[test]
+fn a_workspace_that_may_not_be_written_says_so_at_the_first_command() {
+    let w = TestWorkspace::new().unprivileged().file("docs/a.md", "harbour");
+    w.mode(".", 0o555);
+    ctx_snapshot!(w.ctx("sync"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot open the store [ROOT]/.ctx/data/ctx.sqlite: Permission denied (os error 13)
+    hint: check `db.path` and the permissions of its folder
+    ");
+    let empty = TestWorkspace::empty().unprivileged();
+    empty.mode(".", 0o555);
+    ctx_snapshot!(empty.ctx("init"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot write [ROOT]/ctx.toml: Permission denied (os error 13)
+    ");
+}
+
+#[test]
+fn a_keyword_index_that_is_gone_is_built_again_by_whatever_comes_next() {
+    let w = synced();
+    for command in ["search anchor --json", "sync --json", "doctor --json"] {
+        fs::remove_dir_all(keyword_index(&w)).unwrap();
+        w.ctx(command).success();
+        assert_eq!(w.ctx("search anchor --json").found(), ["b.md"], "after {command}");
+    }
+}
+
+/// Overwrites the files of the index whose names end so.
+fn damage_index(w: &TestWorkspace, ending: &str, damage: fn(usize) -> Vec<u8>) {
+    let mut damaged = 0;
+    for entry in fs::read_dir(keyword_index(w)).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_str().unwrap().ends_with(ending) {
+            fs::write(entry.path(), damage(entry.metadata().unwrap().len() as usize)).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "the index has no {ending}");
+}
+
+#[test]
+fn a_keyword_index_that_is_damaged_gives_right_answers_and_no_traces() {
+    let w = synced();
+    let damages: [fn(usize) -> Vec<u8>; 3] = [|_| Vec::new(), noise, |length| vec![0; length / 2]];
+    for damage in damages {
+        for ending in ["", "meta.json", ".term", ".idx"] {
+            damage_index(&w, ending, damage);
+            assert_eq!(w.ctx("search anchor --json").success().found(), ["b.md"], "{ending:?}");
+        }
+        damage_index(&w, "", damage);
+        w.ctx("sync").success();
+        assert_eq!(w.ctx("search anchor --json").success().found(), ["b.md"], "after a sync");
+    }
+}
+
+#[test]
+fn a_file_that_may_not_grow_fails_the_sync_and_a_later_one_completes() {
+    let w = TestWorkspace::new();
+    for number in 0..200 {
+        w.write(&format!("docs/{number}.md"), format!("# Note {number}\n{}", "harbour ".repeat(300)));
+    }
+    // Much like a full disk, and everybody may ask for it.
+    for blocks in [8, 100, 400, 1_000] {
+        let outcome = w.shell(&format!("trap '' XFSZ; ulimit -f {blocks}; exec ctx sync"));
+        assert_eq!(outcome.code, Some(1), "{blocks}: {outcome:?}");
+        assert!(
+            outcome.stderr.starts_with("error: ") && outcome.stderr.contains("the store "),
+            "{blocks}: {}",
+            outcome.stderr
+        );
+    }
+    w.ctx("sync").success();
+    assert_eq!(w.ctx("stats --json").json()["documents"], 200);
+    assert_eq!(w.ctx("search harbour --limit 100 --json").found().len(), 100);
+    w.ctx("doctor").success();
+}
+
+#[test]
+fn an_index_that_cannot_be_written_still_answers() {
+    let w = synced();
+    let index = keyword_index(&w);
+    let older: Vec<_> = fs::read_dir(&index)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    let words: String = (0..40_000).map(|number| format!("w{number} ")).collect();
+    w.write("docs/long.md", words);
+    w.ctx("sync").success();
+    // The index lags behind the store, and there is no room for what is missing.
+    fs::remove_dir_all(&index).unwrap();
+    fs::create_dir(&index).unwrap();
+    older.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+    let outcome = w.shell("trap '' XFSZ; ulimit -f 128; exec ctx search harbour --json");
+    assert_eq!(outcome.clone().success().found(), ["a.md"], "{}", outcome.stderr);
+    assert_eq!(w.ctx("search w39999 --json").found(), ["long.md"]);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure_and_talk_that_cannot_is_not() {
+    let w = synced();
+    for command in ["search harbour", "export", "stats", "completions bash"] {
+        let outcome = w.shell(&format!("ctx {command} >/dev/full"));
+        assert_eq!(outcome.code, Some(1), "{command}: {}", outcome.stderr);
+        assert!(outcome.stderr.starts_with("error: cannot write the "), "{command}: {}", outcome.stderr);
+    }
+    for (command, code) in [("search zeppelin", 0), ("runs", 0), ("get nothing", 2), ("-vv search ship", 0)] {
+        assert_eq!(w.shell(&format!("ctx {command} 2>/dev/full")).code, Some(code), "{command}");
+    }
+}
