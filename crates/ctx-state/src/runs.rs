@@ -4,19 +4,14 @@ use ctx_core::{Outcome, Run, RunId, RunLog};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const RUNS_MAX: i64 = 10_000;
 const AGE_DAYS_MAX: i64 = 30;
 /// Runs that wait to be written.
 const QUEUE: usize = 4_096;
-/// Runs written in one transaction.
-const BATCH: usize = 512;
 /// How long a run may wait for others to be written with.
 const GATHER: Duration = Duration::from_millis(200);
 /// Batches between two clean-ups.
@@ -42,10 +37,23 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE runs (
 /// The record of runs.
 pub struct Runs {
     path: PathBuf,
-    dropped: AtomicU64,
-    /// `None` once closed, or when the file cannot be written.
-    queue: Mutex<Option<SyncSender<Run>>>,
+    queue: Arc<Queue>,
     writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Runs on their way to the writer. A channel would wake the writer for each of them.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    first_arrived: Condvar,
+    closing: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    runs: Vec<Run>,
+    closed: bool,
+    overflowed: bool,
 }
 
 /// A record that cannot be used.
@@ -61,6 +69,9 @@ pub enum StateError {
         /// The newest format we know.
         known: i64,
     },
+    /// There is no thread for the writer.
+    #[error("cannot start the writer of runs: {0}")]
+    Writer(String),
     /// Anything else.
     #[error("cannot use {}: {source}", path.display())]
     Sqlite {
@@ -86,17 +97,13 @@ impl Runs {
     /// Opens the record at `path`, creating it where there is none, and starts its writer.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let connection = connect(path)?;
-        let (queue, runs) = sync_channel(QUEUE);
-        let writer = std::thread::Builder::new()
-            .name("runs".to_owned())
-            .spawn(move || write_all(&connection, &runs))
-            .ok();
-        Ok(Self {
-            path: path.to_owned(),
-            dropped: AtomicU64::new(0),
-            queue: Mutex::new(writer.is_some().then_some(queue)),
-            writer: Mutex::new(writer),
-        })
+        let queue = Arc::new(Queue::default());
+        let writer = std::thread::Builder::new().name("runs".to_owned()).spawn({
+            let queue = queue.clone();
+            move || write_all(&connection, &queue)
+        });
+        let writer = writer.map_err(|error| StateError::Writer(error.to_string()))?;
+        Ok(Self { path: path.to_owned(), queue, writer: Mutex::new(Some(writer)) })
     }
 
     /// The newest outermost runs.
@@ -148,7 +155,9 @@ impl Runs {
 
     /// Writes what is waiting and ends the writer. Recording afterwards does nothing.
     pub fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue.waiting().closed = true;
+        self.queue.first_arrived.notify_one();
+        self.queue.closing.notify_one();
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
             && writer.join().is_err()
         {
@@ -164,13 +173,39 @@ impl Runs {
 
 impl RunLog for Runs {
     fn record(&self, run: Run) {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(queue) = queue.as_ref() else { return };
-        if let Err(TrySendError::Full(_)) = queue.try_send(run)
-            && self.dropped.fetch_add(1, Ordering::Relaxed) == 0
-        {
-            tracing::warn!("runs come faster than they can be recorded; some are missing");
+        let mut waiting = self.queue.waiting();
+        if waiting.closed {
+            return;
         }
+        if waiting.runs.len() >= QUEUE {
+            if !std::mem::replace(&mut waiting.overflowed, true) {
+                tracing::warn!("runs come faster than they can be recorded; some are missing");
+            }
+            return;
+        }
+        waiting.runs.push(run);
+        if waiting.runs.len() == 1 {
+            self.queue.first_arrived.notify_one();
+        }
+    }
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next runs to write: the first and those that come soon after, since one transaction for
+    /// many costs hardly more than one for one. `None` when closed and empty.
+    fn next(&self) -> Option<Vec<Run>> {
+        let idle = |waiting: &mut Waiting| waiting.runs.is_empty() && !waiting.closed;
+        let waiting =
+            self.first_arrived.wait_while(self.waiting(), idle).unwrap_or_else(PoisonError::into_inner);
+        let open = |waiting: &mut Waiting| !waiting.closed;
+        let gathered = self.closing.wait_timeout_while(waiting, GATHER, open);
+        let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        let runs = std::mem::take(&mut waiting.runs);
+        (!runs.is_empty()).then_some(runs)
     }
 }
 
@@ -215,28 +250,14 @@ fn migrate(
     transaction.commit()
 }
 
-fn write_all(connection: &Connection, runs: &Receiver<Run>) {
+fn write_all(connection: &Connection, queue: &Queue) {
     let mut batches = 0u64;
-    while let Ok(first) = runs.recv() {
-        let batch = gather(first, runs);
-        if let Err(error) = write_batch(connection, batch.into_iter(), batches.is_multiple_of(PRUNE_EVERY)) {
+    while let Some(runs) = queue.next() {
+        if let Err(error) = write_batch(connection, runs.into_iter(), batches.is_multiple_of(PRUNE_EVERY)) {
             tracing::warn!(%error, "runs could not be recorded");
         }
         batches += 1;
     }
-}
-
-/// The first run and those that come soon after: one transaction for many costs hardly more than
-/// one for one. Ends at once when the record is closed.
-fn gather(first: Run, runs: &Receiver<Run>) -> Vec<Run> {
-    let until = Instant::now() + GATHER;
-    let mut batch = vec![first];
-    while batch.len() < BATCH
-        && let Ok(run) = runs.recv_timeout(until.saturating_duration_since(Instant::now()))
-    {
-        batch.push(run);
-    }
-    batch
 }
 
 fn write_batch(

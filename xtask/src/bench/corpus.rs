@@ -2,6 +2,7 @@
 
 use crate::run::target;
 use anyhow::Result;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -79,9 +80,17 @@ fn vocabulary(random: &mut Random) -> Vec<String> {
         "ba", "con", "de", "er", "fi", "gra", "hol", "in", "ju", "ka", "lor", "mi", "nes", "op", "pre",
         "qui", "ran", "sta", "tion", "ul", "ver", "wes", "yal", "zo",
     ];
-    (0..VOCABULARY)
-        .map(|_| (0..1 + random.below(4)).map(|_| SYLLABLES[random.below(SYLLABLES.len())]).collect())
-        .collect()
+    // Distinct ones only: a word that is there twice would be as common as two.
+    let mut seen = HashSet::new();
+    let mut words = Vec::with_capacity(VOCABULARY);
+    while words.len() < VOCABULARY {
+        let word: String =
+            (0..2 + random.below(3)).map(|_| SYLLABLES[random.below(SYLLABLES.len())]).collect();
+        if seen.insert(word.clone()) {
+            words.push(word);
+        }
+    }
+    words
 }
 
 /// A word by Zipf's law, near enough: rank is exponential in a uniform number.

@@ -34,7 +34,7 @@ pub(super) fn analyzer() -> TextAnalyzer {
 }
 
 /// The same without stemming.
-pub(super) fn words() -> TextAnalyzer {
+fn words() -> TextAnalyzer {
     TextAnalyzer::builder(SimpleTokenizer::default())
         .filter(RemoveLongFilter::limit(WORD_LENGTH_MAX))
         .filter(LowerCaser)

@@ -195,7 +195,7 @@ fn best_chunks(
             candidates.into_iter().filter(|candidate| seen.insert(candidate.document)).collect();
         // Where the last candidates score like the last hit, more of them may be newer than it.
         let undecided = match (limit.checked_sub(1).and_then(|last| best.get(last)), best.last()) {
-            (Some(hit), Some(last)) => keyword_score(hit.score) == keyword_score(last.score),
+            (Some(hit), Some(last)) => hit.score <= last.score,
             _ => limit > 0,
         };
         if !undecided || exhausted || wanted >= wanted_max {

@@ -12,13 +12,15 @@ const LEAD_BYTES: usize = 60;
 /// Finds the words of a query in texts.
 pub(super) struct Matcher<'a> {
     terms: &'a [String],
-    words: TextAnalyzer,
-    stems: TextAnalyzer,
+    /// The first bytes of all terms.
+    initials: Vec<u8>,
+    analyzer: TextAnalyzer,
 }
 
 impl<'a> Matcher<'a> {
     pub(super) fn new(terms: &'a [String]) -> Self {
-        Self { terms, words: analyzer::words(), stems: analyzer::analyzer() }
+        let initials = terms.iter().filter_map(|term| term.bytes().next()).collect();
+        Self { terms, initials, analyzer: analyzer::analyzer() }
     }
 
     /// The window with the most distinct query terms, on one line.
@@ -38,17 +40,20 @@ impl<'a> Matcher<'a> {
 
     /// Where query terms stand: byte offset and which term.
     fn matches(&mut self, text: &str) -> Vec<(usize, usize)> {
-        let mut stream = self.words.token_stream(text);
         let mut found = Vec::new();
-        while let Some(word) = stream.next() {
-            // Stemming is slow and never changes how a word begins: most need not be stemmed.
-            let begins = |term: &String| term.chars().next() == word.text.chars().next();
-            if !self.terms.iter().any(begins) {
+        let mut offset = 0;
+        for word in text.split(|char: char| !char.is_alphanumeric()) {
+            let start = offset;
+            // Whatever ended the word, too.
+            offset += word.len() + text[offset + word.len()..].chars().next().map_or(0, char::len_utf8);
+            let Some(initial) = word.bytes().next() else { continue };
+            // Analysing is slow and never changes how an ASCII word begins: most need not be.
+            if initial.is_ascii() && !self.initials.contains(&initial.to_ascii_lowercase()) {
                 continue;
             }
-            let stem = analyzer::tokens(&mut self.stems, &word.text);
-            if let Some(term) = self.terms.iter().position(|term| stem.contains(term)) {
-                found.push((word.offset_from, term));
+            let stems = analyzer::tokens(&mut self.analyzer, word);
+            if let Some(term) = self.terms.iter().position(|term| stems.contains(term)) {
+                found.push((start, term));
             }
         }
         found

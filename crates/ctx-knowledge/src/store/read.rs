@@ -3,6 +3,7 @@
 use super::{Span, Store, StoreError};
 use ctx_core::{Cursor, SourceName};
 use jiff::Timestamp;
+use rusqlite::blob::Blob;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -206,6 +207,8 @@ impl Store {
             let snapshot = connection.unchecked_transaction()?;
             let mut statement = snapshot
                 .prepare_cached("SELECT start, length FROM chunks WHERE document = ?1 AND position = ?2")?;
+            // One handle moved from body to body: opening each would prepare a statement each time.
+            let mut bodies: Option<Blob<'_>> = None;
             let mut texts = Vec::with_capacity(chunks.len());
             for (key, position) in chunks {
                 let span: Option<(u64, usize)> = statement
@@ -216,9 +219,15 @@ impl Store {
                     continue;
                 };
                 let row = i64::try_from(*key).unwrap_or(-1);
-                let mut blob = snapshot.blob_open("main", "bodies", "body", row, true)?;
+                let body = match bodies.take() {
+                    Some(mut body) => {
+                        body.reopen(row)?;
+                        bodies.insert(body)
+                    }
+                    None => bodies.insert(snapshot.blob_open("main", "bodies", "body", row, true)?),
+                };
                 let mut text = vec![0; length];
-                let read = blob.seek(SeekFrom::Start(start)).and_then(|_| blob.read_exact(&mut text));
+                let read = body.seek(SeekFrom::Start(start)).and_then(|_| body.read_exact(&mut text));
                 texts.push(if read.is_ok() {
                     String::from_utf8_lossy(&text).into_owned()
                 } else {

@@ -1,0 +1,259 @@
+//! One source into the store: pull, extract, chunk, put.
+//!
+//! Unchanged content stops at its hash and writes nothing. What vanished is deleted only after a
+//! complete listing. The cursor is saved last. One failure of one document never stops the rest.
+
+mod writer;
+
+use crate::chunk::Chunking;
+use crate::knowledge::Source;
+use crate::search::{View, ViewError};
+use crate::store::{Store, StoreError, SyncOutcome};
+use ctx_core::{Identifier, Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
+use jiff::Timestamp;
+use serde::Serialize;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use writer::{Ended, Memory, Writer};
+
+/// Documents between the connector and the store. Small: each may be as large as the limit.
+const QUEUE: usize = 8;
+
+/// How to sync.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncOptions {
+    /// Read everything again, whatever is known; content hashes still decide what is written.
+    pub full: bool,
+    /// Write nothing, only count.
+    pub dry_run: bool,
+    /// Only documents changed at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only documents changed at this time or earlier.
+    pub until: Option<Timestamp>,
+    /// Stop after this many documents.
+    pub limit: Option<u64>,
+}
+
+/// What a sync did, or would have done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SyncReport {
+    /// The source.
+    pub source: String,
+    /// Documents that are new.
+    pub added: u64,
+    /// Documents whose content changed.
+    pub updated: u64,
+    /// Documents that are as they were.
+    pub unchanged: u64,
+    /// Documents that are gone.
+    pub deleted: u64,
+    /// Files that hold no text.
+    pub skipped: u64,
+    /// How many documents could not be read.
+    pub warning_count: u64,
+    /// The first of those.
+    pub warnings: Vec<Warning>,
+}
+
+/// A document that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// Its name within the source.
+    pub source_id: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// How far a sync has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// The source.
+    pub source: String,
+    /// Documents looked at.
+    pub seen: u64,
+    /// Documents written.
+    pub written: u64,
+}
+
+/// A sync that did not finish. What it stored before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// Another process is syncing this source.
+    #[error("{source_name} is being synced by another process")]
+    Busy {
+        /// The source.
+        source_name: String,
+    },
+    /// The source cannot be read.
+    #[error("{source_name}: {reason}")]
+    Source {
+        /// The source.
+        source_name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The user stopped it.
+    #[error("{source_name}: interrupted; what was read so far is kept")]
+    Interrupted {
+        /// The source.
+        source_name: String,
+    },
+    /// The lock file cannot be used.
+    #[error("cannot lock {source_name}")]
+    Lock {
+        /// The source.
+        source_name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The documents are stored, but the keyword index could not follow.
+    #[error("the keyword index could not be brought up to date; the next sync tries again")]
+    View(#[from] ViewError),
+}
+
+/// Everything one sync works with.
+pub(crate) struct SyncJob<'a> {
+    pub(crate) store: &'a Arc<Store>,
+    pub(crate) view: &'a Arc<View>,
+    pub(crate) source: &'a Source,
+    pub(crate) chunking: Chunking,
+    pub(crate) options: SyncOptions,
+    pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
+    pub(crate) cancellation: CancellationToken,
+}
+
+impl SyncJob<'_> {
+    /// Syncs the source, then lets the keyword index catch up.
+    pub(crate) async fn run(self) -> Result<SyncReport, SyncError> {
+        let name = &self.source.name;
+        let lock = Arc::new(lock(self.store.path(), name)?);
+        // Whoever drops this sync stops its writer too.
+        let cancellation = self.cancellation.child_token();
+        let _stop = cancellation.clone().drop_guard();
+        let cursor = match self.options.full {
+            true => None,
+            false => self.store.source_rows()?.remove(&name.to_string()).and_then(|row| row.cursor),
+        };
+
+        let memory = Arc::new(Memory::new(self.store.clone(), self.source, self.chunking, self.options.full));
+        let (sink, changes) = Sink::channel(QUEUE, memory.clone());
+        let writer = Writer {
+            store: self.store.clone(),
+            view: self.view.clone(),
+            source: name.clone(),
+            tags: self.source.tags.clone(),
+            chunking: self.chunking,
+            options: self.options,
+            memory: memory.clone(),
+            progress: self.progress.clone(),
+            cancellation: cancellation.clone(),
+            _lock: lock.clone(),
+            report: SyncReport { source: name.to_string(), ..SyncReport::default() },
+        };
+        let runtime = tokio::runtime::Handle::current();
+        let writing = tokio::task::spawn_blocking(move || writer.consume(changes, &runtime));
+        let pulled = tokio::select! {
+            pulled = self.source.connector.pull(cursor.as_ref(), &sink) => pulled,
+            () = cancellation.cancelled() => Err(SinkClosed.into()),
+        };
+        // The writer ends when the last sink is gone.
+        drop(sink);
+        let (written, mut report) = writing.await.map_err(|error| SyncError::Source {
+            source_name: name.to_string(),
+            reason: format!("writing documents failed: {error}"),
+        })?;
+        report.unchanged += memory.current();
+
+        let outcome = self.finish(pulled, written, &memory, &mut report);
+        if !self.options.dry_run {
+            let (store, view) = (self.store.clone(), self.view.clone());
+            let caught_up = tokio::task::spawn_blocking(move || view.catch_up(&store)).await;
+            // A failed sync is worth more words than an index that lags.
+            outcome?;
+            if let Ok(caught_up) = caught_up {
+                caught_up?;
+            }
+            return Ok(report);
+        }
+        outcome.map(|()| report)
+    }
+
+    fn finish(
+        &self,
+        pulled: Result<Pulled, SourceError>,
+        written: Result<Ended, StoreError>,
+        memory: &Memory,
+        report: &mut SyncReport,
+    ) -> Result<(), SyncError> {
+        let name = &self.source.name;
+        let ended = written?;
+        if ended == Ended::Cancelled {
+            return Err(SyncError::Interrupted { source_name: name.to_string() });
+        }
+        let pulled = match pulled {
+            Ok(pulled) => pulled,
+            Err(SourceError::Closed(_)) if ended == Ended::LimitReached => return Ok(()),
+            Err(error) => {
+                let reason = error.to_string();
+                if !self.options.dry_run {
+                    let outcome = SyncOutcome {
+                        cursor: None,
+                        error: Some(reason.clone()),
+                        warnings: usize::try_from(report.warning_count).unwrap_or(usize::MAX),
+                    };
+                    self.store.finish_sync(name, &outcome)?;
+                }
+                return Err(SyncError::Source { source_name: name.to_string(), reason });
+            }
+        };
+        if pulled.listing == Listing::Complete && ended == Ended::Exhausted {
+            self.delete_unseen(memory, report)?;
+        }
+        if !self.options.dry_run && ended == Ended::Exhausted {
+            // What was left out by its time must come again.
+            let whole = self.options.since.is_none() && self.options.until.is_none();
+            // Saved last: a crash before this line costs a repeated sync, never a lost document.
+            let outcome = SyncOutcome {
+                cursor: whole.then_some(pulled.cursor),
+                error: None,
+                warnings: usize::try_from(report.warning_count).unwrap_or(usize::MAX),
+            };
+            self.store.finish_sync(name, &outcome)?;
+        }
+        Ok(())
+    }
+
+    fn delete_unseen(&self, memory: &Memory, report: &mut SyncReport) -> Result<(), StoreError> {
+        for id in self.store.known_ids(&self.source.name)?.into_iter().filter(|id| !memory.has_seen(*id)) {
+            let stored = match self.options.dry_run {
+                true => self.store.stamp(id)?.is_some(),
+                false => self.store.delete(id)?,
+            };
+            report.deleted += u64::from(stored);
+        }
+        Ok(())
+    }
+}
+
+/// Takes the lock of a source; it is released when the file is closed, even by a crash.
+fn lock(store_path: &Path, source: &SourceName) -> Result<File, SyncError> {
+    let folder = store_path.with_extension("locks");
+    // The hash keeps `a-b` and `a_b` apart.
+    let text = source.to_string();
+    let hash = &blake3::hash(text.as_bytes()).to_hex()[..8];
+    let path = folder.join(format!("{}-{hash}.lock", Identifier::sanitize(&text)));
+    let failed = |error| SyncError::Lock { source_name: source.to_string(), source: error };
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SyncError::Busy { source_name: source.to_string() }),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
