@@ -30,7 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ctx-http", &["ctx-core"]),
     ("ctx-knowledge", &["ctx-core"]),
     ("ctx-state", &["ctx-core"]),
-    ("ctx-testkit", &[]),
+    ("ctx-testkit", &["ctx-core"]),
     ("xtask", &[]),
 ];
 

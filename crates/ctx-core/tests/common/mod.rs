@@ -1,52 +1,16 @@
-//! Tools made of closures, a provider that lists them, and logs that keep what they did.
+//! A few tools, ways to call them, and logs that keep what they did.
 
 #![allow(dead_code, reason = "each test crate uses its own part")]
 #![allow(clippy::expect_used, reason = "a helper fails the test it helps")]
 
-use async_trait::async_trait;
-use ctx_core::{
-    Call, Caller, Catalog, CatalogBuilder, ErrorKind, Identifier, Output, Provider, RateLimit, Run, RunLog,
-    Tool, ToolError, ToolSpec,
-};
-use serde_json::{Map, Value, json};
+use ctx_core::{Call, Caller, Catalog, CatalogBuilder, ErrorKind, Output, Run, RunLog, ToolError};
+pub(crate) use ctx_testkit::{TestTool, echo, provider, tool};
+use serde_json::Value;
 use std::fmt::Debug;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
-
-pub(crate) type Arguments = Map<String, Value>;
-pub(crate) type Answer<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
-type Body = Box<dyn for<'a> Fn(Arguments, &'a Call) -> Answer<'a> + Send + Sync>;
-
-/// A tool whose work is a closure.
-pub(crate) struct TestTool {
-    spec: ToolSpec,
-    rate_limit: Option<RateLimit>,
-    timeout: Option<Duration>,
-    body: Body,
-}
-
-pub(crate) fn tool(
-    name: &str,
-    body: impl for<'a> Fn(Arguments, &'a Call) -> Answer<'a> + Send + Sync + 'static,
-) -> TestTool {
-    let spec = ToolSpec {
-        name: name.to_owned(),
-        title: None,
-        description: String::new(),
-        input_schema: json!({"type": "object"}),
-        output_schema: None,
-        annotations: ctx_core::Annotations::default(),
-    };
-    TestTool { spec, rate_limit: None, timeout: None, body: Box::new(body) }
-}
-
-/// Answers with its arguments.
-pub(crate) fn echo(name: &str) -> TestTool {
-    tool(name, |arguments, _| Box::pin(async { Ok(Value::Object(arguments).into()) }))
-}
 
 /// Answers after this many seconds.
 pub(crate) fn sleeper(name: &str, seconds: u64) -> TestTool {
@@ -76,60 +40,6 @@ pub(crate) fn relay(name: &str) -> TestTool {
             Ok(Value::Array(answers).into())
         })
     })
-}
-
-impl TestTool {
-    pub(crate) fn schema(mut self, input_schema: Value) -> Self {
-        self.spec.input_schema = input_schema;
-        self
-    }
-
-    pub(crate) fn rate(self, rate: &str) -> Self {
-        Self { rate_limit: Some(rate.parse().expect("a rate")), ..self }
-    }
-
-    pub(crate) fn bound(self, timeout: Duration) -> Self {
-        Self { timeout: Some(timeout), ..self }
-    }
-}
-
-#[async_trait]
-impl Tool for TestTool {
-    fn spec(&self) -> Arc<ToolSpec> {
-        Arc::new(self.spec.clone())
-    }
-
-    async fn run(&self, arguments: Arguments, call: &Call) -> Result<Output, ToolError> {
-        (self.body)(arguments, call).await
-    }
-
-    fn rate_limit(&self) -> Option<RateLimit> {
-        self.rate_limit
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        self.timeout
-    }
-}
-
-struct TestProvider {
-    name: Identifier,
-    tools: Vec<Arc<dyn Tool>>,
-}
-
-impl Provider for TestProvider {
-    fn name(&self) -> Identifier {
-        self.name.clone()
-    }
-
-    fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.tools.clone()
-    }
-}
-
-pub(crate) fn provider<const N: usize>(name: &str, tools: [TestTool; N]) -> Arc<dyn Provider> {
-    let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
-    Arc::new(TestProvider { name: Identifier::sanitize(name), tools })
 }
 
 /// A catalog begun with these tools, which go by their bare names.

@@ -1,0 +1,113 @@
+//! Tools made of closures, and a provider that lists them.
+
+use async_trait::async_trait;
+use ctx_core::{Annotations, Call, Identifier, Output, Provider, RateLimit, Tool, ToolError, ToolSpec};
+use serde_json::{Map, Value, json};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a tool is called with.
+pub type Arguments = Map<String, Value>;
+/// A tool at work.
+pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
+type Body = Box<dyn for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync>;
+
+/// A tool whose work is a closure.
+pub struct TestTool {
+    spec: ToolSpec,
+    rate_limit: Option<RateLimit>,
+    timeout: Option<Duration>,
+    body: Body,
+}
+
+/// A tool of this name that does this.
+pub fn tool(
+    name: &str,
+    body: impl for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync + 'static,
+) -> TestTool {
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        title: None,
+        description: format!("The test's {name}."),
+        input_schema: json!({"type": "object", "properties": {}}),
+        output_schema: None,
+        annotations: Annotations::default(),
+    };
+    TestTool { spec, rate_limit: None, timeout: None, body: Box::new(body) }
+}
+
+/// Answers with its arguments.
+pub fn echo(name: &str) -> TestTool {
+    tool(name, |arguments, _| Box::pin(async { Ok(Value::Object(arguments).into()) }))
+}
+
+impl TestTool {
+    /// Sets the schema of its arguments.
+    #[must_use]
+    pub fn schema(mut self, input_schema: Value) -> Self {
+        self.spec.input_schema = input_schema;
+        self
+    }
+
+    /// Sets how often it may be called.
+    #[must_use]
+    pub fn rate(self, rate: &str) -> Self {
+        Self { rate_limit: Some(rate.parse().expect("a rate")), ..self }
+    }
+
+    /// Sets how long it may take.
+    #[must_use]
+    pub fn bound(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+}
+
+#[async_trait]
+impl Tool for TestTool {
+    fn spec(&self) -> Arc<ToolSpec> {
+        Arc::new(self.spec.clone())
+    }
+
+    async fn run(&self, arguments: Arguments, call: &Call) -> Result<Output, ToolError> {
+        (self.body)(arguments, call).await
+    }
+
+    fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_limit
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+}
+
+struct TestProvider {
+    name: Identifier,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Provider for TestProvider {
+    fn name(&self) -> Identifier {
+        self.name.clone()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.tools.clone()
+    }
+
+    fn builtin(&self) -> bool {
+        self.name.as_str() == "context"
+    }
+
+    fn exposed(&self) -> bool {
+        self.name.as_str() != "hidden"
+    }
+}
+
+/// A provider of these tools. One named `context` counts as built in, one named `hidden` is not
+/// listed to clients.
+pub fn provider<const N: usize>(name: &str, tools: [TestTool; N]) -> Arc<dyn Provider> {
+    let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
+    Arc::new(TestProvider { name: Identifier::sanitize(name), tools })
+}
