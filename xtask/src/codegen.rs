@@ -1,21 +1,27 @@
 //! Reference pages that the program writes about itself.
 
-use crate::run::{cargo, root, succeed};
+use crate::run::{cargo, root, succeed, target};
 use anyhow::{Result, bail};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const FOLDER: &str = "docs/reference";
 
 /// Writes them.
 pub(crate) fn write() -> Result<()> {
-    generate(&root().join(FOLDER))
+    generate(&built()?, &root().join(FOLDER))
 }
 
 /// Fails if any would come out different.
 pub(crate) fn check() -> Result<()> {
+    check_with(&built()?)
+}
+
+/// The same with a program that is there already.
+pub(crate) fn check_with(binary: &Path) -> Result<()> {
     let fresh = tempfile::tempdir()?;
-    generate(fresh.path())?;
+    generate(binary, fresh.path())?;
     let mut stale = Vec::new();
     for entry in fs::read_dir(fresh.path())? {
         let entry = entry?;
@@ -31,6 +37,11 @@ pub(crate) fn check() -> Result<()> {
     bail!("{FOLDER} is not current: {}; run `cargo xtask codegen`", stale.join(", "))
 }
 
-fn generate(folder: &Path) -> Result<()> {
-    succeed(cargo(&["run", "--quiet", "--package", "ctx", "--", "__reference"]).arg(folder))
+fn built() -> Result<PathBuf> {
+    succeed(&mut cargo(&["build", "--quiet", "--package", "ctx"]))?;
+    Ok(target().join("debug/ctx"))
+}
+
+fn generate(binary: &Path, folder: &Path) -> Result<()> {
+    succeed(Command::new(binary).arg("__reference").arg(folder))
 }

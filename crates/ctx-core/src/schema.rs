@@ -21,6 +21,8 @@ const DEFAULTS_STEPS_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct ArgumentSchema {
     schema: Value,
+    /// Whether there is anything to fill in.
+    has_defaults: bool,
     /// `None`: the schema is faulty and arguments pass unchecked.
     validator: Option<Validator>,
 }
@@ -36,17 +38,18 @@ impl ArgumentSchema {
         let options = jsonschema::options().with_draft(Draft::Draft202012);
         let faulty = |error: ValidationError<'_>| SchemaError(error.to_string());
         let validator = options.build(&schema).map_err(faulty)?;
-        if has_defaults(&schema) {
+        let has_defaults = has_defaults(&schema);
+        if has_defaults {
             let parts = options.build_map(&schema).map_err(faulty)?;
             let root = schema.clone();
             drop_misfits(&root, &mut schema, "#", &parts);
         }
-        Ok(Self { schema, validator: Some(validator) })
+        Ok(Self { schema, has_defaults, validator: Some(validator) })
     }
 
     /// Lets every object through: for a tool whose own schema is faulty.
     pub(crate) fn unchecked(schema: Value) -> Self {
-        Self { schema, validator: None }
+        Self { has_defaults: has_defaults(&schema), schema, validator: None }
     }
 
     /// Fills in defaults and validates; the error names what is wrong and where.
@@ -55,10 +58,15 @@ impl ArgumentSchema {
             Value::Null => Value::Object(Map::new()),
             other => other,
         };
-        let mut steps_left = DEFAULTS_STEPS_MAX;
-        inject_defaults(&self.schema, &self.schema, &mut arguments, 0, &mut steps_left);
-        if steps_left == 0 {
-            return Err(ToolError::new(ErrorKind::TooLarge, "arguments with their defaults are too large"));
+        if self.has_defaults {
+            let mut steps_left = DEFAULTS_STEPS_MAX;
+            inject_defaults(&self.schema, &self.schema, &mut arguments, 0, &mut steps_left);
+            if steps_left == 0 {
+                return Err(ToolError::new(
+                    ErrorKind::TooLarge,
+                    "arguments with their defaults are too large",
+                ));
+            }
         }
         if let Some(validator) = &self.validator {
             let mut problems: Vec<String> =

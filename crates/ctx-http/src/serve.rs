@@ -23,6 +23,8 @@ use tower::ServiceExt;
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// How long a refused connection may take to read its refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
+/// Refusals under way at once.
+const REFUSALS_MAX: usize = 64;
 /// hyper's own buffer must hold headers somewhat larger than the limit, so that the guard can
 /// refuse them in our words.
 const BUFFER_SLACK: usize = 64 << 10;
@@ -40,6 +42,7 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
         .max_buf_size(limits.header_bytes + BUFFER_SLACK);
 
     let places = Arc::new(Semaphore::new(limits.connections));
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let connections = TaskTracker::new();
     // Cancelled when draining takes too long.
     let abort = CancellationToken::new();
@@ -56,7 +59,14 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
             },
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
-            connections.spawn(refuse(Wire::new(stream, REFUSAL_TIMEOUT, shutdown.clone())));
+            // Beyond this many at once, a client that is refused is not even told.
+            if let Ok(place) = refusals.clone().try_acquire_owned() {
+                let wire = Wire::new(stream, REFUSAL_TIMEOUT, shutdown.clone());
+                connections.spawn(async move {
+                    refuse(wire).await;
+                    drop(place);
+                });
+            }
             continue;
         };
         // Small answers should leave at once.

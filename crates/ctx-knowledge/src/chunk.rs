@@ -6,6 +6,9 @@
 
 use crate::store::Span;
 
+/// How much of a heading counts.
+const HEADING_BYTES_MAX: usize = 300;
+
 /// Sizes in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunking {
@@ -94,6 +97,8 @@ pub(crate) fn heading(line: &str) -> Option<(usize, &str)> {
         return None;
     }
     let title = rest.trim().trim_end_matches('#').trim_end();
+    // It is repeated in every chunk below it.
+    let title = &title[..title.floor_char_boundary(HEADING_BYTES_MAX)];
     (!title.is_empty()).then_some((level, title))
 }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -107,6 +107,8 @@ pub struct Health {
 pub struct Knowledge {
     store: Arc<Store>,
     view: Arc<View>,
+    /// Held while the index is repaired, so that only one search does it.
+    repair: Mutex<()>,
     options: KnowledgeOptions,
 }
 
@@ -115,7 +117,7 @@ impl Knowledge {
     pub fn open(options: KnowledgeOptions) -> Result<Self, StoreError> {
         let store = Arc::new(Store::open(&options.store)?);
         let view = Arc::new(View::beside(&store));
-        Ok(Self { store, view, options })
+        Ok(Self { store, view, repair: Mutex::new(()), options })
     }
 
     /// The sources that are configured.
@@ -128,7 +130,7 @@ impl Knowledge {
         self.options.final_limit
     }
 
-    /// Answers a query. A keyword index that turns out damaged is rebuilt on the way.
+    /// Answers a query. A keyword index that turns out missing or damaged is rebuilt on the way.
     pub fn search(&self, query: &Query) -> Result<Vec<Hit>, SearchError> {
         if query.text.trim().is_empty() {
             return Err(SearchError::EmptyQuery);
@@ -140,13 +142,23 @@ impl Knowledge {
             Some(Mode::Keyword) | None => {}
         }
         let answer = || search::keyword(&self.view, &self.store, query);
-        match answer() {
-            Err(SearchError::View(error)) if self.store.writable() && error.is_damage() => {
-                self.view.rebuild(&self.store, &error)?;
-                answer()
-            }
-            other => other,
+        let is_repairable = |answer: &Result<Vec<Hit>, SearchError>| match answer {
+            Err(SearchError::View(error)) => error.is_damage(),
+            Err(SearchError::Building) => true,
+            _ => false,
+        };
+        let first = answer();
+        if !is_repairable(&first) || !self.store.writable() {
+            return first;
         }
+        let _one_at_a_time = self.repair.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever was here before may have done it.
+        match answer() {
+            Err(SearchError::View(error)) if error.is_damage() => self.view.rebuild(&self.store, &error)?,
+            Err(SearchError::Building) => self.tend()?,
+            other => return other,
+        }
+        answer()
     }
 
     /// One document, whole.
@@ -175,7 +187,8 @@ impl Knowledge {
     }
 
     /// Removes everything of a source that is no longer configured; tells how many documents went.
-    pub fn forget(&self, name: &SourceName) -> Result<u64, SearchError> {
+    pub fn forget(&self, name: &SourceName) -> Result<u64, SyncError> {
+        let _lock = crate::sync::lock(self.store.path(), name)?;
         let mut removed = 0;
         for id in self.store.known_ids(name)? {
             removed += u64::from(self.store.delete(id)?);
@@ -207,7 +220,9 @@ impl Knowledge {
 
     /// How every source is doing, configured or only remembered.
     pub async fn sources(&self) -> Result<Vec<SourceStatus>, StoreError> {
-        let (rows, counts) = (self.store.source_rows()?, self.store.counts()?);
+        let store = self.store.clone();
+        let known = tokio::task::spawn_blocking(move || Ok((store.source_rows()?, store.counts()?)));
+        let (rows, counts) = known.await.unwrap_or_else(|_| Ok(Default::default()))?;
         let mut statuses = Vec::new();
         let configured: BTreeSet<String> = self.source_names().map(ToString::to_string).collect();
         for source in &self.options.sources {
@@ -217,12 +232,14 @@ impl Knowledge {
             let documents = counts.get(&name).map_or(0, |counts| counts.documents);
             statuses.push(status(name, row, documents, unreachable));
         }
-        for (name, counts) in counts.iter().filter(|(name, _)| !configured.contains(*name)) {
+        let remembered: BTreeSet<&String> = rows.keys().chain(counts.keys()).collect();
+        for name in remembered.into_iter().filter(|name| !configured.contains(*name)) {
             let row = rows.get(name).cloned().unwrap_or_default();
+            let documents = counts.get(name).map_or(0, |counts| counts.documents);
             statuses.push(SourceStatus {
                 configured: false,
-                notes: Some(format!("not configured any more; {}", documents_text(counts.documents))),
-                ..status(name.clone(), row, counts.documents, None)
+                notes: Some(format!("not configured any more; {}", documents_text(documents))),
+                ..status(name.clone(), row, documents, None)
             });
         }
         Ok(statuses)

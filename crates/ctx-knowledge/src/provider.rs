@@ -14,8 +14,13 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
+
+/// Searches and reads at once.
+const BLOCKING_MAX: usize = 256;
 
 /// The provider of `context.search`, `context.get` and `context.sources`.
 pub struct Context {
@@ -295,7 +300,18 @@ fn answer(value: &impl Serialize) -> Result<Output, ToolError> {
     Ok(Output::from(value))
 }
 
+/// Runs work that blocks. What waits behind a slow disk is bounded: a caller that gave up has left
+/// its work behind and may call again.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
+    static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(BLOCKING_MAX)));
+    let place = PLACES
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| ToolError::new(ErrorKind::Overloaded, "too many searches at once"))?;
+    let work = move || {
+        let _place = place;
+        work()
+    };
     tokio::task::spawn_blocking(work).await.map_err(|error| ToolError::internal("the call failed", error))
 }
 
@@ -304,6 +320,9 @@ fn search_failed(error: SearchError) -> ToolError {
         SearchError::EmptyQuery => ToolError::bad_request(error.to_string()),
         SearchError::EmbeddingsDisabled(_) => {
             ToolError::new(ErrorKind::EmbeddingsDisabled, error.to_string())
+        }
+        SearchError::Building => {
+            ToolError::new(ErrorKind::Overloaded, error.to_string()).retry_after(Duration::from_secs(1))
         }
         SearchError::Store(error) => store_failed(error),
         SearchError::View(_) => ToolError::internal("the keyword index failed", error),

@@ -216,10 +216,13 @@ async fn since_and_until_choose_what_is_written_and_delete_nothing() {
 
     sync(&knowledge).await;
     write_all("lighthouse");
+    workspace.remove("5.md");
     assert_eq!(sync_with(&knowledge, spring).await, SyncReport { updated: 3, ..report() });
     assert_eq!(found(&knowledge, "harbour").len(), 2);
-    let rest = SyncReport { updated: 2, unchanged: 3, ..report() };
-    assert_eq!(sync(&knowledge).await, rest);
+    let few = SyncOptions { limit: Some(100), ..SyncOptions::default() };
+    let rest = SyncReport { updated: 1, unchanged: 3, ..report() };
+    assert_eq!(sync_with(&knowledge, few).await, rest);
+    assert_eq!(sync(&knowledge).await, SyncReport { deleted: 1, unchanged: 4, ..report() });
 }
 
 #[tokio::test]

@@ -42,6 +42,11 @@ impl Global {
         Output { json: self.json, quiet: self.quiet }
     }
 
+    /// Whether the user named a configuration file on the command line.
+    pub(crate) fn names_config(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// The files of the workspace that this command is about.
     pub(crate) fn locate(&self) -> CommandResult<Located> {
         let from_environment =

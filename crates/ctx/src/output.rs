@@ -2,7 +2,8 @@
 
 use crate::error::CommandError;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +33,8 @@ impl Output {
     /// Prints text to stdout. A reader that went away, like `head`, is not an error.
     pub(crate) fn print(&self, text: &str) -> Result<(), CommandError> {
         let mut stdout = io::stdout().lock();
+        let safe = if stdout.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
+        let text = &*safe;
         let ending = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         match write!(stdout, "{text}{ending}").and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -68,9 +71,16 @@ impl Output {
 
 /// Writes a line to stderr. Talk that nobody can hear is no failure; `eprintln!` would panic.
 fn talk(line: &str) {
-    if writeln!(io::stderr().lock(), "{line}").is_err() {
+    if writeln!(io::stderr().lock(), "{}", harmless(line)).is_err() {
         // There is nowhere left to say so.
     }
+}
+
+/// The text without what a terminal would obey: titles and names come from documents that anybody
+/// may have written.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let obeyed = |char: char| char.is_control() && char != '\n' && char != '\t';
+    if text.contains(obeyed) { Cow::Owned(text.replace(obeyed, "\u{FFFD}")) } else { Cow::Borrowed(text) }
 }
 
 /// Lines up columns, each as wide as its widest cell.
@@ -103,4 +113,22 @@ pub(crate) fn bytes(count: u64) -> String {
 /// A count and its noun.
 pub(crate) fn count(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_not_made_to_obey_documents() {
+        assert_eq!(harmless("a\u{1b}]0;title\u{7}b\n\tc"), "a\u{FFFD}]0;title\u{FFFD}b\n\tc");
+        assert!(matches!(harmless("plain\ntext"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        assert_eq!(table(&[row(["a", "b"]), row(["ccc", ""])]), "a    b\nccc\n");
+        assert_eq!(bytes(1536), "1.5 KiB");
+    }
 }

@@ -113,6 +113,11 @@ fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_canno
         let path = format!(".ctx/data/{}", name.to_str().unwrap());
         w.mode(&path, if w.path(&path).is_dir() { 0o555 } else { 0o444 });
     }
+    // tantivy locks this one even to read.
+    w.mode(
+        &format!(".ctx/data/{}/.tantivy-meta.lock", keyword_index(&w).file_name().unwrap().to_str().unwrap()),
+        0o444,
+    );
     w.mode(".ctx/data", 0o555);
     assert_eq!(w.ctx("search harbour --json").success().found(), ["a.md"]);
     ctx_snapshot!(w.ctx("search anchor"), @r"

@@ -127,3 +127,11 @@ fn a_source_that_was_typed_wrong_is_refused_before_anything_is_synced() {
     no source is configured; add a [connectors.filesystem.<name>] section to ctx.toml
     ");
 }
+
+#[test]
+fn a_folder_and_a_configuration_file_exclude_each_other() {
+    let w = TestWorkspace::new();
+    let refused = w.ctx("-c ctx.toml up docs").code(2);
+    assert_eq!(refused.stderr, "error: either a folder or `--config`, not both\n");
+    w.ctx("-c ctx.toml init").code(2);
+}

@@ -95,7 +95,11 @@ impl Connector for Filesystem {
     }
 
     async fn check(&self) -> Result<(), SourceError> {
-        self.canonical_root().map(drop)
+        // A folder on a dead network drive blocks, and must block no more than this.
+        let filesystem = self.clone();
+        tokio::task::spawn_blocking(move || filesystem.canonical_root().map(drop))
+            .await
+            .unwrap_or_else(|_| Err(SourceError::Unavailable("reading the folder panicked".to_owned())))
     }
 }
 

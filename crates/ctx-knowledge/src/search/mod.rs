@@ -4,6 +4,7 @@
 //! one monotone mapping, documented in the search guide.
 
 mod analyzer;
+mod directory;
 mod snippet;
 mod view;
 
@@ -116,6 +117,9 @@ pub enum SearchError {
     /// Meaning was asked for, and there are no embeddings.
     #[error("{0} search needs embeddings, and this workspace has none; use mode \"keyword\"")]
     EmbeddingsDisabled(&'static str),
+    /// There is no keyword index yet; another process is at it.
+    #[error("the keyword index is being built; try again in a moment")]
+    Building,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -137,6 +141,10 @@ pub(crate) fn keyword(view: &View, store: &Store, query: &Query) -> Result<Vec<H
     let terms = analyzer::query_terms(&query.text);
     if terms.is_empty() {
         return Ok(Vec::new());
+    }
+    // An index that has seen nothing finds nothing, which would be a wrong answer.
+    if view.is_blank()? && store.generation()? > 0 {
+        return Err(SearchError::Building);
     }
     let limit = query.limit.min(LIMIT_MAX);
     let best = best_chunks(view, &terms, &query.filters, limit)?;

@@ -4,6 +4,7 @@
 //! missing, foreign or damaged one is built anew from the store. Any number of processes read it
 //! while one writes; a lock file outside its folder decides which one.
 
+use super::directory::Folder;
 use super::{Candidate, Filters, analyzer};
 use crate::store::{IndexedDocument, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -66,9 +67,19 @@ pub(crate) enum ViewErrorKind {
 pub struct ViewError(Box<ViewErrorKind>);
 
 impl ViewError {
-    /// Whether building the index anew may help; a store or a lock that fails is not its fault.
+    /// Whether building the index anew may help. A disk that is full, a file that may not be opened
+    /// or a store that fails are not its fault.
     pub(crate) fn is_damage(&self) -> bool {
-        !matches!(*self.0, ViewErrorKind::Store(_) | ViewErrorKind::Busy)
+        match &*self.0 {
+            ViewErrorKind::Damaged => true,
+            ViewErrorKind::Index(error) => is_index_damage(error),
+            ViewErrorKind::Store(_) | ViewErrorKind::Busy | ViewErrorKind::Io { .. } => false,
+        }
+    }
+
+    /// Whether another process is writing the index, and will go on.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(*self.0, ViewErrorKind::Busy)
     }
 }
 
@@ -157,6 +168,11 @@ impl View {
         self.load().ok().flatten().map(|loaded| loaded.seen.generation)
     }
 
+    /// Whether there is no index of ours, or one that has seen nothing yet.
+    pub(crate) fn is_blank(&self) -> Result<bool, ViewError> {
+        Ok(self.load()?.is_none_or(|loaded| loaded.seen.generation == 0))
+    }
+
     /// Feeds what changed to the index while a sync goes on, and commits now and then. Does
     /// nothing while another process writes.
     pub(crate) fn follow(&self, store: &Store) -> Result<(), ViewError> {
@@ -165,13 +181,16 @@ impl View {
             let Some(lock) = self.try_lock()? else { return Ok(()) };
             *slot = Some(self.open_writer(lock)?);
         }
-        if let Some(writer) = slot.as_mut() {
-            self.feed(writer, store)?;
-            if writer.committed_at.elapsed() > COMMIT_INTERVAL {
-                self.commit(writer)?;
-            }
+        let Some(writer) = slot.as_mut() else { return Ok(()) };
+        let mut followed = self.feed(writer, store);
+        if followed.is_ok() && writer.committed_at.elapsed() > COMMIT_INTERVAL {
+            followed = self.commit(writer);
         }
-        Ok(())
+        if followed.is_err() {
+            // A writer that failed once fails for ever; a new one may not.
+            *slot = None;
+        }
+        followed
     }
 
     /// Throws the index away if it is ahead of its store, which then was restored from a copy: as
@@ -207,8 +226,11 @@ impl View {
     fn follow_to_end(&self, store: &Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
+        // What others write from here on is for them to index.
+        let target = store.generation()?;
         loop {
-            if slot.is_none() && self.is_current(store)? {
+            let seen = self.generation().unwrap_or(0);
+            if slot.is_none() && seen >= target && seen <= store.generation()? {
                 return Ok(());
             }
             let lock = if slot.is_some() { None } else { self.try_lock()? };
@@ -250,7 +272,9 @@ impl View {
 
     /// Reads every file of the index and compares checksums.
     pub(crate) fn verify(&self) -> Result<(), ViewError> {
-        if !self.folder.join("meta.json").exists() {
+        // While somebody writes, files come and go; where nothing can be written, nobody does.
+        let lock = self.try_lock();
+        if matches!(lock, Ok(None)) || !self.folder.join("meta.json").exists() {
             return Ok(());
         }
         let damaged = catch_unwind(AssertUnwindSafe(|| self.open_index()?.validate_checksum()))
@@ -311,7 +335,7 @@ impl View {
     }
 
     fn open_index(&self) -> tantivy::Result<Index> {
-        let index = Index::open_in_dir(&self.folder)?;
+        let index = Index::open(Folder::open(&self.folder)?)?;
         index.tokenizers().register(ANALYZER, analyzer::analyzer());
         Ok(index)
     }
@@ -321,8 +345,10 @@ impl View {
             let index = self.open_index()?;
             Ok(seen(&index)?.filter(|seen| seen.store == self.store_id).map(|seen| (index, seen.generation)))
         }));
+        let missing = !self.folder.join("meta.json").exists();
         let (index, generation) = match usable {
             Ok(Ok(Some(found))) => found,
+            Ok(Err(error)) if !missing && !error.is_damage() => return Err(error),
             _ => {
                 self.clear()?;
                 (self.create_index()?, 0)
@@ -470,6 +496,24 @@ impl View {
                 }
             })
             .collect()
+    }
+}
+
+fn is_index_damage(error: &TantivyError) -> bool {
+    use tantivy::directory::error::OpenReadError;
+    let is_torn = |error: &io::Error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
+        )
+    };
+    match error {
+        TantivyError::IoError(error) => is_torn(error),
+        TantivyError::OpenReadError(OpenReadError::IoError { io_error, .. }) => is_torn(io_error),
+        TantivyError::OpenWriteError(_)
+        | TantivyError::OpenDirectoryError(_)
+        | TantivyError::LockFailure(..) => false,
+        _ => true,
     }
 }
 

@@ -89,6 +89,11 @@ impl<T> Classify<T> for rusqlite::Result<T> {
     }
 }
 
+/// Whether somebody else holds the lock.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 /// Whether less access might still work.
 pub(super) fn is_access_problem(error: &rusqlite::Error) -> bool {
     matches!(

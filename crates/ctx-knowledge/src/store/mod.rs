@@ -111,8 +111,13 @@ fn open_best(path: &Path) -> Result<(Connection, Access), StoreError> {
     for access in [Access::ReadWrite, Access::ReadOnly, Access::Immutable] {
         let opened = connect(path, access, OpenFlags::SQLITE_OPEN_CREATE).and_then(|connection| {
             if access == Access::ReadWrite {
-                // A write lock shows whether writing works at all; nothing is changed.
-                connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")?;
+                // A write lock shows whether writing works at all; nothing is changed. One that
+                // somebody else holds shows it as well.
+                connection.busy_timeout(Duration::ZERO)?;
+                match connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK") {
+                    Err(error) if !error::is_busy(&error) => return Err(error),
+                    _ => connection.busy_timeout(BUSY_TIMEOUT)?,
+                }
             } else {
                 connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
             }

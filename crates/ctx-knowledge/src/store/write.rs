@@ -112,12 +112,13 @@ impl Store {
         source: &SourceName,
         fingerprint: &str,
     ) -> Result<(), StoreError> {
-        self.delete(id)?;
         self.write(|connection| {
-            connection
+            let transaction = begin(connection)?;
+            delete(&transaction, id)?;
+            transaction
                 .prepare_cached("INSERT OR REPLACE INTO passed_over VALUES (?1, ?2, ?3)")?
-                .execute(params![id.as_bytes().as_slice(), source.to_string(), fingerprint])
-                .map(drop)
+                .execute(params![id.as_bytes().as_slice(), source.to_string(), fingerprint])?;
+            transaction.commit()
         })
     }
 
@@ -135,22 +136,9 @@ impl Store {
     pub(crate) fn delete(&self, id: Uuid) -> Result<bool, StoreError> {
         self.write(|connection| {
             let transaction = begin(connection)?;
-            remember_text(&transaction, id)?;
-            let key: Option<i64> = transaction
-                .prepare_cached("DELETE FROM documents WHERE id = ?1 RETURNING key")?
-                .query_row([id.as_bytes().as_slice()], |row| row.get(0))
-                .optional()?;
-            let Some(key) = key else {
-                transaction.commit()?;
-                return Ok(false);
-            };
-            let generation = advance(&transaction)?;
-            transaction
-                .prepare_cached("INSERT INTO deletions VALUES (?1, ?2)")?
-                .execute(params![generation, key])?;
-            forget_old_deletions(&transaction)?;
+            let stored = delete(&transaction, id)?;
             transaction.commit()?;
-            Ok(true)
+            Ok(stored)
         })
     }
 
@@ -199,6 +187,19 @@ fn advance(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     transaction
         .prepare_cached("UPDATE meta SET generation = generation + 1 RETURNING generation")?
         .query_row([], |row| row.get(0))
+}
+
+fn delete(transaction: &Transaction<'_>, id: Uuid) -> rusqlite::Result<bool> {
+    remember_text(transaction, id)?;
+    let key: Option<i64> = transaction
+        .prepare_cached("DELETE FROM documents WHERE id = ?1 RETURNING key")?
+        .query_row([id.as_bytes().as_slice()], |row| row.get(0))
+        .optional()?;
+    let Some(key) = key else { return Ok(false) };
+    let generation = advance(transaction)?;
+    transaction.prepare_cached("INSERT INTO deletions VALUES (?1, ?2)")?.execute(params![generation, key])?;
+    forget_old_deletions(transaction)?;
+    Ok(true)
 }
 
 /// Takes back that a document has no text.

@@ -176,8 +176,12 @@ impl SyncJob<'_> {
             let caught_up = tokio::task::spawn_blocking(move || view.catch_up(&store)).await;
             // A failed sync is worth more words than an index that lags.
             outcome?;
-            if let Ok(caught_up) = caught_up {
-                caught_up?;
+            match caught_up {
+                Ok(Err(error)) if error.is_busy() => {
+                    tracing::warn!(%error, "the keyword index lags behind; who writes it will catch up");
+                }
+                Ok(caught_up) => caught_up?,
+                Err(_) => {}
             }
             return Ok(report);
         }
@@ -212,12 +216,13 @@ impl SyncJob<'_> {
                 return Err(SyncError::Source { source_name: name.to_string(), reason });
             }
         };
-        if pulled.listing == Listing::Complete && ended == Ended::Exhausted {
+        // A sync that leaves documents out deletes none, and the next one must see them again.
+        let SyncOptions { since, until, limit, .. } = self.options;
+        let whole = since.is_none() && until.is_none() && limit.is_none();
+        if whole && pulled.listing == Listing::Complete && ended == Ended::Exhausted {
             self.delete_unseen(memory, report)?;
         }
         if !self.options.dry_run && ended == Ended::Exhausted {
-            // What was left out by its time must come again.
-            let whole = self.options.since.is_none() && self.options.until.is_none();
             // Saved last: a crash before this line costs a repeated sync, never a lost document.
             let outcome = SyncOutcome {
                 cursor: whole.then_some(pulled.cursor),
@@ -242,7 +247,7 @@ impl SyncJob<'_> {
 }
 
 /// Takes the lock of a source; it is released when the file is closed, even by a crash.
-fn lock(store_path: &Path, source: &SourceName) -> Result<File, SyncError> {
+pub(crate) fn lock(store_path: &Path, source: &SourceName) -> Result<File, SyncError> {
     let folder = store_path.with_extension("locks");
     // The hash keeps `a-b` and `a_b` apart.
     let text = source.to_string();

@@ -24,6 +24,8 @@ use uuid::Uuid;
 const FOLLOW_EVERY: u64 = 256;
 /// Warnings kept in a report; the rest are counted.
 const WARNINGS_MAX: usize = 100;
+/// How much of a title is kept; it is part of every chunk.
+const TITLE_BYTES_MAX: usize = 500;
 /// Document ids are made of source and name in this namespace: the same document has the same id
 /// in every store.
 const ID_NAMESPACE: Uuid = Uuid::from_u128(0x6374_7800_6463_4d5e_9f3a_0b1c_2d3e_4f50);
@@ -250,6 +252,7 @@ impl Writer {
             .title
             .or(extracted.title)
             .or_else(|| document.source_id.rsplit('/').next().map(str::to_owned))
+            .map(|title| title[..title.floor_char_boundary(TITLE_BYTES_MAX)].to_owned())
             .filter(|title| !title.is_empty());
         let mut tags = self.tags.clone();
         tags.extend(document.tags.into_iter().filter(|tag| !self.tags.contains(tag)));

@@ -27,6 +27,11 @@ pub(crate) struct Init {
 impl Init {
     pub(crate) fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
+        if global.names_config() {
+            return Err(CommandError::usage(
+                "`ctx init` makes a configuration; it takes a folder, not `--config`",
+            ));
+        }
         let directory = match self.directory {
             Some(directory) => directory,
             None => working_directory()?,

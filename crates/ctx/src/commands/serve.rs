@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 /// How often the keyword index is looked after while serving.
@@ -87,15 +88,19 @@ impl Server {
         let Self { listener, api, mut signals, .. } = self;
         let shutdown = CancellationToken::new();
         let tending = tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone()));
-        let serving = ctx_http::serve(listener, api, shutdown.clone());
-        let mut serving = std::pin::pin!(serving);
-        let failed = |error: io::Error| CommandError::new(format!("the server failed: {error}"));
+        // A task of its own: whatever else this one does must not keep connections waiting.
+        let mut serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
+        let failed = |error: &dyn std::error::Error| CommandError::new(format!("the server failed: {error}"));
+        let ended = |served: Result<io::Result<()>, JoinError>| match served {
+            Ok(served) => served.map_err(|error| failed(&error)),
+            Err(error) => Err(failed(&error)),
+        };
         let ended = tokio::select! {
-            ended = serving.as_mut() => ended.map_err(failed),
+            served = &mut serving => ended(served),
             () = signals.next() => {
                 shutdown.cancel();
                 tokio::select! {
-                    ended = serving => ended.map_err(failed),
+                    served = &mut serving => ended(served),
                     () = signals.next() => {
                         Err(CommandError::new("stopped before requests in flight had finished"))
                     }

@@ -74,9 +74,12 @@ impl Sync {
         };
         let progress = if output.quiet { ProgressKind::None } else { self.progress };
         let cancellation = CancellationToken::new();
-        let stopper = tokio::spawn(stop_on_signal(signals, cancellation.clone()));
-        let outcomes = sync_all(&workspace.knowledge, names, options, progress, cancellation).await;
-        stopper.abort();
+        let outcomes = tokio::select! {
+            outcomes = sync_all(&workspace.knowledge, names, options, progress, cancellation.clone()) => outcomes,
+            () = stopped_twice(signals, &cancellation) => {
+                return Err(CommandError::new("stopped; the next sync picks up where this one was"));
+            }
+        };
         if self.dry_run {
             output.say("dry run: nothing is written; a sync would do this");
         }
@@ -192,10 +195,11 @@ fn choose(wanted: &[String], knowledge: &Knowledge) -> CommandResult<Vec<SourceN
     Ok(chosen)
 }
 
-/// Ctrl-C and SIGTERM end a sync between two documents.
-async fn stop_on_signal(mut signals: Signals, cancellation: CancellationToken) {
+/// Ctrl-C and SIGTERM end a sync between two documents; a second one ends it at once.
+async fn stopped_twice(mut signals: Signals, cancellation: &CancellationToken) {
     signals.next().await;
     cancellation.cancel();
+    signals.next().await;
 }
 
 fn since(text: &str) -> Result<Timestamp, String> {

@@ -4,7 +4,8 @@ use super::init;
 use super::serve::Server;
 use super::sync::{ProgressKind, summary, sync_all, warn};
 use crate::cli::{Global, load_in, working_directory};
-use crate::error::CommandResult;
+use crate::config::Config;
+use crate::error::{CommandError, CommandResult};
 use crate::output::{Output, count};
 use crate::signals::Signals;
 use crate::workspace::Workspace;
@@ -22,15 +23,8 @@ pub(crate) struct Up {
 impl Up {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
-        let directory = match self.directory {
-            Some(directory) => directory,
-            None => working_directory()?,
-        };
         let mut signals = Signals::listen()?;
-        if init::ensure(&directory)? {
-            output.say(&format!("created {}", directory.join("ctx.toml").display()));
-        }
-        let workspace = Workspace::open(load_in(&directory)?)?;
+        let workspace = Workspace::open(self.config(global)?)?;
         workspace.warnings.iter().for_each(|warning| output.warn(warning));
         // Taken first: an address in use should be known before a long sync, not after.
         let server = Server::bind(&workspace).await?;
@@ -61,6 +55,25 @@ impl Up {
             () = syncing => Ok(()),
             () = stopped => Ok(()),
         }
+    }
+}
+
+impl Up {
+    /// The named folder's, else the workspace that any command would find here, else a new one.
+    fn config(self, global: &Global) -> CommandResult<Config> {
+        let located = global.locate()?;
+        let directory = match self.directory {
+            Some(_) if global.names_config() => {
+                return Err(CommandError::usage("either a folder or `--config`, not both"));
+            }
+            Some(directory) => directory,
+            None if located.workspace.is_some() => return global.load(),
+            None => working_directory()?,
+        };
+        if init::ensure(&directory)? {
+            global.output().say(&format!("created {}", directory.join("ctx.toml").display()));
+        }
+        load_in(&directory)
     }
 }
 

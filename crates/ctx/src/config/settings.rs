@@ -2,7 +2,7 @@
 
 use super::ConfigError;
 use super::tree::Table;
-use ctx_core::{Limits, Secret};
+use ctx_core::{Limits, Redactor, Secret};
 use ctx_http::{Access, HttpLimits};
 use ctx_knowledge::{Chunking, KINDS, Mode};
 use schemars::JsonSchema;
@@ -162,7 +162,10 @@ fn seconds(count: NonZeroU32) -> Duration {
 pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
     let settings: Settings = serde_path_to_error::deserialize(tree.to_json()).map_err(|error| {
         let path: Vec<String> = error.path().to_string().split('.').map(str::to_owned).collect();
-        ConfigError::one(located(tree, &path, &error.inner().to_string()))
+        // What is wrong may be the secret itself.
+        let is_secret = path.last().is_some_and(|key| Redactor::is_secret_key(key));
+        let message = if is_secret { "has the wrong type".to_owned() } else { error.inner().to_string() };
+        ConfigError::one(located(tree, &path, &message))
     })?;
     let mut problems = Vec::new();
     let mut problem = |key: &str, message: String| {

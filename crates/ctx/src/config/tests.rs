@@ -66,6 +66,11 @@ fn wrong_types_and_values_name_key_and_line() {
 }
 
 #[test]
+fn a_secret_of_the_wrong_type_is_not_told() {
+    assert_eq!(problems("[server]\ntoken = 12345678\n"), ["ctx.toml:2: `server.token`: has the wrong type"]);
+}
+
+#[test]
 fn broken_toml_names_the_line() {
     let problem = &problems("[server]\nbind = \n")[0];
     assert!(problem.starts_with("ctx.toml:2: "), "{problem}");
