@@ -5,6 +5,7 @@
 
 mod analyzer;
 mod directory;
+mod entries;
 mod snippet;
 mod view;
 

@@ -5,28 +5,25 @@
 //! while one writes; a lock file outside its folder decides which one.
 
 use super::directory::Folder;
-use super::{Candidate, Filters, analyzer};
-use crate::store::{IndexedDocument, Store, StoreError};
+use super::entries::Fields;
+use super::{Candidate, Filters};
+use crate::store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 use tantivy::collector::TopDocs;
 use tantivy::columnar::Column;
-use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery};
-use tantivy::schema::{
-    FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
-};
-use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
+use tantivy::query::Query;
+use tantivy::schema::Schema;
+use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyError};
 use uuid::Uuid;
 
 /// Part of the folder's name; changes with the schema, the analyzer or tantivy's format.
 const FORMAT: u32 = 1;
-const ANALYZER: &str = "ctx";
 /// Memory for documents not yet written to a segment.
 const WRITER_BYTES: usize = 48 << 20;
 /// During a long sync, what has been read becomes searchable this often.
@@ -119,20 +116,10 @@ struct Seen {
 /// Changes when the index has another commit.
 type FileStamp = (SystemTime, u64, u64);
 
-#[derive(Clone, Copy)]
-struct Fields {
-    document: Field,
-    chunk: Field,
-    source: Field,
-    tag: Field,
-    updated_at: Field,
-    text: Field,
-}
-
 impl View {
     /// The view of `store`, beside it. Nothing is opened yet.
     pub(crate) fn beside(store: &Store) -> Self {
-        let (schema, fields) = schema();
+        let (schema, fields) = Fields::new();
         Self {
             folder: store.path().with_extension(format!("keyword-v{FORMAT}")),
             lock_path: store.path().with_extension("keyword.lock"),
@@ -157,7 +144,7 @@ impl View {
         limit: usize,
     ) -> Result<Vec<Candidate>, ViewError> {
         let Some(loaded) = self.load()? else { return Ok(Vec::new()) };
-        let query = self.query(terms, filters);
+        let query = self.fields.query(terms, filters);
         // A damaged file can make the index panic; that must cost a rebuild, not the process.
         catch_unwind(AssertUnwindSafe(|| self.collect(&loaded, &*query, limit)))
             .unwrap_or_else(|_| Err(ViewErrorKind::Damaged.into()))
@@ -336,7 +323,7 @@ impl View {
 
     fn open_index(&self) -> tantivy::Result<Index> {
         let index = Index::open(Folder::open(&self.folder)?)?;
-        index.tokenizers().register(ANALYZER, analyzer::analyzer());
+        Fields::register_analyzer(&index);
         Ok(index)
     }
 
@@ -367,19 +354,19 @@ impl View {
     fn create_index(&self) -> Result<Index, ViewError> {
         fs::create_dir_all(&self.folder).map_err(|error| self.io(error))?;
         let index = Index::create_in_dir(&self.folder, self.schema.clone())?;
-        index.tokenizers().register(ANALYZER, analyzer::analyzer());
+        Fields::register_analyzer(&index);
         Ok(index)
     }
 
     fn feed(&self, writer: &mut Writer, store: &Store) -> Result<(), ViewError> {
         let Writer { writer: index, fed, .. } = writer;
         let fields = &self.fields;
-        let forget = |key: u64| index.delete_term(Term::from_field_u64(fields.document, key));
+        let forget = |key: u64| index.delete_term(fields.document_term(key));
         let changes = store.changes(
             *fed,
             |document| {
                 forget(document.key);
-                chunk_documents(fields, &document).try_for_each(|chunk| index.add_document(chunk).map(drop))
+                fields.entries(&document).try_for_each(|chunk| index.add_document(chunk).map(drop))
             },
             |key| {
                 forget(key);
@@ -447,42 +434,6 @@ impl View {
         ViewErrorKind::Io { path: self.folder.clone(), source }.into()
     }
 
-    fn query(&self, terms: &[String], filters: &Filters) -> Box<dyn Query> {
-        let fields = &self.fields;
-        // Flat, so that the index can skip chunks that cannot be among the best.
-        let any_term = terms
-            .iter()
-            .map(|term| {
-                let term = Term::from_field_text(fields.text, term);
-                let query: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
-                (Occur::Should, query)
-            })
-            .collect::<Vec<_>>();
-        let any_term: Box<dyn Query> = Box::new(BooleanQuery::new(any_term));
-
-        let exact = |field: Field, text: &str| -> Box<dyn Query> {
-            Box::new(TermQuery::new(Term::from_field_text(field, text), IndexRecordOption::Basic))
-        };
-        let mut conditions: Vec<Box<dyn Query>> = Vec::new();
-        conditions.extend(filters.source.iter().map(|source| exact(fields.source, source)));
-        conditions.extend(filters.tags.iter().map(|tag| exact(fields.tag, tag)));
-        if filters.since.is_some() || filters.until.is_some() {
-            let bound = |time: Option<jiff::Timestamp>| {
-                time.map_or(Bound::Unbounded, |time| {
-                    Bound::Included(Term::from_field_i64(fields.updated_at, time.as_millisecond()))
-                })
-            };
-            conditions.push(Box::new(RangeQuery::new(bound(filters.since), bound(filters.until))));
-        }
-        if conditions.is_empty() {
-            return any_term;
-        }
-        let unscored = |query| -> Box<dyn Query> { Box::new(ConstScoreQuery::new(query, 0.0)) };
-        let mut all = vec![(Occur::Must, any_term)];
-        all.extend(conditions.into_iter().map(|condition| (Occur::Must, unscored(condition))));
-        Box::new(BooleanQuery::new(all))
-    }
-
     fn collect(&self, loaded: &Loaded, query: &dyn Query, limit: usize) -> Result<Vec<Candidate>, ViewError> {
         let top = loaded.searcher.search(query, &TopDocs::with_limit(limit).order_by_score())?;
         top.into_iter()
@@ -515,46 +466,6 @@ fn is_index_damage(error: &TantivyError) -> bool {
         | TantivyError::LockFailure(..) => false,
         _ => true,
     }
-}
-
-fn schema() -> (Schema, Fields) {
-    let mut builder = Schema::builder();
-    let text = TextOptions::default().set_indexing_options(
-        TextFieldIndexing::default().set_tokenizer(ANALYZER).set_index_option(IndexRecordOption::WithFreqs),
-    );
-    let fields = Fields {
-        document: builder.add_u64_field("document", INDEXED | FAST),
-        chunk: builder.add_u64_field("chunk", FAST),
-        source: builder.add_text_field("source", STRING),
-        tag: builder.add_text_field("tag", STRING),
-        updated_at: builder.add_i64_field("updated_at", FAST),
-        text: builder.add_text_field("text", text),
-    };
-    (builder.build(), fields)
-}
-
-/// One index entry for each chunk; title and headings are part of its text.
-fn chunk_documents<'a>(
-    fields: &'a Fields,
-    document: &'a IndexedDocument,
-) -> impl Iterator<Item = TantivyDocument> + 'a {
-    document.chunks.iter().zip(0u64..).map(move |(span, position)| {
-        let mut entry = TantivyDocument::default();
-        entry.add_u64(fields.document, document.key);
-        entry.add_u64(fields.chunk, position);
-        entry.add_i64(fields.updated_at, document.updated_at);
-        entry.add_text(fields.source, &document.source);
-        if let Some((kind, _)) = document.source.split_once(':') {
-            entry.add_text(fields.source, kind);
-        }
-        for tag in &document.tags {
-            entry.add_text(fields.tag, tag);
-        }
-        let title = document.title.as_deref().unwrap_or_default();
-        let text = crate::store::slice(&document.body, span);
-        entry.add_text(fields.text, format!("{title}\n{}\n{text}", span.heading));
-        entry
-    })
 }
 
 fn seen(index: &Index) -> Result<Option<Seen>, ViewError> {

@@ -1,0 +1,113 @@
+//! What the keyword index holds: one entry for each chunk, and how to ask for entries.
+
+use super::{Filters, analyzer};
+use crate::store::{IndexedDocument, slice};
+use std::ops::Bound;
+use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery};
+use tantivy::schema::{
+    FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
+};
+use tantivy::{Index, TantivyDocument, Term};
+
+const ANALYZER: &str = "ctx";
+
+/// The fields of an entry.
+#[derive(Clone, Copy)]
+pub(super) struct Fields {
+    document: Field,
+    chunk: Field,
+    source: Field,
+    tag: Field,
+    updated_at: Field,
+    text: Field,
+}
+
+impl Fields {
+    pub(super) fn new() -> (Schema, Self) {
+        let mut builder = Schema::builder();
+        let text = TextOptions::default().set_indexing_options(
+            TextFieldIndexing::default()
+                .set_tokenizer(ANALYZER)
+                .set_index_option(IndexRecordOption::WithFreqs),
+        );
+        let fields = Self {
+            document: builder.add_u64_field("document", INDEXED | FAST),
+            chunk: builder.add_u64_field("chunk", FAST),
+            source: builder.add_text_field("source", STRING),
+            tag: builder.add_text_field("tag", STRING),
+            updated_at: builder.add_i64_field("updated_at", FAST),
+            text: builder.add_text_field("text", text),
+        };
+        (builder.build(), fields)
+    }
+
+    /// Tells an index how to make terms of text.
+    pub(super) fn register_analyzer(index: &Index) {
+        index.tokenizers().register(ANALYZER, analyzer::analyzer());
+    }
+
+    /// The term that all entries of a document have.
+    pub(super) fn document_term(&self, key: u64) -> Term {
+        Term::from_field_u64(self.document, key)
+    }
+
+    /// One entry for each chunk; title and headings are part of its text.
+    pub(super) fn entries<'a>(
+        &'a self,
+        document: &'a IndexedDocument,
+    ) -> impl Iterator<Item = TantivyDocument> + 'a {
+        document.chunks.iter().zip(0u64..).map(move |(span, position)| {
+            let mut entry = TantivyDocument::default();
+            entry.add_u64(self.document, document.key);
+            entry.add_u64(self.chunk, position);
+            entry.add_i64(self.updated_at, document.updated_at);
+            entry.add_text(self.source, &document.source);
+            if let Some((kind, _)) = document.source.split_once(':') {
+                entry.add_text(self.source, kind);
+            }
+            for tag in &document.tags {
+                entry.add_text(self.tag, tag);
+            }
+            let title = document.title.as_deref().unwrap_or_default();
+            let text = slice(&document.body, span);
+            entry.add_text(self.text, format!("{title}\n{}\n{text}", span.heading));
+            entry
+        })
+    }
+
+    /// Any of the terms, within the filters.
+    pub(super) fn query(&self, terms: &[String], filters: &Filters) -> Box<dyn Query> {
+        // Flat, so that the index can skip chunks that cannot be among the best.
+        let any_term = terms
+            .iter()
+            .map(|term| {
+                let term = Term::from_field_text(self.text, term);
+                let query: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
+                (Occur::Should, query)
+            })
+            .collect::<Vec<_>>();
+        let any_term: Box<dyn Query> = Box::new(BooleanQuery::new(any_term));
+
+        let exact = |field: Field, text: &str| -> Box<dyn Query> {
+            Box::new(TermQuery::new(Term::from_field_text(field, text), IndexRecordOption::Basic))
+        };
+        let mut conditions: Vec<Box<dyn Query>> = Vec::new();
+        conditions.extend(filters.source.iter().map(|source| exact(self.source, source)));
+        conditions.extend(filters.tags.iter().map(|tag| exact(self.tag, tag)));
+        if filters.since.is_some() || filters.until.is_some() {
+            let bound = |time: Option<jiff::Timestamp>| {
+                time.map_or(Bound::Unbounded, |time| {
+                    Bound::Included(Term::from_field_i64(self.updated_at, time.as_millisecond()))
+                })
+            };
+            conditions.push(Box::new(RangeQuery::new(bound(filters.since), bound(filters.until))));
+        }
+        if conditions.is_empty() {
+            return any_term;
+        }
+        let unscored = |query| -> Box<dyn Query> { Box::new(ConstScoreQuery::new(query, 0.0)) };
+        let mut all = vec![(Occur::Must, any_term)];
+        all.extend(conditions.into_iter().map(|condition| (Occur::Must, unscored(condition))));
+        Box::new(BooleanQuery::new(all))
+    }
+}
