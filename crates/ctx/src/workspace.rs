@@ -107,7 +107,7 @@ fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<Source> {
 fn keep_out_of_git(config: &Config) {
     let folder = config.root.join(".ctx");
     let ignore = folder.join(".gitignore");
-    if folder.is_dir() && !ignore.exists() && std::fs::write(&ignore, "/data/\n").is_err() {
+    if folder.is_dir() && !ignore.exists() && std::fs::write(&ignore, "/data/\n/.gitignore\n").is_err() {
         tracing::debug!("cannot write {}", ignore.display());
     }
 }
