@@ -224,15 +224,6 @@ async fn a_sync_that_is_dropped_lets_go_of_the_index() {
 }
 
 #[tokio::test]
-async fn many_fences_are_chunked_in_time() {
-    let workspace = Workspace::new().file("a.md", "```\nx\n```\n".repeat(20_000));
-    let knowledge = workspace.open();
-    let started = std::time::Instant::now();
-    sync(&knowledge).await;
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
-}
-
-#[tokio::test]
 async fn a_dropped_sync_of_files_writes_nothing_more() {
     let workspace = Workspace::new();
     (0..1500).for_each(|n| workspace.write(&format!("{n}.md"), "harbour"));

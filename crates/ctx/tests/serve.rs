@@ -6,7 +6,6 @@ use ctx_testkit::{Reply, TestServer, TestWorkspace, ctx_snapshot, signal, wait_u
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 const CONTINUE: &[u8; 25] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -118,9 +117,8 @@ fn a_connection_that_only_waits_does_not_hold_up_the_end() {
     let (idle, mut used) = (server.connect(), server.connect());
     used.write_all(format!("GET /health HTTP/1.1\r\nhost: {}\r\n\r\n", server.address()).as_bytes()).unwrap();
     assert_eq!(Reply::read(&used).status, 200);
-    let stopping = Instant::now();
-    server.stop().success();
-    assert!(stopping.elapsed() < Duration::from_secs(5), "{:?}", stopping.elapsed());
+    let stopped = server.stop().success();
+    assert!(!stopped.stderr.contains("cut off"), "{}", stopped.stderr);
     drop((idle, used));
 }
 
