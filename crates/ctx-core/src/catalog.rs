@@ -4,6 +4,7 @@
 //! the one they began with. It hands out specs, never tools: whoever wants a tool to run comes
 //! through [`Catalog::call`], where names, policy, schema, limits and the run log live.
 
+use crate::error::{chain, whole_seconds};
 use crate::rate::Meter;
 use crate::run::{bounded, cut_text};
 use crate::{
@@ -401,15 +402,6 @@ fn timed_out(name: &ToolName, after: Duration) -> ToolError {
     };
     let unit = if shown == 1.0 { "second" } else { "seconds" };
     ToolError::new(ErrorKind::Timeout, format!("tool '{}' timed out after {shown} {unit}", name.outward()))
-}
-
-fn whole_seconds(wait: Duration) -> u64 {
-    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(error.source(), |source| source.source())
-        .fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }
 
 fn block_size(block: &ContentBlock) -> usize {

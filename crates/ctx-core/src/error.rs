@@ -6,6 +6,28 @@
 use std::fmt;
 use std::time::Duration;
 
+/// An error and what caused it, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut above = text.clone();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Transparent wrappers repeat what they wrap, and SQLite's error codes their message.
+        if !text.contains(&cause_text) && !cause_text.contains(&above) {
+            text = format!("{text}: {cause_text}");
+        }
+        above = cause_text;
+        source = cause.source();
+    }
+    text
+}
+
+/// A time to wait in whole seconds, rounded up.
+pub(crate) fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
 /// Why a call failed; each kind has one code and one HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -119,6 +141,11 @@ impl ToolError {
     /// How long to wait before trying again, where that is known.
     pub fn wait(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// The same in whole seconds, as `Retry-After` has it.
+    pub fn wait_seconds(&self) -> Option<u64> {
+        self.retry_after.map(whole_seconds)
     }
 
     /// The same error, its message passed through `change`.

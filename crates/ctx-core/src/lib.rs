@@ -25,13 +25,13 @@ pub use document::{
     Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Sink, SinkClosed, SourceError,
     SourceName,
 };
-pub use error::{ErrorKind, ToolError};
+pub use error::{ErrorKind, ToolError, chain};
 pub use limits::Limits;
 pub use name::{Identifier, InvalidName, ToolName};
 pub use policy::{AllowAll, Decision, Policy};
 pub use rate::{InvalidRate, RateLimit};
 pub use run::{Discard, Outcome, Run, RunId, RunLog};
-pub use schema::{ArgumentSchema, SchemaError};
+pub use schema::{ArgumentSchema, SchemaError, json_schema};
 pub use secret::{Redactor, Secret};
 pub use suggest::nearest;
 pub use tool::{Annotations, ContentBlock, Output, Provider, Tool, ToolSpec};

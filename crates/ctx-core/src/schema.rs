@@ -6,6 +6,8 @@
 use crate::{ErrorKind, ToolError, nearest};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, ValidationError, Validator, ValidatorMap};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 /// How many problems one answer names.
@@ -16,6 +18,20 @@ const DEFAULTS_DEPTH_MAX: usize = 32;
 /// How many objects and arrays are looked at for defaults; a schema that refers to itself twice
 /// would double the arguments at every level.
 const DEFAULTS_STEPS_MAX: usize = 10_000;
+
+/// The schema of a type: whole, without references, without a name.
+pub fn json_schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.shift_remove("title");
+        fields.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    }
+    schema
+}
 
 /// A compiled schema for arguments.
 #[derive(Debug)]

@@ -53,9 +53,8 @@ impl From<ToolError> for ApiError {
     fn from(error: ToolError) -> Self {
         let status = StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut headers = Vec::new();
-        let wait = error.wait().map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
         let comes_back = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
-        let wait = wait.or(comes_back.then_some(1));
+        let wait = error.wait_seconds().or(comes_back.then_some(1));
         if let Some(seconds) = wait {
             headers.push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }

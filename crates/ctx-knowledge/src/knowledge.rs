@@ -135,11 +135,13 @@ impl Knowledge {
         if query.text.trim().is_empty() {
             return Err(SearchError::EmptyQuery);
         }
-        match query.mode {
-            Some(Mode::Semantic) => return Err(SearchError::EmbeddingsDisabled("semantic")),
-            Some(Mode::Hybrid) => return Err(SearchError::EmbeddingsDisabled("hybrid")),
-            // The workspace's own way falls back to words where there are no embeddings.
-            Some(Mode::Keyword) | None => {}
+        // The workspace's own way falls back to words where there are no embeddings; a query's does not.
+        match query.mode.unwrap_or(self.options.mode) {
+            Mode::Semantic if query.mode.is_some() => {
+                return Err(SearchError::EmbeddingsDisabled("semantic"));
+            }
+            Mode::Hybrid if query.mode.is_some() => return Err(SearchError::EmbeddingsDisabled("hybrid")),
+            _ => {}
         }
         let answer = || search::keyword(&self.view, &self.store, query);
         let is_repairable = |answer: &Result<Vec<Hit>, SearchError>| match answer {

@@ -7,6 +7,7 @@ mod chunk;
 mod connectors;
 mod extract;
 mod knowledge;
+mod lock;
 mod provider;
 mod search;
 mod store;

@@ -6,12 +6,13 @@ use crate::knowledge::Knowledge;
 use crate::search::{Filters, Hit, Mode, Query, SearchError};
 use crate::store::{StoreError, StoredDocument};
 use async_trait::async_trait;
-use ctx_core::{Annotations, Call, ErrorKind, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use ctx_core::{
+    Annotations, Call, ErrorKind, Identifier, Output, Provider, Tool, ToolError, ToolSpec, json_schema,
+};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::{Arc, LazyLock};
@@ -203,7 +204,7 @@ impl Tool for Sources {
 }
 
 fn search_spec(final_limit: usize) -> Arc<ToolSpec> {
-    let mut input = schema::<SearchRequest>();
+    let mut input = json_schema::<SearchRequest>();
     if let Some(limit) = input["properties"]["limit"].as_object_mut() {
         limit.insert("default".to_owned(), Value::from(final_limit));
         // A hint for generators of Rust types; any integer will do.
@@ -220,7 +221,7 @@ fn search_spec(final_limit: usize) -> Arc<ToolSpec> {
 }
 
 fn get_spec() -> Arc<ToolSpec> {
-    let input = schema::<GetRequest>();
+    let input = json_schema::<GetRequest>();
     spec::<StoredDocument>(
         "get",
         "Get a document",
@@ -230,7 +231,7 @@ fn get_spec() -> Arc<ToolSpec> {
 }
 
 fn sources_spec() -> Arc<ToolSpec> {
-    let input = schema::<SourcesRequest>();
+    let input = json_schema::<SourcesRequest>();
     spec::<SourcesResponse>(
         "sources",
         "List sources",
@@ -250,22 +251,9 @@ fn spec<Response: JsonSchema>(
         title: Some(title.to_owned()),
         description: description.to_owned(),
         input_schema,
-        output_schema: Some(schema::<Response>()),
+        output_schema: Some(json_schema::<Response>()),
         annotations: Annotations::READ_ONLY,
     })
-}
-
-fn schema<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    if let Some(fields) = schema.as_object_mut() {
-        fields.shift_remove("title");
-        fields.entry("properties").or_insert_with(|| Value::Object(Map::new()));
-    }
-    schema
 }
 
 /// Reads a time: a timestamp, or a date, which means its first or its last instant (UTC).

@@ -1,7 +1,7 @@
 //! Failures as a person in a terminal sees them: what is wrong, what to do, which exit code.
 
 use crate::config::ConfigError;
-use ctx_core::{ErrorKind, ToolError};
+use ctx_core::{ErrorKind, ToolError, chain};
 use ctx_knowledge::{SearchError, StoreError, SyncError};
 use ctx_state::StateError;
 
@@ -38,23 +38,6 @@ impl CommandError {
         self.hints.push(hint.into());
         self
     }
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut above = text.clone();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Transparent wrappers repeat what they wrap, and SQLite's error codes their message.
-        if !text.contains(&cause_text) && !cause_text.contains(&above) {
-            text = format!("{text}: {cause_text}");
-        }
-        above = cause_text;
-        source = cause.source();
-    }
-    text
 }
 
 impl From<ConfigError> for CommandError {

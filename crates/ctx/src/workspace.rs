@@ -1,7 +1,8 @@
 //! An opened directory: settings, store, catalog, wired together.
 
 use crate::config::{Config, SourceSettings};
-use crate::error::{CommandError, CommandResult, chain};
+use crate::error::{CommandError, CommandResult};
+use ctx_core::chain;
 use ctx_core::{Call, Caller, Catalog, Discard, LiveCatalog, Redactor, RunLog, SourceName};
 use ctx_knowledge::{Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source};
 use ctx_state::Runs;

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 pub(super) const KIND: ConnectorKind = ConnectorKind {
     name: "filesystem",
     summary: "files below a folder",
-    schema: || schemars::schema_for!(Settings),
+    schema: ctx_core::json_schema::<Settings>,
     open,
 };
 

@@ -14,7 +14,7 @@ pub struct ConnectorKind {
     /// What it reads, for people.
     pub summary: &'static str,
     /// JSON Schema of its settings.
-    pub schema: fn() -> schemars::Schema,
+    pub schema: fn() -> Value,
     /// Makes a connector of settings; the error says which are wrong.
     pub open: fn(&Value, OpenOptions<'_>) -> Opened,
 }

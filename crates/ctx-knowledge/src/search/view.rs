@@ -7,9 +7,10 @@
 use super::directory::Folder;
 use super::entries::Fields;
 use super::{Candidate, Filters};
+use crate::lock::try_lock;
 use crate::store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -417,17 +418,7 @@ impl View {
     }
 
     fn try_lock(&self) -> Result<Option<File>, ViewError> {
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&self.lock_path)
-            .map_err(|error| self.io(error))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(self.io(error)),
-        }
+        try_lock(&self.lock_path).map_err(|error| self.io(error))
     }
 
     fn io(&self, source: io::Error) -> ViewError {

@@ -60,7 +60,6 @@ const MIGRATIONS: &[&str] = &[
        name TEXT PRIMARY KEY,
        cursor TEXT,
        synced_at INTEGER,
-       attempted_at INTEGER NOT NULL,
        error TEXT,
        warnings INTEGER NOT NULL
      ) STRICT, WITHOUT ROWID;",

@@ -152,24 +152,21 @@ impl Store {
     /// Ends a sync: cursor and outcome, in one transaction after the last document it covers. A
     /// crash before it costs a repeated sync, never a lost document.
     pub(crate) fn finish_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
-        let now = Timestamp::now().as_millisecond();
-        let synced_at = outcome.error.is_none().then_some(now);
+        let synced_at = outcome.error.is_none().then(|| Timestamp::now().as_millisecond());
         self.write(|connection| {
             connection
                 .prepare_cached(
-                    "INSERT INTO sources (name, cursor, synced_at, attempted_at, error, warnings)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                    "INSERT INTO sources (name, cursor, synced_at, error, warnings)
+                     VALUES (?1, ?2, ?3, ?4, ?5)
                      ON CONFLICT (name) DO UPDATE SET
-                       cursor = iif(?7, excluded.cursor, cursor),
+                       cursor = iif(?6, excluded.cursor, cursor),
                        synced_at = coalesce(excluded.synced_at, synced_at),
-                       attempted_at = excluded.attempted_at, error = excluded.error,
-                       warnings = excluded.warnings",
+                       error = excluded.error, warnings = excluded.warnings",
                 )?
                 .execute(params![
                     source.to_string(),
                     outcome.cursor.iter().flatten().next().map(|cursor| &cursor.0),
                     synced_at,
-                    now,
                     outcome.error,
                     outcome.warnings,
                     outcome.cursor.is_some(),

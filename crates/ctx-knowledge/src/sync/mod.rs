@@ -7,12 +7,13 @@ mod writer;
 
 use crate::chunk::Chunking;
 use crate::knowledge::Source;
+use crate::lock::try_lock;
 use crate::search::{View, ViewError};
 use crate::store::{Store, StoreError, SyncOutcome};
 use ctx_core::{Identifier, Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
 use jiff::Timestamp;
 use serde::Serialize;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -236,11 +237,7 @@ impl SyncJob<'_> {
 
     fn delete_unseen(&self, memory: &Memory, report: &mut SyncReport) -> Result<(), StoreError> {
         for id in self.store.known_ids(&self.source.name)?.into_iter().filter(|id| !memory.has_seen(*id)) {
-            let stored = match self.options.dry_run {
-                true => self.store.stamp(id)?.is_some(),
-                false => self.store.delete(id)?,
-            };
-            report.deleted += u64::from(stored);
+            report.deleted += u64::from(writer::delete(self.store, id, self.options.dry_run)?);
         }
         Ok(())
     }
@@ -255,10 +252,6 @@ pub(crate) fn lock(store_path: &Path, source: &SourceName) -> Result<File, SyncE
     let path = folder.join(format!("{}-{hash}.lock", Identifier::sanitize(&text)));
     let failed = |error| SyncError::Lock { source_name: source.to_string(), source: error };
     fs::create_dir_all(&folder).map_err(failed)?;
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(SyncError::Busy { source_name: source.to_string() }),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
-    }
+    let lock = try_lock(&path).map_err(failed)?;
+    lock.ok_or_else(|| SyncError::Busy { source_name: source.to_string() })
 }

@@ -182,11 +182,7 @@ impl Writer {
             Change::Upsert(document) => self.upsert(*document),
             Change::Delete { source_id } => {
                 let id = document_id(&self.source, &source_id);
-                let stored = match self.options.dry_run {
-                    true => self.store.stamp(id)?.is_some(),
-                    false => self.store.delete(id)?,
-                };
-                self.report.deleted += u64::from(stored);
+                self.report.deleted += u64::from(delete(&self.store, id, self.options.dry_run)?);
                 Ok(())
             }
             Change::Unreadable { source_id, reason } => {
@@ -278,6 +274,11 @@ impl Writer {
         prepared.hash = content_hash(&prepared, self.chunking);
         prepared
     }
+}
+
+/// Deletes a document, or only tells whether there is one to delete.
+pub(super) fn delete(store: &Store, id: Uuid, dry_run: bool) -> Result<bool, StoreError> {
+    if dry_run { Ok(store.stamp(id)?.is_some()) } else { store.delete(id) }
 }
 
 fn text_of(document: &Document) -> Result<Extracted, NoText> {

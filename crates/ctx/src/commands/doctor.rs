@@ -1,8 +1,9 @@
 //! `ctx doctor`
 
 use crate::cli::Global;
-use crate::error::{CommandError, CommandResult, chain};
+use crate::error::{CommandError, CommandResult};
 use crate::workspace::Workspace;
+use ctx_core::chain;
 use serde::Serialize;
 use serde_json::json;
 

@@ -40,7 +40,7 @@ impl Search {
         let output = global.output();
         // After a crash the keyword index may lag; a search that can repair it does.
         if let Err(error) = workspace.knowledge.tend() {
-            output.warn(&crate::error::chain(&error));
+            output.warn(&ctx_core::chain(&error));
         }
         if self.source.is_some() {
             let known = workspace.knowledge.sources().await?;

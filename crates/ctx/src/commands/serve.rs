@@ -1,10 +1,11 @@
 //! `ctx serve`
 
 use crate::cli::Global;
-use crate::error::{CommandError, CommandResult, chain};
+use crate::error::{CommandError, CommandResult};
 use crate::signals::Signals;
 use crate::workspace::Workspace;
 use clap::Subcommand;
+use ctx_core::chain;
 use ctx_http::Api;
 use ctx_knowledge::Knowledge;
 use std::io;

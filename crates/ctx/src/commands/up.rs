@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 /// Start in one step: make a workspace if there is none, sync it, serve it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Up {
-    /// The folder; the working directory when absent.
+    /// The folder; when absent, the workspace the working directory is in, or else that directory.
     directory: Option<PathBuf>,
 }
 
@@ -56,9 +56,7 @@ impl Up {
             () = stopped => Ok(()),
         }
     }
-}
 
-impl Up {
     /// The named folder's, else the workspace that any command would find here, else a new one.
     fn config(self, global: &Global) -> CommandResult<Config> {
         let located = global.locate()?;

@@ -2,11 +2,10 @@
 
 use super::ConfigError;
 use super::tree::Table;
-use ctx_core::{Limits, Redactor, Secret};
+use ctx_core::{Limits, Redactor, Secret, json_schema};
 use ctx_http::{Access, HttpLimits};
 use ctx_knowledge::{Chunking, KINDS, Mode};
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -199,10 +198,10 @@ fn located(tree: &Table, path: &[String], message: &str) -> String {
 
 /// JSON Schema of the whole configuration, connectors of every kind included.
 pub(crate) fn settings_schema() -> Value {
-    let mut schema = schema_of::<Settings>();
-    let common = schema_of::<SourceSettings>()["properties"].clone();
+    let mut schema = json_schema::<Settings>();
+    let common = json_schema::<SourceSettings>()["properties"].clone();
     let kinds = KINDS.iter().map(|kind| {
-        let mut source = inline((kind.schema)().to_value());
+        let mut source = (kind.schema)();
         if let (Some(own), Some(common)) = (source["properties"].as_object_mut(), common.as_object()) {
             own.extend(common.clone());
         }
@@ -214,18 +213,5 @@ pub(crate) fn settings_schema() -> Value {
         "properties": Value::Object(kinds.collect()),
         "additionalProperties": false,
     });
-    schema
-}
-
-fn schema_of<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    inline(settings.into_generator().into_root_schema_for::<T>().to_value())
-}
-
-fn inline(mut schema: Value) -> Value {
-    if let Some(fields) = schema.as_object_mut() {
-        fields.shift_remove("$schema");
-        fields.shift_remove("title");
-    }
     schema
 }
