@@ -345,3 +345,21 @@ async fn a_search_while_another_process_syncs_never_fails() {
     assert_eq!(found(&other, "harbour").len(), 10);
     assert_eq!(stored(&other).len(), 600);
 }
+
+#[tokio::test]
+async fn what_a_killed_commit_left_behind_does_not_stop_the_next_one() {
+    let workspace = Workspace::new().file("a.md", "harbour").file("b.md", "anchor");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let index = workspace.index_folder().unwrap();
+    let before = fs::read(index.join("meta.json")).unwrap();
+    workspace.remove("b.md");
+    sync(&knowledge).await;
+    drop(knowledge);
+    // As if killed after the list of deleted entries was written and before the commit was.
+    fs::write(index.join("meta.json"), before).unwrap();
+
+    let knowledge = workspace.open();
+    knowledge.tend().unwrap();
+    assert_eq!(found(&knowledge, "harbour anchor"), ["a.md"]);
+}

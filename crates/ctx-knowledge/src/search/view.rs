@@ -343,6 +343,8 @@ impl View {
             }
         };
         let writer = index.writer_with_num_threads(1, WRITER_BYTES)?;
+        // A writer that was killed may have left files that this one would give the same names.
+        writer.garbage_collect_files().wait()?;
         Ok(Writer {
             writer,
             fed: generation,
