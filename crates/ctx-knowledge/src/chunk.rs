@@ -4,6 +4,7 @@
 //! splits a sentence or a line of code that fits. Spans are offsets into the body; nothing is
 //! copied.
 
+use crate::extract::Structure;
 use crate::store::Span;
 
 /// How much of a heading counts.
@@ -27,11 +28,11 @@ struct Unit {
     ends_paragraph: bool,
 }
 
-/// Splits a body; `markdown` says whether its headings and fences count. Never empty, so that
-/// every document can be found by its title.
-pub(crate) fn split(body: &str, markdown: bool, chunking: Chunking) -> Vec<Span> {
+/// Splits a body; `structure` says whether its headings and fences count, and whether sentences
+/// do. Never empty, so that every document can be found by its title.
+pub(crate) fn split(body: &str, structure: Structure, chunking: Chunking) -> Vec<Span> {
     let mut spans = Vec::new();
-    for section in sections(body, markdown) {
+    for section in sections(body, structure) {
         let units = units(body, &section, chunking.max_tokens);
         pack(&units, &section.heading, chunking, &mut spans);
     }
@@ -50,10 +51,13 @@ struct Section {
 }
 
 /// Cuts a body at its headings; each section knows the headings above it.
-fn sections(body: &str, markdown: bool) -> Vec<Section> {
+fn sections(body: &str, structure: Structure) -> Vec<Section> {
     let mut sections =
         vec![Section { start: 0, end: body.len(), heading: String::new(), fences: Vec::new() }];
-    if !markdown {
+    if structure == Structure::Code {
+        sections[0].fences.push((0, body.len()));
+    }
+    if structure != Structure::Markdown {
         return sections;
     }
     let mut path: Vec<(usize, &str)> = Vec::new();
@@ -259,7 +263,7 @@ mod tests {
     const SMALL: Chunking = Chunking { max_tokens: 20, overlap_tokens: 6 };
 
     fn texts(body: &str) -> Vec<(String, String)> {
-        split(body, true, SMALL)
+        split(body, Structure::Markdown, SMALL)
             .iter()
             .map(|span| (span.heading.clone(), slice(body, span).trim().to_owned()))
             .collect()
@@ -290,25 +294,38 @@ mod tests {
     }
 
     #[test]
+    fn code_is_cut_between_lines_and_not_at_sentences() {
+        let body = "let a = first. second. third. fourth.\nlet b = fifth. sixth. seventh. eighth.\n";
+        let spans = split(body, Structure::Code, SMALL);
+        let lines: Vec<_> = spans.iter().map(|span| slice(body, span)).collect();
+        assert_eq!(lines, body.split_inclusive('\n').collect::<Vec<_>>());
+    }
+
+    #[test]
     fn a_text_without_spaces_is_cut_all_the_same() {
         let body = "x".repeat(2_000);
-        let spans = split(&body, false, SMALL);
+        let spans = split(&body, Structure::Plain, SMALL);
         assert!(spans.len() > 10);
         assert!(spans.iter().all(|span| count_tokens(slice(&body, span)) <= SMALL.max_tokens));
     }
 
     #[test]
     fn an_empty_body_has_one_empty_chunk() {
-        assert_eq!(split(" \n\n", true, SMALL), [Span { start: 0, end: 0, heading: String::new() }]);
+        assert_eq!(
+            split(" \n\n", Structure::Markdown, SMALL),
+            [Span { start: 0, end: 0, heading: String::new() }]
+        );
     }
 
     proptest! {
         #[test]
         fn nothing_is_lost_and_nothing_is_too_large(
             body in "([a-zé漢 .\n#`-]|word |\n# H\n|```\n){0,400}",
-            markdown: bool,
+            structure in prop_oneof![
+                Just(Structure::Markdown), Just(Structure::Plain), Just(Structure::Code)
+            ],
         ) {
-            let spans = split(&body, markdown, SMALL);
+            let spans = split(&body, structure, SMALL);
             let mut covered = vec![false; body.len()];
             for span in &spans {
                 let text = body.get(span.start..span.end);

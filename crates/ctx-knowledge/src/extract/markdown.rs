@@ -1,21 +1,26 @@
-//! Markdown: text whose first heading is its title.
+//! Markdown: what stands before it speaks for it, else its first heading is its title.
 
-use super::{Extracted, Extractor, NoText, Raw, ending, text};
+use super::bounds::Bounds;
+use super::{Extracted, Extractor, NoText, Raw, Structure, front_matter, text};
 use crate::chunk;
 
-pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract };
+pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, isolated: false };
 
-pub(super) fn accepts(raw: &Raw<'_>) -> bool {
-    match raw.content_type {
-        Some(content_type) => content_type.starts_with("text/markdown"),
-        None => matches!(ending(raw.name).as_str(), "md" | "markdown" | "mdown" | "mkd"),
-    }
+fn accepts(raw: &Raw) -> bool {
+    raw.is_text()
+        && raw.hinted(&["text/markdown", "text/x-markdown"], &["md", "markdown", "mdown", "mkd", "mdx"])
 }
 
-fn extract(raw: &Raw<'_>) -> Result<Extracted, NoText> {
-    let body = text::decode(raw.bytes)?;
-    let title = title(&body);
-    Ok(Extracted { body, title, content_type: "text/markdown".to_owned() })
+fn extract(raw: &Raw, _: &Bounds) -> Result<Extracted, NoText> {
+    let whole = text::decode(&raw.bytes, raw.charset.as_deref())?;
+    let (mut extracted, body) = front_matter::split(&whole);
+    extracted.title = extracted.title.or_else(|| title(body));
+    Ok(Extracted {
+        body: body.to_owned(),
+        structure: Structure::Markdown,
+        content_type: "text/markdown".to_owned(),
+        ..extracted
+    })
 }
 
 /// The first heading, whatever its level, outside fenced code.

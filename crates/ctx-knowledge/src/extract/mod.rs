@@ -1,28 +1,114 @@
 //! Bytes to text.
 //!
 //! One entry in [`EXTRACTORS`] for each kind of content; the first that accepts wins. Whatever an
-//! extractor does, it does within [`extract`], which contains its panics.
+//! extractor does, it does within [`extract`], which contains its panics and, where a library
+//! cannot be interrupted, leaves it behind when it takes too long.
 
+mod bounds;
+mod composer;
+mod form;
+mod front_matter;
+mod html;
+mod isolate;
 mod markdown;
 mod text;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use bounds::{Bounds, ExtractLimits};
+use form::Form;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use std::sync::atomic::AtomicUsize;
+
+/// Changes whenever the same bytes may give another text, so that documents are read anew.
+pub(crate) const VERSION: u32 = 1;
+
+static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 
 /// What is known of content before it is read.
-pub(crate) struct Raw<'a> {
-    pub(crate) bytes: &'a [u8],
+pub(crate) struct Raw {
+    bytes: Vec<u8>,
     /// The document's name in its source; its ending is a hint.
-    pub(crate) name: &'a str,
-    /// The media type, where the source knows it.
-    pub(crate) content_type: Option<&'a str>,
+    name: String,
+    /// The media type without parameters, where the source knows one that says something.
+    content_type: Option<String>,
+    /// The character set that came with the media type.
+    charset: Option<String>,
+    form: Form,
+}
+
+impl Raw {
+    pub(crate) fn new(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
+        let form = Form::of(&bytes);
+        Self { form, ..Self::described(bytes, name, content_type) }
+    }
+
+    fn described(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
+        let (content_type, parameters) = content_type
+            .unwrap_or_default()
+            .split_once(';')
+            .unwrap_or((content_type.unwrap_or_default(), ""));
+        let content_type = content_type.trim().to_ascii_lowercase();
+        let vague =
+            matches!(&*content_type, "" | "text/plain" | "application/octet-stream" | "text/*" | "*/*");
+        let charset = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
+        Self {
+            bytes,
+            name: name.to_owned(),
+            content_type: (!vague).then_some(content_type),
+            charset: charset
+                .filter(|(name, _)| name.eq_ignore_ascii_case("charset"))
+                .map(|(_, value)| value.trim_matches('"').to_owned())
+                .next(),
+            form: Form::Text,
+        }
+    }
+
+    fn is_text(&self) -> bool {
+        self.form == Form::Text
+    }
+
+    /// Whether the source says it is of one of these media types, or, where it says nothing, its
+    /// name ends in one of these.
+    fn hinted(&self, content_types: &[&str], endings: &[&str]) -> bool {
+        match &self.content_type {
+            Some(content_type) => content_types.contains(&content_type.as_str()),
+            None => endings.contains(&ending(&self.name).as_str()),
+        }
+    }
+
+    /// The last part of its name.
+    fn file_name(&self) -> &str {
+        self.name.rsplit(['/', '\\']).next().unwrap_or_default()
+    }
+}
+
+/// What the structure of a body is written in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Structure {
+    /// Headings and fences count.
+    Markdown,
+    /// Paragraphs and sentences.
+    #[default]
+    Plain,
+    /// Lines.
+    Code,
 }
 
 /// Text, and what it says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Extracted {
     pub(crate) body: String,
-    pub(crate) title: Option<String>,
+    pub(crate) structure: Structure,
+    /// What the document truly is.
     pub(crate) content_type: String,
+    pub(crate) title: Option<String>,
+    pub(crate) author: Option<String>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) metadata: Map<String, Value>,
+    pub(crate) created_at: Option<Timestamp>,
+    pub(crate) updated_at: Option<Timestamp>,
+    /// What is to be said of a text that is not the whole.
+    pub(crate) note: Option<String>,
 }
 
 /// Why there is no text.
@@ -30,32 +116,59 @@ pub(crate) struct Extracted {
 pub(crate) enum NoText {
     /// It is not a kind of content we read.
     NotText,
-    /// It is, but reading it failed.
+    /// It is, but reading it failed, and will fail again while it stays as it is.
     Failed(String),
+    /// It may be readable another time.
+    NotNow(String),
+}
+
+/// Fails with a reason.
+fn failed<T>(reason: impl Into<String>) -> Result<T, NoText> {
+    Err(NoText::Failed(reason.into()))
 }
 
 struct Extractor {
-    accepts: fn(&Raw<'_>) -> bool,
-    extract: fn(&Raw<'_>) -> Result<Extracted, NoText>,
+    accepts: fn(&Raw) -> bool,
+    extract: fn(&Raw, &Bounds) -> Result<Extracted, NoText>,
+    /// Whether it needs a thread of its own, because it cannot always watch the time.
+    isolated: bool,
 }
 
-const EXTRACTORS: &[Extractor] = &[markdown::EXTRACTOR, text::EXTRACTOR];
+const EXTRACTORS: &[Extractor] = &[html::EXTRACTOR, markdown::EXTRACTOR, text::EXTRACTOR];
 
 /// The text of some content.
-pub(crate) fn extract(raw: &Raw<'_>) -> Result<Extracted, NoText> {
-    let extractor = EXTRACTORS.iter().find(|extractor| (extractor.accepts)(raw)).ok_or(NoText::NotText)?;
-    catch_unwind(AssertUnwindSafe(|| (extractor.extract)(raw)))
-        .unwrap_or_else(|_| Err(NoText::Failed("the extractor panicked".to_owned())))
+pub(crate) fn extract(raw: Raw) -> Result<Extracted, NoText> {
+    extract_within(raw, ExtractLimits::DEFAULT)
 }
 
-/// What a text that needs no extraction says of itself.
-pub(crate) fn from_text(body: &str, name: &str, content_type: Option<&str>) -> Extracted {
-    let raw = Raw { bytes: body.as_bytes(), name, content_type };
-    let body = body.to_owned();
-    if markdown::accepts(&raw) {
-        return Extracted { title: markdown::title(&body), body, content_type: "text/markdown".to_owned() };
+fn extract_within(raw: Raw, limits: ExtractLimits) -> Result<Extracted, NoText> {
+    if raw.form == Form::Locked {
+        return failed("it is protected by a password");
     }
-    Extracted { body, title: None, content_type: content_type.unwrap_or("text/plain").to_owned() }
+    let extractor = EXTRACTORS.iter().find(|extractor| (extractor.accepts)(&raw)).ok_or(NoText::NotText)?;
+    let bounds = Bounds::start(limits);
+    let work = move || (extractor.extract)(&raw, &bounds);
+    match extractor.isolated {
+        true => isolate::isolated(&ABANDONED, limits.time, bounds.too_slow(), work),
+        false => isolate::contained(work),
+    }
+}
+
+/// What a text that came as text says of itself.
+pub(crate) fn from_text(body: &str, name: &str, content_type: Option<&str>) -> Result<Extracted, NoText> {
+    let bytes = body.replace('\0', "").into_bytes();
+    extract_text(Raw::described(bytes, name, content_type), content_type)
+}
+
+fn extract_text(raw: Raw, given: Option<&str>) -> Result<Extracted, NoText> {
+    let mut extracted = extract_within(raw, ExtractLimits::DEFAULT)?;
+    // Nothing was looked into: the source's word stands.
+    if let Some(given) = given
+        && extracted.structure == Structure::Plain
+    {
+        extracted.content_type = given.to_owned();
+    }
+    Ok(extracted)
 }
 
 /// The ending of a name, lowercase: `md`.

@@ -13,6 +13,7 @@ use ctx_core::{Change, Content, Document, Known, SourceName};
 use jiff::Timestamp;
 use std::collections::HashSet;
 use std::fs::File;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
@@ -210,7 +211,7 @@ impl Writer {
         if too_old || too_new {
             return Ok(());
         }
-        let extracted = match text_of(&document) {
+        let extracted = match text_of(&mut document) {
             Ok(extracted) => extracted,
             Err(no_text) => return self.pass_over(id, document, no_text),
         };
@@ -230,7 +231,7 @@ impl Writer {
     }
 
     fn pass_over(&mut self, id: Uuid, document: Document, no_text: NoText) -> Result<(), StoreError> {
-        if let NoText::Failed(reason) = no_text {
+        if let NoText::Failed(reason) | NoText::NotNow(reason) = no_text {
             // Kept as it was and tried again next time.
             self.warn(document.source_id, reason);
             return Ok(());
@@ -251,20 +252,26 @@ impl Writer {
             .map(|title| title[..title.floor_char_boundary(TITLE_BYTES_MAX)].to_owned())
             .filter(|title| !title.is_empty());
         let mut tags = self.tags.clone();
-        tags.extend(document.tags.into_iter().filter(|tag| !self.tags.contains(tag)));
-        let updated_at = document.updated_at.unwrap_or_else(Timestamp::now);
-        let chunks = chunk::split(&extracted.body, extracted.content_type == "text/markdown", self.chunking);
+        for tag in document.tags.into_iter().chain(extracted.tags) {
+            if !tags.contains(&tag) {
+                tags.push(tag);
+            }
+        }
+        let mut metadata = extracted.metadata;
+        metadata.extend(document.metadata);
+        let updated_at = document.updated_at.or(extracted.updated_at).unwrap_or_else(Timestamp::now);
+        let chunks = chunk::split(&extracted.body, extracted.structure, self.chunking);
         let mut prepared = NewDocument {
             id,
             source: self.source.to_string(),
             source_id: document.source_id,
             source_url: document.source_url,
             title,
-            author: document.author,
-            created_at: document.created_at.unwrap_or(updated_at),
+            author: document.author.or(extracted.author),
+            created_at: document.created_at.or(extracted.created_at).unwrap_or(updated_at),
             updated_at,
             content_type: extracted.content_type,
-            metadata: serde_json::Value::Object(document.metadata).to_string(),
+            metadata: serde_json::Value::Object(metadata).to_string(),
             tags: serde_json::Value::from(tags).to_string(),
             body: extracted.body,
             chunks,
@@ -281,16 +288,13 @@ pub(super) fn delete(store: &Store, id: Uuid, dry_run: bool) -> Result<bool, Sto
     if dry_run { Ok(store.stamp(id)?.is_some()) } else { store.delete(id) }
 }
 
-fn text_of(document: &Document) -> Result<Extracted, NoText> {
-    match &document.content {
-        Content::Bytes(bytes) => extract::extract(&Raw {
-            bytes,
-            name: &document.source_id,
-            content_type: document.content_type.as_deref(),
-        }),
-        Content::Text(text) => {
-            Ok(extract::from_text(text, &document.source_id, document.content_type.as_deref()))
-        }
+/// The text of a document, which is left without content.
+fn text_of(document: &mut Document) -> Result<Extracted, NoText> {
+    let content = mem::replace(&mut document.content, Content::Text(String::new()));
+    let (name, content_type) = (&document.source_id, document.content_type.as_deref());
+    match content {
+        Content::Bytes(bytes) => extract::extract(Raw::new(bytes, name, content_type)),
+        Content::Text(text) => extract::from_text(&text, name, content_type),
     }
 }
 
@@ -320,6 +324,7 @@ fn content_hash(document: &NewDocument, chunking: Chunking) -> [u8; 32] {
 
 /// What besides its content decides how a document is stored.
 fn settings_stamp(chunking: Chunking, tags: &[String]) -> String {
-    let settings = format!("{}/{} {tags:?}", chunking.max_tokens, chunking.overlap_tokens);
+    let Chunking { max_tokens, overlap_tokens } = chunking;
+    let settings = format!("{max_tokens}/{overlap_tokens} {} {tags:?}", extract::VERSION);
     blake3::hash(settings.as_bytes()).to_hex()[..16].to_owned()
 }
