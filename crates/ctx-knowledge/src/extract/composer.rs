@@ -45,10 +45,7 @@ impl<'a> Composer<'a> {
             if !lines.is_empty() {
                 lines.push('\n');
             }
-            // What only looks like structure must not become any.
-            if chunk::heading(line).is_some() || is_fence(line) {
-                lines.push('\\');
-            }
+            lines.push_str(guard(line));
             lines.push_str(line);
         }
         if !lines.is_empty() {
@@ -88,7 +85,7 @@ impl<'a> Composer<'a> {
             self.cut.get_or_insert("rows");
             return;
         }
-        self.add(Last::Row, line);
+        self.add(Last::Row, &format!("{}{line}", guard(line)));
     }
 
     pub(super) fn code(&mut self, language: &str, text: &str) {
@@ -159,8 +156,10 @@ impl<'a> Composer<'a> {
     }
 }
 
-fn is_fence(line: &str) -> bool {
-    ["```", "~~~"].iter().any(|fence| line.trim_start().starts_with(fence))
+/// What to put before a line that only looks like structure, so that it does not become any.
+fn guard(line: &str) -> &'static str {
+    let is_fence = ["```", "~~~"].iter().any(|fence| line.trim_start().starts_with(fence));
+    if is_fence || chunk::heading(line).is_some() { "\\" } else { "" }
 }
 
 /// The words of a text with one space between them.

@@ -4,14 +4,25 @@
 //! extractor does, it does within [`extract`], which contains its panics and, where a library
 //! cannot be interrupted, leaves it behind when it takes too long.
 
+mod archive;
 mod bounds;
 mod composer;
+mod csv;
+mod docx;
+mod epub;
 mod form;
 mod front_matter;
 mod html;
 mod isolate;
 mod markdown;
+mod notebook;
+mod opendocument;
+mod package;
+mod pptx;
+mod table;
 mod text;
+mod xlsx;
+mod xml;
 
 use bounds::{Bounds, ExtractLimits};
 use form::Form;
@@ -134,7 +145,18 @@ struct Extractor {
     isolated: bool,
 }
 
-const EXTRACTORS: &[Extractor] = &[html::EXTRACTOR, markdown::EXTRACTOR, text::EXTRACTOR];
+const EXTRACTORS: &[Extractor] = &[
+    docx::EXTRACTOR,
+    pptx::EXTRACTOR,
+    xlsx::EXTRACTOR,
+    opendocument::EXTRACTOR,
+    epub::EXTRACTOR,
+    html::EXTRACTOR,
+    markdown::EXTRACTOR,
+    csv::EXTRACTOR,
+    notebook::EXTRACTOR,
+    text::EXTRACTOR,
+];
 
 /// The text of some content.
 pub(crate) fn extract(raw: Raw) -> Result<Extracted, NoText> {
@@ -179,3 +201,6 @@ fn ending(name: &str) -> String {
         .map(|(_, ending)| ending.to_ascii_lowercase())
         .unwrap_or_default()
 }
+
+#[cfg(test)]
+mod samples;
