@@ -18,6 +18,7 @@ mod markdown;
 mod notebook;
 mod opendocument;
 mod package;
+mod pdf;
 mod pptx;
 mod table;
 mod text;
@@ -146,6 +147,7 @@ struct Extractor {
 }
 
 const EXTRACTORS: &[Extractor] = &[
+    pdf::EXTRACTOR,
     docx::EXTRACTOR,
     pptx::EXTRACTOR,
     xlsx::EXTRACTOR,

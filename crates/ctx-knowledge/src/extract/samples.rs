@@ -69,3 +69,23 @@ fn the_chapters_of_a_book_come_in_reading_order() {
     assert_eq!(extracted.author.as_deref(), Some("Ada Lovelace"));
     assert_eq!((extracted.tags, &*extracted.content_type), (vec!["sea".to_owned()], "application/epub+zip"));
 }
+
+#[test]
+fn a_pdf_is_its_pages_in_paragraphs() {
+    let extracted = read("sample.pdf");
+    let expected = "Ships arrive at the north mole\nbefore the sun rises.\n\nA second paragraph.\n\nNorth 12 m\n\nGroße Mole, café\n";
+    assert_eq!(extracted.body, expected);
+    assert_eq!(extracted.title.as_deref(), Some("Harbour – handbook"));
+    assert_eq!(extracted.author.as_deref(), Some("Ada Lovelace"));
+    assert_eq!(
+        (extracted.tags, &*extracted.content_type),
+        (vec!["sea".to_owned(), "harbour".to_owned()], "application/pdf")
+    );
+    assert!(extracted.created_at.is_some());
+}
+
+#[test]
+fn what_is_locked_says_so() {
+    let locked = extract(Raw::new(sample("locked.pdf"), "locked.pdf", None));
+    assert_eq!(locked, Err(NoText::Failed("it is protected by a password".to_owned())));
+}

@@ -1,0 +1,297 @@
+//! What the bytes of a text mean in a font, and how wide it is.
+
+use lopdf::{Dictionary, Document, Encoding, Object};
+use std::collections::HashMap;
+
+/// What a font's map of characters may unpack to.
+const MAP_BYTES_MAX: usize = 4 << 20;
+/// Entries of such a map, and of a table of widths.
+const ENTRIES_MAX: usize = 100_000;
+/// How wide a character is where the font does not say, in thousandths of its size.
+const USUAL_WIDTH: f32 = 500.0;
+
+pub(super) struct Font<'a> {
+    map: Option<CharacterMap>,
+    encoding: Option<Encoding<'a>>,
+    /// Whether its text is UTF-16.
+    is_unicode: bool,
+    /// Whether characters have two bytes.
+    is_wide: bool,
+    widths: HashMap<u32, f32>,
+    default_width: Option<f32>,
+}
+
+impl<'a> Font<'a> {
+    pub(super) fn read(font: &'a Dictionary, document: &'a Document) -> Self {
+        let is_wide = font.get(b"Subtype").and_then(Object::as_name).is_ok_and(|name| name == b"Type0");
+        let map = font
+            .get_deref(b"ToUnicode", document)
+            .and_then(Object::as_stream)
+            .and_then(|stream| stream.get_plain_content_with_limit(MAP_BYTES_MAX))
+            .ok()
+            .map(|content| CharacterMap::parse(&content))
+            .filter(|map| !map.is_empty());
+        let name = font.get_deref(b"Encoding", document).and_then(Object::as_name).unwrap_or_default();
+        let holds = |word: &[u8]| name.windows(word.len()).any(|window| window == word);
+        // The library would read the map as well, and without bounds, where nothing else is named.
+        let needs_map = font.has(b"ToUnicode") && (!font.has(b"Encoding") || is_identity(font, document));
+        let encoding = (!is_wide && !needs_map)
+            .then(|| font.get_font_encoding_with_limit(document, MAP_BYTES_MAX).ok())
+            .flatten();
+        let (widths, default_width) =
+            if is_wide { wide_widths(font, document) } else { simple_widths(font, document) };
+        Self { map, encoding, is_unicode: holds(b"UCS2") || holds(b"UTF16"), is_wide, widths, default_width }
+    }
+
+    /// The text of some bytes, and its width in thousandths of the font's size where that is known.
+    pub(super) fn text(&self, bytes: &[u8]) -> (String, Option<f32>) {
+        let size = if self.is_wide { 2 } else { 1 };
+        let codes =
+            bytes.chunks(size).map(|code| code.iter().fold(0, |code, byte| code << 8 | u32::from(*byte)));
+        let mut width = Some(0.0);
+        for code in codes.clone() {
+            let known = self.widths.get(&code).copied().or(self.default_width);
+            width = width.and_then(|sum: f32| Some(sum + known?));
+        }
+        let text = match &self.map {
+            Some(map) if self.is_wide => codes.filter_map(|code| map.get(code)).collect(),
+            Some(map) => bytes
+                .iter()
+                .map(|byte| map.get(u32::from(*byte)).unwrap_or_else(|| self.encoded(&[*byte])))
+                .collect(),
+            None if self.is_unicode => {
+                encoding_rs::UTF_16BE.decode_without_bom_handling(bytes).0.into_owned()
+            }
+            // Numbers of glyphs, which mean nothing without a map.
+            None if self.is_wide => String::new(),
+            None => self.encoded(bytes),
+        };
+        (text, width)
+    }
+
+    fn encoded(&self, bytes: &[u8]) -> String {
+        match &self.encoding {
+            Some(encoding) => Document::decode_text(encoding, bytes).unwrap_or_default(),
+            None => encoding_rs::WINDOWS_1252.decode_without_bom_handling(bytes).0.into_owned(),
+        }
+    }
+
+    /// A guess at the width of a text in thousandths of the font's size.
+    pub(super) fn usual_width(text: &str) -> f32 {
+        text.chars().count() as f32 * USUAL_WIDTH
+    }
+}
+
+/// Whether a font's bytes are numbers of glyphs.
+fn is_identity(font: &Dictionary, document: &Document) -> bool {
+    let named = match font.get_deref(b"Encoding", document) {
+        Ok(Object::Dictionary(encoding)) => encoding.get(b"BaseEncoding"),
+        other => other,
+    };
+    named.and_then(Object::as_name).is_ok_and(|name| name.starts_with(b"Identity"))
+}
+
+fn number(object: &Object) -> Option<f32> {
+    object.as_float().ok().filter(|number| number.is_finite())
+}
+
+fn simple_widths(font: &Dictionary, document: &Document) -> (HashMap<u32, f32>, Option<f32>) {
+    let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64).unwrap_or(0);
+    let first = u32::try_from(first).unwrap_or(0);
+    let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
+    let Ok(widths) = widths else { return (HashMap::new(), None) };
+    let numbered = (first..).zip(widths.iter().take(256));
+    (numbered.filter_map(|(code, width)| Some((code, number(width)?))).collect(), None)
+}
+
+/// Widths are listed as `first [w w w]` or `first last w`.
+fn wide_widths(font: &Dictionary, document: &Document) -> (HashMap<u32, f32>, Option<f32>) {
+    let mut widths = HashMap::new();
+    let descendant = font
+        .get_deref(b"DescendantFonts", document)
+        .and_then(Object::as_array)
+        .ok()
+        .and_then(|fonts| document.dereference(fonts.first()?).ok()?.1.as_dict().ok());
+    let Some(descendant) = descendant else { return (widths, None) };
+    let default = descendant.get_deref(b"DW", document).ok().and_then(number).unwrap_or(1000.0);
+    let listed = descendant
+        .get_deref(b"W", document)
+        .and_then(Object::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let code = |object: &Object| object.as_i64().ok().and_then(|code| u32::try_from(code).ok());
+    let mut rest = listed;
+    while let [first, second, after @ ..] = rest {
+        rest = after;
+        let Some(first) = code(first) else { break };
+        match (document.dereference(second).map(|(_, second)| second), after) {
+            (Ok(Object::Array(each)), _) => {
+                widths.extend((first..).zip(each).filter_map(|(code, width)| Some((code, number(width)?))));
+            }
+            (Ok(last), [width, after @ ..]) => {
+                rest = after;
+                if let (Some(last), Some(width)) = (code(last), number(width)) {
+                    widths.extend((first..=last).take(ENTRIES_MAX).map(|code| (code, width)));
+                }
+            }
+            _ => break,
+        }
+        if widths.len() > ENTRIES_MAX {
+            break;
+        }
+    }
+    (widths, Some(default))
+}
+
+/// What characters mean, as the font's maker wrote it down.
+#[derive(Debug, Default)]
+struct CharacterMap {
+    characters: HashMap<u32, String>,
+    /// First, last and the meaning of the first, by first.
+    ranges: Vec<(u32, u32, Vec<u16>)>,
+}
+
+impl CharacterMap {
+    fn parse(content: &[u8]) -> Self {
+        let mut map = Self::default();
+        let mut section = &b""[..];
+        let mut held: Vec<Vec<u16>> = Vec::new();
+        let mut list: Option<Vec<Vec<u16>>> = None;
+        for token in Tokens(content) {
+            if map.characters.len() + map.ranges.len() > ENTRIES_MAX {
+                break;
+            }
+            match token {
+                Token::Word(word @ (b"beginbfchar" | b"beginbfrange")) => {
+                    section = word;
+                    held.clear();
+                }
+                Token::Word(b"endbfchar" | b"endbfrange") => section = b"",
+                Token::Word(_) => {}
+                Token::Open => list = Some(Vec::new()),
+                Token::Close => {
+                    if let ([first, _], Some(list)) = (held.as_slice(), list.take()) {
+                        let first = code(first);
+                        map.characters
+                            .extend((first..).zip(list.iter().map(|units| String::from_utf16_lossy(units))));
+                    }
+                    held.clear();
+                }
+                Token::Units(units) => match &mut list {
+                    Some(list) => list.push(units),
+                    None => held.push(units),
+                },
+            }
+            match (section, held.as_slice()) {
+                (b"beginbfchar", [from, to]) => {
+                    map.characters.insert(code(from), String::from_utf16_lossy(to));
+                    held.clear();
+                }
+                (b"beginbfrange", [first, last, to]) => {
+                    map.ranges.push((code(first), code(last), to.clone()));
+                    held.clear();
+                }
+                _ => {}
+            }
+        }
+        map.ranges.sort_by_key(|(first, ..)| *first);
+        map
+    }
+
+    fn is_empty(&self) -> bool {
+        self.characters.is_empty() && self.ranges.is_empty()
+    }
+
+    fn get(&self, code: u32) -> Option<String> {
+        if let Some(text) = self.characters.get(&code) {
+            return Some(text.clone());
+        }
+        let index = self.ranges.partition_point(|(first, ..)| *first <= code);
+        let (first, _, units) =
+            self.ranges.get(index.checked_sub(1)?).filter(|(_, last, _)| code <= *last)?;
+        let mut units = units.clone();
+        if let Some(unit) = units.last_mut() {
+            *unit = unit.wrapping_add((code - first) as u16);
+        }
+        Some(String::from_utf16_lossy(&units))
+    }
+}
+
+/// The number that a code is; it was read as units of two bytes, the last of which may be short.
+fn code(units: &[u16]) -> u32 {
+    units.iter().take(2).fold(0, |code, unit| code << 16 | u32::from(*unit))
+}
+
+enum Token<'a> {
+    Word(&'a [u8]),
+    /// A hexadecimal string, in units of up to four digits.
+    Units(Vec<u16>),
+    Open,
+    Close,
+}
+
+/// The parts of a character map that matter.
+struct Tokens<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        let start = self.0.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        let rest = &self.0[start..];
+        let (token, length) = match rest {
+            [b'<', b'<', ..] | [b'>', b'>', ..] => (Token::Word(&rest[..2]), 2),
+            [b'<', inner @ ..] => {
+                let end = inner.iter().position(|byte| *byte == b'>').unwrap_or(inner.len());
+                let digits: Vec<u16> = inner[..end]
+                    .iter()
+                    .filter_map(|byte| Some(char::from(*byte).to_digit(16)? as u16))
+                    .collect();
+                let units =
+                    digits.chunks(4).map(|digits| digits.iter().fold(0, |unit, digit| unit << 4 | digit));
+                (Token::Units(units.collect()), end + 2)
+            }
+            [b'[', ..] => (Token::Open, 1),
+            [b']', ..] => (Token::Close, 1),
+            _ => {
+                let ends = |byte: &u8| byte.is_ascii_whitespace() || b"<>[]".contains(byte);
+                let end = rest.iter().skip(1).position(ends).map_or(rest.len(), |end| end + 1);
+                (Token::Word(&rest[..end]), end)
+            }
+        };
+        self.0 = rest.get(length..).unwrap_or_default();
+        Some(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_says_what_characters_mean() {
+        let map = CharacterMap::parse(
+            b"1 begincodespacerange <0000> <FFFF> endcodespacerange
+              2 beginbfchar <0003> <0020> <01> <00660069> endbfchar
+              2 beginbfrange <0010> <0012> <0041> <20><21>[<0061> <D83DDE00>] endbfrange",
+        );
+        let text: String =
+            [3, 1, 0x10, 0x12, 0x13, 0x20, 0x21].map(|code| map.get(code).unwrap_or_default()).concat();
+        assert_eq!(text, " fiACa😀");
+    }
+
+    #[test]
+    fn a_map_of_everything_costs_nothing() {
+        let map = CharacterMap::parse(b"1 beginbfrange <00000000> <FFFFFFFF> <0000> endbfrange");
+        assert_eq!((map.ranges.len(), map.get(0x41)), (1, Some("A".to_owned())));
+        for odd in [
+            &b"<"[..],
+            b"beginbfchar <",
+            b"[[]]]<>",
+            b"beginbfrange <1> <0> <2> <1> [",
+            b"beginbfrange <2> <1> <0>",
+        ] {
+            CharacterMap::parse(odd).get(1);
+        }
+    }
+}
