@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Workspace, found, notes, report, stored, sync, try_sync};
+use common::{Workspace, found, notes, report, stored, sync, sync_with, the_document, try_sync};
 use ctx_knowledge::{SyncOptions, SyncReport, Warning};
 use serde_json::json;
 use std::fs;
@@ -190,6 +190,93 @@ async fn a_file_over_the_limit_is_a_warning_every_time_and_the_rest_is_read() {
 
     workspace.write("a.md", "compass");
     assert_eq!(sync(&knowledge).await, SyncReport { updated: 1, unchanged: 2, ..report() });
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_a_warning_every_time_but_read_only_when_it_changes() {
+    let workspace =
+        Workspace::new().file("a.ipynb", r##"{"cells":[{"cell_type":"raw","source":"harbour"}]}"##);
+    let knowledge = workspace.open();
+    assert_eq!(sync(&knowledge).await, SyncReport { added: 1, ..report() });
+
+    workspace.write_at("a.ipynb", "{ harbour", "2026-01-02T00:00:00Z");
+    workspace.write("new.ipynb", "{");
+    let failing = |report: &SyncReport| {
+        let names: Vec<_> = report.warnings.iter().map(|warning| warning.source_id.clone()).collect();
+        assert!(report.warnings.iter().all(|warning| warning.reason.starts_with("it is not a notebook: ")));
+        assert_eq!((report.warning_count, report.unchanged, report.skipped), (2, 0, 0));
+        names
+    };
+    let mut names = failing(&sync(&knowledge).await);
+    names.sort();
+    assert_eq!(names, ["a.ipynb", "new.ipynb"]);
+    drop(knowledge);
+    // Were they read again, they would be too large.
+    let workspace = workspace.document_bytes_max(0);
+    assert_eq!(failing(&sync(&workspace.open()).await).len(), 2);
+    let workspace = workspace.document_bytes_max(1_000);
+    let knowledge = workspace.open();
+    assert_eq!(found(&knowledge, "harbour"), ["a.ipynb"], "it is kept as it was");
+    assert_eq!(knowledge.sources().await.unwrap()[0].warnings, 2);
+
+    workspace.write_at(
+        "a.ipynb",
+        r##"{"cells":[{"cell_type":"raw","source":"compass"}]}"##,
+        "2026-01-03T00:00:00Z",
+    );
+    workspace.remove("new.ipynb");
+    assert_eq!(sync(&knowledge).await, SyncReport { updated: 1, ..report() });
+    assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..report() });
+    assert_eq!(found(&knowledge, "compass"), ["a.ipynb"]);
+}
+
+#[tokio::test]
+async fn a_damaged_file_that_comes_back_as_it_was_is_fine_again() {
+    let workspace =
+        Workspace::new().file("a.ipynb", r##"{"cells":[{"cell_type":"raw","source":"harbour"}]}"##);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    workspace.write_at("a.ipynb", "{", "2026-01-02T00:00:00Z");
+    assert_eq!(sync(&knowledge).await.warning_count, 1);
+    let whole = r##"{"cells":[{"cell_type":"raw","source":"harbour"}]}"##;
+    workspace.write_at("a.ipynb", whole, "2026-01-03T00:00:00Z");
+    assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..report() });
+    // Gone while it was damaged: nothing is left of it.
+    workspace.write_at("a.ipynb", "{", "2026-01-04T00:00:00Z");
+    sync(&knowledge).await;
+    workspace.remove("a.ipynb");
+    let dry_run = SyncOptions { dry_run: true, ..SyncOptions::default() };
+    assert_eq!(sync_with(&knowledge, dry_run).await, SyncReport { deleted: 1, ..report() });
+    assert_eq!(sync(&knowledge).await, SyncReport { deleted: 1, ..report() });
+    assert_eq!(sync(&knowledge).await, report());
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_kept_whole_says_so_every_time() {
+    let scanned = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n\
+        2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R>>endobj\n\
+        trailer<</Root 1 0 R>>\n%%EOF";
+    let workspace = Workspace::new().file("a.pdf", scanned);
+    let knowledge = workspace.open();
+    let warning =
+        Warning { source_id: "a.pdf".to_owned(), reason: "it has no text, only pictures of it".to_owned() };
+    let expected = SyncReport { warning_count: 1, warnings: vec![warning], ..report() };
+    assert_eq!(sync(&knowledge).await, SyncReport { added: 1, ..expected.clone() });
+    assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..expected });
+}
+
+#[tokio::test]
+async fn what_a_document_says_of_itself_is_stored() {
+    let workspace = Workspace::new()
+        .tags(&["docs"])
+        .file("a.md", "---\ntitle: Harbour\nauthor: Ada\ntags: [sea, docs]\nstatus: draft\n---\nShips.\n");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let document = the_document(&knowledge, "ships");
+    assert_eq!((document.title.as_deref(), document.author.as_deref()), (Some("Harbour"), Some("Ada")));
+    assert_eq!(document.body, "Ships.\n");
+    assert_eq!(json!(document.tags), json!(["docs", "sea"]));
+    assert_eq!(json!(document.metadata)["status"], "draft");
 }
 
 #[tokio::test]

@@ -62,6 +62,14 @@ pub(crate) struct Stamp {
     pub(crate) fingerprint: Option<String>,
 }
 
+/// What there is to say of a document in the state of this fingerprint.
+#[derive(Clone, Debug)]
+pub(crate) struct PassedOver {
+    pub(crate) fingerprint: String,
+    /// Why it could not be read, or not wholly; without one it has no text.
+    pub(crate) reason: Option<String>,
+}
+
 /// A document as a keyword view needs it.
 pub(crate) struct IndexedDocument {
     pub(crate) key: u64,
@@ -120,12 +128,14 @@ impl Store {
         })
     }
 
-    /// The fingerprint under which a document was found to have no text.
-    pub(crate) fn passed_over(&self, id: Uuid) -> Result<Option<String>, StoreError> {
+    /// What there is to say of a document that has no text, or not all of it.
+    pub(crate) fn passed_over(&self, id: Uuid) -> Result<Option<PassedOver>, StoreError> {
         self.read(|connection| {
             connection
-                .prepare_cached("SELECT fingerprint FROM passed_over WHERE id = ?1")?
-                .query_row([id.as_bytes().as_slice()], |row| row.get(0))
+                .prepare_cached("SELECT fingerprint, reason FROM passed_over WHERE id = ?1")?
+                .query_row([id.as_bytes().as_slice()], |row| {
+                    Ok(PassedOver { fingerprint: row.get(0)?, reason: row.get(1)? })
+                })
                 .optional()
         })
     }
@@ -146,7 +156,7 @@ impl Store {
             connection
                 .prepare_cached(
                     "SELECT id FROM documents WHERE source = ?1
-                     UNION ALL SELECT id FROM passed_over WHERE source = ?1",
+                     UNION SELECT id FROM passed_over WHERE source = ?1",
                 )?
                 .query_map([source.to_string()], |row| uuid(row, 0))?
                 .collect()

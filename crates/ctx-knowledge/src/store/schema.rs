@@ -63,6 +63,8 @@ const MIGRATIONS: &[&str] = &[
        error TEXT,
        warnings INTEGER NOT NULL
      ) STRICT, WITHOUT ROWID;",
+    // Why a document could not be read, or not wholly; it is told again until the document changes.
+    "ALTER TABLE passed_over ADD COLUMN reason TEXT;",
 ];
 
 /// Brings the file to the newest format and returns the store's id.

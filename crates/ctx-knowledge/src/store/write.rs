@@ -27,6 +27,8 @@ pub(crate) struct NewDocument {
     pub(crate) chunks: Vec<Span>,
     pub(crate) hash: [u8; 32],
     pub(crate) fingerprint: Option<String>,
+    /// Why it is not the whole, where it is not.
+    pub(crate) note: Option<String>,
 }
 
 /// A piece of a body, by byte offsets.
@@ -99,7 +101,7 @@ impl Store {
                 ])?;
             }
             drop(insert);
-            remember_text(&transaction, document.id)?;
+            remark(&transaction, document)?;
             transaction.commit()
         })
     }
@@ -115,20 +117,32 @@ impl Store {
         self.write(|connection| {
             let transaction = begin(connection)?;
             delete(&transaction, id)?;
-            transaction
-                .prepare_cached("INSERT OR REPLACE INTO passed_over VALUES (?1, ?2, ?3)")?
-                .execute(params![id.as_bytes().as_slice(), source.to_string(), fingerprint])?;
+            pass_over(&transaction, id, &source.to_string(), fingerprint, None)?;
             transaction.commit()
         })
     }
 
+    /// Notes that a document cannot be read, so that it is not tried again until it changes. What
+    /// was stored of it stays.
+    pub(crate) fn give_up(
+        &self,
+        id: Uuid,
+        source: &SourceName,
+        fingerprint: &str,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        self.write(|connection| pass_over(connection, id, &source.to_string(), fingerprint, Some(reason)))
+    }
+
     /// Notes a new fingerprint for content that has not changed; views need not know.
-    pub(crate) fn refresh(&self, id: Uuid, fingerprint: Option<&str>) -> Result<(), StoreError> {
+    pub(crate) fn refresh(&self, document: &NewDocument) -> Result<(), StoreError> {
         self.write(|connection| {
-            connection
+            let transaction = begin(connection)?;
+            transaction
                 .prepare_cached("UPDATE documents SET fingerprint = ?2 WHERE id = ?1")?
-                .execute(params![id.as_bytes().as_slice(), fingerprint])
-                .map(drop)
+                .execute(params![document.id.as_bytes().as_slice(), document.fingerprint])?;
+            remark(&transaction, document)?;
+            transaction.commit()
         })
     }
 
@@ -197,6 +211,32 @@ fn delete(transaction: &Transaction<'_>, id: Uuid) -> rusqlite::Result<bool> {
     transaction.prepare_cached("INSERT INTO deletions VALUES (?1, ?2)")?.execute(params![generation, key])?;
     forget_old_deletions(transaction)?;
     Ok(true)
+}
+
+fn pass_over(
+    connection: &Connection,
+    id: Uuid,
+    source: &str,
+    fingerprint: &str,
+    reason: Option<&str>,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO passed_over (id, source, fingerprint, reason) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![id.as_bytes().as_slice(), source, fingerprint, reason])
+        .map(drop)
+}
+
+/// Takes back whatever was said of a document that is stored now, and says what there is to say.
+fn remark(transaction: &Transaction<'_>, document: &NewDocument) -> rusqlite::Result<()> {
+    remember_text(transaction, document.id)?;
+    match (&document.fingerprint, &document.note) {
+        (Some(fingerprint), Some(note)) => {
+            pass_over(transaction, document.id, &document.source, fingerprint, Some(note))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Takes back that a document has no text.

@@ -48,6 +48,15 @@ pub(super) struct Memory {
     settings: String,
     seen: Mutex<HashSet<Uuid>>,
     current: AtomicU64,
+    /// What was said of documents before that are still as they were.
+    repeated: Mutex<Repeated>,
+}
+
+/// Warnings of earlier syncs that still hold.
+#[derive(Default)]
+struct Repeated {
+    first: Vec<Warning>,
+    count: u64,
 }
 
 impl Memory {
@@ -59,6 +68,7 @@ impl Memory {
             settings: settings_stamp(chunking, &source.tags),
             seen: Mutex::default(),
             current: AtomicU64::new(0),
+            repeated: Mutex::default(),
         }
     }
 
@@ -82,12 +92,25 @@ impl Memory {
         format!("{fingerprint} {}", self.settings)
     }
 
-    fn is_stored(&self, id: Uuid, fingerprint: &str) -> Result<bool, StoreError> {
-        let fingerprint = &self.stamped(fingerprint);
-        if let Some(stamp) = self.store.stamp(id)? {
-            return Ok(stamp.fingerprint.as_ref() == Some(fingerprint));
+    /// Whether a document is known in this state. Tells again what was said of it then; one that
+    /// could not be read is known, but not counted as stored.
+    fn is_known(&self, source_id: &str, id: Uuid, fingerprint: &str) -> Result<bool, StoreError> {
+        let fingerprint = self.stamped(fingerprint);
+        let stored =
+            self.store.stamp(id)?.is_some_and(|stamp| stamp.fingerprint.as_ref() == Some(&fingerprint));
+        let said = self.store.passed_over(id)?.filter(|said| said.fingerprint == fingerprint);
+        let known = stored || said.is_some();
+        let reason = said.and_then(|said| said.reason);
+        let unreadable = !stored && reason.is_some();
+        self.current.fetch_add(u64::from(known && !unreadable), Ordering::Relaxed);
+        if let Some(reason) = reason {
+            let mut repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
+            repeated.count += 1;
+            if repeated.first.len() < WARNINGS_MAX {
+                repeated.first.push(Warning { source_id: source_id.to_owned(), reason });
+            }
         }
-        Ok(self.store.passed_over(id)?.as_ref() == Some(fingerprint))
+        Ok(known)
     }
 }
 
@@ -95,9 +118,7 @@ impl Known for Memory {
     fn is_current(&self, source_id: &str, fingerprint: &str) -> bool {
         let id = self.note(source_id);
         // A store that cannot be asked will say so when it is written.
-        let current = !self.full && self.is_stored(id, fingerprint).unwrap_or(false);
-        self.current.fetch_add(u64::from(current), Ordering::Relaxed);
-        current
+        !self.full && self.is_known(source_id, id, fingerprint).unwrap_or(false)
     }
 }
 
@@ -127,6 +148,7 @@ impl Writer {
             self.log_lag(self.view.discard_if_ahead(&self.store));
         }
         let ended = self.consume_all(&mut changes, runtime);
+        self.repeat_warnings();
         if !self.options.dry_run && !matches!(ended, Ok(Ended::Exhausted)) {
             // Nobody else may be left to let go of the index.
             self.log_lag(self.view.catch_up(&self.store));
@@ -202,6 +224,14 @@ impl Writer {
         }
     }
 
+    /// Warnings of earlier syncs hold until their documents change.
+    fn repeat_warnings(&mut self) {
+        let repeated = mem::take(&mut *self.memory.repeated.lock().unwrap_or_else(PoisonError::into_inner));
+        self.report.warning_count += repeated.count;
+        let room = WARNINGS_MAX.saturating_sub(self.report.warnings.len());
+        self.report.warnings.extend(repeated.first.into_iter().take(room));
+    }
+
     fn upsert(&mut self, mut document: Document) -> Result<(), StoreError> {
         document.fingerprint = document.fingerprint.map(|fingerprint| self.memory.stamped(&fingerprint));
         let id = self.memory.note(&document.source_id);
@@ -216,11 +246,14 @@ impl Writer {
             Err(no_text) => return self.pass_over(id, document, no_text),
         };
         let document = self.prepare(id, document, extracted);
+        if let Some(note) = &document.note {
+            self.warn(document.source_id.clone(), note.clone());
+        }
         match self.store.stamp(id)? {
             Some(stamp) if stamp.hash == document.hash => {
                 self.report.unchanged += 1;
                 if !dry_run && stamp.fingerprint != document.fingerprint {
-                    self.store.refresh(id, document.fingerprint.as_deref())?;
+                    self.store.refresh(&document)?;
                 }
                 return Ok(());
             }
@@ -231,10 +264,21 @@ impl Writer {
     }
 
     fn pass_over(&mut self, id: Uuid, document: Document, no_text: NoText) -> Result<(), StoreError> {
-        if let NoText::Failed(reason) | NoText::NotNow(reason) = no_text {
-            // Kept as it was and tried again next time.
-            self.warn(document.source_id, reason);
-            return Ok(());
+        match no_text {
+            NoText::NotText => {}
+            NoText::NotNow(reason) => {
+                // Kept as it was and tried again next time.
+                self.warn(document.source_id, reason);
+                return Ok(());
+            }
+            NoText::Failed(reason) => {
+                // Kept as it was and tried again when it has changed.
+                if let Some(fingerprint) = document.fingerprint.filter(|_| !self.options.dry_run) {
+                    self.store.give_up(id, &self.source, &fingerprint, &reason)?;
+                }
+                self.warn(document.source_id, reason);
+                return Ok(());
+            }
         }
         self.report.skipped += 1;
         match document.fingerprint {
@@ -277,6 +321,7 @@ impl Writer {
             chunks,
             hash: [0; 32],
             fingerprint: document.fingerprint,
+            note: extracted.note,
         };
         prepared.hash = content_hash(&prepared, self.chunking);
         prepared
