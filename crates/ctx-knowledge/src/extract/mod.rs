@@ -205,4 +205,6 @@ fn ending(name: &str) -> String {
 }
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod samples;

@@ -40,7 +40,7 @@ fn extract(raw: &Raw, bounds: &Bounds) -> Result<Extracted, NoText> {
     if pages == 0 {
         return failed("it is damaged: it has no pages");
     }
-    if reader.is_exhausted() {
+    if reader.has_left_out() {
         composer.cut("only a part of it is kept: it unpacks to too much");
     }
     let (body, note) = composer.finish();
@@ -52,8 +52,8 @@ fn extract(raw: &Raw, bounds: &Bounds) -> Result<Extracted, NoText> {
         ..Extracted::default()
     };
     if extracted.body.is_empty() {
-        // Not an error: its title can be found, and nothing would be gained by reading it again.
-        extracted.note = Some("it has no text, only pictures of it".to_owned());
+        // Not an error: it can still be found by its title.
+        extracted.note.get_or_insert_with(|| "it has no text, only pictures of it".to_owned());
     }
     if let Some(information) = information(&document) {
         describe(&mut extracted, information, &document);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn sample(name: &str) -> Vec<u8> {
+pub(super) fn sample(name: &str) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
     std::fs::read(format!("{folder}/{name}")).unwrap()
 }

@@ -4,7 +4,7 @@ use super::super::NoText;
 use super::super::bounds::Bounds;
 use super::font::Font;
 use lopdf::content::{Content, Operation};
-use lopdf::{Dictionary, Document, Object, ObjectId, Stream};
+use lopdf::{Dictionary, Document, Error, Object, ObjectId, Stream};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -29,22 +29,32 @@ pub(super) struct Reader<'a> {
     fonts: HashMap<usize, Rc<Font<'a>>>,
     /// Bytes that may still be unpacked.
     room: usize,
+    has_left_out: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(document: &'a Document, bounds: &'a Bounds) -> Self {
-        Self { document, bounds, fonts: HashMap::new(), room: bounds.limits.unpacked_bytes }
+        Self {
+            document,
+            bounds,
+            fonts: HashMap::new(),
+            room: bounds.limits.unpacked_bytes,
+            has_left_out: false,
+        }
     }
 
-    /// Whether pages may be missing because there was no more room.
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.room == 0
+    /// Whether something is missing because there was no room for it.
+    pub(super) fn has_left_out(&self) -> bool {
+        self.has_left_out
     }
 
     /// The paragraphs of a page; of one that cannot be read there are none.
     pub(super) fn read(&mut self, page: ObjectId) -> Result<Vec<String>, NoText> {
         let content = self.document.get_page_content_with_limit(page, PAGE_BYTES_MAX.min(self.room));
-        let Ok(content) = content else { return Ok(Vec::new()) };
+        let Ok(content) = content else {
+            self.has_left_out = true;
+            return Ok(Vec::new());
+        };
         let mut resources = Vec::new();
         if let Ok((own, inherited)) = self.document.get_page_resources(page) {
             resources.extend(own);
@@ -123,8 +133,12 @@ impl<'a> Reader<'a> {
         lines: &mut Lines,
     ) -> Result<(), NoText> {
         self.bounds.check_time()?;
-        let Ok(content) = form.get_plain_content_with_limit(PAGE_BYTES_MAX.min(self.room)) else {
-            return Ok(());
+        let content = match form.get_plain_content_with_limit(PAGE_BYTES_MAX.min(self.room)) {
+            Ok(content) => content,
+            Err(error) => {
+                self.has_left_out |= matches!(error, Error::Decompress(_));
+                return Ok(());
+            }
         };
         let own = form.dict.get_deref(b"Resources", self.document).and_then(Object::as_dict).ok();
         let resources: Vec<_> =
