@@ -274,7 +274,7 @@ fn a_store_of_a_newer_version_is_not_touched() {
     let store = rusqlite::Connection::open(workspace.store_path()).unwrap();
     store.pragma_update(None, "user_version", 99).unwrap();
     let error = workspace.try_open().err().unwrap();
-    assert!(matches!(&error, StoreError::Newer { found: 99, known: 1, .. }), "{error:?}");
+    assert!(matches!(&error, StoreError::Newer { found: 99, known: ..99, .. }), "{error:?}");
 }
 
 #[tokio::test]

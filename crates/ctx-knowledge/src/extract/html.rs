@@ -250,13 +250,15 @@ mod tests {
 
     #[test]
     fn depth_without_end_costs_nothing() {
-        for tag in ["div", "ul><li", "table><tr><td", "article"] {
-            let html = format!("{}deep{}", format!("<{tag}>").repeat(100_000), "</div>".repeat(1_000));
+        for (tag, times) in
+            [("div", 100_000), ("ul><li", 10_000), ("table><tr><td", 10_000), ("article", 10_000)]
+        {
+            let html = format!("{}deep{}", format!("<{tag}>").repeat(times), "</div>".repeat(1_000));
             assert_eq!(page(&html).body.trim_start_matches([' ', '-']), "deep\n", "{tag}");
         }
         // What never ends swallows the rest, as in a browser, but nothing hangs.
         for html in ["<script>", "<!--", "<title>", "<p a='", "<", "&#xffffffffff;", "<svg><title>"] {
-            page(&format!("before {}", html.repeat(10_000)));
+            page(&format!("before {}", html.repeat(2_000)));
         }
     }
 

@@ -30,9 +30,13 @@ use form::Form;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 /// Changes whenever the same bytes may give another text, so that documents are read anew.
 pub(crate) const VERSION: u32 = 1;
+
+/// How much longer than its own clock says an extractor may take to hand over what it has.
+const GRACE: Duration = Duration::from_secs(5);
 
 static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 
@@ -55,10 +59,8 @@ impl Raw {
     }
 
     fn described(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
-        let (content_type, parameters) = content_type
-            .unwrap_or_default()
-            .split_once(';')
-            .unwrap_or((content_type.unwrap_or_default(), ""));
+        let given = content_type.unwrap_or_default();
+        let (content_type, parameters) = given.split_once(';').unwrap_or((given, ""));
         let content_type = content_type.trim().to_ascii_lowercase();
         let vague =
             matches!(&*content_type, "" | "text/plain" | "application/octet-stream" | "text/*" | "*/*");
@@ -173,7 +175,7 @@ fn extract_within(raw: Raw, limits: ExtractLimits) -> Result<Extracted, NoText> 
     let bounds = Bounds::start(limits);
     let work = move || (extractor.extract)(&raw, &bounds);
     match extractor.isolated {
-        true => isolate::isolated(&ABANDONED, limits.time, bounds.too_slow(), work),
+        true => isolate::isolated(&ABANDONED, limits.time + GRACE, bounds.too_slow(), work),
         false => isolate::contained(work),
     }
 }
@@ -181,18 +183,14 @@ fn extract_within(raw: Raw, limits: ExtractLimits) -> Result<Extracted, NoText> 
 /// What a text that came as text says of itself.
 pub(crate) fn from_text(body: &str, name: &str, content_type: Option<&str>) -> Result<Extracted, NoText> {
     let bytes = body.replace('\0', "").into_bytes();
-    extract_text(Raw::described(bytes, name, content_type), content_type)
-}
-
-fn extract_text(raw: Raw, given: Option<&str>) -> Result<Extracted, NoText> {
-    let mut extracted = extract_within(raw, ExtractLimits::DEFAULT)?;
-    // Nothing was looked into: the source's word stands.
-    if let Some(given) = given
-        && extracted.structure == Structure::Plain
-    {
-        extracted.content_type = given.to_owned();
-    }
-    Ok(extracted)
+    let extracted = extract(Raw::described(bytes, name, content_type))?;
+    Ok(match content_type {
+        // Nothing in it says otherwise: the source's word stands.
+        Some(given) if extracted.structure == Structure::Plain => {
+            Extracted { content_type: given.to_owned(), ..extracted }
+        }
+        _ => extracted,
+    })
 }
 
 /// The ending of a name, lowercase: `md`.

@@ -6,6 +6,9 @@ use super::front_matter::timestamp;
 use super::xml::{Node, Xml, attribute};
 use super::{Extracted, NoText};
 
+/// Titles that programs give to what has none.
+const PLACEHOLDERS: &[&str] = &["Word Document", "PowerPoint Presentation"];
+
 /// One part naming another.
 pub(super) struct Relation {
     pub(super) id: String,
@@ -101,6 +104,7 @@ pub(super) fn properties(
             continue;
         }
         match key {
+            "title" if PLACEHOLDERS.contains(&&*value) => {}
             "title" => extracted.title = Some(value),
             // Where both are there this one wrote it and the other saved it last.
             "initial-creator" => extracted.author = Some(value),

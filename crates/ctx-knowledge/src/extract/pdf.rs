@@ -74,7 +74,14 @@ fn describe(extracted: &mut Extracted, information: &Dictionary, document: &Docu
     };
     // Left by programs that were not told.
     let is_placeholder = |title: &String| title.eq_ignore_ascii_case("untitled") || title == "anonymous";
-    extracted.title = get(b"Title").filter(|title| !is_placeholder(title));
+    let title = get(b"Title").filter(|title| !is_placeholder(title));
+    // What a printer driver makes of a file's name.
+    let printed =
+        |title: String| match title.strip_prefix("Microsoft ").and_then(|rest| rest.split_once(" - ")) {
+            Some((_, name)) => name.to_owned(),
+            None => title,
+        };
+    extracted.title = title.map(printed);
     extracted.author = get(b"Author").filter(|author| !is_placeholder(author));
     if let Some(keywords) = get(b"Keywords") {
         let tags = keywords.split([',', ';']).map(str::trim).filter(|tag| !tag.is_empty());

@@ -72,13 +72,25 @@ const CODE_NAMES: &[(&str, &str)] = &[
     ("jenkinsfile", "text/x-groovy"),
 ];
 
+/// Media types of what cannot be text, whoever says so.
+const NOT_TEXT: &[&str] = &[
+    "application/pdf",
+    "application/zip",
+    "application/vnd.",
+    "application/epub",
+    "image/",
+    "audio/",
+    "video/",
+];
+
 fn extract(raw: &Raw, _: &Bounds) -> Result<Extracted, NoText> {
     let body = decode(&raw.bytes, raw.charset.as_deref())?;
     let code = code_type(raw);
+    let said = raw.content_type.as_deref().filter(|said| !NOT_TEXT.iter().any(|kind| said.starts_with(kind)));
     Ok(Extracted {
         body,
         structure: if code.is_some() { Structure::Code } else { Structure::Plain },
-        content_type: code.or(raw.content_type.as_deref()).unwrap_or("text/plain").to_owned(),
+        content_type: code.or(said).unwrap_or("text/plain").to_owned(),
         ..Extracted::default()
     })
 }
@@ -164,6 +176,7 @@ mod tests {
             ("application/xml".to_owned(), Structure::Code)
         );
         assert_eq!(kind("a.txt", None), ("text/plain".to_owned(), Structure::Plain));
+        assert_eq!(kind("a", Some("application/pdf")), ("text/plain".to_owned(), Structure::Plain));
         assert_eq!(kind("a.rs", Some("text/calendar")), ("text/calendar".to_owned(), Structure::Plain));
     }
 }

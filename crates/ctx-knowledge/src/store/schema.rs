@@ -105,3 +105,28 @@ fn migrate(connection: &Connection) -> rusqlite::Result<()> {
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_older_format_leads_to_this_one() {
+        for taken in 1..=MIGRATIONS.len() {
+            let store = Connection::open_in_memory().unwrap();
+            MIGRATIONS[..taken].iter().for_each(|step| store.execute_batch(step).unwrap());
+            let id = Uuid::new_v4();
+            store.execute("INSERT INTO meta VALUES (1, ?1, 0, 0)", [id.as_bytes().as_slice()]).unwrap();
+            store
+                .execute("INSERT INTO passed_over (id, source, fingerprint) VALUES (x'00', 's', 'f')", [])
+                .unwrap();
+            store.pragma_update(None, "user_version", taken).unwrap();
+
+            assert_eq!(prepare(&store, true, Path::new("store")).unwrap(), id);
+            let row = store.query_row("SELECT source, reason FROM passed_over", [], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+            });
+            assert_eq!(row.unwrap(), ("s".to_owned(), None));
+        }
+    }
+}

@@ -162,10 +162,8 @@ impl<'a, 'b> Blocks<'a, 'b> {
                 self.heading = name[1..].parse().ok();
                 self.lay_out();
             }
-            "ul" | "menu" | "ol" => {
-                if self.lists.len() < self.composer.bounds().limits.depth {
-                    self.lists.push((name == "ol").then_some(1));
-                }
+            "ul" | "menu" | "ol" if self.lists.len() < self.composer.bounds().limits.depth => {
+                self.lists.push((name == "ol").then_some(1));
             }
             "li" | "dd" => self.item = true,
             "table" => {
