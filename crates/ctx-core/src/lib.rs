@@ -8,6 +8,7 @@ mod call;
 mod catalog;
 mod document;
 mod error;
+mod figures;
 mod limits;
 mod name;
 mod policy;
@@ -26,6 +27,7 @@ pub use document::{
     SourceName,
 };
 pub use error::{ErrorKind, ToolError, chain};
+pub use figures::Figures;
 pub use limits::Limits;
 pub use name::{Identifier, InvalidName, ToolName};
 pub use policy::{AllowAll, Decision, Policy};

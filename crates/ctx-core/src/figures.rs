@@ -1,0 +1,187 @@
+//! How good a ranking is, in the figures that are usual for search: nDCG, recall, reciprocal rank.
+
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Documents looked at; what comes after them nobody reads.
+const DEPTH: usize = 10;
+/// Documents that fit on a first screen.
+const FIRST_SCREEN: usize = 5;
+
+/// How good the answer to one question is, or the answers to many are on average; each in [0, 1].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// How near the first ten are to the best order there could be. The gain of a document is its
+    /// grade itself, as `trec_eval` and BEIR have it, discounted by the logarithm of its rank.
+    pub ndcg_10: f64,
+    /// How much of what was expected is among the first five.
+    pub recall_5: f64,
+    /// How much of what was expected is among the first ten.
+    pub recall_10: f64,
+    /// One over the rank of the first expected document; 0 if that is not among the first ten.
+    pub mrr_10: f64,
+}
+
+impl Figures {
+    /// The figures of one question: what was found, best first, and what was expected, by grade. A
+    /// grade of 0 expects nothing; a document that is found twice counts where it is found first.
+    pub fn of<Id: Eq + Hash>(found: &[Id], expected: &HashMap<Id, u32>) -> Self {
+        let mut ideal: Vec<u32> = expected.values().copied().filter(|grade| *grade > 0).collect();
+        if ideal.is_empty() {
+            return Self::default();
+        }
+        ideal.sort_unstable_by(|a, b| b.cmp(a));
+        let mut left: HashMap<&Id, u32> = expected.iter().map(|(id, grade)| (id, *grade)).collect();
+        let grades: Vec<u32> = found.iter().take(DEPTH).map(|id| left.remove(id).unwrap_or(0)).collect();
+        let recall = |depth: usize| {
+            let hits = grades.iter().take(depth).filter(|grade| **grade > 0).count();
+            hits as f64 / ideal.len() as f64
+        };
+        let first = grades.iter().position(|grade| *grade > 0);
+        Self {
+            ndcg_10: gain(&grades) / gain(&ideal),
+            recall_5: recall(FIRST_SCREEN),
+            recall_10: recall(DEPTH),
+            mrr_10: first.map_or(0.0, |index| 1.0 / (index + 1) as f64),
+        }
+    }
+
+    /// The average; all zero where there is nothing to average.
+    pub fn mean<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let (mut sum, mut count) = (Self::default(), 0.0);
+        for figures in all {
+            sum = sum.zip(figures, |a, b| a + b);
+            count += 1.0;
+        }
+        if count == 0.0 { sum } else { sum.zip(&sum, |a, _| a / count) }
+    }
+
+    /// What changed since `before`, figure by figure.
+    #[must_use]
+    pub fn minus(&self, before: &Self) -> Self {
+        self.zip(before, |now, then| now - then)
+    }
+
+    /// Each with the name it usually has.
+    pub fn named(&self) -> [(&'static str, f64); 4] {
+        [
+            ("nDCG@10", self.ndcg_10),
+            ("recall@5", self.recall_5),
+            ("recall@10", self.recall_10),
+            ("MRR@10", self.mrr_10),
+        ]
+    }
+
+    fn zip(&self, other: &Self, join: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            ndcg_10: join(self.ndcg_10, other.ndcg_10),
+            recall_5: join(self.recall_5, other.recall_5),
+            recall_10: join(self.recall_10, other.recall_10),
+            mrr_10: join(self.mrr_10, other.mrr_10),
+        }
+    }
+}
+
+/// The discounted gain of grades in this order: the first counts whole, later ones ever less.
+fn gain(grades: &[u32]) -> f64 {
+    let discounted = |(index, grade): (usize, &u32)| f64::from(*grade) / ((index + 2) as f64).log2();
+    // A sum of nothing would be minus zero, and be shown so.
+    grades.iter().take(DEPTH).enumerate().map(discounted).fold(0.0, |sum, gain| sum + gain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::{hash_map, vec};
+    use proptest::prelude::*;
+
+    fn expected(grades: &[(char, u32)]) -> HashMap<char, u32> {
+        grades.iter().copied().collect()
+    }
+
+    fn found(ids: &str) -> Vec<char> {
+        ids.chars().collect()
+    }
+
+    fn is_near(value: f64, wanted: f64) -> bool {
+        (value - wanted).abs() < 1e-6
+    }
+
+    #[test]
+    fn figures_are_those_worked_out_by_hand() {
+        // Ranks 2 and 6 of grades 2 and 1: (2/log2 3 + 1/log2 7) / (2 + 1/log2 3).
+        let figures = Figures::of(&found("xayzwbv"), &expected(&[('a', 2), ('b', 1)]));
+        assert!(is_near(figures.ndcg_10, (1.261_859_5 + 0.356_207_2) / 2.630_929_8), "{figures:?}");
+        assert_eq!((figures.recall_5, figures.recall_10, figures.mrr_10), (0.5, 1.0, 0.5));
+
+        // Grades 3, 2, 3, 0, 1, 2 in this order: 3 + 1.2619 + 1.5 + 0 + 0.3869 + 0.7124 against
+        // 3, 3, 2, 2, 1: 3 + 1.8928 + 1 + 0.8614 + 0.3869.
+        let grades = expected(&[('a', 3), ('b', 2), ('c', 3), ('e', 1), ('f', 2)]);
+        let figures = Figures::of(&found("abcdef"), &grades);
+        assert!(is_near(figures.ndcg_10, 6.861_126_7 / 7.140_995_2), "{figures:?}");
+        assert_eq!((figures.recall_5, figures.recall_10, figures.mrr_10), (0.8, 1.0, 1.0));
+    }
+
+    #[test]
+    fn what_comes_after_the_tenth_counts_for_nothing() {
+        let grades = expected(&[('a', 1)]);
+        for nothing in ["0123456789a", ""] {
+            let figures = Figures::of(&found(nothing), &grades);
+            assert_eq!(format!("{figures:?}"), format!("{:?}", Figures::default()));
+        }
+        assert!(is_near(Figures::of(&found("012345678a"), &grades).mrr_10, 0.1));
+    }
+
+    #[test]
+    fn a_grade_of_zero_expects_nothing() {
+        let figures = Figures::of(&found("ba"), &expected(&[('a', 4), ('b', 0)]));
+        assert_eq!((figures.recall_5, figures.mrr_10), (1.0, 0.5));
+        assert_eq!(Figures::of(&found("b"), &expected(&[('b', 0)])), Figures::default());
+    }
+
+    #[test]
+    fn the_mean_weighs_every_question_alike_and_of_nothing_is_zero() {
+        let (one, none) = (Figures::of(&['a'], &expected(&[('a', 7)])), Figures::default());
+        let mean = Figures::mean([&one, &none, &none, &none]);
+        assert!(mean.named().iter().all(|(_, value)| is_near(*value, 0.25)), "{mean:?}");
+        assert_eq!(Figures::mean([]), Figures::default());
+        assert_eq!(one.minus(&none), one);
+    }
+
+    proptest! {
+        #[test]
+        fn every_figure_is_between_zero_and_one(
+            found in vec(0..30_u8, 0..40), expected in hash_map(0..30_u8, 0..5_u32, 0..30)
+        ) {
+            for (name, value) in Figures::of(&found, &expected).named() {
+                prop_assert!((0.0..=1.0 + 1e-9).contains(&value), "{} {}", name, value);
+            }
+        }
+
+        #[test]
+        fn the_best_order_there_could_be_has_nothing_to_improve(
+            expected in hash_map(0..30_u8, 1..5_u32, 1..=5)
+        ) {
+            let mut best: Vec<u8> = expected.keys().copied().collect();
+            best.sort_by_key(|id| std::cmp::Reverse(expected[id]));
+            for (name, value) in Figures::of(&best, &expected).named() {
+                prop_assert!(is_near(value, 1.0), "{} {}", name, value);
+            }
+        }
+
+        #[test]
+        fn moving_an_expected_document_up_never_makes_a_figure_worse(
+            expected in hash_map(0..12_u8, 1..5_u32, 1..8), order in Just((0..12_u8).collect::<Vec<_>>()).prop_shuffle(),
+            index in 1..12_usize
+        ) {
+            let grade = |id: &u8| expected.get(id).copied().unwrap_or(0);
+            let mut better = order.clone();
+            if grade(&order[index]) > grade(&order[index - 1]) {
+                better.swap(index, index - 1);
+            }
+            let change = Figures::of(&better, &expected).minus(&Figures::of(&order, &expected));
+            prop_assert!(change.named().iter().all(|(_, value)| *value > -1e-9), "{:?}", change);
+        }
+    }
+}
