@@ -2,12 +2,12 @@
 
 use crate::chunk::Chunking;
 use crate::search::{self, Hit, Mode, Query, SearchError, View};
-use crate::store::{Counts, SourceRow, Store, StoreError, StoredDocument};
+use crate::store::{Counts, NamedDocument, SourceRow, Store, StoreError, StoredDocument};
 use crate::sync::{Progress, SyncError, SyncJob, SyncOptions, SyncReport};
 use ctx_core::{Connector, SourceName};
 use jiff::Timestamp;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
@@ -171,6 +171,11 @@ impl Knowledge {
     /// Every stored document's id, by source.
     pub fn ids(&self) -> Result<Vec<Uuid>, StoreError> {
         self.store.ids()
+    }
+
+    /// Which documents are meant by each of these names; a name that means none is left out.
+    pub fn named(&self, names: &HashSet<&str>) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
+        self.store.named(names)
     }
 
     /// Brings one source's documents in.

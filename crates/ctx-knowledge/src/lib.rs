@@ -18,5 +18,5 @@ pub use connectors::{ConnectorKind, KINDS, OpenOptions, Opened};
 pub use knowledge::{Health, Knowledge, KnowledgeOptions, Source, SourceStatus, Stats};
 pub use provider::{Context, parse_time};
 pub use search::{Filters, Hit, Mode, Query, SearchError, ViewError};
-pub use store::{Chunk, StoreError, StoredDocument};
+pub use store::{Chunk, NamedDocument, StoreError, StoredDocument};
 pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning};

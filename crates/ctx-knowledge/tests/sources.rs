@@ -8,6 +8,7 @@ use common::{
 use ctx_core::{Change, Content, Document};
 use ctx_knowledge::{StoredDocument, SyncError, SyncOptions, SyncReport, Warning};
 use serde_json::json;
+use std::collections::HashSet;
 
 /// A report of this source's sync, to compare with; the rest is zero.
 fn report() -> SyncReport {
@@ -231,4 +232,24 @@ async fn a_source_that_is_not_configured_any_more_is_remembered() {
     assert_eq!(statuses[0].notes.as_deref(), Some("never synced; run `ctx sync`"));
     assert_eq!(statuses[1].notes.as_deref(), Some("not configured any more; 1 document"));
     assert_eq!(found(&knowledge, "harbour"), ["a"]);
+}
+
+#[tokio::test]
+async fn a_document_is_meant_by_its_id_its_full_name_or_its_name_in_any_source() {
+    let jira = Scripted::with([document("ENG-7", "harbour"), document("a.md", "quay")]);
+    let workspace = Workspace::new().file("a.md", "ships").source(JIRA, &jira);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    sync_source(&knowledge, JIRA).await.unwrap();
+    let id = common::search(&knowledge, "harbour")[0].id.to_string();
+    let full_name = format!("{JIRA}:ENG-7");
+    let names = HashSet::from([id.as_str(), full_name.as_str(), "ENG-7", "a.md", "eng-7", JIRA]);
+    let meant = knowledge.named(&names).unwrap();
+    for name in [&id, &full_name, "ENG-7"] {
+        assert_eq!(meant[name].len(), 1, "{name}");
+        assert_eq!((meant[name][0].id.to_string(), &meant[name][0].full_name), (id.clone(), &full_name));
+    }
+    let several: Vec<&str> = meant["a.md"].iter().map(|named| named.full_name.as_str()).collect();
+    assert_eq!(several, ["filesystem:notes:a.md", &format!("{JIRA}:a.md")]);
+    assert_eq!(meant.len(), 4, "{meant:?}");
 }

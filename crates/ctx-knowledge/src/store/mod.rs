@@ -9,7 +9,7 @@ mod schema;
 mod write;
 
 pub use error::StoreError;
-pub use read::{Chunk, StoredDocument};
+pub use read::{Chunk, NamedDocument, StoredDocument};
 
 pub(crate) use read::{Counts, HitRow, IndexedDocument, SourceRow, slice};
 pub(crate) use write::{NewDocument, Span, SyncOutcome};

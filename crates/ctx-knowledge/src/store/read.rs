@@ -7,7 +7,7 @@ use rusqlite::blob::Blob;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read, Seek, SeekFrom};
 use uuid::Uuid;
 
@@ -53,6 +53,16 @@ pub struct Chunk {
     pub index: usize,
     /// Its text.
     pub text: String,
+}
+
+/// A document as people name it: by its id, by `source:source_id`, or by its `source_id` alone, which
+/// other sources may have too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedDocument {
+    /// Its id.
+    pub id: Uuid,
+    /// `source:source_id`, which no other document has.
+    pub full_name: String,
 }
 
 /// What decides whether a document must be read or written again.
@@ -147,6 +157,30 @@ impl Store {
                 .prepare_cached("SELECT id FROM documents ORDER BY source, source_id")?
                 .query_map([], |row| uuid(row, 0))?
                 .collect()
+        })
+    }
+
+    /// Which documents are meant by each of these names; see [`NamedDocument`]. One pass over all.
+    pub(crate) fn named(
+        &self,
+        names: &HashSet<&str>,
+    ) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
+        self.read(|connection| {
+            let mut meant: HashMap<String, Vec<NamedDocument>> = HashMap::new();
+            let mut statement =
+                connection.prepare_cached("SELECT id, source, source_id FROM documents ORDER BY source")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let (id, source, source_id) = (uuid(row, 0)?, row.get::<_, String>(1)?, row.get(2)?);
+                let named = NamedDocument { id, full_name: format!("{source}:{source_id}") };
+                let shown_id = id.to_string();
+                for name in [&shown_id, &named.full_name, &source_id] {
+                    if names.contains(name.as_str()) {
+                        meant.entry(name.clone()).or_default().push(named.clone());
+                    }
+                }
+            }
+            Ok(meant)
         })
     }
 
