@@ -3,7 +3,7 @@
 use crate::config::{Config, SourceSettings};
 use crate::error::{CommandError, CommandResult};
 use ctx_core::chain;
-use ctx_core::{Call, Caller, Catalog, Discard, LiveCatalog, Redactor, RunLog, SourceName};
+use ctx_core::{Call, Caller, Catalog, Discard, LiveCatalog, Redactor, RunLog, SourceName, ToolError};
 use ctx_knowledge::{Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source};
 use ctx_state::Runs;
 use serde::Deserialize;
@@ -46,18 +46,19 @@ impl Workspace {
             Some(runs) => runs.clone(),
             None => Arc::new(Discard),
         };
-        let catalog = Catalog::builder()
-            .provider(Arc::new(Context::new(knowledge.clone())))
-            .limits(settings.limits())
-            .redactor(Redactor::new(config.secrets()))
-            .runs(log)
-            .build();
+        let catalog = catalog(&config, &knowledge, log);
         warnings.extend(catalog.warnings().iter().cloned());
         Ok(Self { config, knowledge, catalog: Arc::new(LiveCatalog::new(catalog)), warnings, runs })
     }
 
+    /// Records no calls that begin from now on: those of a measurement are nobody's, and so many that
+    /// they would push out the others.
+    pub(crate) fn stop_recording(&self) {
+        self.catalog.swap(catalog(&self.config, &self.knowledge, Arc::new(Discard)));
+    }
+
     /// Calls a tool on behalf of a command.
-    pub(crate) async fn call(&self, name: &str, arguments: Value) -> CommandResult<Value> {
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Result<Value, ToolError> {
         let call = Call::new(self.catalog.current(), Caller::Cli);
         Ok(Catalog::call(name, arguments, call).await?.value)
     }
@@ -73,6 +74,16 @@ impl Workspace {
             runs.close();
         }
     }
+}
+
+/// Everything that can be called.
+fn catalog(config: &Config, knowledge: &Arc<Knowledge>, log: Arc<dyn RunLog>) -> Arc<Catalog> {
+    Catalog::builder()
+        .provider(Arc::new(Context::new(knowledge.clone())))
+        .limits(config.settings.limits())
+        .redactor(Redactor::new(config.secrets()))
+        .runs(log)
+        .build()
 }
 
 /// Where the record of runs lies: beside the store.

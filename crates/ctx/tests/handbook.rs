@@ -58,3 +58,17 @@ fn the_whole_handbook_is_read_and_nothing_is_wrong_with_it() {
     assert!(!tagged.is_empty());
     assert!(w.ctx("search release --tag elsewhere --json").success().found().is_empty());
 }
+
+#[test]
+fn the_questions_of_the_handbook_are_measured_and_all_name_pages_that_exist() {
+    let w = handbook();
+    let report = w.ctx("eval eval.jsonl --json").success().json();
+    assert!(report["questions"].as_u64().unwrap() >= 60);
+    assert_eq!(report["unknown"], serde_json::json!([]));
+    let keyword = &report["modes"][0];
+    assert_eq!(keyword["mode"], "keyword");
+    for figure in ["ndcg_10", "recall_5", "recall_10", "mrr_10"] {
+        let value = keyword["figures"][figure].as_f64().unwrap();
+        assert!(value > 0.0 && value <= 1.0, "{figure}: {value}");
+    }
+}

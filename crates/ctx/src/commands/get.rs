@@ -18,7 +18,7 @@ impl Get {
         let document = workspace.call("context.get", json!({ "id": self.id })).await;
         workspace.close();
         let document = document
-            .map_err(|error: CommandError| error.hint("`ctx search` shows the ids of what it finds"))?;
+            .map_err(|error| CommandError::from(error).hint("`ctx search` shows the ids of what it finds"))?;
         global.output().answer(&document, || as_text(&document))
     }
 }

@@ -3,6 +3,7 @@
 mod completions;
 mod config;
 mod doctor;
+mod eval;
 mod export;
 mod get;
 mod init;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Init(init::Init),
     Sync(sync::Sync),
     Search(search::Search),
+    Eval(eval::Eval),
     Get(get::Get),
     Sources(sources::Sources),
     Stats(stats::Stats),
@@ -48,6 +50,7 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Init(init) => init.run(global),
         Command::Sync(sync) => sync.run(global).await,
         Command::Search(search) => search.run(global).await,
+        Command::Eval(eval) => eval.run(global).await,
         Command::Get(get) => get.run(global).await,
         Command::Sources(sources) => sources.run(global).await,
         Command::Stats(stats) => stats.run(global),

@@ -1,0 +1,269 @@
+//! What a measurement says: figures by mode, what changed since the last one, what was missed.
+
+use super::kept::{Measured, Results};
+use crate::output::{count, table};
+use ctx_core::Figures;
+use ctx_knowledge::Mode;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Lines shown under a heading; the rest are counted.
+const LINES_SHOWN: usize = 10;
+/// Questions shown that were asked for with `--misses`.
+const MISSES_SHOWN: usize = 50;
+/// What is not among these was missed.
+const FIRST: usize = 5;
+/// Changes smaller than this are rounding.
+const NOTABLE: f64 = 1e-9;
+
+/// The answer of `ctx eval`.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) file: String,
+    pub(super) questions: usize,
+    /// Expectations that no stored document matches; each counts as not found.
+    pub(super) unknown: Vec<Unknown>,
+    pub(super) modes: Vec<ModeReport>,
+}
+
+/// A name that means no stored document.
+#[derive(Debug, Serialize)]
+pub(super) struct Unknown {
+    pub(super) line: usize,
+    pub(super) name: String,
+}
+
+/// How well one mode does.
+#[derive(Debug, Serialize)]
+pub(super) struct ModeReport {
+    pub(super) mode: Mode,
+    #[serde(flatten)]
+    pub(super) outcome: Outcome,
+}
+
+/// What there is to say of a mode.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Outcome {
+    /// Why the mode cannot be asked here.
+    Unavailable { unavailable: String },
+    /// What its answers are worth.
+    Measured {
+        figures: Figures,
+        /// Since the last time, where there was one.
+        change: Option<Change>,
+        questions: Vec<Asked>,
+    },
+}
+
+/// A question and what came of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Asked {
+    pub(super) line: usize,
+    #[serde(flatten)]
+    pub(super) measured: Measured,
+    /// What was found, best first, by `source_id`.
+    pub(super) found: Vec<String>,
+}
+
+/// What changed, over the questions that were asked both times.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Change {
+    pub(super) since: Timestamp,
+    pub(super) questions: usize,
+    pub(super) figures: Figures,
+    /// By nDCG@10, the largest change first.
+    pub(super) better: Vec<Moved>,
+    pub(super) worse: Vec<Moved>,
+}
+
+/// A question that is answered otherwise than before.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Moved {
+    pub(super) query: String,
+    pub(super) ndcg_10_before: f64,
+    pub(super) ndcg_10: f64,
+}
+
+impl Change {
+    /// Compares with the last results. A question whose expectations were edited is another one.
+    pub(super) fn since(last: &Results, asked: &[Asked]) -> Option<Self> {
+        let before: BTreeMap<&str, &Measured> =
+            last.questions.iter().map(|measured| (measured.question.query.as_str(), measured)).collect();
+        let both: Vec<(&Measured, &Measured)> = asked
+            .iter()
+            .filter_map(|now| Some((*before.get(now.measured.question.query.as_str())?, &now.measured)))
+            .filter(|(then, now)| then.question == now.question)
+            .collect();
+        if both.is_empty() {
+            return None;
+        }
+        let mean = |figures: fn(&(&Measured, &Measured)) -> Figures| {
+            Figures::mean(&both.iter().map(figures).collect::<Vec<_>>())
+        };
+        let mut moved: Vec<Moved> = both
+            .iter()
+            .map(|(then, now)| Moved {
+                query: now.question.query.clone(),
+                ndcg_10_before: then.figures.ndcg_10,
+                ndcg_10: now.figures.ndcg_10,
+            })
+            .filter(|moved| moved.by().abs() > NOTABLE)
+            .collect();
+        moved.sort_by(|a, b| b.by().abs().total_cmp(&a.by().abs()));
+        let (better, worse) = moved.into_iter().partition(|moved| moved.by() > 0.0);
+        let figures = mean(|(_, now)| now.figures).minus(&mean(|(then, _)| then.figures));
+        Some(Self { since: last.at, questions: both.len(), figures, better, worse })
+    }
+}
+
+impl Moved {
+    fn by(&self) -> f64 {
+        self.ndcg_10 - self.ndcg_10_before
+    }
+
+    fn line(&self) -> String {
+        format!("{:.2} -> {:.2}  {}", self.ndcg_10_before, self.ndcg_10, self.query)
+    }
+}
+
+/// The report for people; what was missed only when asked for.
+pub(super) fn as_text(report: &Report, misses: bool) -> String {
+    let header = Figures::default().named().map(|(name, _)| name.to_owned());
+    let mut rows = vec![[vec!["mode".to_owned()], header.to_vec()].concat()];
+    let (mut unavailable, mut details) = (String::new(), String::new());
+    for ModeReport { mode, outcome } in &report.modes {
+        let mode = name(*mode);
+        match outcome {
+            Outcome::Unavailable { unavailable: reason } => {
+                unavailable.push_str(&format!("{mode} is unavailable: {reason}\n"));
+            }
+            Outcome::Measured { figures, change, questions } => {
+                rows.push(row(mode, figures, change.as_ref()));
+                details.extend(change.iter().map(|change| changed(mode, change, report.questions)));
+                if misses {
+                    details.push_str(&missed(mode, &report.file, questions));
+                }
+            }
+        }
+    }
+    let questions = count(report.questions as u64, "question");
+    let table = if rows.len() > 1 { table(&rows) } else { String::new() };
+    let unknown = report.unknown.iter();
+    let unknown = unknown.map(|unknown| format!("{}:{}  {}", report.file, unknown.line, unknown.name));
+    let unknown = list("not stored, so never found:", LINES_SHOWN, unknown.collect());
+    format!("{questions} in {}\n\n{table}{unavailable}{unknown}{details}", report.file)
+}
+
+/// A mode as it is written.
+pub(super) fn name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Keyword => "keyword",
+        Mode::Semantic => "semantic",
+        Mode::Hybrid => "hybrid",
+    }
+}
+
+fn row(mode: &str, figures: &Figures, change: Option<&Change>) -> Vec<String> {
+    let changes = change.map(|change| change.figures.named());
+    let cells = figures.named().into_iter().enumerate().map(|(index, (_, value))| {
+        let by = changes.map_or_else(String::new, |changes| signed(changes[index].1));
+        format!("{value:.3}{by}")
+    });
+    std::iter::once(mode.to_owned()).chain(cells).collect()
+}
+
+/// A change worth three decimals.
+fn signed(by: f64) -> String {
+    if by.abs() < 0.0005 { " (=)".to_owned() } else { format!(" ({by:+.3})") }
+}
+
+fn changed(mode: &str, change: &Change, questions: usize) -> String {
+    let asked = if change.questions == questions {
+        String::new()
+    } else {
+        format!(", over the {} asked both times", count(change.questions as u64, "question"))
+    };
+    let (better, worse) = (change.better.len(), change.worse.len());
+    let lines = |moved: &[Moved]| moved.iter().map(Moved::line).collect();
+    let mut text = format!("\n{mode} since {}: {better} better, {worse} worse{asked}\n", change.since);
+    text.push_str(&list("better:", LINES_SHOWN, lines(&change.better)));
+    text.push_str(&list("worse:", LINES_SHOWN, lines(&change.worse)));
+    text
+}
+
+fn missed(mode: &str, file: &str, asked: &[Asked]) -> String {
+    let missed: Vec<&Asked> = asked.iter().filter(|asked| asked.measured.figures.recall_5 < 1.0).collect();
+    let heading = format!("{mode}, not all among the first {FIRST}: {}", missed.len());
+    let line = |asked: &&Asked| {
+        let question = &asked.measured.question;
+        let expected: Vec<&str> = question.expect.keys().map(String::as_str).collect();
+        let found: Vec<&str> = asked.found.iter().take(FIRST).map(String::as_str).collect();
+        let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
+        format!(
+            "{file}:{}  {}\n    expected  {}\n    found     {found}",
+            asked.line,
+            question.query,
+            expected.join(", ")
+        )
+    };
+    list(&heading, MISSES_SHOWN, missed.iter().map(line).collect())
+}
+
+/// A heading and the first few lines under it; nothing where there are none.
+fn list(heading: &str, shown: usize, lines: Vec<String>) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let left_out = lines.len().saturating_sub(shown);
+    let mut text = format!("\n{heading}\n");
+    text.extend(lines.iter().take(shown).map(|line| format!("  {line}\n")));
+    if left_out > 0 {
+        text.push_str(&format!("  and {left_out} more\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::questions::Question;
+    use super::*;
+
+    fn measured(query: &str, expect: &str, ndcg_10: f64) -> Measured {
+        let question = Question { query: query.to_owned(), expect: BTreeMap::from([(expect.to_owned(), 1)]) };
+        Measured { question, figures: Figures { ndcg_10, ..Figures::default() } }
+    }
+
+    fn asked(measured: Measured) -> Asked {
+        Asked { line: 1, measured, found: Vec::new() }
+    }
+
+    #[test]
+    fn only_questions_that_are_the_same_are_compared() {
+        let last = Results {
+            at: Timestamp::UNIX_EPOCH,
+            questions: vec![
+                measured("kept", "a", 0.5),
+                measured("better", "a", 0.0),
+                measured("edited", "a", 1.0),
+                measured("removed", "a", 1.0),
+            ],
+        };
+        let now = [("kept", "a", 0.5), ("edited", "b", 0.0), ("new", "a", 0.0), ("better", "a", 1.0)];
+        let now = now.map(|(query, expect, ndcg_10)| asked(measured(query, expect, ndcg_10)));
+        let change = Change::since(&last, &now).unwrap();
+        assert_eq!((change.questions, change.figures.ndcg_10), (2, 0.5));
+        assert_eq!(change.better.iter().map(|moved| moved.query.as_str()).collect::<Vec<_>>(), ["better"]);
+        assert!(change.worse.is_empty());
+        assert_eq!(Change::since(&last, &now[1..3]), None);
+    }
+
+    #[test]
+    fn a_list_is_cut_and_says_so() {
+        let lines = |count: usize| (0..count).map(|index| index.to_string()).collect();
+        assert_eq!(list("some:", 2, lines(2)), "\nsome:\n  0\n  1\n");
+        assert_eq!(list("some:", 2, lines(5)), "\nsome:\n  0\n  1\n  and 3 more\n");
+        assert_eq!(list("none:", 2, lines(0)), "");
+    }
+}
