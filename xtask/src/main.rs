@@ -23,7 +23,11 @@ const USAGE: &str = "usage: cargo xtask <task>
   test               the fast part of the tests
   codegen [--check]  write the generated reference pages, or check that they are current
   tidy               rules about files and dependencies that no other tool holds
-  bench [PART…]      measure: index, search, start (all when none is named)";
+  bench [PART…]      measure: index, search, start (all when none is named)
+  bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]
+                     measure how well questions find their documents, over each collection in DIR:
+                     a folder with corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them;
+                     --keep uses the index of the last time where there is one";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -31,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ctx-knowledge", &["ctx-core"]),
     ("ctx-state", &["ctx-core"]),
     ("ctx-testkit", &["ctx-core"]),
-    ("xtask", &[]),
+    ("xtask", &["ctx-core"]),
 ];
 
 /// Names that say nothing.

@@ -1,4 +1,4 @@
-//! A tree of text files that is the same on every machine.
+//! Workspaces to measure: above all a tree of text files that is the same on every machine.
 
 use crate::run::target;
 use anyhow::Result;
@@ -14,7 +14,7 @@ const STOP_WORDS: usize = 100;
 
 /// A workspace with `files` text files, made once and kept.
 pub(crate) fn workspace(files: usize) -> Result<PathBuf> {
-    let root = target().join("bench").join(format!("corpus-{files}"));
+    let root = folder(&format!("corpus-{files}"));
     if root.join("complete").exists() {
         return Ok(root);
     }
@@ -28,12 +28,20 @@ pub(crate) fn workspace(files: usize) -> Result<PathBuf> {
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(format!("{index:05}.md")), document(index, &words, &mut random))?;
     }
-    fs::write(
-        root.join("ctx.toml"),
-        "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"127.0.0.1:0\"\n",
-    )?;
+    configure(&root, "")?;
     fs::write(root.join("complete"), "")?;
     Ok(root)
+}
+
+/// Where a workspace to measure lies.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    target().join("bench").join(name)
+}
+
+/// Writes the `ctx.toml` of a workspace that reads `docs`, with these sections besides.
+pub(crate) fn configure(workspace: &Path, more: &str) -> Result<()> {
+    let config = "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"127.0.0.1:0\"\n";
+    Ok(fs::write(workspace.join("ctx.toml"), format!("{config}{more}"))?)
 }
 
 /// Forgets what was indexed.

@@ -4,6 +4,7 @@ mod corpus;
 pub(crate) mod http;
 mod index;
 pub(crate) mod process;
+mod retrieval;
 mod search;
 mod start;
 
@@ -22,11 +23,17 @@ const PARTS: &[Part] = &[
     Part { name: "start", measure: start::measure },
 ];
 
-/// Measures these parts, or all.
+/// Measures these parts, or all; or retrieval, which needs collections that are not ours to keep here.
 pub(crate) fn run(wanted: &[&str]) -> Result<()> {
+    if let ["retrieval", options @ ..] = wanted {
+        let options = retrieval::Options::read(options)?;
+        let binary = release_binary()?;
+        process::describe_machine();
+        return retrieval::measure(&binary, &options);
+    }
     if let Some(unknown) = wanted.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
         let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
-        bail!("there is nothing to measure called `{unknown}`; known: {}", known.join(", "));
+        bail!("there is nothing to measure called `{unknown}`; known: {}, retrieval", known.join(", "));
     }
     let binary = release_binary()?;
     process::describe_machine();

@@ -87,6 +87,12 @@ impl Server {
         Ok(Self { child, address })
     }
 
+    /// Starts one that serves this workspace.
+    pub(crate) fn of(binary: &Path, workspace: &Path) -> Result<Self> {
+        let config = workspace.join("ctx.toml");
+        Self::start(binary, &["-c".as_ref(), config.as_os_str(), "serve".as_ref(), "mcp".as_ref()])
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -14,11 +14,7 @@ const ROUNDS: usize = 3;
 pub(super) fn measure(binary: &Path) -> Result<()> {
     let workspace = corpus::workspace(FILES)?;
     process::cost(Command::new(binary).arg("sync").current_dir(&workspace))?;
-    let config = workspace.join("ctx.toml");
-    let mut server = process::Server::start(
-        binary,
-        &["-c".as_ref(), config.as_os_str(), "serve".as_ref(), "mcp".as_ref()],
-    )?;
+    let mut server = process::Server::of(binary, &workspace)?;
     let mut connection = Connection::open(&server.address)?;
     let bodies: Vec<String> = corpus::questions(REQUESTS)
         .iter()

@@ -14,24 +14,17 @@ const IDLE: Duration = Duration::from_secs(3);
 pub(super) fn measure(binary: &Path) -> Result<()> {
     let workspace = corpus::workspace(FILES)?;
     process::cost(Command::new(binary).arg("sync").current_dir(&workspace))?;
-    let config = workspace.join("ctx.toml");
     let (mut times, mut idle) = (Vec::new(), Vec::new());
     for index in 0..STARTS {
         let started = Instant::now();
-        let mut server = process::Server::start(
-            binary,
-            &["-c".as_ref(), config.as_os_str(), "serve".as_ref(), "mcp".as_ref()],
-        )?;
+        let mut server = process::Server::of(binary, &workspace)?;
         let mut connection = Connection::open(&server.address)?;
         let (status, _) = connection.post("/tools/search", r#"{"query":"station verify"}"#)?;
         times.push(started.elapsed().as_secs_f64() * 1_000.0);
         ensure!(status == 200, "search: {status}");
         drop(connection);
         if index == 0 {
-            let mut fresh = process::Server::start(
-                binary,
-                &["-c".as_ref(), config.as_os_str(), "serve".as_ref(), "mcp".as_ref()],
-            )?;
+            let mut fresh = process::Server::of(binary, &workspace)?;
             std::thread::sleep(IDLE);
             idle.push(process::memory_mib(fresh.id(), "VmRSS"));
             fresh.stop()?;
