@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 /// What a knowledge base is made of.
@@ -201,6 +202,12 @@ impl Knowledge {
             removed += u64::from(self.store.delete(id)?);
         }
         self.store.forget_source(name)?;
+        let cache = crate::sync::cache_path(self.store.path(), name);
+        if let Err(error) = std::fs::remove_dir_all(&cache)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "cannot remove {}", cache.display());
+        }
         self.view.catch_up(&self.store)?;
         Ok(removed)
     }
@@ -232,9 +239,12 @@ impl Knowledge {
         let (rows, counts) = known.await.unwrap_or_else(|_| Ok(Default::default()))?;
         let mut statuses = Vec::new();
         let configured: BTreeSet<String> = self.source_names().map(ToString::to_string).collect();
-        for source in &self.options.sources {
+        // All at once: each may wait for a network.
+        let checks: Vec<_> =
+            self.options.sources.iter().map(|source| check(source.connector.clone())).collect();
+        for (source, check) in self.options.sources.iter().zip(checks) {
             let name = source.name.to_string();
-            let unreachable = source.connector.check().await.err().map(|error| error.to_string());
+            let unreachable = check.await.unwrap_or_else(|_| Some("checking it failed".to_owned()));
             let row = rows.get(&name).cloned().unwrap_or_default();
             let documents = counts.get(&name).map_or(0, |counts| counts.documents);
             statuses.push(status(name, row, documents, unreachable));
@@ -269,6 +279,12 @@ impl Knowledge {
             sources,
         })
     }
+}
+
+/// Begins to find out why a source cannot be read, if it cannot.
+fn check(connector: Arc<dyn Connector>) -> AbortOnDropHandle<Option<String>> {
+    let check = async move { connector.check().await.err().map(|error| error.to_string()) };
+    AbortOnDropHandle::new(tokio::spawn(check))
 }
 
 fn status(name: String, row: SourceRow, documents: u64, unreachable: Option<String>) -> SourceStatus {

@@ -19,4 +19,4 @@ pub use knowledge::{Health, Knowledge, KnowledgeOptions, Source, SourceStatus, S
 pub use provider::{Context, parse_time};
 pub use search::{Filters, Hit, Mode, Query, SearchError, ViewError};
 pub use store::{Chunk, NamedDocument, StoreError, StoredDocument};
-pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning};
+pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning, cache_path};

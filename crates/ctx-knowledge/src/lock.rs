@@ -4,12 +4,23 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
+/// A lock that is held.
+pub(crate) struct Lock(File);
+
 /// Takes the lock, or `None` while somebody else has it.
-pub(crate) fn try_lock(path: &Path) -> io::Result<Option<File>> {
+pub(crate) fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     let file = File::options().create(true).truncate(false).write(true).open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => Ok(Some(Lock(file))),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that is just being started has the file open too, until it
+        // is another program.
+        let _ = self.0.unlock();
     }
 }

@@ -4,7 +4,7 @@ use crate::config::{Config, SourceSettings};
 use crate::error::{CommandError, CommandResult};
 use ctx_core::chain;
 use ctx_core::{Call, Caller, Catalog, Discard, LiveCatalog, Redactor, RunLog, SourceName, ToolError};
-use ctx_knowledge::{Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source};
+use ctx_knowledge::{Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source, cache_path};
 use ctx_state::Runs;
 use serde::Deserialize;
 use serde_json::Value;
@@ -93,10 +93,7 @@ fn state_path(config: &Config) -> PathBuf {
 
 /// The configured sources; one whose settings are wrong is left out with a warning.
 fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<Source> {
-    let options = OpenOptions {
-        workspace_root: &config.root,
-        document_bytes_max: config.settings.limits.document_bytes.get(),
-    };
+    let store = config.store_path();
     let mut sources = Vec::new();
     for (kind_name, named) in &config.settings.connectors {
         let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else { continue };
@@ -106,6 +103,12 @@ fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<Source> {
             let section = format!("connectors.{kind_name}.{name}");
             let place = config.place(&["connectors", kind_name, name]);
             let name = SourceName::new(kind_name, name);
+            let options = OpenOptions {
+                workspace_root: &config.root,
+                cache: &cache_path(&store, &name),
+                environment: &|variable| std::env::var(variable).ok(),
+                document_bytes_max: config.settings.limits.document_bytes.get(),
+            };
             match (kind.open)(&settings, options) {
                 Ok(connector) => sources.push(Source { name, connector, tags: common.tags }),
                 Err(problem) => warnings.push(format!("{place}[{section}] is left out: {problem}")),

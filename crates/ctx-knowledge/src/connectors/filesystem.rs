@@ -3,12 +3,12 @@
 //! Honours ignore files, never leaves the root by a symbolic link, reads what it can and reports
 //! the rest. A file is read again only when its size, times or inode changed.
 
-use super::{ConnectorKind, OpenOptions, Opened};
+use super::globs::Globs;
+use super::{ConnectorKind, OpenOptions, Opened, names};
 use async_trait::async_trait;
 use ctx_core::{
     Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SinkClosed, SourceError,
 };
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use ignore::{DirEntry, WalkBuilder};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -52,8 +52,7 @@ struct Filesystem {
     root: PathBuf,
     /// The root as the configuration has it, which is all that messages may show.
     shown_root: PathBuf,
-    include: Option<GlobSet>,
-    exclude: GlobSet,
+    globs: Globs,
     follow_symlinks: bool,
     document_bytes_max: u64,
 }
@@ -63,26 +62,13 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
     if settings.root.starts_with("~") {
         return Err("root: `~` means nothing here; write `${HOME}`".to_owned());
     }
-    let include = match settings.include_globs.as_slice() {
-        [] => None,
-        globs => Some(glob_set("include_globs", globs)?),
-    };
     Ok(Arc::new(Filesystem {
         root: options.workspace_root.join(&settings.root),
         shown_root: settings.root,
-        include,
-        exclude: glob_set("exclude_globs", &settings.exclude_globs)?,
+        globs: Globs::new(&settings.include_globs, &settings.exclude_globs)?,
         follow_symlinks: settings.follow_symlinks,
         document_bytes_max: options.document_bytes_max,
     }))
-}
-
-fn glob_set(key: &str, globs: &[String]) -> Result<GlobSet, String> {
-    let mut builder = GlobSetBuilder::new();
-    for glob in globs {
-        builder.add(Glob::new(glob).map_err(|error| format!("{key}: {error}"))?);
-    }
-    builder.build().map_err(|error| format!("{key}: {error}"))
 }
 
 #[async_trait]
@@ -149,7 +135,7 @@ impl Filesystem {
         let path = entry.path();
         let Ok(relative) = path.strip_prefix(root) else { return Ok(()) };
         let may_be_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        if !may_be_file || !self.is_wanted(relative) {
+        if !may_be_file || !self.globs.want(relative) {
             return Ok(());
         }
         let source_id = source_id(relative);
@@ -162,10 +148,6 @@ impl Filesystem {
         }
     }
 
-    fn is_wanted(&self, relative: &Path) -> bool {
-        self.include.as_ref().is_none_or(|globs| globs.is_match(relative)) && !self.exclude.is_match(relative)
-    }
-
     /// The document, or nothing when it is stored as it is.
     fn read(&self, path: &Path, source_id: &str, sink: &Sink) -> io::Result<Option<Document>> {
         let before = fs::metadata(path)?;
@@ -174,11 +156,7 @@ impl Filesystem {
             return Ok(None);
         }
         if before.len() > self.document_bytes_max {
-            return Err(io::Error::other(format!(
-                "it has {} bytes; the limit is {} (limits.document_bytes)",
-                before.len(),
-                self.document_bytes_max
-            )));
+            return Err(io::Error::other(names::too_large(before.len(), self.document_bytes_max)));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(before.len()).unwrap_or(0));
         // A file that grows while it is read, or a device that lies about its size, ends here.
@@ -246,16 +224,7 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
 }
 
 fn file_url(path: &Path) -> Option<String> {
-    let text = path.to_str()?;
-    let mut url = String::from("file://");
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
-            url.push(char::from(byte));
-        } else {
-            url.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    Some(url)
+    Some(format!("file://{}", names::percent_encoded(path.to_str()?.as_bytes())))
 }
 
 fn is_loop(error: &ignore::Error) -> bool {
@@ -279,15 +248,9 @@ fn is_link(error: &ignore::Error) -> bool {
     }
 }
 
-/// The path as text; bytes that are none are escaped, so that no two files have the same name.
 fn source_id(relative: &Path) -> String {
-    let mut name = String::new();
-    for chunk in relative.as_os_str().as_encoded_bytes().utf8_chunks() {
-        let valid = chunk.valid();
-        name.push_str(&if cfg!(windows) { valid.replace('\\', "/") } else { valid.to_owned() });
-        chunk.invalid().iter().for_each(|byte| name.push_str(&format!("\\x{byte:02x}")));
-    }
-    name
+    let name = names::source_id(relative.as_os_str().as_encoded_bytes());
+    if cfg!(windows) { name.replace('\\', "/") } else { name }
 }
 
 fn error_path(error: &ignore::Error, root: &Path) -> String {

@@ -1,6 +1,9 @@
-//! Kinds of places that documents come from: one file each, one line in [`KINDS`].
+//! Kinds of places that documents come from: one file or folder each, one line in [`KINDS`].
 
 mod filesystem;
+mod git;
+mod globs;
+mod names;
 
 use ctx_core::Connector;
 use serde_json::Value;
@@ -23,13 +26,18 @@ pub struct ConnectorKind {
 pub type Opened = Result<Arc<dyn Connector>, String>;
 
 /// What a connector gets besides its settings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct OpenOptions<'a> {
     /// What relative paths are relative to.
     pub workspace_root: &'a Path,
+    /// A folder for what the connector keeps between syncs; see [`crate::cache_path`]. It may be
+    /// removed at any time.
+    pub cache: &'a Path,
+    /// Looks up what the user's environment says, for tools whose own settings live there.
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
     /// The largest document that is read.
     pub document_bytes_max: u64,
 }
 
 /// Every kind there is.
-pub const KINDS: &[ConnectorKind] = &[filesystem::KIND];
+pub const KINDS: &[ConnectorKind] = &[filesystem::KIND, git::KIND];

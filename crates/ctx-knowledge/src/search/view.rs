@@ -7,10 +7,10 @@
 use super::directory::Folder;
 use super::entries::Fields;
 use super::{Candidate, Filters};
-use crate::lock::try_lock;
+use crate::lock::{Lock, try_lock};
 use crate::store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ struct Writer {
     committed: u64,
     committed_at: Instant,
     /// Held for its effect.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// What the index has seen, written into each of its commits.
@@ -328,7 +328,7 @@ impl View {
         Ok(index)
     }
 
-    fn open_writer(&self, lock: File) -> Result<Writer, ViewError> {
+    fn open_writer(&self, lock: Lock) -> Result<Writer, ViewError> {
         let usable = catch_unwind(AssertUnwindSafe(|| -> Result<_, ViewError> {
             let index = self.open_index()?;
             Ok(seen(&index)?.filter(|seen| seen.store == self.store_id).map(|seen| (index, seen.generation)))
@@ -406,7 +406,7 @@ impl View {
         Ok(())
     }
 
-    fn lock(&self) -> Result<File, ViewError> {
+    fn lock(&self) -> Result<Lock, ViewError> {
         let started = Instant::now();
         loop {
             if let Some(lock) = self.try_lock()? {
@@ -419,7 +419,7 @@ impl View {
         }
     }
 
-    fn try_lock(&self) -> Result<Option<File>, ViewError> {
+    fn try_lock(&self) -> Result<Option<Lock>, ViewError> {
         try_lock(&self.lock_path).map_err(|error| self.io(error))
     }
 

@@ -7,15 +7,15 @@ mod writer;
 
 use crate::chunk::Chunking;
 use crate::knowledge::Source;
-use crate::lock::try_lock;
+use crate::lock::{Lock, try_lock};
 use crate::search::{View, ViewError};
 use crate::store::{Store, StoreError, SyncOutcome};
 use ctx_core::{Identifier, Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
 use jiff::Timestamp;
 use serde::Serialize;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use writer::{Ended, Memory, Writer};
@@ -244,14 +244,24 @@ impl SyncJob<'_> {
 }
 
 /// Takes the lock of a source; it is released when the file is closed, even by a crash.
-pub(crate) fn lock(store_path: &Path, source: &SourceName) -> Result<File, SyncError> {
+pub(crate) fn lock(store_path: &Path, source: &SourceName) -> Result<Lock, SyncError> {
     let folder = store_path.with_extension("locks");
-    // The hash keeps `a-b` and `a_b` apart.
-    let text = source.to_string();
-    let hash = &blake3::hash(text.as_bytes()).to_hex()[..8];
-    let path = folder.join(format!("{}-{hash}.lock", Identifier::sanitize(&text)));
+    let path = folder.join(format!("{}.lock", file_stem(source)));
     let failed = |error| SyncError::Lock { source_name: source.to_string(), source: error };
     fs::create_dir_all(&folder).map_err(failed)?;
     let lock = try_lock(&path).map_err(failed)?;
     lock.ok_or_else(|| SyncError::Busy { source_name: source.to_string() })
+}
+
+/// Where a source's connector may keep what it needs between syncs: beside the store, and gone when the
+/// source is forgotten.
+pub fn cache_path(store_path: &Path, source: &SourceName) -> PathBuf {
+    store_path.with_extension("cache").join(file_stem(source))
+}
+
+/// What files of a source are called. The hash keeps `a-b` and `a_b` apart.
+fn file_stem(source: &SourceName) -> String {
+    let text = source.to_string();
+    let hash = &blake3::hash(text.as_bytes()).to_hex()[..8];
+    format!("{}-{hash}", Identifier::sanitize(&text))
 }

@@ -7,12 +7,12 @@ use super::{Progress, SyncOptions, SyncReport, Warning};
 use crate::chunk::{self, Chunking};
 use crate::extract::{self, Extracted, NoText, Raw};
 use crate::knowledge::Source;
+use crate::lock::Lock;
 use crate::search::{View, ViewError};
 use crate::store::{NewDocument, Store, StoreError};
 use ctx_core::{Change, Content, Document, Known, SourceName};
 use jiff::Timestamp;
 use std::collections::HashSet;
-use std::fs::File;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -134,7 +134,7 @@ pub(super) struct Writer {
     pub(super) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     pub(super) cancellation: CancellationToken,
     /// Held for its effect, even when the sync itself was dropped.
-    pub(super) _lock: Arc<File>,
+    pub(super) _lock: Arc<Lock>,
     pub(super) report: SyncReport,
 }
 

@@ -3,14 +3,16 @@
 #![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
+mod repository;
 mod scripted;
 
+pub(crate) use repository::{GitServer, LOGIN, Repository, files_with};
 pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
 
 use ctx_core::{Connector, Document, SourceName};
 use ctx_knowledge::{
     Chunking, Filters, Hit, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Opened, Query, Source,
-    StoreError, StoredDocument, SyncError, SyncOptions, SyncReport,
+    StoreError, StoredDocument, SyncError, SyncOptions, SyncReport, cache_path,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -83,6 +85,12 @@ impl Workspace {
         self
     }
 
+    /// Opens the store with one source besides the files, `<kind>:test`.
+    pub(crate) fn open_with(&mut self, kind: &str, connector: Arc<dyn Connector>) -> Knowledge {
+        self.others = vec![(SourceName::new(kind, "test"), connector)];
+        self.open()
+    }
+
     /// Writes a file below `docs`, as if long ago.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         self.write_at(name, content, WRITTEN_AT);
@@ -142,10 +150,33 @@ impl Workspace {
 
     /// The filesystem connector with this workspace's settings.
     pub(crate) fn connector(&self) -> Opened {
-        let kind = KINDS.iter().find(|kind| kind.name == "filesystem").unwrap();
-        let options =
-            OpenOptions { workspace_root: self.folder.path(), document_bytes_max: self.document_bytes_max };
-        (kind.open)(&self.settings, options)
+        self.connector_of("filesystem", &self.settings)
+    }
+
+    /// A connector of any kind, with nothing in its environment.
+    pub(crate) fn connector_of(&self, kind: &str, settings: &Value) -> Opened {
+        self.connector_in(kind, settings, &|_| None)
+    }
+
+    /// The same, in an environment.
+    pub(crate) fn connector_in(
+        &self,
+        kind: &str,
+        settings: &Value,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Opened {
+        let options = OpenOptions {
+            workspace_root: self.folder.path(),
+            cache: &self.cache(kind),
+            environment,
+            document_bytes_max: self.document_bytes_max,
+        };
+        (KINDS.iter().find(|candidate| candidate.name == kind).unwrap().open)(settings, options)
+    }
+
+    /// Where the connector of this kind keeps what it needs; tests have one of each.
+    pub(crate) fn cache(&self, kind: &str) -> PathBuf {
+        cache_path(&self.store_path(), &SourceName::new(kind, "test"))
     }
 
     /// Opens the store with `filesystem:notes` and the other sources.

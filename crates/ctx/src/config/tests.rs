@@ -112,6 +112,19 @@ fn a_secret_is_masked_wherever_it_is_shown() {
 }
 
 #[test]
+fn a_password_inside_an_address_is_masked() {
+    let config = load(
+        "[connectors.git.a]\nurl = \"https://jane:hunter2hunter2@example.test/a.git\"\n\
+         [connectors.git.b]\nurl = \"https://ghp_hunter2@example.test/b.git\"\n\
+         [connectors.git.c]\nurl = \"git@example.test:c.git\"\n",
+    )
+    .unwrap();
+    let shown = serde_json::to_string(&config.shown()).unwrap();
+    assert!(!shown.contains("hunter2") && shown.contains("https://jane:***@example.test/a.git"), "{shown}");
+    assert!(shown.contains("git@example.test:c.git"), "{shown}");
+}
+
+#[test]
 fn the_workspace_overrides_the_user_key_by_key() {
     let folder = tempfile::tempdir().unwrap();
     let (user, workspace) = (folder.path().join("user.toml"), folder.path().join("ctx.toml"));

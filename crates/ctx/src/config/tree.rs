@@ -113,9 +113,19 @@ impl Table {
 
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_secret = |path: &[String]| path.last().is_some_and(|key| Redactor::is_secret_key(key));
-        let leaves = self.leaves().into_iter().filter(|(path, _)| is_secret(path));
-        leaves.filter_map(|(_, leaf)| leaf.value.as_str().map(Secret::new)).collect()
+        let secret = |(path, leaf): (Vec<String>, &Leaf)| {
+            let text = leaf.value.as_str()?;
+            if is_secret(&path) { Some(Secret::new(text)) } else { login(text).map(Secret::new) }
+        };
+        self.leaves().into_iter().filter_map(secret).collect()
     }
+}
+
+/// The password of an address on the web; a name that stands there alone may be a token.
+fn login(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
+    let login = rest.split(['/', '?', '#']).next()?.rsplit_once('@')?.0;
+    Some(login.split_once(':').map_or(login, |(_, password)| password))
 }
 
 /// Turns offsets into lines.

@@ -1,0 +1,289 @@
+//! Where a repository is: what git is given, what people are shown, and where its files are on the web.
+//!
+//! Credentials in an address are taken out of it here, and reach git by another way.
+
+use crate::connectors::names::percent_encoded;
+use ctx_core::Secret;
+use std::path::Path;
+
+/// An address, understood.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    /// What git is given.
+    pub(super) url: String,
+    /// What messages and documents show.
+    pub(super) shown: String,
+    pub(super) transport: Transport,
+    pub(super) login: Option<Login>,
+    web: Option<Web>,
+}
+
+/// How a repository is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Http,
+    Ssh,
+    Git,
+    Local,
+}
+
+/// Who to be at a web server.
+#[derive(Clone, Debug)]
+pub(super) struct Login {
+    /// Scheme, host and port: nobody else is told.
+    pub(super) scope: String,
+    pub(super) username: String,
+    /// Without one, the user's own credential helpers know it.
+    pub(super) password: Option<Secret>,
+}
+
+/// Where a repository's files can be opened.
+#[derive(Clone, Debug)]
+struct Web {
+    base: String,
+    host: Host,
+}
+
+/// Software that shows repositories, each with its own addresses.
+#[derive(Clone, Copy, Debug)]
+enum Host {
+    GitHub,
+    GitLab,
+    Gitea,
+    Bitbucket,
+}
+
+impl Address {
+    /// Understands the `url` of the settings.
+    pub(super) fn parse(text: &str, workspace_root: &Path) -> Result<Self, String> {
+        if text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control) {
+            return Err("url: it is not the address of a repository".to_owned());
+        }
+        if let Some((scheme, rest)) = text.split_once("://") {
+            return Self::from_url(&scheme.to_ascii_lowercase(), rest);
+        }
+        match text.split_once(':') {
+            Some((login, path)) if !login.contains('/') && !is_drive(login) => {
+                // `ext::…` would name a program to run.
+                if path.starts_with(':') && !login.contains('[') {
+                    return Err(unknown_scheme(login));
+                }
+                let host = login.rsplit('@').next().unwrap_or_default();
+                refuse_option(host)?;
+                let web = Web::find("https", host, path);
+                Ok(Self { web, ..Self::plain(text, Transport::Ssh) })
+            }
+            _ if text.starts_with('~') => Err("url: `~` means nothing here; write `${HOME}`".to_owned()),
+            _ => {
+                let path = workspace_root.join(text);
+                let url = path.to_str().ok_or("url: the workspace's path is not text")?.to_owned();
+                Ok(Self { url, ..Self::plain(text, Transport::Local) })
+            }
+        }
+    }
+
+    fn plain(text: &str, transport: Transport) -> Self {
+        Self { url: text.to_owned(), shown: text.to_owned(), transport, login: None, web: None }
+    }
+
+    fn from_url(scheme: &str, rest: &str) -> Result<Self, String> {
+        let transport = match scheme {
+            "https" | "http" => Transport::Http,
+            "ssh" => Transport::Ssh,
+            "git" => Transport::Git,
+            "file" => return Ok(Self::plain(&format!("file://{rest}"), Transport::Local)),
+            other => return Err(unknown_scheme(other)),
+        };
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (login, host) = authority.rsplit_once('@').map_or(("", authority), |(login, host)| (login, host));
+        if host.is_empty() {
+            return Err("url: it names no host".to_owned());
+        }
+        refuse_option(host)?;
+        let (username, password) =
+            login.split_once(':').map_or((login, None), |(name, password)| (name, Some(password)));
+        let scope = format!("{scheme}://{host}");
+        // The login of ssh is a name, and often part of the address: `git@`.
+        let kept = match transport {
+            Transport::Ssh if !username.is_empty() => format!("ssh://{username}@{host}"),
+            _ => scope.clone(),
+        };
+        let shown_path = path.split(['?', '#']).next().unwrap_or_default();
+        let web = match transport {
+            Transport::Http => Web::find(scheme, host, shown_path),
+            _ => Web::find("https", host.split(':').next().unwrap_or_default(), shown_path),
+        };
+        let is_login = transport == Transport::Http && !username.is_empty();
+        let login = is_login.then(|| Login {
+            scope,
+            username: percent_decoded(username),
+            password: password.map(|password| Secret::new(percent_decoded(password))),
+        });
+        Ok(Self { url: format!("{kept}{path}"), shown: format!("{kept}{shown_path}"), transport, login, web })
+    }
+
+    /// Where a person can open a file of the repository.
+    pub(super) fn web_url(&self, branch: &str, path: &[u8]) -> Option<String> {
+        let web = self.web.as_ref()?;
+        let between = match web.host {
+            Host::GitHub => "blob",
+            Host::GitLab => "-/blob",
+            Host::Gitea => "src/branch",
+            Host::Bitbucket => "src",
+        };
+        let branch = percent_encoded(branch.as_bytes());
+        Some(format!("{}/{between}/{branch}/{}", web.base, percent_encoded(path)))
+    }
+}
+
+impl Web {
+    fn find(scheme: &str, host: &str, path: &str) -> Option<Self> {
+        // Hosts that exist only so that ssh passes through port 443.
+        let host = match host {
+            "ssh.github.com" => "github.com",
+            "altssh.gitlab.com" => "gitlab.com",
+            "altssh.bitbucket.org" => "bitbucket.org",
+            other => other,
+        };
+        let name = host.to_ascii_lowercase();
+        let kind = match name.as_str() {
+            "bitbucket.org" => Host::Bitbucket,
+            "codeberg.org" => Host::Gitea,
+            name if name == "github.com" || name.starts_with("github.") => Host::GitHub,
+            name if name.contains("gitlab") => Host::GitLab,
+            name if name.contains("gitea") || name.contains("forgejo") => Host::Gitea,
+            _ => return None,
+        };
+        let path = path.trim_matches('/');
+        let path = path.strip_suffix(".git").unwrap_or(path);
+        Some(Self { base: format!("{scheme}://{host}/{path}"), host: kind })
+    }
+}
+
+fn unknown_scheme(scheme: &str) -> String {
+    format!("url: `{scheme}:` is no way to reach a repository; use https, ssh, git, file or a path")
+}
+
+/// A host that looks like an option could become one, of ssh.
+fn refuse_option(host: &str) -> Result<(), String> {
+    if host.starts_with('-') { Err("url: a host cannot begin with `-`".to_owned()) } else { Ok(()) }
+}
+
+fn is_drive(text: &str) -> bool {
+    cfg!(windows) && text.len() == 1
+}
+
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let escaped = text.get(at + 1..at + 3).filter(|_| *byte == b'%');
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(escaped) => {
+                decoded.push(escaped);
+                at += 3;
+            }
+            None => {
+                decoded.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Address {
+        Address::parse(text, Path::new("/workspace")).unwrap()
+    }
+
+    #[test]
+    fn files_are_found_on_the_web() {
+        for (url, expected) in [
+            ("https://github.com/acme/docs.git", "https://github.com/acme/docs/blob/main/a%20b.md"),
+            ("https://u:p@github.com/acme/docs", "https://github.com/acme/docs/blob/main/a%20b.md"),
+            ("git@github.com:acme/docs.git", "https://github.com/acme/docs/blob/main/a%20b.md"),
+            ("ssh://git@ssh.github.com:443/acme/docs", "https://github.com/acme/docs/blob/main/a%20b.md"),
+            ("https://gitlab.com/a/b/c.git", "https://gitlab.com/a/b/c/-/blob/main/a%20b.md"),
+            ("http://gitlab.acme.test:8080/a/b", "http://gitlab.acme.test:8080/a/b/-/blob/main/a%20b.md"),
+            ("ssh://git@gitlab.acme.test:2222/a/b.git", "https://gitlab.acme.test/a/b/-/blob/main/a%20b.md"),
+            ("https://codeberg.org/a/b/", "https://codeberg.org/a/b/src/branch/main/a%20b.md"),
+            ("git@gitea.acme.test:a/b.git", "https://gitea.acme.test/a/b/src/branch/main/a%20b.md"),
+            ("git@bitbucket.org:a/b.git", "https://bitbucket.org/a/b/src/main/a%20b.md"),
+        ] {
+            assert_eq!(parse(url).web_url("main", b"a b.md").as_deref(), Some(expected), "{url}");
+        }
+        for unknown in ["https://git.acme.test/a/b", "docs", "file:///srv/github.com/a", "host:a/b"] {
+            assert_eq!(parse(unknown).web_url("main", b"a.md"), None, "{unknown}");
+        }
+        let nested = parse("git@github.com:a/b").web_url("feature/x#1", b"c.md");
+        assert_eq!(nested.as_deref(), Some("https://github.com/a/b/blob/feature/x%231/c.md"));
+    }
+
+    #[test]
+    fn credentials_are_taken_out_of_the_address() {
+        let address = parse("https://jane:p%40ss@git.acme.test:8443/a/b.git?private_token=t0ken#x");
+        assert_eq!(address.url, "https://git.acme.test:8443/a/b.git?private_token=t0ken#x");
+        assert_eq!(address.shown, "https://git.acme.test:8443/a/b.git");
+        let login = address.login.unwrap();
+        assert_eq!((login.scope.as_str(), login.username.as_str()), ("https://git.acme.test:8443", "jane"));
+        assert_eq!(login.password, Some(Secret::new("p@ss")));
+        assert!(parse("https://jane@acme.test/a").login.unwrap().password.is_none());
+        assert_eq!(parse("ssh://git:pw@acme.test/a").url, "ssh://git@acme.test/a");
+        assert!(parse("git@acme.test:a").login.is_none());
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_workspace() {
+        let address = parse("../mirror.git");
+        assert_eq!(
+            (address.url.as_str(), address.shown.as_str()),
+            ("/workspace/../mirror.git", "../mirror.git")
+        );
+        assert_eq!(address.transport, Transport::Local);
+        assert_eq!(parse("/srv/a.git").url, "/srv/a.git");
+        assert_eq!(parse("./a:b").transport, Transport::Local);
+    }
+
+    #[test]
+    fn what_would_run_something_is_refused() {
+        for url in [
+            "",
+            "-u",
+            "--upload-pack=x",
+            "ext::sh -c x",
+            "ext://x",
+            "fd::3",
+            "ssh://-oProxyCommand=x/a",
+            "-h:a",
+            "u@-oX:a",
+            "a\nb",
+            "~/a",
+            "https:///a",
+        ] {
+            let error = Address::parse(url, Path::new("/workspace")).map(|address| address.url).unwrap_err();
+            assert!(error.starts_with("url: "), "{url}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_address_shows_its_password(user in "[a-z]{1,8}", password in "[A-Z%@:]{6,12}", path in "[a-z/?#@:]{0,12}") {
+            let url = format!("https://{user}:{}@acme.test/{path}", percent_encoded(password.as_bytes()));
+            let address = parse(&url);
+            prop_assert!(!address.shown.contains(&*percent_encoded(password.as_bytes())));
+            prop_assert!(!address.url.contains(&*percent_encoded(password.as_bytes())));
+            prop_assert_eq!(address.login.unwrap().password, Some(Secret::new(password)));
+        }
+
+        #[test]
+        fn any_text_is_an_address_or_an_error(text in any::<String>()) {
+            let _ = Address::parse(&text, Path::new("/workspace"));
+        }
+    }
+}

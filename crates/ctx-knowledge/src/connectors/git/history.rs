@@ -1,0 +1,179 @@
+//! When files came to be and who changed them last, in one pass over the commits.
+
+use super::objects::{no_pipe, read_token};
+use super::program::{Failure, Program};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use tokio::io::BufReader;
+
+/// How much of an author's name is kept.
+const AUTHOR_BYTES_MAX: usize = 200;
+/// Begins what is said of a commit. No raw entry begins like this, and a path only follows one.
+const COMMIT_MARK: u8 = 2;
+
+const LOG: [&str; 15] = [
+    "log",
+    // Children before parents, whatever their clocks said.
+    "--date-order",
+    "--root",
+    // A merge touches a file if it made of it what none of its parents had.
+    "-c",
+    "--raw",
+    "--no-abbrev",
+    "-z",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-notes",
+    "--no-decorate",
+    "--no-mailmap",
+    "--encoding=UTF-8",
+    "--format=%x02%H %ct %an",
+];
+
+/// What a history tells of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dates {
+    pub(super) created_at: Timestamp,
+    pub(super) updated_at: Timestamp,
+    pub(super) author: String,
+    /// The commit that changed it last.
+    pub(super) commit: String,
+}
+
+/// Files by their path in the repository, and what is known of them so far.
+pub(super) type History = BTreeMap<Vec<u8>, Option<Dates>>;
+
+/// Fills in the dates of these files from the commits that led to `after`, without those that led to
+/// `before`.
+pub(super) async fn read(
+    program: &Program,
+    after: &str,
+    before: Option<&str>,
+    root: &str,
+    history: &mut History,
+) -> Result<(), Failure> {
+    let before = before.map(|before| format!("^{before}"));
+    let mut arguments: Vec<&str> = LOG.to_vec();
+    arguments.push(after);
+    arguments.extend(before.as_deref());
+    arguments.push("--");
+    arguments.extend((!root.is_empty()).then_some(root));
+    let mut running = program.start(program.local(arguments))?;
+    let Some(stdout) = running.child.stdout.take() else { return Err(no_pipe()) };
+    let mut reader = BufReader::new(stdout);
+    let mut parser = Parser::default();
+    let mut token = Vec::new();
+    while read_token(&mut reader, 0, &mut token).await? {
+        parser.take(&token, history);
+    }
+    running.finish().await
+}
+
+/// Understands the log, a piece at a time.
+#[derive(Default)]
+struct Parser {
+    commit: Option<Commit>,
+    path_follows: bool,
+}
+
+struct Commit {
+    id: String,
+    at: Timestamp,
+    author: String,
+}
+
+impl Parser {
+    fn take(&mut self, token: &[u8], history: &mut History) {
+        if std::mem::take(&mut self.path_follows) {
+            if let (Some(commit), Some(dates)) = (&self.commit, history.get_mut(token)) {
+                commit.touches(dates);
+            }
+            return;
+        }
+        let token = token.strip_prefix(b"\n").unwrap_or(token);
+        match token.split_first() {
+            Some((&COMMIT_MARK, rest)) => self.commit = Commit::parse(rest),
+            Some((b':', _)) => self.path_follows = true,
+            _ => {}
+        }
+    }
+}
+
+impl Commit {
+    /// `<id> <seconds> <author>`
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(text);
+        let mut fields = text.splitn(3, ' ');
+        let (id, seconds, author) = (fields.next()?, fields.next()?, fields.next()?);
+        let at = Timestamp::from_second(seconds.parse().ok()?).ok()?;
+        let author = author[..author.floor_char_boundary(AUTHOR_BYTES_MAX)].trim().to_owned();
+        Some(Self { id: id.to_owned(), at, author })
+    }
+
+    /// Later commits come first.
+    fn touches(&self, dates: &mut Option<Dates>) {
+        match dates {
+            Some(dates) => dates.created_at = self.at,
+            None => {
+                *dates = Some(Dates {
+                    created_at: self.at,
+                    updated_at: self.at,
+                    author: self.author.clone(),
+                    commit: self.id.clone(),
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(tokens: &[&[u8]], paths: &[&[u8]]) -> History {
+        let mut history: History = paths.iter().map(|path| (path.to_vec(), None)).collect();
+        let mut parser = Parser::default();
+        tokens.iter().for_each(|token| parser.take(token, &mut history));
+        history
+    }
+
+    #[test]
+    fn the_last_commit_gives_author_and_the_first_gives_birth() {
+        let history = parsed(
+            &[
+                b"\x02c3 30 Jane Doe",
+                b"\n:100644 100644 a b M",
+                b"a.md",
+                b":000000 100644 0 b A",
+                b"\x02b.md",
+                b"\x02c2 20 M\xff",
+                b"",
+                b"::100644 100644 100644 a b c MM",
+                b"a.md",
+                b"\x02c1 10 ",
+                b"\n:000000 100644 0 a A",
+                b"a.md",
+                b":000000 100644 0 a A",
+                b"unwanted.md",
+            ],
+            &[b"a.md", b"\x02b.md", b"never.md"],
+        );
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let dates = history[&b"a.md"[..]].clone().unwrap();
+        assert_eq!((dates.created_at, dates.updated_at), (second(10), second(30)));
+        assert_eq!((dates.author.as_str(), dates.commit.as_str()), ("Jane Doe", "c3"));
+        assert_eq!(history[&b"\x02b.md"[..]].as_ref().map(|dates| dates.created_at), Some(second(30)));
+        assert_eq!(history[&b"never.md"[..]], None);
+        assert_eq!(history.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn any_log_is_survived(tokens in prop::collection::vec(any::<Vec<u8>>(), 0..20)) {
+            let tokens: Vec<&[u8]> = tokens.iter().map(Vec::as_slice).collect();
+            parsed(&tokens, &[b"a"]);
+        }
+    }
+}

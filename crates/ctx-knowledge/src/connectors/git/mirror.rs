@@ -1,0 +1,265 @@
+//! The copy of a repository beside the store: commits and folders whole, contents as far as they were
+//! wanted, never a working tree.
+//!
+//! It can be thrown away at any time, and is when it is damaged or of another repository. Its own
+//! configuration is what `git init` writes; the remote is known only to the commands that reach it.
+
+use super::address::{Address, Transport};
+use super::program::{Failure, Program, REMOTE};
+use ctx_core::SourceError;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the branch's newest commit is kept.
+const TIP: &str = "refs/ctx/tip";
+/// How long a question to the remote may take when somebody waits for the answer: calls have 30 seconds.
+const CHECK_MAX: Duration = Duration::from_secs(10);
+/// How long one may take otherwise, to the remote or to the copy.
+const ASK_MAX: Duration = Duration::from_secs(60);
+/// Says of which repository the copy is; written last.
+const IDENTITY: &str = "ctx-mirror";
+
+const FETCH: [&str; 6] =
+    ["fetch", "--progress", "--no-tags", "--force", "--no-write-fetch-head", "--recurse-submodules=no"];
+
+/// What the remote has to read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// A branch of this name.
+    Branch(String),
+    /// A commit without a name.
+    Detached,
+    /// No commit at all.
+    Empty,
+}
+
+impl Head {
+    fn reference(&self) -> String {
+        match self {
+            Self::Branch(name) => format!("refs/heads/{name}"),
+            Self::Detached | Self::Empty => "HEAD".to_owned(),
+        }
+    }
+
+    /// What addresses on the web call it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Branch(name) => name,
+            Self::Detached | Self::Empty => "HEAD",
+        }
+    }
+}
+
+/// One state of the repository.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    pub(super) commit: String,
+    /// The tree of the configured folder.
+    pub(super) tree: String,
+}
+
+/// Why there is no snapshot.
+pub(super) enum NoSnapshot {
+    /// The commit has no such folder.
+    NoFolder,
+    /// The copy cannot be read.
+    Damaged(Failure),
+}
+
+impl From<Failure> for NoSnapshot {
+    fn from(failure: Failure) -> Self {
+        Self::Damaged(failure)
+    }
+}
+
+/// The copy of one source's repository.
+pub(super) struct Mirror<'a> {
+    pub(super) program: Program,
+    pub(super) address: &'a Address,
+    pub(super) folder: PathBuf,
+    /// Whether contents stay away until they are wanted.
+    pub(super) partial: bool,
+    patience: Duration,
+}
+
+impl<'a> Mirror<'a> {
+    /// `own_ssh`: the environment has an ssh command of the user's own.
+    pub(super) async fn new(folder: &Path, address: &'a Address, partial: bool, own_ssh: bool) -> Self {
+        let mut program = Program::new(folder, address, own_ssh);
+        if address.transport == Transport::Ssh && !own_ssh && program.has_own_ssh().await {
+            program = Program::new(folder, address, true);
+        }
+        Self { program, address, folder: folder.to_owned(), partial, patience: ASK_MAX }
+    }
+
+    /// What the remote has to read from: the branch of this name, or its default.
+    pub(super) async fn head(&self, branch: Option<&str>) -> Result<Head, SourceError> {
+        if let Some(branch) = branch {
+            return Ok(Head::Branch(branch.to_owned()));
+        }
+        let told =
+            self.ask(&["--symref", REMOTE, "HEAD"]).await.map_err(|failure| self.unavailable(&failure))?;
+        let branch =
+            told.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
+        match branch {
+            Some(branch) => Ok(Head::Branch(branch.to_owned())),
+            None if told.ends_with("\tHEAD\n") => Ok(Head::Detached),
+            None => {
+                let told = self.ask(&[REMOTE]).await.map_err(|failure| self.unavailable(&failure))?;
+                if told.is_empty() {
+                    return Ok(Head::Empty);
+                }
+                Err(self.refused("its default branch does not exist; set `branch`"))
+            }
+        }
+    }
+
+    /// Whether the remote answers, and has what is to be read.
+    pub(super) async fn check(mut self, branch: Option<&str>) -> Result<(), SourceError> {
+        self.patience = CHECK_MAX;
+        let head = self.head(branch).await?;
+        if branch.is_some() {
+            let told = self.ask(&[REMOTE, &head.reference()]).await;
+            if told.map_err(|failure| self.unavailable(&failure))?.is_empty() {
+                return Err(self.no_branch(&head));
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, question: &[&str]) -> Result<String, Failure> {
+        let arguments = ["ls-remote"].iter().chain(question);
+        let told = self.program.answer(self.program.remote(arguments, false), self.patience).await?;
+        Ok(String::from_utf8_lossy(&told).into_owned())
+    }
+
+    /// Brings the newest commit here. A copy that cannot take it is made anew.
+    pub(super) async fn update(&mut self, head: &Head) -> Result<(), SourceError> {
+        let fresh = self.prepare().await.map_err(|failure| self.unavailable(&failure))?;
+        let Err(failure) = self.fetch_tip(head).await else { return Ok(()) };
+        if failure.says("couldn't find remote ref") {
+            return Err(self.no_branch(head));
+        }
+        // If the remote has what we asked for, the fault is ours.
+        let reachable =
+            || async { self.ask(&[REMOTE, &head.reference()]).await.is_ok_and(|told| !told.is_empty()) };
+        if fresh || !matches!(failure, Failure::Said(_)) || !reachable().await {
+            return Err(self.unavailable(&failure));
+        }
+        tracing::warn!(repository = self.address.shown, reason = failure.text(), "the copy is made anew");
+        self.renew(head).await
+    }
+
+    /// Throws the copy away and makes another.
+    pub(super) async fn renew(&mut self, head: &Head) -> Result<(), SourceError> {
+        self.discard().map_err(|error| self.unavailable(&error.into()))?;
+        self.prepare().await.map_err(|failure| self.unavailable(&failure))?;
+        self.fetch_tip(head).await.map_err(|failure| self.unavailable(&failure))
+    }
+
+    /// Removes the copy.
+    pub(super) fn discard(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that there is a copy of this repository; tells whether it is new.
+    async fn prepare(&mut self) -> Result<bool, Failure> {
+        let identity = |partial| {
+            format!(
+                "1\n{}\n{}\n",
+                self.address.url.split('?').next().unwrap_or_default(),
+                if partial { "partial" } else { "whole" }
+            )
+        };
+        let path = self.folder.join(IDENTITY);
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        // A whole copy has all that a partial one has.
+        if found == identity(false) {
+            self.partial = false;
+            return Ok(false);
+        }
+        if self.partial && found == identity(true) {
+            return Ok(false);
+        }
+        self.discard()?;
+        fs::create_dir_all(&self.folder)?;
+        let init = self.program.local(["init", "--quiet", "--bare", "--template="]);
+        self.program.answer(init, ASK_MAX).await?;
+        fs::write(path, identity(self.partial))?;
+        Ok(true)
+    }
+
+    async fn fetch_tip(&self, head: &Head) -> Result<(), Failure> {
+        let refspec = format!("+{}:{TIP}", head.reference());
+        let arguments = FETCH.into_iter().chain([REMOTE, &refspec]);
+        self.program.fetch(self.program.remote(arguments, self.partial), b"").await
+    }
+
+    /// Brings the contents of these objects here, all at once.
+    pub(super) async fn fetch_contents(
+        &mut self,
+        ids: &BTreeSet<String>,
+        head: &Head,
+    ) -> Result<(), SourceError> {
+        if ids.is_empty() || !self.partial {
+            return Ok(());
+        }
+        let list: String = ids.iter().flat_map(|id| [id, "\n"]).collect();
+        let alone = ["-c", "fetch.negotiationAlgorithm=noop"];
+        let arguments = alone.into_iter().chain(FETCH).chain(["--no-auto-gc", "--stdin", REMOTE]);
+        let Err(failure) = self.program.fetch(self.program.remote(arguments, true), list.as_bytes()).await
+        else {
+            return Ok(());
+        };
+        // Servers that keep contents back but do not hand them out one by one.
+        if failure.says("not our ref") || failure.says("unadvertised object") {
+            self.partial = false;
+            return self.renew(head).await;
+        }
+        Err(self.unavailable(&failure))
+    }
+
+    /// The newest commit, and in it the folder to read.
+    pub(super) async fn snapshot(&self, root: &str) -> Result<Snapshot, NoSnapshot> {
+        let commit = self.read(&["rev-parse", "--verify", "--quiet", &format!("{TIP}^{{commit}}")]).await?;
+        let commit = String::from_utf8_lossy(&commit).trim().to_owned();
+        if root.is_empty() {
+            let tree =
+                self.read(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]).await?;
+            return Ok(Snapshot { tree: String::from_utf8_lossy(&tree).trim().to_owned(), commit });
+        }
+        // Says nothing of a folder that is not there, and fails where it cannot know.
+        let entry = self.read(&["ls-tree", "-z", &commit, "--", root]).await?;
+        let entry = String::from_utf8_lossy(&entry).into_owned();
+        let tree = entry.strip_prefix("040000 tree ").and_then(|rest| rest.split('\t').next());
+        tree.map(|tree| Snapshot { tree: tree.to_owned(), commit: commit.clone() })
+            .ok_or(NoSnapshot::NoFolder)
+    }
+
+    /// Whether one commit led to the other; of a commit that is not here, no.
+    pub(super) async fn is_ancestor(&self, before: &str, after: &str) -> bool {
+        self.read(&["merge-base", "--is-ancestor", before, after]).await.is_ok()
+    }
+
+    async fn read(&self, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
+        self.program.answer(self.program.local(arguments), ASK_MAX).await
+    }
+
+    fn no_branch(&self, head: &Head) -> SourceError {
+        self.refused(&format!("it has no branch `{}`", head.name()))
+    }
+
+    pub(super) fn unavailable(&self, failure: &Failure) -> SourceError {
+        self.refused(&failure.text())
+    }
+
+    pub(super) fn refused(&self, reason: &str) -> SourceError {
+        SourceError::Unavailable(format!("cannot read the repository {}: {reason}", self.address.shown))
+    }
+}

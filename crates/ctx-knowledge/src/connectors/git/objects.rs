@@ -1,0 +1,181 @@
+//! What is in a copy: the files of a folder, and their sizes and contents, one at a time.
+
+use super::program::{Failure, Program, Running};
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::timeout;
+
+/// How long git may take to read one thing from the disk.
+pub(super) const STEP_MAX: Duration = Duration::from_secs(60);
+/// More files than this are no folder of documents; a small repository can pretend to have billions.
+const FILES_MAX: usize = 2_000_000;
+/// How much of a name or a line is kept.
+const TOKEN_BYTES_MAX: usize = 64 << 10;
+
+/// A file of the folder.
+pub(super) struct Entry<'a> {
+    pub(super) mode: &'a str,
+    pub(super) id: &'a str,
+    /// Relative to the folder.
+    pub(super) path: &'a [u8],
+}
+
+/// Shows every file below a tree; links and other repositories are none.
+pub(super) async fn list(
+    program: &Program,
+    tree: &str,
+    mut visit: impl FnMut(Entry<'_>),
+) -> Result<(), Failure> {
+    let mut running = program.start(program.local(["ls-tree", "-r", "-z", "--full-tree", tree]))?;
+    let Some(stdout) = running.child.stdout.take() else { return Err(no_pipe()) };
+    let mut reader = BufReader::new(stdout);
+    let mut token = Vec::new();
+    let mut count = 0;
+    while read_token(&mut reader, 0, &mut token).await? {
+        count += 1;
+        if count > FILES_MAX {
+            return Err(Failure::Said(format!("it has more than {FILES_MAX} files below `root`")));
+        }
+        if let Some(entry) = parse_entry(&token) {
+            visit(entry);
+        }
+    }
+    running.finish().await
+}
+
+/// `100644 blob <id>\t<path>`
+fn parse_entry(token: &[u8]) -> Option<Entry<'_>> {
+    let tab = token.iter().position(|byte| *byte == b'\t')?;
+    let mut fields = std::str::from_utf8(&token[..tab]).ok()?.split(' ');
+    let (mode, _kind, id) = (fields.next()?, fields.next()?, fields.next()?);
+    let is_file = matches!(mode, "100644" | "100755" | "100664");
+    is_file.then_some(Entry { mode, id, path: &token[tab + 1..] })
+}
+
+/// Reads up to `end`, which is left out; tells whether there was anything. What is too long is cut.
+pub(super) async fn read_token(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    end: u8,
+    token: &mut Vec<u8>,
+) -> Result<bool, Failure> {
+    token.clear();
+    let mut found = false;
+    loop {
+        let available = timeout(STEP_MAX, reader.fill_buf()).await.map_err(|_| Failure::Late)??;
+        if available.is_empty() {
+            return Ok(found);
+        }
+        found = true;
+        let at = available.iter().position(|byte| *byte == end);
+        let part = &available[..at.unwrap_or(available.len())];
+        token.extend_from_slice(&part[..part.len().min(TOKEN_BYTES_MAX.saturating_sub(token.len()))]);
+        let used = part.len() + usize::from(at.is_some());
+        reader.consume(used);
+        if at.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+/// A git that answers questions about objects, one after the other.
+pub(super) struct Objects {
+    running: Running,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    line: Vec<u8>,
+}
+
+impl Objects {
+    /// One that tells sizes.
+    pub(super) fn sizes(program: &Program) -> Result<Self, Failure> {
+        Self::start(program, "--batch-check")
+    }
+
+    /// One that tells contents too.
+    pub(super) fn contents(program: &Program) -> Result<Self, Failure> {
+        Self::start(program, "--batch")
+    }
+
+    fn start(program: &Program, how: &str) -> Result<Self, Failure> {
+        let mut command = program.local(["cat-file", how]);
+        command.stdin(std::process::Stdio::piped());
+        let mut running = program.start(command)?;
+        let (Some(stdin), Some(stdout)) = (running.child.stdin.take(), running.child.stdout.take()) else {
+            return Err(no_pipe());
+        };
+        Ok(Self { running, stdin, stdout: BufReader::new(stdout), line: Vec::new() })
+    }
+
+    /// The size of an object, or `None` where it is not here.
+    pub(super) async fn size(&mut self, id: &str) -> Result<Option<u64>, Failure> {
+        self.stdin.write_all(format!("{id}\n").as_bytes()).await?;
+        if !read_token(&mut self.stdout, b'\n', &mut self.line).await? {
+            return Err(Failure::Said("git ended in the middle of an answer".to_owned()));
+        }
+        let answer = String::from_utf8_lossy(&self.line);
+        if answer.ends_with(" missing") {
+            return Ok(None);
+        }
+        let size = answer.rsplit(' ').next().and_then(|size| size.parse().ok());
+        size.map(Some).ok_or_else(|| Failure::Said(format!("git answered `{answer}`")))
+    }
+
+    /// The content of an object that is here and whose size is bearable.
+    pub(super) async fn content(&mut self, id: &str) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(size) = self.size(id).await? else { return Ok(None) };
+        let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
+        let read = async {
+            self.stdout.read_exact(&mut bytes).await?;
+            self.stdout.read_u8().await
+        };
+        timeout(STEP_MAX, read).await.map_err(|_| Failure::Late)??;
+        Ok(Some(bytes))
+    }
+
+    /// Waits for its end.
+    pub(super) async fn finish(self) -> Result<(), Failure> {
+        drop(self.stdin);
+        self.running.finish().await
+    }
+}
+
+pub(super) fn no_pipe() -> Failure {
+    Failure::Io(io::Error::other("no pipe"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[tokio::test]
+    async fn tokens_end_where_they_should_and_are_cut_when_too_long() {
+        let mut text = vec![b'x'; TOKEN_BYTES_MAX + 10];
+        text.extend(b"\0short\0\0last");
+        let mut reader = BufReader::with_capacity(7, text.as_slice());
+        let mut lengths = Vec::new();
+        let mut token = Vec::new();
+        while read_token(&mut reader, 0, &mut token).await.unwrap() {
+            lengths.push(token.len());
+        }
+        assert_eq!(lengths, [TOKEN_BYTES_MAX, 5, 0, 4]);
+    }
+
+    #[test]
+    fn only_files_are_entries() {
+        let parsed =
+            |token: &'static [u8]| parse_entry(token).map(|entry| (entry.mode, entry.id, entry.path));
+        assert_eq!(parsed(b"100644 blob abc\ta\tb\n.md"), Some(("100644", "abc", &b"a\tb\n.md"[..])));
+        assert_eq!(parsed(b"120000 blob abc\tlink"), None);
+        assert_eq!(parsed(b"160000 commit abc\tsubmodule"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_entry_or_none(token in any::<Vec<u8>>()) {
+            let _ = parse_entry(&token);
+        }
+    }
+}

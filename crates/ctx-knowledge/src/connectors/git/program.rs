@@ -1,0 +1,398 @@
+//! Running the `git` program: nothing asks a person, nothing runs what a repository brings, nothing
+//! outlives whoever waits for it.
+//!
+//! Everything that decides how git behaves is in the child's environment, where no other user can
+//! see it; arguments hold only names and numbers. Commands that read the copy know of no remote, so
+//! they cannot reach for the network.
+
+use super::address::{Address, Transport};
+use ctx_core::{Redactor, Secret};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// What the remote is called, in the child's configuration only.
+pub(super) const REMOTE: &str = "ctx";
+
+/// How long a fetch may say nothing.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+/// How long a fetch may take.
+const FETCH_MAX: Duration = Duration::from_secs(3600);
+/// How much of what git says is kept: its end.
+const STDERR_BYTES_MAX: usize = 8 << 10;
+/// How much a short answer may be.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+/// How much of an error is shown.
+const SHOWN_CHARS_MAX: usize = 300;
+
+/// A server slower than this many bytes a second, for this many seconds, is given up. One that is busy
+/// sends a sign of life now and then.
+const LOW_SPEED: [(&str, &str); 2] = [("http.lowSpeedLimit", "1"), ("http.lowSpeedTime", "120")];
+
+/// What the user's own configuration must not change. Credential helpers live there too, so it is
+/// not left out.
+const CONFIG: &[(&str, &str)] = &[
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.askPass", ""),
+    ("credential.interactive", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("submodule.recurse", "false"),
+    ("transfer.bundleURI", "false"),
+    ("log.showSignature", "false"),
+    ("protocol.version", "2"),
+    ("protocol.ext.allow", "never"),
+    ("gc.autoDetach", "false"),
+    ("maintenance.autoDetach", "false"),
+];
+
+/// Variables that would lead git elsewhere, or make it talk.
+const REMOVED: &[&str] = &[
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_CURL_VERBOSE",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_GRAFT_FILE",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_PROTOCOL",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_TRACE",
+    "GIT_TRACE2",
+    "GIT_TRACE2_EVENT",
+    "GIT_TRACE2_PERF",
+    "GIT_TRACE_CURL",
+    "GIT_TRACE_PACKET",
+    "GIT_TRACE_SETUP",
+    "GIT_WORK_TREE",
+];
+
+/// Variables that every git gets.
+const VARIABLES: &[(&str, &str)] = &[
+    // Set and empty: neither the configuration's nor the desktop's dialog.
+    ("GIT_ASKPASS", ""),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GCM_INTERACTIVE", "never"),
+    ("SSH_ASKPASS", "false"),
+    ("SSH_ASKPASS_REQUIRE", "force"),
+    ("GIT_LITERAL_PATHSPECS", "1"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_PAGER", "cat"),
+    ("LC_ALL", "C"),
+];
+
+/// ssh that never asks and notices a dead peer.
+const SSH: &str =
+    "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 -o ServerAliveCountMax=4";
+
+/// Answers with the password that is in the child's environment.
+const CREDENTIAL_HELPER: &str = "!f() { test \"$1\" = get && \
+     printf 'username=%s\\npassword=%s\\n' \"$CTX_GIT_USERNAME\" \"$CTX_GIT_PASSWORD\"; }; f";
+
+/// Why git did not do it.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There is no such program.
+    Missing,
+    /// It took too long.
+    Late,
+    /// It said no; what it said, masked.
+    Said(String),
+    /// It could not be talked to.
+    Io(io::Error),
+}
+
+impl Failure {
+    /// Why, in a line.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Missing => "the program `git` is not on the PATH; install git 2.29 or later".to_owned(),
+            Self::Late => "it took too long".to_owned(),
+            Self::Said(said) => telling_line(said),
+            Self::Io(error) => format!("git could not be used: {error}"),
+        }
+    }
+
+    pub(super) fn says(&self, part: &str) -> bool {
+        matches!(self, Self::Said(said) if said.contains(part))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// How git is run for one source.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    folder: PathBuf,
+    address: Address,
+    redactor: Redactor,
+    /// Whether the user has an ssh command of their own.
+    own_ssh: bool,
+}
+
+impl Program {
+    pub(super) fn new(folder: &Path, address: &Address, own_ssh: bool) -> Self {
+        let login = address.login.iter();
+        let secrets = login.flat_map(|login| match &login.password {
+            Some(password) => vec![password.clone()],
+            // A name alone may be a token.
+            None => vec![Secret::new(login.username.clone())],
+        });
+        let query = address.url.split_once('?').map(|(_, query)| Secret::new(query));
+        let redactor = Redactor::new(secrets.chain(query));
+        Self { folder: folder.to_owned(), address: address.clone(), redactor, own_ssh }
+    }
+
+    /// A command that reads the copy, and knows of nothing else.
+    pub(super) fn local<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
+        self.command(arguments, &[])
+    }
+
+    /// A command that may reach the remote; `filter` keeps contents there until they are wanted.
+    pub(super) fn remote<I: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = I>,
+        filter: bool,
+    ) -> Command {
+        let mut config = vec![(format!("remote.{REMOTE}.url"), self.address.url.clone())];
+        if filter {
+            config.push((format!("remote.{REMOTE}.promisor"), "true".to_owned()));
+            config.push((format!("remote.{REMOTE}.partialclonefilter"), "blob:none".to_owned()));
+        }
+        config.extend(LOW_SPEED.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let login = self.address.login.as_ref();
+        if let Some(login) = login {
+            config.push((format!("credential.{}.username", login.scope), login.username.clone()));
+            if login.password.is_some() {
+                // Nobody else is asked, and nobody else is told to remember it.
+                config.push(("credential.helper".to_owned(), String::new()));
+                config.push((format!("credential.{}.helper", login.scope), CREDENTIAL_HELPER.to_owned()));
+            }
+        }
+        let mut command = self.command(arguments, &config);
+        if let Some((login, password)) =
+            login.and_then(|login| login.password.as_ref().map(|password| (login, password)))
+        {
+            command.env("CTX_GIT_USERNAME", &login.username).env("CTX_GIT_PASSWORD", password.expose());
+        }
+        // The user may have said that one address stands for another, but never for a program or a file.
+        let protocols =
+            if self.address.transport == Transport::Local { "file" } else { "http:https:ssh:git" };
+        command.env("GIT_ALLOW_PROTOCOL", protocols);
+        if !self.own_ssh {
+            command.env("GIT_SSH_COMMAND", SSH);
+        }
+        command
+    }
+
+    fn command<I: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = I>,
+        config: &[(String, String)],
+    ) -> Command {
+        let mut command = Command::new("git");
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
+        // Of its own, so that it can be ended with its children, and Ctrl-C reaches only us.
+        #[cfg(unix)]
+        command.process_group(0);
+        REMOVED.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        command.envs(VARIABLES.iter().copied()).env("GIT_DIR", &self.folder);
+        let fixed = CONFIG.iter().map(|(key, value)| (*key, *value));
+        let all = fixed.chain(config.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let mut count = 0;
+        for (key, value) in all {
+            command.env(format!("GIT_CONFIG_KEY_{count}"), key);
+            command.env(format!("GIT_CONFIG_VALUE_{count}"), value);
+            count += 1;
+        }
+        command.env("GIT_CONFIG_COUNT", count.to_string());
+        command
+    }
+
+    /// Whether the user's configuration has an ssh command, which is then left alone.
+    pub(super) async fn has_own_ssh(&self) -> bool {
+        let asked = self.local(["config", "--get", "core.sshCommand"]);
+        self.answer(asked, SILENCE_MAX).await.is_ok()
+    }
+
+    /// What a command prints, if that is little.
+    pub(super) async fn answer(&self, command: Command, within: Duration) -> Result<Vec<u8>, Failure> {
+        let mut running = Running::start(command)?;
+        let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
+        let until = Instant::now() + within;
+        let both =
+            async { tokio::join!(read_bounded(stdout, OUTPUT_BYTES_MAX), tail(stderr, until, within)) };
+        let (printed, said) = timeout_at(until, both).await.map_err(|_| Failure::Late)?;
+        let status = timeout_at(until, running.child.wait()).await.map_err(|_| Failure::Late)??;
+        self.judge(status, &said?)?;
+        Ok(printed?)
+    }
+
+    /// Runs a fetch to its end, for as long as it makes progress; `input` is written to it.
+    pub(super) async fn fetch(&self, mut command: Command, input: &[u8]) -> Result<(), Failure> {
+        command.stdout(Stdio::null()).stdin(Stdio::piped());
+        let mut running = Running::start(command)?;
+        let (stdin, stderr) = (running.child.stdin.take(), running.child.stderr.take());
+        let until = Instant::now() + FETCH_MAX;
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A git that has no use for it says why on its own.
+                let _ = stdin.write_all(input).await;
+            }
+        };
+        let both = async { tokio::join!(write, tail(stderr, until, SILENCE_MAX)) };
+        let ((), said) = timeout_at(until, both).await.map_err(|_| Failure::Late)?;
+        let said = said?;
+        let status = timeout(SILENCE_MAX, running.child.wait()).await.map_err(|_| Failure::Late)??;
+        self.judge(status, &said)
+    }
+
+    /// Starts a command whose output is read as it comes.
+    pub(super) fn start(&self, mut command: Command) -> Result<Running, Failure> {
+        // What it says would have to be read, or it might wait for ever.
+        command.stderr(Stdio::null());
+        Running::start(command)
+    }
+
+    fn judge(&self, status: ExitStatus, said: &[u8]) -> Result<(), Failure> {
+        if status.success() {
+            return Ok(());
+        }
+        Err(Failure::Said(self.redactor.text(String::from_utf8_lossy(said).into_owned())))
+    }
+}
+
+/// A git that is running; it and its children end when this is dropped.
+pub(super) struct Running {
+    pub(super) child: Child,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self, Failure> {
+        match command.spawn() {
+            Ok(child) => Ok(Self { child }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::Missing),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for its end; it must have gone well.
+    pub(super) async fn finish(mut self) -> Result<(), Failure> {
+        drop(self.child.stdin.take());
+        let status = timeout(SILENCE_MAX, self.child.wait()).await.map_err(|_| Failure::Late)??;
+        if status.success() { Ok(()) } else { Err(Failure::Said(String::new())) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Without an id it has ended and was waited for.
+        #[cfg(unix)]
+        if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
+            let _ =
+                nix::sys::signal::killpg(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+async fn read_bounded(from: Option<impl AsyncRead + Unpin>, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        let mut from = from.take(bytes_max);
+        from.read_to_end(&mut bytes).await?;
+        // More is an answer to another question, and must not block whoever gives it.
+        tokio::io::copy(&mut from.into_inner(), &mut tokio::io::sink()).await?;
+    }
+    Ok(bytes)
+}
+
+/// The end of what is said, for as long as something is said now and then.
+async fn tail(from: Option<ChildStderr>, until: Instant, silence: Duration) -> Result<Vec<u8>, Failure> {
+    let Some(mut from) = from else { return Ok(Vec::new()) };
+    let mut kept = VecDeque::with_capacity(STDERR_BYTES_MAX);
+    let mut buffer = [0; 1024];
+    loop {
+        let patience = until.min(Instant::now() + silence);
+        let count = timeout_at(patience, from.read(&mut buffer)).await.map_err(|_| Failure::Late)??;
+        if count == 0 {
+            return Ok(kept.into());
+        }
+        kept.extend(&buffer[..count]);
+        kept.drain(..kept.len().saturating_sub(STDERR_BYTES_MAX));
+    }
+}
+
+/// The line of git's many that says what is wrong.
+fn telling_line(said: &str) -> String {
+    let lines: Vec<&str> = said
+        .split(['\n', '\r'])
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("warning: "))
+        .collect();
+    let fatal = lines.iter().position(|line| line.starts_with("fatal: ") || line.starts_with("error: "));
+    let line = match fatal {
+        // What ssh says comes before this, and says more.
+        Some(at) if lines[at].contains("Could not read from remote repository") && at > 0 => lines[at - 1],
+        Some(at) => lines[at],
+        None => lines.last().copied().unwrap_or("git failed and did not say why"),
+    };
+    let line = ["fatal: ", "error: ", "remote: "]
+        .iter()
+        .fold(line, |line, start| line.strip_prefix(start).unwrap_or(line));
+    let line = line.trim_end_matches('.');
+    if line.contains("terminal prompts disabled") || line.starts_with("could not read Username") {
+        return "it asks who you are, and git has no credentials for it; set up a credential helper, or put \
+                `https://user:${TOKEN}@…` into the url"
+            .to_owned();
+    }
+    line.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_telling_line_is_found_among_the_others() {
+        for (said, expected) in [
+            ("fatal: repository 'https://h/x/' not found\n", "repository 'https://h/x/' not found"),
+            (
+                "Receiving objects:  10%\rReceiving objects:  20%\rfatal: early EOF\nfatal: index-pack failed",
+                "early EOF",
+            ),
+            (
+                "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.\n\n\
+                 Please make sure you have the correct access rights\nand the repository exists.",
+                "git@h: Permission denied (publickey)",
+            ),
+            ("warning: x\nsomething else", "something else"),
+            ("", "git failed and did not say why"),
+        ] {
+            assert_eq!(telling_line(said), expected);
+        }
+        let asked = "fatal: could not read Username for 'https://h': terminal prompts disabled";
+        assert!(telling_line(asked).contains("credential helper"));
+    }
+}

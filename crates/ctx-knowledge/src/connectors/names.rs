@@ -1,0 +1,48 @@
+//! What things outside are called inside: ids from paths, and paths in addresses.
+
+/// The path as text; bytes that are none are escaped, so that no two files have the same name.
+pub(super) fn source_id(path: &[u8]) -> String {
+    let mut name = String::new();
+    for chunk in path.utf8_chunks() {
+        name.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| name.push_str(&format!("\\x{byte:02x}")));
+    }
+    name
+}
+
+/// The path as part of an address.
+pub(super) fn percent_encoded(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// What to say of a document that is larger than the limit.
+pub(super) fn too_large(bytes: u64, bytes_max: u64) -> String {
+    format!("it has {bytes} bytes; the limit is {bytes_max} (limits.document_bytes)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_not_text_stay_apart() {
+        assert_eq!(source_id("Grüße.md".as_bytes()), "Grüße.md");
+        assert_eq!(source_id(b"a\xff.md"), "a\\xff.md");
+        assert_ne!(source_id(b"a\xff.md"), source_id(b"a\xfe.md"));
+    }
+
+    #[test]
+    fn what_has_a_meaning_in_an_address_is_escaped() {
+        assert_eq!(percent_encoded(b"a b/c#d?e%.md"), "a%20b/c%23d%3Fe%25.md");
+        assert_eq!(percent_encoded("ü".as_bytes()), "%C3%BC");
+        assert_eq!(percent_encoded(b"\xff"), "%FF");
+    }
+}
