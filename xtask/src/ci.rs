@@ -16,6 +16,7 @@ pub(crate) fn everything() -> Result<()> {
         succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     })?;
     step("licences and dependencies", tools::deny)?;
+    step("what tests need", tools::for_tests)?;
     step("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"])))?;
     // With the program that the tests were run against; building it alone would build much anew.
     step("generated pages", || codegen::check_with(&target().join("debug/ctx")))?;
@@ -28,6 +29,7 @@ pub(crate) fn everything() -> Result<()> {
 /// What is worth running after every change.
 pub(crate) fn fast() -> Result<()> {
     step("tidy", tidy::check)?;
+    step("what tests need", tools::for_tests)?;
     step("tests of the libraries", || {
         succeed(&mut cargo(&["test", "--workspace", "--exclude", "ctx", "--exclude", "xtask"]))
     })?;

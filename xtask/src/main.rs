@@ -23,6 +23,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   test               the fast part of the tests
   codegen [--check]  write the generated reference pages, or check that they are current
   tidy               rules about files and dependencies that no other tool holds
+  tools              install what the tests need under target/tools: an S3 service (moto)
   bench [PART…]      measure: index, search, start (all when none is named)
   bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]
                      measure how well questions find their documents, over each collection in DIR:
@@ -48,6 +49,7 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         ["tidy"] => tidy::check(),
+        ["tools"] => tools::for_tests(),
         ["bench", parts @ ..] => bench::run(parts),
         _ => bail!("{USAGE}"),
     }

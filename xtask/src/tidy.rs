@@ -16,6 +16,7 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("clap", &["ctx"]),
     ("hyper", &["ctx-http"]),
     ("mlua", &["ctx-luau"]),
+    ("object_store", &["ctx-knowledge"]),
     ("rmcp", &["ctx-mcp"]),
     ("rusqlite", &["ctx-knowledge", "ctx-state"]),
     ("tantivy", &["ctx-knowledge"]),

@@ -6,6 +6,33 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const DENY_VERSION: &str = "0.20.2";
+const MOTO_VERSION: &str = "5.2.5";
+
+/// Everything that tests need besides cargo and git.
+pub(crate) fn for_tests() -> Result<()> {
+    moto()
+}
+
+/// An S3 service to test against, in a Python environment of its own; where it is, the tests know.
+fn moto() -> Result<()> {
+    let folder = target().join("tools/moto");
+    let python = folder.join("bin/python");
+    let check = format!("import moto.server, moto; assert moto.__version__ == '{MOTO_VERSION}'");
+    let works =
+        || Command::new(&python).args(["-c", &check]).output().is_ok_and(|output| output.status.success());
+    if std::env::var_os("MOTO_PYTHON").is_some() || works() {
+        return Ok(());
+    }
+    let install = || {
+        succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+        let package = format!("moto[server]=={MOTO_VERSION}");
+        succeed(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))
+    };
+    install().context(
+        "moto could not be installed, and the tests of the S3 connector need it; install Python 3 with venv and \
+         pip, or `pip install 'moto[server]'` elsewhere and set MOTO_PYTHON to that Python",
+    )
+}
 
 /// Licences, duplicates and who may depend on what, as `deny.toml` has it.
 pub(crate) fn deny() -> Result<()> {

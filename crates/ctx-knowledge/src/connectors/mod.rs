@@ -4,6 +4,7 @@ mod filesystem;
 mod git;
 mod globs;
 mod names;
+mod s3;
 
 use ctx_core::Connector;
 use serde_json::Value;
@@ -40,4 +41,4 @@ pub struct OpenOptions<'a> {
 }
 
 /// Every kind there is.
-pub const KINDS: &[ConnectorKind] = &[filesystem::KIND, git::KIND];
+pub const KINDS: &[ConnectorKind] = &[filesystem::KIND, git::KIND, s3::KIND];

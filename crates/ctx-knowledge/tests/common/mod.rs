@@ -3,9 +3,11 @@
 #![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
+mod buckets;
 mod repository;
 mod scripted;
 
+pub(crate) use buckets::{Buckets, Proxy};
 pub(crate) use repository::{GitServer, LOGIN, Repository, files_with};
 pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
 

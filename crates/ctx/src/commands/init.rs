@@ -4,6 +4,7 @@ use crate::cli::{Global, load_in, working_directory};
 use crate::config::{FILE_NAMES, locate_in};
 use crate::error::{CommandError, CommandResult};
 use crate::workspace::Workspace;
+use ctx_knowledge::KINDS;
 use ignore::WalkBuilder;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -90,14 +91,22 @@ root = "{root}"
 include_globs = [{globs}]
 # exclude_globs = ["**/drafts/**"]
 # tags = ["docs"]
-
+{others}
 [server]
 # bind = "127.0.0.1:7331"
 # To serve others than this machine, bind another address and set a token:
 # token = "${{CTX_TOKEN}}"
 "#,
-        globs = globs.join(", ")
+        globs = globs.join(", "),
+        others = other_kinds(),
     )
+}
+
+/// What else documents can come from, as comments.
+fn other_kinds() -> String {
+    let others = KINDS.iter().filter(|kind| kind.name != "filesystem");
+    let lines = others.map(|kind| format!("# [connectors.{}.NAME]    {}\n", kind.name, kind.summary));
+    format!("\n# Other places that documents can come from:\n{}", lines.collect::<String>())
 }
 
 /// Which kinds of text the folder holds.

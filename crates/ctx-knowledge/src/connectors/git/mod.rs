@@ -219,7 +219,7 @@ impl Git {
         let place = &blake3::hash(place.as_bytes()).to_hex()[..8];
         objects::list(&mirror.program, &snapshot.tree, |entry| {
             let source_id = names::source_id(entry.path);
-            if is_hidden(entry.path) || !self.globs.want(&source_id) {
+            if names::is_hidden(entry.path) || !self.globs.want(&source_id) {
                 return;
             }
             let fingerprint = format!("{}:{}:{place}", entry.id, entry.mode);
@@ -356,11 +356,6 @@ impl Git {
     fn full_path(&self, path: &[u8]) -> Vec<u8> {
         if self.root.is_empty() { path.to_vec() } else { [self.root.as_bytes(), b"/", path].concat() }
     }
-}
-
-/// The same files as in a folder: what begins with a dot is for programs.
-fn is_hidden(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').any(|part| part.starts_with(b"."))
 }
 
 #[cfg(test)]

@@ -1,0 +1,239 @@
+//! Objects of an S3 bucket, or of anything that speaks the same protocol.
+//!
+//! The listing tells what changed: an object is read again only when its ETag or size is another.
+
+mod bucket;
+mod credentials;
+
+use super::globs::Globs;
+use super::{ConnectorKind, OpenOptions, Opened, names};
+use async_trait::async_trait;
+use bucket::{Bucket, NotRead, Object, Place};
+use credentials::{Environment, Keys};
+use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Secret, Sink, SourceError};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use object_store::ObjectMeta;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+pub(super) const KIND: ConnectorKind = ConnectorKind {
+    name: "s3",
+    summary: "objects of an S3 bucket",
+    schema: ctx_core::json_schema::<Settings>,
+    open,
+};
+
+/// Objects read at once.
+const FETCHES: usize = 8;
+/// Kilobytes that those may hold together; one that is larger goes alone.
+const FETCHED_KILOBYTES: u32 = 64 << 10;
+/// How long a check may take; calls that ask have 30 seconds.
+const CHECK_MAX: Duration = Duration::from_secs(10);
+/// What objects are said to be when nobody said what they are.
+const UNKNOWN_TYPES: [&str; 2] = ["binary/octet-stream", "application/octet-stream"];
+
+/// Settings of `[connectors.s3.<name>]`.
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
+struct Settings {
+    /// The bucket.
+    bucket: String,
+    /// The folder to read; the whole bucket when there is none.
+    #[serde(default)]
+    prefix: String,
+    /// The bucket's region; where there is none, that of the environment or the profile.
+    region: Option<String>,
+    /// Where the service is, if it is not AWS: `https://minio.example.com`.
+    endpoint_url: Option<String>,
+    /// The access key; where there is none, AWS's usual places are asked: environment, profile, machine.
+    access_key_id: Option<String>,
+    /// The secret that goes with it.
+    secret_access_key: Option<Secret>,
+    /// Which objects are read, relative to `prefix`; all when there is none.
+    #[serde(default)]
+    include_globs: Vec<String>,
+    /// Which of those are not.
+    #[serde(default)]
+    exclude_globs: Vec<String>,
+}
+
+struct S3 {
+    place: Place,
+    /// Empty, or ends with a slash.
+    prefix: String,
+    globs: Globs,
+    document_bytes_max: u64,
+    /// Part of every fingerprint: documents say where they are.
+    stamp: String,
+}
+
+fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
+    let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
+    let is_name = |char: char| char.is_ascii_alphanumeric() || "-._".contains(char);
+    if settings.bucket.is_empty() || !settings.bucket.chars().all(is_name) {
+        return Err("bucket: it is not the name of one".to_owned());
+    }
+    let endpoint = settings.endpoint_url.as_deref();
+    if endpoint
+        .is_some_and(|url| !url.starts_with("https://") && !url.starts_with("http://") || url.contains('@'))
+    {
+        return Err("endpoint_url: write it like `https://minio.example.com`".to_owned());
+    }
+    let keys = match (settings.access_key_id, settings.secret_access_key) {
+        (Some(access_key_id), Some(secret_access_key)) => {
+            Some(Keys { access_key_id, secret_access_key, session_token: None })
+        }
+        (None, None) => None,
+        _ => return Err("access_key_id and secret_access_key belong together".to_owned()),
+    };
+    let prefix = settings.prefix.trim_matches('/');
+    let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+    let stamp = format!("{:?}", (&settings.endpoint_url, &settings.bucket, &prefix));
+    Ok(Arc::new(S3 {
+        place: Place {
+            bucket: settings.bucket,
+            region: settings.region,
+            endpoint_url: settings.endpoint_url,
+            keys,
+            environment: Environment::new(options.environment),
+        },
+        prefix,
+        globs: Globs::new(&settings.include_globs, &settings.exclude_globs)?,
+        document_bytes_max: options.document_bytes_max,
+        stamp: blake3::hash(stamp.as_bytes()).to_hex()[..8].to_owned(),
+    }))
+}
+
+#[async_trait]
+impl Connector for S3 {
+    async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+        let bucket = self.bucket()?;
+        let budget = Semaphore::new(FETCHED_KILOBYTES as usize);
+        let mut next = None;
+        loop {
+            let page =
+                bucket.page(&self.prefix, next.as_ref()).await.map_err(|reason| self.unavailable(&reason))?;
+            if let Some(key) = page.unnameable {
+                let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
+                sink.send(Change::Unreadable { source_id: self.source_id(&key), reason }).await?;
+            }
+            let mut fetches = FuturesUnordered::new();
+            for meta in page.objects {
+                let source_id = self.source_id(meta.location.as_ref());
+                if !self.is_wanted(&source_id, &meta, sink) {
+                    continue;
+                }
+                if fetches.len() >= FETCHES
+                    && let Some(fetched) = fetches.next().await
+                {
+                    send(fetched, sink).await?;
+                }
+                fetches.push(self.fetch(&bucket, source_id, meta, &budget));
+            }
+            while let Some(fetched) = fetches.next().await {
+                send(fetched, sink).await?;
+            }
+            next = page.next;
+            if next.is_none() {
+                return Ok(Pulled { cursor: None, listing: Listing::Complete });
+            }
+        }
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        let bucket = self.bucket()?;
+        let checked = timeout(CHECK_MAX, bucket.check(&self.prefix)).await;
+        checked
+            .unwrap_or_else(|_| Err("it does not answer, or no credentials were found".to_owned()))
+            .map_err(|reason| self.unavailable(&reason))
+    }
+}
+
+/// A change and the room it takes until it is sent, or why reading is of no use any more.
+type Fetched<'a> = Result<(Change, Option<SemaphorePermit<'a>>), SourceError>;
+
+async fn send(fetched: Fetched<'_>, sink: &Sink) -> Result<(), SourceError> {
+    let (change, _room) = fetched?;
+    Ok(sink.send(change).await?)
+}
+
+impl S3 {
+    /// Opened anew each time, since profiles change.
+    fn bucket(&self) -> Result<Bucket, SourceError> {
+        Bucket::open(&self.place).map_err(|reason| self.unavailable(&reason))
+    }
+
+    fn unavailable(&self, reason: &str) -> SourceError {
+        SourceError::Unavailable(format!("cannot read s3://{}/{}: {reason}", self.place.bucket, self.prefix))
+    }
+
+    fn source_id(&self, key: &str) -> String {
+        key.strip_prefix(&self.prefix).unwrap_or(key).to_owned()
+    }
+
+    /// Whether an object is of interest and not stored as it is.
+    fn is_wanted(&self, source_id: &str, meta: &ObjectMeta, sink: &Sink) -> bool {
+        // Folders are empty objects; what is empty has no text anyway.
+        meta.size > 0
+            && !names::is_hidden(source_id.as_bytes())
+            && self.globs.want(source_id)
+            && sink.wants(source_id, &self.fingerprint(meta))
+    }
+
+    fn fingerprint(&self, meta: &ObjectMeta) -> String {
+        let tag = meta.e_tag.clone().unwrap_or_else(|| meta.last_modified.timestamp_micros().to_string());
+        format!("{tag}:{}:{}", meta.size, self.stamp)
+    }
+
+    async fn fetch<'a>(
+        &self,
+        bucket: &Bucket,
+        source_id: String,
+        meta: ObjectMeta,
+        budget: &'a Semaphore,
+    ) -> Fetched<'a> {
+        if meta.size > self.document_bytes_max {
+            let reason = names::too_large(meta.size, self.document_bytes_max);
+            return Ok((Change::Unreadable { source_id, reason }, None));
+        }
+        let kilobytes = u32::try_from(meta.size / 1024 + 1).unwrap_or(u32::MAX).min(FETCHED_KILOBYTES);
+        let room = budget.acquire_many(kilobytes).await.ok();
+        let change = match bucket.read(&meta.location, self.document_bytes_max).await {
+            Ok(object) => Change::Upsert(Box::new(self.document(source_id, object))),
+            Err(NotRead::Object(reason)) => Change::Unreadable { source_id, reason },
+            Err(NotRead::Service(reason)) => return Err(self.unavailable(&reason)),
+        };
+        Ok((change, room))
+    }
+
+    fn document(&self, source_id: String, object: Object) -> Document {
+        let Object { bytes, meta, content_type } = object;
+        let content_type = content_type.filter(|kind| !UNKNOWN_TYPES.contains(&kind.as_str()));
+        let mut metadata = Map::new();
+        metadata.insert("bucket".to_owned(), json!(self.place.bucket));
+        if let Some(tag) = &meta.e_tag {
+            metadata.insert("etag".to_owned(), json!(tag.trim_matches('"')));
+        }
+        if let Some(content_type) = &content_type {
+            metadata.insert("content_type".to_owned(), json!(content_type));
+        }
+        Document {
+            fingerprint: Some(self.fingerprint(&meta)),
+            source_id,
+            source_url: Some(format!("s3://{}/{}", self.place.bucket, meta.location)),
+            title: None,
+            author: None,
+            created_at: None,
+            updated_at: Timestamp::from_millisecond(meta.last_modified.timestamp_millis()).ok(),
+            content_type,
+            content: Content::Bytes(bytes),
+            metadata,
+            tags: Vec::new(),
+        }
+    }
+}

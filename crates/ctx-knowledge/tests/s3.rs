@@ -1,0 +1,263 @@
+//! What the S3 connector reads, against a real service that checks signatures.
+
+mod common;
+
+use common::{Buckets, Proxy, Workspace, found, stored, sync_source, the_document};
+use ctx_knowledge::{Knowledge, SyncReport, Warning};
+use futures::StreamExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use serde_json::{Value, json};
+
+const SOURCE: &str = "s3:test";
+/// And one object that our own client cannot name.
+const BUCKETS: [&str; 8] =
+    ["changes", "prefixes", "pages", "limits", "denied", "outage", "names", "names/m//x.md"];
+
+/// A bucket, and a workspace that reads it through a proxy.
+struct Fixture {
+    workspace: Workspace,
+    knowledge: Knowledge,
+    proxy: Proxy,
+    bucket: AmazonS3,
+}
+
+#[allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+impl Fixture {
+    fn new(bucket: &str, settings: &Value) -> Self {
+        Self::of(Workspace::new(), bucket, settings)
+    }
+
+    fn of(mut workspace: Workspace, bucket: &str, more: &Value) -> Self {
+        let service = Buckets::start(&BUCKETS);
+        let proxy = Proxy::start(service);
+        let settings = settings(bucket, &proxy, more);
+        let connector =
+            workspace.connector_in("s3", &settings, &environment(&service.secret_access_key)).unwrap();
+        let knowledge = workspace.open_with("s3", connector);
+        let bucket = AmazonS3Builder::new()
+            .with_bucket_name(bucket)
+            .with_endpoint(&proxy.url)
+            .with_allow_http(true)
+            .with_access_key_id(&service.access_key_id)
+            .with_secret_access_key(&service.secret_access_key)
+            .build()
+            .unwrap();
+        Self { workspace, knowledge, proxy, bucket }
+    }
+
+    async fn put(&self, key: &str, content: impl AsRef<[u8]>) {
+        let payload = PutPayload::from(content.as_ref().to_vec());
+        self.bucket.put(&Path::parse(key).unwrap(), payload).await.unwrap();
+    }
+
+    async fn sync(&self) -> SyncReport {
+        sync_source(&self.knowledge, SOURCE).await.unwrap()
+    }
+
+    async fn error(&self) -> String {
+        sync_source(&self.knowledge, SOURCE).await.unwrap_err().to_string()
+    }
+
+    /// The keys that were read since the last time.
+    fn take_reads(&self) -> Vec<String> {
+        let requests = self.proxy.take_requests().into_iter();
+        let mut reads: Vec<String> =
+            requests.filter(|line| line.starts_with("GET ") && !line.contains("list-type=2")).collect();
+        reads.sort();
+        reads
+    }
+}
+
+/// An environment with the tester's access key and this secret.
+fn environment(secret: &str) -> impl Fn(&str) -> Option<String> {
+    let id = Buckets::start(&BUCKETS).access_key_id.clone();
+    move |name| match name {
+        "AWS_ACCESS_KEY_ID" => Some(id.clone()),
+        "AWS_SECRET_ACCESS_KEY" => Some(secret.to_owned()),
+        _ => None,
+    }
+}
+
+fn settings(bucket: &str, proxy: &Proxy, more: &Value) -> Value {
+    let mut settings = json!({"bucket": bucket, "endpoint_url": proxy.url});
+    more.as_object().into_iter().flatten().for_each(|(key, value)| settings[key] = value.clone());
+    settings
+}
+
+fn report() -> SyncReport {
+    SyncReport { source: SOURCE.to_owned(), ..SyncReport::default() }
+}
+
+#[tokio::test]
+async fn new_changed_and_deleted_objects_are_followed_and_nothing_is_read_twice() {
+    let fixture = Fixture::new("changes", &json!({}));
+    fixture.put("a.md", "harbour").await;
+    fixture.put("deep/b c.md", "lighthouse").await;
+    fixture.put("image.png", b"\x89PNG\r\n\x1a\n\0\0\0").await;
+    fixture.put("empty.md", "").await;
+    assert_eq!(fixture.sync().await, SyncReport { added: 2, skipped: 1, ..report() });
+    assert_eq!(
+        fixture.take_reads(),
+        ["GET /changes/a.md", "GET /changes/deep/b%20c.md", "GET /changes/image.png"]
+    );
+    assert_eq!(fixture.sync().await, SyncReport { unchanged: 3, ..report() });
+    assert_eq!(fixture.take_reads(), [""; 0]);
+
+    let document = the_document(&fixture.knowledge, "lighthouse");
+    assert_eq!(document.source_id, "deep/b c.md");
+    assert_eq!(document.source_url.as_deref(), Some("s3://changes/deep/b c.md"));
+    assert_eq!(document.metadata["bucket"], "changes");
+    assert_eq!(document.metadata["etag"].as_str().map(str::len), Some(32));
+
+    fixture.put("a.md", "compass").await;
+    fixture.bucket.delete(&Path::from("deep/b c.md")).await.unwrap();
+    assert_eq!(fixture.sync().await, SyncReport { updated: 1, unchanged: 1, deleted: 1, ..report() });
+    assert_eq!(fixture.take_reads(), ["GET /changes/a.md"]);
+    assert_eq!(
+        (found(&fixture.knowledge, "compass"), stored(&fixture.knowledge)),
+        (vec!["a.md".to_owned()], vec!["a.md".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn a_prefix_is_a_folder_and_globs_are_relative_to_it() {
+    let globs =
+        json!({"prefix": "/runbooks", "include_globs": ["*.md", "deep/**"], "exclude_globs": ["**/x.md"]});
+    let fixture = Fixture::new("prefixes", &globs);
+    for key in [
+        "runbooks/a.md",
+        "runbooks/b.txt",
+        "runbooks/deep/c.txt",
+        "runbooks/deep/x.md",
+        "runbooks-old/d.md",
+        "e.md",
+        "runbooks/.hidden.md",
+    ] {
+        fixture.put(key, format!("harbour {key}")).await;
+    }
+    assert_eq!(fixture.sync().await, SyncReport { added: 2, ..report() });
+    assert_eq!(stored(&fixture.knowledge), ["a.md", "deep/c.txt"]);
+    assert_eq!(fixture.take_reads(), ["GET /prefixes/runbooks/a.md", "GET /prefixes/runbooks/deep/c.txt"]);
+}
+
+#[tokio::test]
+async fn a_bucket_of_many_pages_is_listed_to_its_end() {
+    let fixture = Fixture::new("pages", &json!({"include_globs": ["a.md", "z.md"]}));
+    let puts = (0..2100).map(|number| fixture.put_owned(format!("n/{number}.txt")));
+    futures::stream::iter(puts).buffer_unordered(16).collect::<Vec<()>>().await;
+    fixture.put("a.md", "harbour").await;
+    fixture.put("z.md", "lighthouse").await;
+    fixture.proxy.take_requests();
+    assert_eq!(fixture.sync().await, SyncReport { added: 2, ..report() });
+    let requests = fixture.proxy.take_requests();
+    assert_eq!(requests.iter().filter(|line| line.contains("list-type=2")).count(), 3, "{requests:?}");
+
+    // The second page fails: what is on the third is not gone.
+    fixture.proxy.stop_after(Some(1));
+    let error = fixture.error().await;
+    assert!(error.starts_with("s3:test: cannot read s3://pages/: "), "{error}");
+    assert_eq!(stored(&fixture.knowledge), ["a.md", "z.md"]);
+    fixture.proxy.stop_after(None);
+    assert_eq!(fixture.sync().await, SyncReport { unchanged: 2, ..report() });
+}
+
+impl Fixture {
+    async fn put_owned(&self, key: String) {
+        self.put(&key, "x").await;
+    }
+}
+
+#[tokio::test]
+async fn an_object_over_the_limit_is_a_warning_and_is_not_read() {
+    let fixture = Fixture::of(Workspace::new().document_bytes_max(16), "limits", &json!({}));
+    fixture.put("a.md", "harbour").await;
+    fixture.put("large.md", "x".repeat(17)).await;
+    let reason = "it has 17 bytes; the limit is 16 (limits.document_bytes)".to_owned();
+    let warnings = vec![Warning { source_id: "large.md".to_owned(), reason }];
+    assert_eq!(fixture.sync().await, SyncReport { added: 1, warning_count: 1, warnings, ..report() });
+    assert_eq!(fixture.take_reads(), ["GET /limits/a.md"]);
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_named_is_a_warning_and_the_rest_is_followed() {
+    let fixture = Fixture::new("names", &json!({}));
+    fixture.put("a.md", "harbour").await;
+    fixture.put("z.md", "lighthouse").await;
+    let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
+    let warnings = vec![Warning { source_id: "m//x.md".to_owned(), reason }];
+    let expected = SyncReport { warning_count: 1, warnings, ..report() };
+    assert_eq!(fixture.sync().await, SyncReport { added: 2, ..expected.clone() });
+    fixture.bucket.delete(&Path::from("a.md")).await.unwrap();
+    assert_eq!(fixture.sync().await, SyncReport { unchanged: 1, deleted: 1, ..expected });
+}
+
+#[tokio::test]
+async fn wrong_credentials_and_buckets_are_told_without_showing_secrets() {
+    let fixture = Fixture::new("denied", &json!({}));
+    fixture.put("a.md", "harbour").await;
+    fixture.sync().await;
+    let service = Buckets::start(&BUCKETS);
+    let good = service.secret_access_key.as_str();
+    let wrong_key = json!({"access_key_id": "AKIAWRONGWRONGWRONG0", "secret_access_key": good});
+    for (bucket, more, secret, expected) in [
+        ("nope", json!({}), good, "cannot read s3://nope/: there is no bucket `nope`"),
+        (
+            "denied",
+            json!({}),
+            "wrongwrongwrong",
+            "cannot read s3://denied/: the secret key does not fit the access key",
+        ),
+        ("denied", wrong_key, good, "cannot read s3://denied/: the access key is not known"),
+        (
+            "denied",
+            json!({"endpoint_url": "http://127.0.0.1:1"}),
+            good,
+            "cannot read s3://denied/: http://127.0.0.1:1 cannot be reached: Connection refused",
+        ),
+    ] {
+        let settings = settings(bucket, &fixture.proxy, &more);
+        let connector = fixture.workspace.connector_in("s3", &settings, &environment(secret)).unwrap();
+        assert_eq!(connector.check().await.unwrap_err().to_string(), expected);
+    }
+    let mut workspace = fixture.workspace;
+    drop(fixture.knowledge);
+    let settings = settings("denied", &fixture.proxy, &json!({}));
+    let connector = workspace.connector_in("s3", &settings, &environment("wrongwrongwrong")).unwrap();
+    let knowledge = workspace.open_with("s3", connector);
+    sync_source(&knowledge, SOURCE).await.unwrap_err();
+    assert_eq!(stored(&knowledge), ["a.md"]);
+    assert_eq!(common::files_with(&workspace.data(), good), [""; 0].map(std::path::PathBuf::from));
+}
+
+#[tokio::test]
+async fn a_service_that_goes_away_half_way_deletes_nothing_and_is_picked_up_again() {
+    let fixture = Fixture::new("outage", &json!({}));
+    for number in 0..30 {
+        fixture.put(&format!("{number}.md"), format!("harbour {number}")).await;
+    }
+    fixture.proxy.stop_after(Some(11));
+    let error = fixture.error().await;
+    assert!(error.starts_with("s3:test: cannot read s3://outage/: "), "{error}");
+    let kept = stored(&fixture.knowledge).len();
+    assert!(kept <= 10, "{kept}");
+    fixture.proxy.stop_after(None);
+    let report = fixture.sync().await;
+    assert_eq!((report.added, report.deleted), (30 - kept as u64, 0));
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    let workspace = Workspace::new();
+    for (settings, expected) in [
+        (json!({}), "missing field `bucket`"),
+        (json!({"bucket": "a/b"}), "bucket: it is not the name of one"),
+        (json!({"bucket": "a", "endpoint_url": "minio"}), "endpoint_url: write it like"),
+        (json!({"bucket": "a", "access_key_id": "x"}), "access_key_id and secret_access_key belong together"),
+        (json!({"bucket": "a", "exclude_globs": ["a[b"]}), "exclude_globs: "),
+    ] {
+        let error = workspace.connector_of("s3", &settings).err().unwrap();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
