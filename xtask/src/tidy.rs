@@ -28,11 +28,12 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
 const ARROWS: &[(&str, &[&str])] = &[
     ("ctx", &["ctx-core", "ctx-http", "ctx-knowledge", "ctx-state"]),
     ("ctx-core", &[]),
+    ("ctx-embed", &[]),
     ("ctx-http", &["ctx-core"]),
-    ("ctx-knowledge", &["ctx-core"]),
+    ("ctx-knowledge", &["ctx-core", "ctx-embed"]),
     ("ctx-state", &["ctx-core"]),
     ("ctx-testkit", &["ctx-core"]),
-    ("xtask", &["ctx-core"]),
+    ("xtask", &["ctx-core", "ctx-embed"]),
 ];
 
 /// Names that say nothing.

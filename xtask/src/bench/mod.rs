@@ -1,6 +1,7 @@
 //! Measurements. They print figures and assert nothing: machines differ and are noisy.
 
 mod corpus;
+mod embed;
 pub(crate) mod http;
 mod index;
 pub(crate) mod process;
@@ -10,17 +11,26 @@ mod start;
 
 use crate::run::release_binary;
 use anyhow::{Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 struct Part {
     name: &'static str,
-    measure: fn(&Path) -> Result<()>,
+    measure: Measure,
 }
 
+enum Measure {
+    /// The program, built for release.
+    Program(fn(&Path) -> Result<()>),
+    /// A crate of ours, by itself.
+    Library(fn() -> Result<()>),
+}
+use Measure::{Library, Program};
+
 const PARTS: &[Part] = &[
-    Part { name: "index", measure: index::measure },
-    Part { name: "search", measure: search::measure },
-    Part { name: "start", measure: start::measure },
+    Part { name: "embed", measure: Library(embed::measure) },
+    Part { name: "index", measure: Program(index::measure) },
+    Part { name: "search", measure: Program(search::measure) },
+    Part { name: "start", measure: Program(start::measure) },
 ];
 
 /// Measures these parts, or all; or retrieval, which needs collections that are not ours to keep here.
@@ -35,11 +45,17 @@ pub(crate) fn run(wanted: &[&str]) -> Result<()> {
         let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
         bail!("there is nothing to measure called `{unknown}`; known: {}, retrieval", known.join(", "));
     }
-    let binary = release_binary()?;
+    let parts: Vec<&Part> =
+        PARTS.iter().filter(|part| wanted.is_empty() || wanted.contains(&part.name)).collect();
+    let programs = parts.iter().any(|part| matches!(part.measure, Program(_)));
+    let binary = if programs { release_binary()? } else { PathBuf::new() };
     process::describe_machine();
-    for part in PARTS.iter().filter(|part| wanted.is_empty() || wanted.contains(&part.name)) {
+    for part in parts {
         println!("\n## {}\n", part.name);
-        (part.measure)(&binary)?;
+        match part.measure {
+            Program(measure) => measure(&binary)?,
+            Library(measure) => measure()?,
+        }
     }
     Ok(())
 }

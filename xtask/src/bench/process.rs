@@ -40,7 +40,16 @@ pub(crate) fn cost(command: &mut Command) -> Result<Cost> {
 }
 
 fn children_cpu() -> Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    cpu(UsageWho::RUSAGE_CHILDREN)
+}
+
+/// CPU seconds this process has used so far.
+pub(crate) fn own_cpu() -> Result<f64> {
+    cpu(UsageWho::RUSAGE_SELF)
+}
+
+fn cpu(who: UsageWho) -> Result<f64> {
+    let usage = getrusage(who)?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }

@@ -1,0 +1,83 @@
+//! Attention: which tokens of a text look at which.
+
+use super::Sizes;
+use crate::kernel::{Kernels, PANEL, Product};
+
+/// Tokens that look at the others together: what they see stays in the fast caches.
+const ROWS: usize = 48;
+
+/// Room to work in.
+pub(super) struct Attention {
+    sizes: Sizes,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    scores: Vec<f32>,
+}
+
+impl Attention {
+    /// For texts of up to so many tokens.
+    pub(super) fn new(sizes: Sizes, tokens: usize) -> Self {
+        let padded = tokens.next_multiple_of(PANEL);
+        Self {
+            sizes,
+            keys: vec![0.0; padded * sizes.head()],
+            values: vec![0.0; tokens * sizes.head()],
+            scores: vec![0.0; padded * ROWS],
+        }
+    }
+
+    /// For each token of one text what it gathers from the others.
+    pub(super) fn gather(&mut self, kernels: &Kernels, triples: &[f32], out: &mut [f32]) {
+        for head in 0..self.sizes.heads {
+            self.head(kernels, triples, head * self.sizes.head(), out);
+        }
+    }
+
+    fn head(&mut self, kernels: &Kernels, triples: &[f32], offset: usize, out: &mut [f32]) {
+        let (hidden, head, triple) = (self.sizes.hidden, self.sizes.head(), self.sizes.triple());
+        let tokens = triples.len() / triple;
+        let padded = tokens.next_multiple_of(PANEL);
+        let keys = &mut self.keys[..padded * head];
+        let values = &mut self.values[..tokens * head];
+        pack(self.sizes, triples, offset, keys, values);
+        for first in (0..tokens).step_by(ROWS) {
+            let rows = (tokens - first).min(ROWS);
+            let scores = &mut self.scores[..rows * padded];
+            let questions = Product {
+                left: &triples[first * triple + offset..],
+                left_stride: triple,
+                right: keys,
+                rows,
+                depth: head,
+            };
+            (kernels.product)(questions, scores, padded);
+            for row in scores.chunks_exact_mut(padded) {
+                (kernels.softmax)(&mut row[..tokens]);
+            }
+            let gathered = Product { left: scores, left_stride: padded, right: values, rows, depth: tokens };
+            (kernels.product)(gathered, &mut out[first * hidden + offset..], hidden);
+        }
+    }
+}
+
+/// One head's keys, and its values, as panels.
+fn pack(sizes: Sizes, triples: &[f32], offset: usize, keys: &mut [f32], values: &mut [f32]) {
+    let (hidden, head, triple) = (sizes.hidden, sizes.head(), sizes.triple());
+    let tokens = triples.len() / triple;
+    for (number, panel) in keys.chunks_exact_mut(head * PANEL).enumerate() {
+        for lane in 0..PANEL {
+            let token = number * PANEL + lane;
+            for dimension in 0..head {
+                // Beyond the last token: what is computed there is never looked at.
+                let key = triples.get(token * triple + hidden + offset + dimension);
+                panel[dimension * PANEL + lane] = key.copied().unwrap_or_default();
+            }
+        }
+    }
+    for (number, panel) in values.chunks_exact_mut(tokens * PANEL).enumerate() {
+        for (token, row) in panel.chunks_exact_mut(PANEL).enumerate() {
+            let from = token * triple + 2 * hidden + offset + number * PANEL;
+            row.copy_from_slice(&triples[from..][..PANEL]);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! From tokens to vectors, layer by layer.
+
+use super::attention::Attention;
+use super::{Layer, Pooling, Weights};
+use crate::kernel::{Activations, Kernels, Linear, Norm};
+use crate::vector;
+
+/// Tokens that are widened together: what they become stays in the fast caches.
+const ROWS: usize = 48;
+
+/// What a thread works on.
+pub(super) struct Bench<'a> {
+    kernels: &'a Kernels,
+    weights: &'a Weights<'a>,
+    attention: Attention,
+    hidden: Vec<f32>,
+    codes: Vec<i16>,
+    scales: Vec<f32>,
+    triples: Vec<f32>,
+    gathered: Vec<f32>,
+    wide: Vec<f32>,
+    wide_codes: Vec<i16>,
+    wide_scales: Vec<f32>,
+}
+
+impl<'a> Bench<'a> {
+    /// For packs of up to so many tokens.
+    pub(super) fn new(kernels: &'a Kernels, weights: &'a Weights<'a>, tokens: usize) -> Self {
+        let sizes = weights.sizes;
+        Self {
+            kernels,
+            weights,
+            attention: Attention::new(sizes, tokens),
+            hidden: vec![0.0; tokens * sizes.hidden],
+            codes: vec![0; tokens * sizes.hidden],
+            scales: vec![0.0; tokens],
+            triples: vec![0.0; tokens * sizes.triple()],
+            gathered: vec![0.0; tokens * sizes.hidden],
+            wide: vec![0.0; ROWS * sizes.wide],
+            wide_codes: vec![0; ROWS * sizes.wide],
+            wide_scales: vec![0.0; ROWS],
+        }
+    }
+
+    /// Vectors of a pack of texts.
+    pub(super) fn embed(&mut self, pack: &[(usize, Vec<u32>)]) -> Vec<Vec<f32>> {
+        let lengths: Vec<usize> = pack.iter().map(|(_, tokens)| tokens.len()).collect();
+        self.look_up(pack);
+        for layer in &self.weights.layers {
+            self.attend(layer, &lengths);
+            self.think(layer, lengths.iter().sum());
+        }
+        let hidden = self.weights.sizes.hidden;
+        let mut rest = self.hidden.as_slice();
+        lengths
+            .iter()
+            .map(|length| {
+                let (text, after) = rest.split_at(length * hidden);
+                rest = after;
+                match self.weights.pooling {
+                    Pooling::Mean => mean(text, hidden),
+                    Pooling::First => mean(&text[..hidden], hidden),
+                }
+            })
+            .collect()
+    }
+
+    /// The first layer's input: what each token means by itself and by its place.
+    fn look_up(&mut self, pack: &[(usize, Vec<u32>)]) {
+        let Weights { token_codes, token_scales, positions, norm, .. } = self.weights;
+        let hidden = self.weights.sizes.hidden;
+        let tokens = pack.iter().flat_map(|(_, tokens)| tokens.iter().zip(positions.chunks_exact(hidden)));
+        let rows = self.hidden.chunks_exact_mut(hidden);
+        for ((token, position), row) in tokens.zip(rows) {
+            let token = *token as usize;
+            row.fill(0.0);
+            (self.kernels.add_codes)(row, &token_codes[token * hidden..][..hidden], token_scales[token]);
+            (self.kernels.norm)(row, position, *norm);
+        }
+    }
+
+    /// Tokens look at the others of their text.
+    fn attend(&mut self, layer: &Layer<'_>, lengths: &[usize]) {
+        let (width, triple) = (self.weights.sizes.hidden, self.weights.sizes.triple());
+        let tokens: usize = lengths.iter().sum();
+        let hidden = &mut self.hidden[..tokens * width];
+        let codes = &mut self.codes[..tokens * width];
+        let scales = &mut self.scales[..tokens];
+        let triples = &mut self.triples[..tokens * triple];
+        let gathered = &mut self.gathered[..tokens * width];
+        through(self.kernels, hidden, layer.attention, codes, scales, triples);
+        let (mut triples_rest, mut gathered_rest) = (&*triples, &mut *gathered);
+        for length in lengths {
+            let (text, after) = triples_rest.split_at(length * triple);
+            let (out, out_after) = gathered_rest.split_at_mut(length * width);
+            self.attention.gather(self.kernels, text, out);
+            (triples_rest, gathered_rest) = (after, out_after);
+        }
+        // The triples are done with; their room serves for what is added.
+        let added = &mut triples[..tokens * width];
+        through(self.kernels, gathered, layer.attention_output, codes, scales, added);
+        normalise(self.kernels, hidden, added, layer.attention_norm);
+    }
+
+    /// Tokens go through the wide part, each by itself.
+    fn think(&mut self, layer: &Layer<'_>, tokens: usize) {
+        let (width, wide_width) = (self.weights.sizes.hidden, self.weights.sizes.wide);
+        let rows = self.hidden[..tokens * width].chunks_mut(ROWS * width);
+        for hidden in rows {
+            let tokens = hidden.len() / width;
+            let codes = &mut self.codes[..tokens * width];
+            let scales = &mut self.scales[..tokens];
+            let wide = &mut self.wide[..tokens * wide_width];
+            let wide_codes = &mut self.wide_codes[..tokens * wide_width];
+            let wide_scales = &mut self.wide_scales[..tokens];
+            let added = &mut self.gathered[..tokens * width];
+            through(self.kernels, hidden, layer.widening, codes, scales, wide);
+            (self.kernels.gelu)(wide);
+            through(self.kernels, wide, layer.narrowing, wide_codes, wide_scales, added);
+            normalise(self.kernels, hidden, added, layer.norm);
+        }
+    }
+}
+
+/// Rows of floats through a linear layer.
+fn through(
+    kernels: &Kernels,
+    rows: &[f32],
+    layer: Linear<'_>,
+    codes: &mut [i16],
+    scales: &mut [f32],
+    out: &mut [f32],
+) {
+    let to = codes.chunks_exact_mut(layer.inputs).zip(scales.iter_mut());
+    for (row, (codes, scale)) in rows.chunks_exact(layer.inputs).zip(to) {
+        *scale = (kernels.activations)(row, codes);
+    }
+    (kernels.linear)(Activations { codes, scales }, layer, out);
+}
+
+fn normalise(kernels: &Kernels, hidden: &mut [f32], added: &[f32], norm: Norm<'_>) {
+    let width = norm.gains.len();
+    for (row, added) in hidden.chunks_exact_mut(width).zip(added.chunks_exact(width)) {
+        (kernels.norm)(row, added, norm);
+    }
+}
+
+/// The unit vector in the direction of the mean of some rows.
+fn mean(rows: &[f32], width: usize) -> Vec<f32> {
+    let mut sums = vec![0.0; width];
+    for row in rows.chunks_exact(width) {
+        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+    }
+    vector::normalise(&mut sums);
+    sums
+}

@@ -1,0 +1,93 @@
+//! The best model: all-MiniLM-L6-v2, a transformer of six layers.
+//!
+//! Its weights are read where they lie in the binary; `models/make_best.py` writes them.
+
+use crate::bert::{self, ENDS, Pooling, Sizes};
+use crate::kernel::{self, PANEL};
+use crate::tokenizer::VOCABULARY;
+
+pub(crate) const HIDDEN: usize = 384;
+pub(crate) const MAX_TOKENS: usize = POSITIONS - ENDS;
+const HEADS: usize = 12;
+const WIDE: usize = 1_536;
+const LAYERS: usize = 6;
+const EPSILON: f32 = 1e-12;
+/// Word pieces of a text, with the one before and the one after.
+const POSITIONS: usize = 256;
+/// Scales are followed by zeros, so that what comes next is aligned.
+const PADDED_VOCABULARY: usize = VOCABULARY.next_multiple_of(16);
+
+/// Whatever reads whole cache lines can read the file.
+#[repr(C, align(64))]
+struct Weights {
+    token_codes: [[i8; HIDDEN]; VOCABULARY],
+    token_scales: [f32; PADDED_VOCABULARY],
+    positions: [[f32; HIDDEN]; POSITIONS],
+    norm: Norm,
+    layers: [Layer; LAYERS],
+}
+
+#[repr(C)]
+struct Norm {
+    gains: [f32; HIDDEN],
+    biases: [f32; HIDDEN],
+}
+
+impl Norm {
+    fn view(&self) -> kernel::Norm<'_> {
+        kernel::Norm { gains: &self.gains, biases: &self.biases, epsilon: EPSILON }
+    }
+}
+
+#[repr(C)]
+struct Layer {
+    attention: Linear<HIDDEN, { 3 * HIDDEN }, { 3 * HIDDEN / PANEL }>,
+    attention_output: Linear<HIDDEN, HIDDEN, { HIDDEN / PANEL }>,
+    attention_norm: Norm,
+    widening: Linear<HIDDEN, WIDE, { WIDE / PANEL }>,
+    narrowing: Linear<WIDE, HIDDEN, { HIDDEN / PANEL }>,
+    norm: Norm,
+}
+
+#[repr(C)]
+struct Linear<const INPUTS: usize, const OUTPUTS: usize, const PANELS: usize> {
+    codes: [[[i8; PANEL]; INPUTS]; PANELS],
+    scales: [f32; OUTPUTS],
+    biases: [f32; OUTPUTS],
+}
+
+impl<const INPUTS: usize, const OUTPUTS: usize, const PANELS: usize> Linear<INPUTS, OUTPUTS, PANELS> {
+    fn view(&self) -> kernel::Linear<'_> {
+        kernel::Linear {
+            inputs: INPUTS,
+            codes: self.codes.as_flattened().as_flattened(),
+            scales: &self.scales,
+            biases: &self.biases,
+        }
+    }
+}
+
+#[allow(unsafe_code, reason = "read where it lies")]
+// SAFETY: `Weights` is made of numbers without gaps between them, so any bytes of its size are one.
+static WEIGHTS: Weights = unsafe { std::mem::transmute(*include_bytes!("../models/best.bin")) };
+
+/// The weights, as transformers have them.
+pub(crate) fn weights() -> bert::Weights<'static> {
+    let layers = WEIGHTS.layers.iter().map(|layer| bert::Layer {
+        attention: layer.attention.view(),
+        attention_output: layer.attention_output.view(),
+        attention_norm: layer.attention_norm.view(),
+        widening: layer.widening.view(),
+        narrowing: layer.narrowing.view(),
+        norm: layer.norm.view(),
+    });
+    bert::Weights {
+        sizes: Sizes { hidden: HIDDEN, heads: HEADS, wide: WIDE },
+        token_codes: WEIGHTS.token_codes.as_flattened(),
+        token_scales: &WEIGHTS.token_scales,
+        positions: WEIGHTS.positions.as_flattened(),
+        norm: WEIGHTS.norm.view(),
+        layers: layers.collect(),
+        pooling: Pooling::Mean,
+    }
+}

@@ -1,0 +1,366 @@
+//! Word pieces as the models see them: BERT's uncased WordPiece.
+//!
+//! A text is cut into words at white space and around punctuation and CJK characters; control characters
+//! and accents fall away, capitals become small. A word is then cut greedily into the longest pieces of the
+//! vocabulary; one that cannot be, or has more than [`WORD_MAX`] characters, is the unknown piece as a
+//! whole. Markers such as `[SEP]` are words and punctuation like any other: text cannot forge them.
+
+use std::ops::{ControlFlow, Range};
+
+/// Word pieces in the vocabulary.
+pub(crate) const VOCABULARY: usize = 30_522;
+/// The piece for words that cannot be cut.
+const UNKNOWN: u32 = 100;
+/// What stands before a text.
+pub(crate) const CLASS: u32 = 101;
+/// What stands after a text.
+pub(crate) const SEPARATOR: u32 = 102;
+
+/// Longer words are unknown.
+const WORD_MAX: usize = 100;
+
+const NODES: usize = 65_280;
+const PAGES: usize = 0x11_0000 / PAGE;
+const PAGE: usize = 256;
+const BLOCKS: usize = 101;
+const EXPANSIONS: usize = 2_269;
+
+/// Where words begin in the trie.
+const WORDS: usize = 0;
+/// Where the pieces that continue a word begin in the trie: the node of `##`.
+const CONTINUATIONS: usize = 32;
+const NO_ID: u16 = u16::MAX;
+
+const KEEP: u16 = 0;
+const DROP: u16 = 1;
+const SPACE: u16 = 2;
+const ALONE: u16 = 3;
+const HANGUL: u16 = 4;
+const FIRST_EXPANSION: u16 = 8;
+const ALONE_BIT: u32 = 1 << 30;
+const LAST_BIT: u32 = 1 << 31;
+
+#[repr(C)]
+struct Node {
+    base: u32,
+    id: u16,
+    label: u8,
+    zero: u8,
+}
+
+/// Cuts text into word pieces.
+///
+/// `models/make_tokenizer.py` says what the parts mean.
+#[repr(C)]
+pub struct Tokenizer {
+    nodes: [Node; NODES],
+    pages: [u8; PAGES],
+    actions: [[u16; PAGE]; BLOCKS],
+    expansions: [u32; EXPANSIONS],
+}
+
+#[allow(unsafe_code, reason = "read where it lies")]
+// SAFETY: a `Tokenizer` is made of integers without gaps between them, so any bytes of its size are one.
+static BUILTIN: Tokenizer = unsafe { std::mem::transmute(*include_bytes!("../models/tokenizer.bin")) };
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokenizer").finish_non_exhaustive()
+    }
+}
+
+impl Tokenizer {
+    /// The one there is, for all models.
+    pub fn builtin() -> &'static Self {
+        &BUILTIN
+    }
+
+    /// How many word pieces a text has, without special ones.
+    pub fn count(&self, text: &str) -> usize {
+        let mut count = 0;
+        self.walk(text, |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        count
+    }
+
+    /// The numbers of the first `max` word pieces of a text, without special ones.
+    pub fn encode(&self, text: &str, max: usize) -> Vec<u32> {
+        let mut ids = Vec::new();
+        if max == 0 {
+            return ids;
+        }
+        self.walk(text, |id, _| {
+            ids.push(id);
+            if ids.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        ids
+    }
+
+    /// Where in the text each word piece comes from, in bytes: in order, without overlap, between
+    /// characters. A range can be empty where one character became several pieces.
+    pub fn pieces(&self, text: &str) -> Vec<Range<usize>> {
+        let mut ranges = Vec::new();
+        self.walk(text, |_, range| {
+            ranges.push(range);
+            ControlFlow::Continue(())
+        });
+        ranges
+    }
+
+    /// All word pieces by their numbers; those that continue a word begin with `##`.
+    pub fn vocabulary(&self) -> Vec<String> {
+        // No two nodes share a base, so that a child tells its parent.
+        let mut parents = vec![WORDS; NODES.next_multiple_of(PAGE)];
+        for (number, node) in self.nodes.iter().enumerate() {
+            if let Some(parent) = parents.get_mut(node.base as usize) {
+                *parent = number;
+            }
+        }
+        let mut vocabulary = vec![String::new(); VOCABULARY];
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(piece) = vocabulary.get_mut(usize::from(node.id)) else { continue };
+            let mut bytes = Vec::new();
+            let mut at = number;
+            while at != WORDS && bytes.len() < WORD_MAX {
+                let label = self.nodes[at].label;
+                bytes.push(label);
+                at = parents.get(at ^ usize::from(label)).copied().unwrap_or(WORDS);
+            }
+            bytes.reverse();
+            *piece = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        vocabulary
+    }
+
+    fn walk(&self, text: &str, mut visit: impl FnMut(u32, Range<usize>) -> ControlFlow<()>) {
+        let bytes = text.as_bytes();
+        let mut word = Word::default();
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            match ASCII[usize::from(byte)] {
+                Ascii::Space => {
+                    at += 1;
+                    continue;
+                }
+                Ascii::Alone => {
+                    let id = self.longest(WORDS, &[byte]).map_or(UNKNOWN, |(_, id)| id);
+                    if visit(id, at..at + 1).is_break() {
+                        return;
+                    }
+                    at += 1;
+                    continue;
+                }
+                Ascii::Word => {
+                    let end = word.fill_plain(bytes, at);
+                    // Anything else may belong to the same word, or vanish from it.
+                    let whole = bytes
+                        .get(end)
+                        .is_none_or(|&next| matches!(ASCII[usize::from(next)], Ascii::Space | Ascii::Alone));
+                    if whole {
+                        if self.cut(&mut word, at..end, &mut visit).is_break() {
+                            return;
+                        }
+                        at = end;
+                        continue;
+                    }
+                }
+                Ascii::Other => {}
+            }
+            let (range, next) = self.fill(&mut word, text, at);
+            if word.characters > 0 && self.cut(&mut word, range, &mut visit).is_break() {
+                return;
+            }
+            at = next;
+        }
+    }
+
+    /// Reads one word character by character: where its first and last character are, and where to read
+    /// on.
+    fn fill(&self, word: &mut Word, text: &str, from: usize) -> (Range<usize>, usize) {
+        word.clear();
+        let mut range = from..from;
+        let mut characters = text.get(from..).unwrap_or_default().char_indices();
+        for (offset, character) in characters.by_ref() {
+            let source = from + offset..from + offset + character.len_utf8();
+            let point = character as usize;
+            let action = self.actions[usize::from(self.pages[point / PAGE])][point % PAGE];
+            let expansion = match action {
+                FIRST_EXPANSION.. => &self.expansions[usize::from(action - FIRST_EXPANSION)..],
+                _ => &[],
+            };
+            let alone = action == ALONE || expansion.first().is_some_and(|entry| entry & ALONE_BIT != 0);
+            if (alone || action == SPACE) && word.characters > 0 {
+                return (range, source.start);
+            }
+            match action {
+                DROP => continue,
+                SPACE => return (range, source.end),
+                KEEP | ALONE => word.push(character, &source),
+                HANGUL => hangul(character).for_each(|letter| word.push(letter, &source)),
+                _ => {
+                    for entry in expansion {
+                        if let Some(character) = char::from_u32(entry & !(ALONE_BIT | LAST_BIT)) {
+                            word.push(character, &source);
+                        }
+                        if entry & LAST_BIT != 0 {
+                            break;
+                        }
+                    }
+                }
+            }
+            if word.characters > 0 && range.is_empty() {
+                range.start = source.start;
+            }
+            range.end = source.end;
+            if alone {
+                return (range, source.end);
+            }
+        }
+        (range, text.len())
+    }
+
+    fn cut(
+        &self,
+        word: &mut Word,
+        range: Range<usize>,
+        visit: &mut impl FnMut(u32, Range<usize>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        word.pieces.clear();
+        let mut rest = word.bytes.as_slice();
+        let mut root = WORDS;
+        let mut known = word.characters <= WORD_MAX;
+        while known && !rest.is_empty() {
+            match self.longest(root, rest) {
+                Some((length, id)) => {
+                    rest = &rest[length..];
+                    word.pieces.push((id, word.bytes.len() - rest.len()));
+                    root = CONTINUATIONS;
+                }
+                None => known = false,
+            }
+        }
+        if !known {
+            return visit(UNKNOWN, range);
+        }
+        let (mut begin, mut previous_end) = (0, range.start);
+        for &(id, end) in &word.pieces {
+            let source = if word.sources.is_empty() {
+                range.start + begin..range.start + end
+            } else {
+                let first = word.sources[begin].start.max(previous_end);
+                first..word.sources[end - 1].end.max(first)
+            };
+            begin = end;
+            previous_end = source.end;
+            visit(id, source)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The longest piece these bytes begin with: its length and number.
+    fn longest(&self, root: usize, bytes: &[u8]) -> Option<(usize, u32)> {
+        let mut base = self.nodes[root].base;
+        let mut found = None;
+        for (position, &byte) in bytes.iter().enumerate() {
+            let child = self.nodes.get((base ^ u32::from(byte)) as usize)?;
+            if child.label != byte {
+                break;
+            }
+            if child.id != NO_ID {
+                found = Some((position + 1, u32::from(child.id)));
+            }
+            base = child.base;
+        }
+        found
+    }
+}
+
+/// A word being read.
+#[derive(Default)]
+struct Word {
+    bytes: Vec<u8>,
+    /// Where each byte comes from; empty when bytes follow each other as in the text.
+    sources: Vec<Range<usize>>,
+    characters: usize,
+    /// Each piece's number and end in `bytes`.
+    pieces: Vec<(u32, usize)>,
+}
+
+impl Word {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.sources.clear();
+        self.characters = 0;
+    }
+
+    fn push(&mut self, character: char, source: &Range<usize>) {
+        self.characters += 1;
+        if self.characters > WORD_MAX {
+            return;
+        }
+        let mut buffer = [0; 4];
+        for byte in character.encode_utf8(&mut buffer).bytes() {
+            self.bytes.push(byte);
+            self.sources.push(source.clone());
+        }
+    }
+
+    /// Takes ASCII letters and digits from here on; gives back where they end.
+    fn fill_plain(&mut self, bytes: &[u8], from: usize) -> usize {
+        self.clear();
+        let rest = bytes.get(from..).unwrap_or_default();
+        let length =
+            rest.iter().position(|byte| ASCII[usize::from(*byte)] != Ascii::Word).unwrap_or(rest.len());
+        self.characters = length;
+        self.bytes.extend(rest.iter().take(length.min(WORD_MAX)).map(u8::to_ascii_lowercase));
+        from + length
+    }
+}
+
+/// What a byte is, when it is a whole character.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ascii {
+    Space,
+    Alone,
+    Word,
+    /// A control character, or a part of a character.
+    Other,
+}
+
+static ASCII: [Ascii; 256] = {
+    let mut table = [Ascii::Other; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        let character = byte as u8;
+        table[byte] = match character {
+            b' ' | b'\t' | b'\n' | b'\r' => Ascii::Space,
+            _ if character.is_ascii_punctuation() => Ascii::Alone,
+            _ if character.is_ascii_alphanumeric() => Ascii::Word,
+            _ => Ascii::Other,
+        };
+        byte += 1;
+    }
+    table
+};
+
+/// The letters of a Hangul syllable, by the arithmetic of the Unicode standard.
+fn hangul(syllable: char) -> impl Iterator<Item = char> {
+    const SYLLABLES: u32 = 0xAC00;
+    const LEADING: u32 = 0x1100;
+    const VOWELS: u32 = 0x1161;
+    const TRAILING: u32 = 0x11A7;
+    const VOWEL_COUNT: u32 = 21;
+    const TRAILING_COUNT: u32 = 28;
+    let index = (syllable as u32).saturating_sub(SYLLABLES);
+    let trailing = index % TRAILING_COUNT;
+    [
+        LEADING + index / (VOWEL_COUNT * TRAILING_COUNT),
+        VOWELS + index / TRAILING_COUNT % VOWEL_COUNT,
+        TRAILING + trailing,
+    ]
+    .into_iter()
+    .take(if trailing == 0 { 2 } else { 3 })
+    .filter_map(char::from_u32)
+}

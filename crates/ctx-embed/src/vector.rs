@@ -1,0 +1,163 @@
+//! Vectors as one or two bytes per dimension, and how alike they are.
+
+use crate::kernel::Kernels;
+
+/// The largest code of a dimension in one byte.
+const CODE_MAX: f32 = 127.0;
+
+/// A vector as one byte per dimension, and what a step means: a value is its code times that scale.
+pub fn quantize(vector: &[f32]) -> (Vec<i8>, f32) {
+    let most = vector.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+    let factor = if most > 0.0 { CODE_MAX / most } else { 0.0 };
+    (vector.iter().map(|value| (value * factor).round() as i8).collect(), most / CODE_MAX)
+}
+
+/// The dot product of two vectors of codes; of their common part, if their lengths differ.
+pub fn dot(a: &[i8], b: &[i8]) -> i32 {
+    let length = a.len().min(b.len());
+    let mut out = [0];
+    dots(&a[..length], &b[..length], &mut out);
+    out[0]
+}
+
+/// The dot product of `query` with each row of a matrix that lies row after row.
+///
+/// As many are written as there are whole rows and places for them.
+pub fn dots(query: &[i8], rows: &[i8], out: &mut [i32]) {
+    if query.is_empty() {
+        out.fill(0);
+    }
+    (Kernels::detected().dots)(query, rows, out);
+}
+
+/// A vector as half-precision floats, little endian.
+pub fn to_half(vector: &[f32]) -> Vec<u8> {
+    vector.iter().flat_map(|value| float_to_half(*value).to_le_bytes()).collect()
+}
+
+/// The dot product with a vector in half precision; nothing if their lengths disagree.
+pub fn dot_half(query: &[f32], half: &[u8]) -> Option<f32> {
+    (half.len() == query.len() * 2).then(|| (Kernels::detected().dot_half)(query, half))
+}
+
+/// Makes a vector one unit long; one of zeros stays.
+pub(crate) fn normalise(vector: &mut [f32]) {
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    if length > 0.0 {
+        vector.iter_mut().for_each(|value| *value /= length);
+    }
+}
+
+const HALF_SIGN: u16 = 0x8000;
+const HALF_INFINITY: u16 = 0x7C00;
+const HALF_QUIET: u16 = 0x0200;
+
+/// To the nearest half-precision float, to the even one of two.
+fn float_to_half(value: f32) -> u16 {
+    let sign = (value.to_bits() >> 16) as u16 & HALF_SIGN;
+    let magnitude = value.abs();
+    let bits = magnitude.to_bits();
+    let half = if value.is_nan() {
+        HALF_INFINITY | HALF_QUIET
+    } else if magnitude >= 65_520.0 {
+        HALF_INFINITY
+    } else if magnitude < 6.103_515_6e-5 {
+        // Below the smallest normal one steps are equal: adding ½ · 2²⁴ steps rounds to them.
+        ((magnitude + 0.5).to_bits() - 0.5_f32.to_bits()) as u16
+    } else {
+        let odd = (bits >> 13) & 1;
+        ((bits - (112 << 23) + 0xFFF + odd) >> 13) as u16
+    };
+    sign | half
+}
+
+/// What a half-precision float means.
+pub fn half_to_float(half: u16) -> f32 {
+    let sign = u32::from(half & HALF_SIGN) << 16;
+    let magnitude = u32::from(half & !HALF_SIGN);
+    let value = match magnitude >> 10 {
+        0 => magnitude as f32 * 2.0_f32.powi(-24),
+        31 => f32::from_bits((0xFF << 23) | ((magnitude & 0x3FF) << 13)),
+        _ => f32::from_bits((magnitude << 13) + (112 << 23)),
+    };
+    f32::from_bits(value.to_bits() | sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_half_is_itself_again() {
+        for half in 0..=u16::MAX {
+            let value = half_to_float(half);
+            if value.is_nan() {
+                assert!(half_to_float(float_to_half(value)).is_nan());
+            } else {
+                assert_eq!(float_to_half(value), half, "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn halves_of_a_known_value_are_as_the_standard_writes_them() {
+        assert_eq!(to_half(&[1.0, -2.0, 65_504.0, 0.0]), [0x00, 0x3C, 0x00, 0xC0, 0xFF, 0x7B, 0, 0]);
+        assert_eq!(float_to_half(1e9), HALF_INFINITY);
+        assert_eq!(float_to_half(2.0_f32.powi(-24)), 1);
+        assert_eq!(float_to_half(2.0_f32.powi(-26)), 0);
+        // Half-way between two: the even one.
+        assert_eq!(float_to_half(1.0 + 2.0_f32.powi(-11)), 0x3C00);
+        assert_eq!(float_to_half(1.0 + 3.0 * 2.0_f32.powi(-11)), 0x3C02);
+    }
+
+    #[test]
+    fn a_half_of_another_length_has_no_product() {
+        assert_eq!(dot_half(&[1.0, 2.0], &[0, 0]), None);
+        assert_eq!(dot_half(&[], &[]), Some(0.0));
+    }
+
+    #[test]
+    fn rows_without_dimensions_have_no_product() {
+        let mut out = [7; 3];
+        dots(&[], &[], &mut out);
+        assert_eq!(out, [0; 3]);
+    }
+
+    #[test]
+    fn only_whole_rows_are_multiplied() {
+        let mut out = [7; 3];
+        dots(&[1, 2], &[3, 4, 5, 6, 7], &mut out);
+        assert_eq!(out, [11, 17, 7]);
+    }
+
+    #[test]
+    fn zeros_have_codes_too() {
+        assert_eq!(quantize(&[0.0, 0.0]), (vec![0, 0], 0.0));
+        assert_eq!(quantize(&[]), (vec![], 0.0));
+    }
+
+    proptest! {
+        #[test]
+        fn codes_are_half_a_step_off_at_most(vector in prop::collection::vec(-1.0_f32..1.0, 1..600)) {
+            let (codes, scale) = quantize(&vector);
+            for (value, code) in vector.iter().zip(codes) {
+                prop_assert!((value - f32::from(code) * scale).abs() <= scale * 0.501);
+            }
+        }
+
+        #[test]
+        fn a_float_is_half_a_step_from_its_half_at_most(value in -65_000.0_f32..65_000.0) {
+            let back = half_to_float(float_to_half(value));
+            prop_assert!((back - value).abs() <= (value.abs() / 2048.0).max(2.0_f32.powi(-25)));
+        }
+
+        #[test]
+        fn one_product_is_the_first_of_many(
+            a in prop::collection::vec(any::<i8>(), 0..100), b in prop::collection::vec(any::<i8>(), 0..100)
+        ) {
+            let expected: i32 = a.iter().zip(&b).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
+            prop_assert_eq!(dot(&a, &b), expected);
+        }
+    }
+}
