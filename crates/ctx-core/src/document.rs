@@ -129,6 +129,52 @@ pub trait Connector: Send + Sync + 'static {
 
     /// Whether the place can be reached, without reading it.
     async fn check(&self) -> Result<(), SourceError>;
+
+    /// What watches the place; `None` when it cannot tell that it changed.
+    fn watcher(&self) -> Option<Watcher> {
+        None
+    }
+}
+
+/// Watches a place on a thread of its own, for as long as its signals are heard. It signals once
+/// when it has begun, since nobody knows what changed before.
+pub type Watcher = Box<dyn FnOnce(&Signal) + Send>;
+
+/// The end of a [`Watch`] that tells.
+pub struct Signal {
+    changes: mpsc::Sender<()>,
+}
+
+impl Signal {
+    /// Tells that something may have changed. Twice before it is heard is once.
+    pub fn send(&self) {
+        // Full: it will be heard. Closed: `is_heard` tells.
+        self.changes.try_send(()).ok();
+    }
+
+    /// Whether anybody still wants to know.
+    pub fn is_heard(&self) -> bool {
+        !self.changes.is_closed()
+    }
+}
+
+/// Hears when a place may have changed.
+pub struct Watch {
+    changes: mpsc::Receiver<()>,
+}
+
+impl Watch {
+    /// A watch, and what makes it hear.
+    pub fn channel() -> (Signal, Self) {
+        let (sender, changes) = mpsc::channel(1);
+        (Signal { changes: sender }, Self { changes })
+    }
+
+    /// Waits until something may have changed since the last time; `false` when nobody watches any
+    /// more.
+    pub async fn changed(&mut self) -> bool {
+        self.changes.recv().await.is_some()
+    }
 }
 
 /// A source that cannot be read.
@@ -193,5 +239,24 @@ mod tests {
         let source = SourceName::new("git", "platform");
         assert!(source.matches("git") && source.matches("git:platform"));
         assert!(!source.matches("git:plat") && !source.matches("platform") && !source.matches("gi"));
+    }
+
+    #[tokio::test]
+    async fn changes_that_nobody_has_heard_yet_are_heard_once() {
+        let (signal, mut watch) = Watch::channel();
+        signal.send();
+        signal.send();
+        assert!(watch.changed().await);
+        drop(signal);
+        assert!(!watch.changed().await);
+    }
+
+    #[test]
+    fn a_signal_knows_when_nobody_listens() {
+        let (signal, watch) = Watch::channel();
+        assert!(signal.is_heard());
+        drop(watch);
+        signal.send();
+        assert!(!signal.is_heard());
     }
 }

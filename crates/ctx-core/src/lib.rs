@@ -23,8 +23,8 @@ pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, R
 pub use call::{Call, Caller, NoPeer, Peer, Progress};
 pub use catalog::{Catalog, CatalogBuilder, Entry, LiveCatalog};
 pub use document::{
-    Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Sink, SinkClosed, SourceError,
-    SourceName,
+    Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Signal, Sink, SinkClosed,
+    SourceError, SourceName, Watch, Watcher,
 };
 pub use error::{ErrorKind, ToolError, chain};
 pub use figures::Figures;

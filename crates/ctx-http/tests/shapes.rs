@@ -208,7 +208,7 @@ async fn parameters_of_search_say_what_must_be_given() {
     let search = &answer["tools"][1]["parameters"];
     assert_eq!(search["required"], json!(["query"]));
     let properties: Vec<_> = search["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(properties, ["query", "mode", "limit", "filters", "explain"]);
+    assert_eq!(properties, ["query", "mode", "limit", "filters", "explain", "prefix"]);
     assert_eq!(search["properties"]["query"]["type"], "string");
     assert!(search["properties"]["query"]["description"].is_string());
 }

@@ -1,22 +1,61 @@
 //! Bodies to chunks: the pieces that are indexed.
 //!
-//! A chunk never crosses a Markdown heading, prefers to end where a paragraph does, and never
-//! splits a sentence or a line of code that fits. Spans are offsets into the body; nothing is
-//! copied.
+//! A chunk never crosses a Markdown heading, prefers to end where a paragraph or a list item does,
+//! and never splits a sentence, a line of code or a block of code that fits. Each section is split
+//! on its own, so that a change in one leaves the chunks of the others as they were. Spans are
+//! offsets into the body; nothing is copied.
+//!
+//! What a model reads of a chunk is its title and headings, then its text; all of it together is
+//! at most as long as the model reads.
 
 use crate::extract::Structure;
-use crate::store::Span;
+use crate::store::{Span, TextHash};
+use ctx_embed::Tokenizer;
+use std::ops::Range;
 
 /// How much of a heading counts.
 const HEADING_BYTES_MAX: usize = 300;
+/// What a model adds to a text: where it begins and where it ends.
+pub(crate) const SPECIAL_TOKENS: usize = 2;
+/// A token counts as at least this many bytes, so that a chunk of unknown words has an end.
+const TOKEN_BYTES_MAX: usize = 16;
 
 /// Sizes in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunking {
-    /// The most a chunk holds.
+    /// The most a chunk holds, title and headings included.
     pub max_tokens: usize,
     /// How much of a chunk's end is repeated in the next one of the same section.
     pub overlap_tokens: usize,
+}
+
+impl Chunking {
+    /// The most that title and headings may take of a chunk.
+    fn prefix_max(self) -> usize {
+        self.max_tokens / 2
+    }
+
+    /// What is left for the text of a chunk with this prefix.
+    fn text_max(self, prefix: &str) -> usize {
+        self.max_tokens.saturating_sub(cost(prefix) + SPECIAL_TOKENS).max(1)
+    }
+}
+
+/// What stands before a chunk's text when a model reads it: its title and the headings above it.
+pub(crate) fn prefix(title: Option<&str>, heading: &str, chunking: Chunking) -> String {
+    let title = title.unwrap_or_default();
+    // The first heading often is the title.
+    let prefix = if heading.starts_with(title) { heading.to_owned() } else { format!("{title}\n{heading}") };
+    let kept = prefix_of(&prefix, chunking.prefix_max());
+    prefix[..kept].trim().to_owned()
+}
+
+/// A chunk's text as a model reads it, and what tells it from others.
+pub(crate) fn embedded_text(prefix: &str, text: &str) -> (String, TextHash) {
+    let text = format!("{prefix}\n{}", text.trim());
+    let mut hash = TextHash::default();
+    hash.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..size_of::<TextHash>()]);
+    (text, hash)
 }
 
 /// A sentence or a line: what is not split unless it must be.
@@ -25,16 +64,25 @@ struct Unit {
     start: usize,
     end: usize,
     tokens: usize,
-    ends_paragraph: bool,
+    /// How good a place its end is to end a chunk.
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ending {
+    Sentence,
+    ListItem,
+    Paragraph,
 }
 
 /// Splits a body; `structure` says whether its headings and fences count, and whether sentences
 /// do. Never empty, so that every document can be found by its title.
-pub(crate) fn split(body: &str, structure: Structure, chunking: Chunking) -> Vec<Span> {
+pub(crate) fn split(body: &str, title: Option<&str>, structure: Structure, chunking: Chunking) -> Vec<Span> {
     let mut spans = Vec::new();
     for section in sections(body, structure) {
-        let units = units(body, &section, chunking.max_tokens);
-        pack(&units, &section.heading, chunking, &mut spans);
+        let text_max = chunking.text_max(&prefix(title, &section.heading, chunking));
+        let units = units(body, &section, text_max);
+        pack(&units, &section.heading, text_max, chunking.overlap_tokens, &mut spans);
     }
     if spans.is_empty() {
         spans.push(Span { start: 0, end: 0, heading: String::new() });
@@ -46,17 +94,22 @@ struct Section {
     start: usize,
     end: usize,
     heading: String,
+    /// Whether it is code, which has lines and no sentences.
+    code: bool,
     /// Byte ranges of fenced code inside it.
-    fences: Vec<(usize, usize)>,
+    fences: Vec<Range<usize>>,
 }
 
 /// Cuts a body at its headings; each section knows the headings above it.
 fn sections(body: &str, structure: Structure) -> Vec<Section> {
-    let mut sections =
-        vec![Section { start: 0, end: body.len(), heading: String::new(), fences: Vec::new() }];
-    if structure == Structure::Code {
-        sections[0].fences.push((0, body.len()));
-    }
+    let section = |start: usize, heading: String| Section {
+        start,
+        end: body.len(),
+        heading,
+        code: structure == Structure::Code,
+        fences: Vec::new(),
+    };
+    let mut sections = vec![section(0, String::new())];
     if structure != Structure::Markdown {
         return sections;
     }
@@ -71,7 +124,7 @@ fn sections(body: &str, structure: Structure) -> Vec<Section> {
             if text.starts_with(marker) && text.trim_start_matches(&marker[..1]).is_empty() {
                 fence = None;
                 if let Some(section) = sections.last_mut() {
-                    section.fences.push((fence_start, offset));
+                    section.fences.push(fence_start..offset);
                 }
             }
             continue;
@@ -87,7 +140,7 @@ fn sections(body: &str, structure: Structure) -> Vec<Section> {
                 section.end = start;
             }
             let heading = path.iter().map(|(_, title)| *title).collect::<Vec<_>>().join(" › ");
-            sections.push(Section { start, end: body.len(), heading, fences: Vec::new() });
+            sections.push(section(start, heading));
         }
     }
     sections
@@ -112,63 +165,83 @@ fn units(body: &str, section: &Section, max_tokens: usize) -> Vec<Unit> {
     for line in body[section.start..section.end].split_inclusive('\n') {
         let start = offset;
         offset += line.len();
+        let begun = section.fences.partition_point(|fence| fence.start <= start);
+        let fence =
+            begun.checked_sub(1).map(|last| &section.fences[last]).filter(|fence| fence.contains(&start));
+        let inside_fence = fence.is_some_and(|fence| fence.start < start);
+        let ending = match line.trim() {
+            // A block of code is kept together, whatever lines are empty in it.
+            _ if inside_fence => Ending::Sentence,
+            "" => Ending::Paragraph,
+            _ if fence.is_some() => Ending::Paragraph,
+            text if is_list_item(text) => Ending::ListItem,
+            _ => Ending::Sentence,
+        };
+        if let Some(before) = units.last_mut() {
+            before.ending = before.ending.max(ending);
+        }
         if line.trim().is_empty() {
-            if let Some(last) = units.last_mut() {
-                last.ends_paragraph = true;
-            }
             continue;
         }
-        let begun = section.fences.partition_point(|(from, _)| *from <= start);
-        let in_fence = begun > 0 && start < section.fences[begun - 1].1;
         let mut piece_start = start;
-        let ends = if in_fence { Vec::new() } else { sentence_ends(line) };
+        let ends = if fence.is_some() || section.code { Vec::new() } else { sentence_ends(line) };
         for end in ends.into_iter().map(|end| start + end).chain([offset]) {
             push_bounded(body, piece_start, end, max_tokens, &mut units);
             piece_start = end;
+        }
+        if let Some(last) = units.last_mut()
+            && fence.is_some_and(|fence| fence.end == offset)
+        {
+            last.ending = Ending::Paragraph;
         }
     }
     units
 }
 
+fn is_list_item(line: &str) -> bool {
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = match digits {
+        0 => line.strip_prefix(['-', '*', '+', '•']),
+        1..=9 => line[digits..].strip_prefix(['.', ')']),
+        _ => None,
+    };
+    rest.is_some_and(|rest| rest.starts_with(' '))
+}
+
 /// Adds a unit, cut into several where it alone is more than a chunk holds.
 fn push_bounded(body: &str, start: usize, end: usize, max_tokens: usize, units: &mut Vec<Unit>) {
-    let text = &body[start..end];
-    if text.trim().is_empty() {
-        return;
-    }
-    let tokens = count_tokens(text);
-    if tokens <= max_tokens {
-        units.push(Unit { start, end, tokens, ends_paragraph: false });
-        return;
-    }
-    let mut from = 0;
-    while from < text.len() {
-        let taken = prefix_of(&text[from..], max_tokens);
-        let piece = &text[from..from + taken];
-        units.push(Unit {
-            start: start + from,
-            end: start + from + taken,
-            tokens: count_tokens(piece),
-            ends_paragraph: false,
-        });
+    let mut from = start;
+    while from < end {
+        let text = &body[from..end];
+        if text.trim().is_empty() {
+            return;
+        }
+        let tokens = cost(text);
+        let taken = if tokens <= max_tokens { text.len() } else { prefix_of(text, max_tokens) };
+        let tokens = if taken == text.len() { tokens } else { cost(&text[..taken]) };
+        units.push(Unit { start: from, end: from + taken, tokens, ending: Ending::Sentence });
         from += taken;
     }
 }
 
-/// Byte length of the longest beginning of at most `max_tokens`, at a space where there is one.
+/// Byte length of a long beginning that costs at most `max_tokens`, at a space where there is one.
 fn prefix_of(text: &str, max_tokens: usize) -> usize {
-    let mut counter = TokenCounter::default();
-    let mut last_space = 0;
-    for (index, char) in text.char_indices() {
-        counter.push(char);
-        if counter.total() > max_tokens {
-            return if last_space > 0 { last_space } else { index.max(char.len_utf8()) };
-        }
-        if char.is_whitespace() {
-            last_space = index + char.len_utf8();
-        }
+    let mut window = &text[..text.floor_char_boundary(max_tokens.saturating_mul(TOKEN_BYTES_MAX))];
+    if let Some(too_much) = Tokenizer::builtin().pieces(window).get(max_tokens) {
+        window = &window[..too_much.start];
     }
-    text.len()
+    if window.len() == text.len() {
+        return text.len();
+    }
+    let mut taken = match window.rfind(char::is_whitespace) {
+        Some(space) => space + window[space..].chars().next().map_or(0, char::len_utf8),
+        None => window.len(),
+    };
+    // Half a word may cost more than the whole, which the tokenizer did not know.
+    while taken > 0 && cost(&text[..taken]) > max_tokens {
+        taken = text.floor_char_boundary(taken / 2);
+    }
+    taken.max(text.chars().next().map_or(0, char::len_utf8))
 }
 
 /// Offsets behind each sentence of a line but the last.
@@ -188,30 +261,31 @@ fn sentence_ends(line: &str) -> Vec<usize> {
 }
 
 /// Fills chunks with units, in order.
-fn pack(units: &[Unit], heading: &str, chunking: Chunking, spans: &mut Vec<Span>) {
+fn pack(units: &[Unit], heading: &str, max_tokens: usize, overlap_tokens: usize, spans: &mut Vec<Span>) {
     let mut first = 0;
     while first < units.len() {
         let mut tokens = 0;
         let mut last = first;
-        while last < units.len() && (last == first || tokens + units[last].tokens <= chunking.max_tokens) {
+        while last < units.len() && (last == first || tokens + units[last].tokens <= max_tokens) {
             tokens += units[last].tokens;
             last += 1;
         }
         if last < units.len() {
-            last = paragraph_end(units, first, last).unwrap_or(last);
+            last = good_end(units, first, last).unwrap_or(last);
         }
         spans.push(Span { start: units[first].start, end: units[last - 1].end, heading: heading.to_owned() });
         if last == units.len() {
             return;
         }
-        first = overlap_start(units, first, last, chunking.overlap_tokens);
+        first = overlap_start(units, first, last, overlap_tokens);
     }
 }
 
-/// The end of the last paragraph in the second half of `units[first..last]`.
-fn paragraph_end(units: &[Unit], first: usize, last: usize) -> Option<usize> {
+/// The end of the last paragraph, or else list item, in the second half of `units[first..last]`.
+fn good_end(units: &[Unit], first: usize, last: usize) -> Option<usize> {
     let half = first + (last - first) / 2;
-    (half..last).rev().find(|index| units[*index].ends_paragraph).map(|index| index + 1)
+    let last_with = |ending: Ending| (half..last).rev().find(|index| units[*index].ending >= ending);
+    last_with(Ending::Paragraph).or_else(|| last_with(Ending::ListItem)).map(|index| index + 1)
 }
 
 /// Where the next chunk begins: some whole units before `last`, never back to `first`.
@@ -225,33 +299,9 @@ fn overlap_start(units: &[Unit], first: usize, last: usize, overlap_tokens: usiz
     start
 }
 
-/// About as many word pieces as an embedding model's tokenizer would make.
-pub(crate) fn count_tokens(text: &str) -> usize {
-    let mut counter = TokenCounter::default();
-    text.chars().for_each(|char| counter.push(char));
-    counter.total()
-}
-
-/// A word is one piece for every six letters begun, a mark or a CJK character is one.
-#[derive(Default)]
-struct TokenCounter {
-    pieces: usize,
-    word_length: usize,
-}
-
-impl TokenCounter {
-    fn push(&mut self, char: char) {
-        if char.is_alphanumeric() && u32::from(char) < 0x2E80 {
-            self.word_length += 1;
-            return;
-        }
-        self.pieces = self.total() + usize::from(!char.is_whitespace());
-        self.word_length = 0;
-    }
-
-    fn total(&self) -> usize {
-        self.pieces + self.word_length.div_ceil(6)
-    }
+/// What a text takes of a chunk: its word pieces.
+pub(crate) fn cost(text: &str) -> usize {
+    Tokenizer::builtin().count(text).max(text.len() / TOKEN_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -263,7 +313,7 @@ mod tests {
     const SMALL: Chunking = Chunking { max_tokens: 20, overlap_tokens: 6 };
 
     fn texts(body: &str) -> Vec<(String, String)> {
-        split(body, Structure::Markdown, SMALL)
+        split(body, None, Structure::Markdown, SMALL)
             .iter()
             .map(|span| (span.heading.clone(), slice(body, span).trim().to_owned()))
             .collect()
@@ -296,7 +346,7 @@ mod tests {
     #[test]
     fn code_is_cut_between_lines_and_not_at_sentences() {
         let body = "let a = first. second. third. fourth.\nlet b = fifth. sixth. seventh. eighth.\n";
-        let spans = split(body, Structure::Code, SMALL);
+        let spans = split(body, None, Structure::Code, SMALL);
         let lines: Vec<_> = spans.iter().map(|span| slice(body, span)).collect();
         assert_eq!(lines, body.split_inclusive('\n').collect::<Vec<_>>());
     }
@@ -304,15 +354,15 @@ mod tests {
     #[test]
     fn a_text_without_spaces_is_cut_all_the_same() {
         let body = "x".repeat(2_000);
-        let spans = split(&body, Structure::Plain, SMALL);
-        assert!(spans.len() > 10);
-        assert!(spans.iter().all(|span| count_tokens(slice(&body, span)) <= SMALL.max_tokens));
+        let spans = split(&body, None, Structure::Plain, SMALL);
+        assert!(spans.len() > 5);
+        assert!(spans.iter().all(|span| cost(slice(&body, span)) <= SMALL.max_tokens));
     }
 
     #[test]
     fn an_empty_body_has_one_empty_chunk() {
         assert_eq!(
-            split(" \n\n", Structure::Markdown, SMALL),
+            split(" \n\n", None, Structure::Markdown, SMALL),
             [Span { start: 0, end: 0, heading: String::new() }]
         );
     }
@@ -325,12 +375,12 @@ mod tests {
                 Just(Structure::Markdown), Just(Structure::Plain), Just(Structure::Code)
             ],
         ) {
-            let spans = split(&body, structure, SMALL);
+            let spans = split(&body, None, structure, SMALL);
             let mut covered = vec![false; body.len()];
             for span in &spans {
                 let text = body.get(span.start..span.end);
                 prop_assert!(text.is_some());
-                prop_assert!(count_tokens(text.unwrap_or_default()) <= SMALL.max_tokens);
+                prop_assert!(cost(text.unwrap_or_default()) <= SMALL.max_tokens);
                 covered[span.start..span.end].fill(true);
             }
             for (index, char) in body.char_indices() {

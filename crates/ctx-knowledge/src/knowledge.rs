@@ -1,15 +1,20 @@
 //! Everything known: the store, its keyword view and the sources that feed them.
 
 use crate::chunk::Chunking;
-use crate::search::{self, Hit, Mode, Query, SearchError, View};
+use crate::embed::{
+    self, Effort, EmbedError, EmbeddingOptions, Fill, FillError, FillJob, FillProgress, Filled, Models,
+    Numbered,
+};
+use crate::search::{Hit, Mode, Query, Search, SearchError, Tuning, Vectors, View};
 use crate::store::{Counts, NamedDocument, SourceRow, Store, StoreError, StoredDocument};
 use crate::sync::{Progress, SyncError, SyncJob, SyncOptions, SyncReport};
-use ctx_core::{Connector, SourceName};
+use ctx_core::{Connector, SourceName, Watch};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -24,8 +29,18 @@ pub struct KnowledgeOptions {
     pub mode: Mode,
     /// How many hits when a query does not say.
     pub final_limit: usize,
+    /// How candidates are gathered and weighed.
+    pub tuning: Tuning,
+    /// How vectors are made; `None` when they are not.
+    pub embedding: Option<EmbeddingOptions>,
     /// Where documents come from.
     pub sources: Vec<Source>,
+}
+
+/// How the paths of a store's files begin: its own, its locks and its keyword index.
+pub fn store_files(store: &Path) -> Vec<PathBuf> {
+    let beside = ["keyword", "locks", "vectors"].map(|extension| store.with_extension(extension));
+    std::iter::once(store.to_owned()).chain(beside).collect()
 }
 
 /// One configured place.
@@ -72,10 +87,23 @@ pub struct Stats {
     pub store_bytes: u64,
     /// Bytes of the keyword index on disk.
     pub keyword_index_bytes: u64,
+    /// Vectors, unless embeddings are disabled.
+    pub vectors: Option<VectorStats>,
     /// Changes the store has seen.
     pub generation: u64,
     /// By source.
     pub sources: Vec<SourceStats>,
+}
+
+/// How far vectors have come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VectorStats {
+    /// The workspace's model.
+    pub model: String,
+    /// Chunks that have a vector of it.
+    pub vectors: u64,
+    /// Documents that wait for some.
+    pub pending_documents: u64,
 }
 
 /// How much a source has.
@@ -108,6 +136,9 @@ pub struct Health {
 pub struct Knowledge {
     store: Arc<Store>,
     view: Arc<View>,
+    vectors: Vectors,
+    /// `None` when there are no vectors and none can be made.
+    models: Option<Arc<Models>>,
     /// Held while the index is repaired, so that only one search does it.
     repair: Mutex<()>,
     options: KnowledgeOptions,
@@ -118,7 +149,11 @@ impl Knowledge {
     pub fn open(options: KnowledgeOptions) -> Result<Self, StoreError> {
         let store = Arc::new(Store::open(&options.store)?);
         let view = Arc::new(View::beside(&store));
-        Ok(Self { store, view, repair: Mutex::new(()), options })
+        let models = match &options.embedding {
+            Some(embedding) => Models::open(embedding, &store)?.map(Arc::new),
+            None => None,
+        };
+        Ok(Self { store, view, vectors: Vectors::default(), models, repair: Mutex::new(()), options })
     }
 
     /// The sources that are configured.
@@ -136,15 +171,23 @@ impl Knowledge {
         if query.text.trim().is_empty() {
             return Err(SearchError::EmptyQuery);
         }
-        // The workspace's own way falls back to words where there are no embeddings; a query's does not.
-        match query.mode.unwrap_or(self.options.mode) {
-            Mode::Semantic if query.mode.is_some() => {
-                return Err(SearchError::EmbeddingsDisabled("semantic"));
+        let search = Search {
+            view: &self.view,
+            store: &self.store,
+            vectors: &self.vectors,
+            tuning: self.options.tuning,
+            query,
+        };
+        let answer = || match (query.mode.unwrap_or(self.options.mode), &self.models) {
+            (Mode::Semantic, Some(models)) => search.semantic(models),
+            (Mode::Hybrid, Some(models)) => search.hybrid(models),
+            // The workspace's own way falls back to words where there are no vectors; a query's does not.
+            (Mode::Semantic, None) if query.mode.is_some() => {
+                Err(SearchError::EmbeddingsDisabled("semantic"))
             }
-            Mode::Hybrid if query.mode.is_some() => return Err(SearchError::EmbeddingsDisabled("hybrid")),
-            _ => {}
-        }
-        let answer = || search::keyword(&self.view, &self.store, query);
+            (Mode::Hybrid, None) if query.mode.is_some() => Err(SearchError::EmbeddingsDisabled("hybrid")),
+            _ => search.keyword(),
+        };
         let is_repairable = |answer: &Result<Vec<Hit>, SearchError>| match answer {
             Err(SearchError::View(error)) => error.is_damage(),
             Err(SearchError::Building) => true,
@@ -187,11 +230,125 @@ impl Knowledge {
         progress: Arc<dyn Fn(Progress) + Send + Sync>,
         cancellation: CancellationToken,
     ) -> Result<SyncReport, SyncError> {
-        let source = self.options.sources.iter().find(|source| source.name == *name).ok_or_else(|| {
-            SyncError::Source { source_name: name.to_string(), reason: "it is not configured".to_owned() }
+        let source = self.source(name).ok_or_else(|| SyncError::Source {
+            source_name: name.to_string(),
+            reason: "it is not configured".to_owned(),
         })?;
         let (store, view, chunking) = (&self.store, &self.view, self.options.chunking);
-        SyncJob { store, view, source, chunking, options, progress, cancellation }.run().await
+        let models = self.models.clone();
+        let job = SyncJob {
+            store,
+            view,
+            source,
+            chunking,
+            models,
+            options,
+            progress,
+            cancellation: cancellation.clone(),
+        };
+        job.run().await
+    }
+
+    fn source(&self, name: &SourceName) -> Option<&Source> {
+        self.options.sources.iter().find(|source| source.name == *name)
+    }
+
+    /// Whether a source can tell that it changed.
+    pub fn can_watch(&self, name: &SourceName) -> bool {
+        self.source(name).is_some_and(|source| source.connector.watcher().is_some())
+    }
+
+    /// Watches a source for as long as the watch is held; `None` when it cannot be watched.
+    pub fn watch(&self, name: &SourceName) -> Option<Watch> {
+        let watcher = self.source(name)?.connector.watcher()?;
+        let (signal, watch) = Watch::channel();
+        thread::spawn(move || watcher(&signal));
+        Some(watch)
+    }
+
+    /// When a source was last synced to the end.
+    pub fn last_sync(&self, name: &SourceName) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.store.source_rows()?.get(&name.to_string()).and_then(|row| row.synced_at))
+    }
+
+    /// Whether documents wait for vectors of the workspace's model.
+    pub fn lacks_vectors(&self) -> Result<bool, StoreError> {
+        match &self.models {
+            Some(models) => Ok(!self.store.incomplete_sources(models.own.key)?.is_empty()),
+            None => Ok(false),
+        }
+    }
+
+    /// Asks the workspace's model for a vector; `None` when there is no model. Blocks.
+    pub fn check_model(&self) -> Option<Result<(), EmbedError>> {
+        let models = self.models.as_ref()?;
+        Some(models.own.ask_query("Is anybody there?").map(drop))
+    }
+
+    /// When vectors of the workspace's model are made; `None` when they are not.
+    pub fn fill_mode(&self) -> Option<Fill> {
+        self.models.as_ref().map(|models| models.fill)
+    }
+
+    /// Makes the vectors that are missing, first those that are quick to make. Blocks.
+    pub fn fill(
+        &self,
+        effort: Effort,
+        cancellation: &CancellationToken,
+        progress: &dyn Fn(FillProgress),
+    ) -> Result<Filled, FillError> {
+        let Some(models) = &self.models else { return Ok(Filled { made: 0, complete: true }) };
+        let _lock = embed::lock(&self.store)?;
+        self.is_own_model_known(models)?;
+        let keys: Vec<_> = models.all().map(|model| model.key).collect();
+        self.store.keep_models(&keys)?;
+        self.vectors.retain(&keys);
+        if let Some(bridge) = &models.bridge
+            && self.store.lacks_vectors(bridge.key)?
+        {
+            self.fill_job(bridge, false, effort, cancellation).run(&|_| ())?;
+        }
+        self.fill_job(&models.own, true, effort, cancellation).run(progress)
+    }
+
+    /// Makes only the vectors that are quick to make, for documents that came before there were any.
+    pub fn fill_quickly(&self, cancellation: &CancellationToken) -> Result<(), FillError> {
+        let Some(models) = &self.models else { return Ok(()) };
+        let (model, own) = match &models.bridge {
+            Some(bridge) => (bridge, false),
+            None => (&models.own, true),
+        };
+        if !self.store.lacks_vectors(model.key)? {
+            return Ok(());
+        }
+        let _lock = embed::lock(&self.store)?;
+        self.fill_job(model, own, Effort::Full, cancellation).run(&|_| ()).map(drop)
+    }
+
+    /// Throws all vectors away, to be made anew.
+    pub fn clear_vectors(&self) -> Result<(), FillError> {
+        let Some(models) = &self.models else { return Ok(()) };
+        let _lock = embed::lock(&self.store)?;
+        Ok(models.all().try_for_each(|model| self.store.clear_model(model.key))?)
+    }
+
+    /// A process that was started with an older configuration must not remove the vectors of the
+    /// newer one.
+    fn is_own_model_known(&self, models: &Models) -> Result<(), FillError> {
+        match self.store.model(models.own.embedder.model())? {
+            Some(key) if key == models.own.key => Ok(()),
+            _ => Err(FillError::Replaced),
+        }
+    }
+
+    fn fill_job<'a>(
+        &'a self,
+        model: &'a Numbered,
+        own: bool,
+        effort: Effort,
+        cancellation: &'a CancellationToken,
+    ) -> FillJob<'a> {
+        FillJob { store: &self.store, model, own, chunking: self.options.chunking, effort, cancellation }
     }
 
     /// Removes everything of a source that is no longer configured; tells how many documents went.
@@ -273,11 +430,24 @@ impl Knowledge {
             documents: total(|source| source.documents),
             chunks: total(|source| source.chunks),
             text_bytes: total(|source| source.text_bytes),
-            store_bytes: file_bytes(self.store.path()),
+            store_bytes: file_bytes(self.store.path()) + file_bytes(&write_ahead(self.store.path())),
             keyword_index_bytes: folder_bytes(self.view.folder()),
+            vectors: self.vector_stats()?,
             generation: self.store.generation()?,
             sources,
         })
+    }
+}
+
+impl Knowledge {
+    fn vector_stats(&self) -> Result<Option<VectorStats>, StoreError> {
+        let Some(models) = &self.models else { return Ok(None) };
+        let coverage = self.store.coverage(models.own.key)?;
+        Ok(Some(VectorStats {
+            model: models.own.embedder.model().to_owned(),
+            vectors: coverage.vectors,
+            pending_documents: coverage.pending_documents,
+        }))
     }
 }
 
@@ -330,6 +500,13 @@ fn source_stats(
         text_bytes: counts.bytes,
         last_sync: rows.get(name).and_then(|row| row.synced_at),
     }
+}
+
+/// Where SQLite keeps what is not yet in the store's file.
+fn write_ahead(store: &Path) -> PathBuf {
+    let mut path = store.as_os_str().to_owned();
+    path.push("-wal");
+    PathBuf::from(path)
 }
 
 fn file_bytes(path: &Path) -> u64 {

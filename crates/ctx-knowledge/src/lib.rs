@@ -5,18 +5,27 @@
 
 mod chunk;
 mod connectors;
+mod embed;
 mod extract;
 mod knowledge;
 mod lock;
 mod provider;
 mod search;
+mod sketch;
 mod store;
 mod sync;
+mod tls;
 
 pub use chunk::Chunking;
 pub use connectors::{ConnectorKind, KINDS, OpenOptions, Opened};
-pub use knowledge::{Health, Knowledge, KnowledgeOptions, Source, SourceStatus, Stats};
+pub use embed::{
+    Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings, EmbeddingOptions, Fill, FillError,
+    FillProgress, Filled, PROVIDERS, rest,
+};
+pub use knowledge::{
+    Health, Knowledge, KnowledgeOptions, Source, SourceStatus, Stats, VectorStats, store_files,
+};
 pub use provider::{Context, parse_time};
-pub use search::{Filters, Hit, Mode, Query, SearchError, ViewError};
+pub use search::{Explanation, Filters, Hit, Mode, Query, SearchError, Tuning, ViewError};
 pub use store::{Chunk, NamedDocument, StoreError, StoredDocument};
 pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning, cache_path};

@@ -70,6 +70,9 @@ struct SearchRequest {
     /// Whether each result says where its score comes from.
     #[serde(default)]
     explain: bool,
+    /// Whether the last word may be the beginning of one, as while typing.
+    #[serde(default)]
+    prefix: bool,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -147,6 +150,7 @@ impl Tool for Search {
                 until: time("filters.until", filters.until.as_deref(), true)?,
             },
             explain: request.explain,
+            prefix: request.prefix,
         };
         let knowledge = self.knowledge.clone();
         let results = blocking(move || knowledge.search(&query)).await?.map_err(search_failed)?;
@@ -215,7 +219,7 @@ fn search_spec(final_limit: usize) -> Arc<ToolSpec> {
     spec::<SearchResponse>(
         "search",
         "Search knowledge",
-        "Search the knowledge base. Finds documents by plain words and returns the part that matches.",
+        "Search the knowledge base. Finds documents by words and by meaning and returns the part that matches.",
         input,
     )
 }
@@ -312,6 +316,7 @@ fn search_failed(error: SearchError) -> ToolError {
         SearchError::Building => {
             ToolError::new(ErrorKind::Overloaded, error.to_string()).retry_after(Duration::from_secs(1))
         }
+        SearchError::Embedder(_) => ToolError::new(ErrorKind::Tool, error.to_string()),
         SearchError::Store(error) => store_failed(error),
         SearchError::View(_) => ToolError::internal("the keyword index failed", error),
     }

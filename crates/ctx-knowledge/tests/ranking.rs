@@ -108,7 +108,7 @@ async fn a_score_is_explained_only_when_asked() {
     let explanation = explained[0].explain.as_ref().unwrap();
     assert_eq!((explanation.mode, explanation.chunk), (Mode::Keyword, 0));
     assert_eq!(explanation.terms, ["harbour"]);
-    let mapped = explanation.keyword_score / (explanation.keyword_score + 8.0);
+    let mapped = explanation.keyword_score.unwrap() / (explanation.keyword_score.unwrap() + 8.0);
     assert!((mapped - explained[0].score).abs() < 0.0001);
     assert_eq!((names(&plain), plain[0].score), (names(&explained), explained[0].score));
 }

@@ -80,7 +80,7 @@ async fn a_chunk_is_found_by_the_title_and_the_headings_above_it() {
     let hits = search(&knowledge, "rollback lever");
     assert_eq!(
         (names(&hits), hits[0].snippet.as_str()),
-        (vec!["a".to_owned()], "## Staging Pull the lever.")
+        (vec!["a".to_owned()], "Rollback › Staging: Pull the lever.")
     );
     assert_eq!(found(&knowledge, "handbook"), ["a"]);
 }

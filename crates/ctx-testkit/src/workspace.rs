@@ -76,10 +76,14 @@ impl TestWorkspace {
         self
     }
 
-    /// Writes `ctx.toml`.
+    /// Writes `ctx.toml`. Unless it says otherwise, documents are found by their words alone, so that
+    /// a test can tell what is found and what is not.
     #[must_use]
     pub fn config(self, toml: &str) -> Self {
-        self.file("ctx.toml", toml)
+        match toml.contains("[embedding]") {
+            true => self.file("ctx.toml", toml),
+            false => self.file("ctx.toml", &format!("{toml}\n[embedding]\nprovider = \"disabled\"\n")),
+        }
     }
 
     /// Sets a variable for every command.

@@ -2,7 +2,7 @@
 
 use crate::config::ConfigError;
 use ctx_core::{ErrorKind, ToolError, chain};
-use ctx_knowledge::{SearchError, StoreError, SyncError};
+use ctx_knowledge::{FillError, SearchError, StoreError, SyncError};
 use ctx_state::StateError;
 
 /// A command that failed.
@@ -80,6 +80,20 @@ impl From<SyncError> for CommandError {
             SyncError::Busy { .. } => Self { exit: Exit::Busy, ..Self::new(error.to_string()) }
                 .hint("wait for it to finish, then run the command again"),
             other => Self::new(chain(&other)),
+        }
+    }
+}
+
+impl From<FillError> for CommandError {
+    fn from(error: FillError) -> Self {
+        match error {
+            FillError::Store(error) => error.into(),
+            FillError::Busy => Self { exit: Exit::Busy, ..Self::new(error.to_string()) }
+                .hint("a server that is running makes them; `ctx stats` shows how far it is"),
+            FillError::Embedder(_) => {
+                Self::new(chain(&error)).hint("check [embedding] in ctx.toml; what was made so far is kept")
+            }
+            FillError::Lock(_) | FillError::Replaced => Self::new(chain(&error)),
         }
     }
 }

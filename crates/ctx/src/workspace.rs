@@ -1,10 +1,12 @@
 //! An opened directory: settings, store, catalog, wired together.
 
-use crate::config::{Config, SourceSettings};
+use crate::config::{Config, Every, SourceSettings};
 use crate::error::{CommandError, CommandResult};
 use ctx_core::chain;
 use ctx_core::{Call, Caller, Catalog, Discard, LiveCatalog, Redactor, RunLog, SourceName, ToolError};
-use ctx_knowledge::{Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source, cache_path};
+use ctx_knowledge::{
+    Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source, cache_path, store_files,
+};
 use ctx_state::Runs;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,24 +18,44 @@ pub(crate) struct Workspace {
     pub(crate) config: Config,
     pub(crate) knowledge: Arc<Knowledge>,
     pub(crate) catalog: Arc<LiveCatalog>,
+    /// How each source is kept fresh.
+    pub(crate) freshness: Vec<Freshness>,
     /// What does not stop anything but should be known.
     pub(crate) warnings: Vec<String>,
     runs: Option<Arc<Runs>>,
+}
+
+/// How a source is kept fresh while it is served.
+pub(crate) struct Freshness {
+    pub(crate) name: SourceName,
+    /// Synced this often.
+    pub(crate) every: Option<Every>,
+    /// Synced when it changes.
+    pub(crate) watch: bool,
 }
 
 impl Workspace {
     /// Opens store and state, creating what is missing.
     pub(crate) fn open(config: Config) -> CommandResult<Self> {
         let mut warnings = config.warnings.clone();
-        let sources = sources(&config, &mut warnings);
+        let (sources, mut freshness): (Vec<_>, Vec<Freshness>) =
+            sources(&config, &mut warnings).into_iter().unzip();
         let settings = &config.settings;
+        let embedding = settings
+            .embedding(&config.root)
+            .map_err(|problem| CommandError::usage(format!("in [embedding]: {problem}")))?;
         let knowledge = Arc::new(Knowledge::open(KnowledgeOptions {
             store: config.store_path(),
             chunking: settings.chunking(),
             mode: settings.retrieval.mode,
             final_limit: settings.retrieval.final_limit.get() as usize,
+            tuning: settings.tuning(),
+            embedding,
             sources,
         })?);
+        for source in &mut freshness {
+            source.watch &= knowledge.can_watch(&source.name);
+        }
         keep_out_of_git(&config);
         let runs = match Runs::open(&state_path(&config)) {
             Ok(runs) => Some(Arc::new(runs)),
@@ -48,7 +70,8 @@ impl Workspace {
         };
         let catalog = catalog(&config, &knowledge, log);
         warnings.extend(catalog.warnings().iter().cloned());
-        Ok(Self { config, knowledge, catalog: Arc::new(LiveCatalog::new(catalog)), warnings, runs })
+        let catalog = Arc::new(LiveCatalog::new(catalog));
+        Ok(Self { config, knowledge, catalog, freshness, warnings, runs })
     }
 
     /// Records no calls that begin from now on: those of a measurement are nobody's, and so many that
@@ -92,14 +115,17 @@ fn state_path(config: &Config) -> PathBuf {
 }
 
 /// The configured sources; one whose settings are wrong is left out with a warning.
-fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<Source> {
+fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
     let store = config.store_path();
+    let mut own_files = store_files(&store);
+    own_files.push(state_path(config));
     let mut sources = Vec::new();
     for (kind_name, named) in &config.settings.connectors {
         let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else { continue };
         for (name, settings) in named {
             let settings = Value::Object(settings.clone());
-            let common = SourceSettings::deserialize(&settings).unwrap_or_default();
+            // Understood once already, when the configuration was read.
+            let Ok(common) = SourceSettings::deserialize(&settings) else { continue };
             let section = format!("connectors.{kind_name}.{name}");
             let place = config.place(&["connectors", kind_name, name]);
             let name = SourceName::new(kind_name, name);
@@ -108,9 +134,14 @@ fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<Source> {
                 cache: &cache_path(&store, &name),
                 environment: &|variable| std::env::var(variable).ok(),
                 document_bytes_max: config.settings.limits.document_bytes.get(),
+                own_files: &own_files,
             };
             match (kind.open)(&settings, options) {
-                Ok(connector) => sources.push(Source { name, connector, tags: common.tags }),
+                Ok(connector) => {
+                    let freshness =
+                        Freshness { name: name.clone(), every: common.every, watch: common.watch };
+                    sources.push((Source { name, connector, tags: common.tags }, freshness));
+                }
                 Err(problem) => warnings.push(format!("{place}[{section}] is left out: {problem}")),
             }
         }

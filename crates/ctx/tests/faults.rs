@@ -69,10 +69,11 @@ fn a_section_with_an_unset_variable_is_left_out_and_the_rest_works() {
         hint: the rest works without it
     ✓ store: [ROOT]/.ctx/data/ctx.sqlite
     ✓ keyword index: sound and up to date
+    ✓ embeddings: none are made; documents are found by their words
     ✓ filesystem:docs: 1 document, synced [TIME]
 
     ----- stderr -----
-    error: 1 of 4 checks failed
+    error: 1 of 5 checks failed
     ");
     let set = w.env("TEAM_DOCS", "docs");
     ctx_snapshot!(set.ctx("sync"), @r"
@@ -126,8 +127,8 @@ fn a_missing_root_fails_its_source_deletes_nothing_and_does_not_stop_the_others(
     ctx_snapshot!(w.ctx("sources"), @r"
     exit_code: 0
     ----- stdout -----
-    filesystem:a  failing  cannot read the folder a: no such file or directory
-    filesystem:b  ok       2 documents, synced [TIME]
+    filesystem:a  failing  watched  cannot read the folder a: no such file or directory
+    filesystem:b  ok       watched  2 documents, synced [TIME]
 
     ----- stderr -----
     ");

@@ -58,6 +58,7 @@ fn init_fits_the_configuration_to_the_documents_it_finds() {
     filesystem:docs: 1 added
 
     ----- stderr -----
+    vectors of builtin-best-1 are missing for 1 document: a server makes them while it runs, `ctx embed pending` does it now
     ");
 }
 
@@ -116,7 +117,7 @@ fn what_was_synced_is_found_and_can_be_read_whole() {
     ----- stdout -----
      1. Deploy  (0.16)
         filesystem:docs  deploy.md  [DATE]
-        # Deploy Push the button.
+        Push the button.
         id [ID]
 
     ----- stderr -----
@@ -158,7 +159,7 @@ fn sources_and_stats_tell_how_much_there_is_and_how_fresh() {
     ctx_snapshot!(w.ctx("sources"), @r"
     exit_code: 0
     ----- stdout -----
-    filesystem:docs  ok  never synced; run `ctx sync`
+    filesystem:docs  ok  watched  never synced; run `ctx sync`
 
     ----- stderr -----
     ");
@@ -166,7 +167,7 @@ fn sources_and_stats_tell_how_much_there_is_and_how_fresh() {
     ctx_snapshot!(w.ctx("sources"), @r"
     exit_code: 0
     ----- stdout -----
-    filesystem:docs  ok  2 documents, synced [TIME]
+    filesystem:docs  ok  watched  2 documents, synced [TIME]
 
     ----- stderr -----
     ");
@@ -178,6 +179,7 @@ fn sources_and_stats_tell_how_much_there_is_and_how_fresh() {
     text           [SIZE]
     store          [SIZE]
     keyword index  [SIZE]
+    vectors        none
 
     source           documents  chunks  text  last sync
     filesystem:docs  2          2       [SIZE]  [TIME]
@@ -198,12 +200,13 @@ fn tools_are_listed_with_their_parameters() {
         Get one document by id: its whole text and its chunks.
         * id         The document's id, from a search result.
     search  (built in)
-        Search the knowledge base. Finds documents by plain words and returns the part that matches.
+        Search the knowledge base. Finds documents by words and by meaning and returns the part that matches.
         * query      What to look for, in plain words.
           mode       How to search; the workspace decides when absent.
           limit      How many results at most; more than 100 is cut to 100.
           filters    What may be found at all.
           explain    Whether each result says where its score comes from.
+          prefix     Whether the last word may be the beginning of one, as while typing.
     sources  (built in)
         List the sources of the knowledge base and their health.
 
@@ -290,6 +293,7 @@ fn the_doctor_finds_nothing_wrong_with_a_synced_workspace_and_says_what_else_is(
     ✓ configuration: [ROOT]/ctx.toml
     ✓ store: [ROOT]/.ctx/data/ctx.sqlite
     ✓ keyword index: sound and up to date
+    ✓ embeddings: none are made; documents are found by their words
     ✓ filesystem:docs: 2 documents, synced [TIME]
 
     ----- stderr -----
@@ -302,11 +306,12 @@ fn the_doctor_finds_nothing_wrong_with_a_synced_workspace_and_says_what_else_is(
     ✓ configuration: [ROOT]/ctx.toml
     ✓ store: [ROOT]/.ctx/data/ctx.sqlite
     ✓ keyword index: sound and up to date
+    ✓ embeddings: none are made; documents are found by their words
     ✗ filesystem:docs: cannot read the folder docs: no such file or directory
         hint: fix it in ctx.toml, then run `ctx sync filesystem:docs`
 
     ----- stderr -----
-    error: 1 of 4 checks failed
+    error: 1 of 5 checks failed
     ");
     assert_eq!(w.ctx("doctor --json").code(1).json()["ok"], false);
 }
@@ -382,7 +387,10 @@ fn quiet_leaves_answers_and_errors() {
 fn a_source_that_left_the_configuration_can_be_forgotten() {
     let w = synced();
     w.ctx("sources --forget filesystem:docs").code(2);
-    w.write("ctx.toml", "[connectors.filesystem.renamed]\nroot = \"docs\"\n");
+    w.write(
+        "ctx.toml",
+        "[connectors.filesystem.renamed]\nroot = \"docs\"\n[embedding]\nprovider = \"disabled\"\n",
+    );
     w.ctx("sync").success();
     assert_eq!(w.ctx("search button --json").found(), ["deploy.md", "deploy.md"]);
     assert!(w.ctx("doctor").success().stdout.contains("ctx sources --forget filesystem:docs"));

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::TestWorkspace;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 const FILES: u64 = 400;
 const KILLS: usize = 60;
+/// Fewer where each round makes every vector anew.
+const REBUILD_FILES: u64 = 120;
+const REBUILD_KILLS: usize = 12;
 /// Far more than ever needed; a sync that always ends before it is killed proves nothing.
 const ATTEMPTS_MAX: usize = 400;
 const SIGKILL: i32 = 9;
@@ -60,13 +63,49 @@ fn exported(w: &TestWorkspace) -> Vec<Value> {
 /// What is found, but not how well: the index counts words of what was deleted until it is merged,
 /// so that scores depend on history.
 fn answers(w: &TestWorkspace, query: &str) -> Vec<Value> {
-    let answer = w.ctx_args(["search", query, "--limit", "100", "--json"]).success().json();
+    let answer =
+        w.ctx_args(["search", query, "--mode", "keyword", "--limit", "100", "--json"]).success().json();
     let mut hits = answer["results"].as_array().unwrap().clone();
     assert!(hits.len() < 100, "{query} finds more than can be compared");
     hits.iter_mut().for_each(forget_place_and_time);
     hits.iter_mut().for_each(|hit| hit["score"] = Value::Null);
     hits.sort_by_key(|hit| hit["id"].to_string());
     hits
+}
+
+/// What is found by meaning, and how well: vectors do not depend on history.
+fn meanings(w: &TestWorkspace, query: &str) -> Vec<Value> {
+    let answer =
+        w.ctx_args(["search", query, "--mode", "semantic", "--limit", "20", "--json"]).success().json();
+    let hits = answer["results"].as_array().unwrap().iter();
+    let mut found: Vec<Value> = hits.map(|hit| json!([hit["score"], hit["source_id"]])).collect();
+    found.sort_by_key(ToString::to_string);
+    found
+}
+
+/// Whether every chunk has its vector, and none is left of chunks that are gone.
+fn assert_whole(w: &TestWorkspace) {
+    let stats = w.ctx("stats --json").success().json();
+    assert_eq!(stats["vectors"]["vectors"], stats["chunks"]);
+    assert_eq!(stats["vectors"]["pending_documents"], 0);
+}
+
+/// A workspace with this model, and its notes.
+fn notes(model: &str, count: u64, random: &mut Random) -> TestWorkspace {
+    let w = TestWorkspace::new().config(&format!(
+        "[connectors.filesystem.docs]\nroot = \"docs\"\n[embedding]\nmodel = \"{model}\"\n"
+    ));
+    (0..count).for_each(|number| write_note(&w, random, number));
+    w
+}
+
+/// Kills a command at a moment nobody knows; tells whether it was still running.
+fn killed(w: &TestWorkspace, command: &[&str], usual: Duration, random: &mut Random) -> bool {
+    let mut child = w.command(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // The moment itself is what is tested, so nothing can be waited for.
+    thread::sleep(usual.mul_f64(random.below(1_000) as f64 / 1_000.0) + Duration::from_millis(1));
+    child.kill().unwrap();
+    child.wait().unwrap().signal() == Some(SIGKILL)
 }
 
 fn forget_place_and_time(value: &mut Value) {
@@ -88,18 +127,13 @@ fn usual_duration(w: &TestWorkspace, random: &mut Random) -> Duration {
 #[test]
 fn a_sync_that_is_killed_again_and_again_ends_where_an_undisturbed_one_does() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    let w = TestWorkspace::new();
-    (0..FILES).for_each(|number| write_note(&w, &mut random, number));
+    let w = notes("fast", FILES, &mut random);
     let usual = usual_duration(&w, &mut random);
 
     let mut kills = 0;
     for _ in 0..ATTEMPTS_MAX {
         mutate(&w, &mut random);
-        let mut sync = w.command(["sync"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // The moment itself is what is tested, so nothing can be waited for.
-        thread::sleep(usual.mul_f64(random.below(1_000) as f64 / 1_000.0) + Duration::from_millis(1));
-        sync.kill().unwrap();
-        kills += usize::from(sync.wait().unwrap().signal() == Some(SIGKILL));
+        kills += usize::from(killed(&w, &["sync"], usual, &mut random));
         let stats = w.ctx("stats --json").success();
         assert_eq!(stats.stderr, "", "after {kills} kills");
         if kills == KILLS {
@@ -114,6 +148,39 @@ fn a_sync_that_is_killed_again_and_again_ends_where_an_undisturbed_one_does() {
     assert_eq!(exported(&w), exported(&fresh));
     for query in ["crew7", "crew0 crew19", "crew3", "zeppelin"] {
         assert_eq!(answers(&w, query), answers(&fresh, query), "{query}");
+        assert_eq!(meanings(&w, query), meanings(&fresh, query), "{query}");
     }
+    assert_whole(&w);
+    w.ctx("doctor").success();
+}
+
+#[test]
+fn vectors_that_are_killed_while_they_are_made_are_made_all_the_same() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let w = notes("best", REBUILD_FILES, &mut random);
+    w.ctx("sync").success();
+    let fresh = TestWorkspace::copy_of(w.root());
+    let started = Instant::now();
+    w.ctx("embed rebuild").success();
+    let usual = started.elapsed();
+
+    let mut kills = 0;
+    for round in 0..ATTEMPTS_MAX {
+        let command = if round % 2 == 0 { ["embed", "rebuild"] } else { ["embed", "pending"] };
+        kills += usize::from(killed(&w, &command, usual, &mut random));
+        assert_eq!(w.ctx("search crew7 --json").success().stderr, "", "after {kills} kills");
+        if kills == REBUILD_KILLS {
+            break;
+        }
+    }
+    assert_eq!(kills, REBUILD_KILLS);
+
+    w.ctx("embed pending").success();
+    fresh.ctx("sync").success();
+    fresh.ctx("embed pending").success();
+    for query in ["crew7", "a ship in the harbour"] {
+        assert_eq!(meanings(&w, query), meanings(&fresh, query), "{query}");
+    }
+    assert_whole(&w);
     w.ctx("doctor").success();
 }

@@ -39,7 +39,7 @@ fn a_store_of_a_newer_version_is_refused_and_not_touched() {
     ----- stdout -----
 
     ----- stderr -----
-    error: the store [ROOT]/.ctx/data/ctx.sqlite was written by a newer ctx (format 99, this one knows 2)
+    error: the store [ROOT]/.ctx/data/ctx.sqlite was written by a newer ctx (format 99, this one knows 3)
     hint: install a newer ctx, or set `db.path` to another file
     ");
     w.ctx("sync").code(1).says("newer ctx");
@@ -148,10 +148,11 @@ fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_canno
     ✗ store: it can be read but not written
         hint: check the permissions of its folder
     ✓ keyword index: sound and up to date
+    ✓ embeddings: none are made; documents are found by their words
     ✓ filesystem:docs: 3 documents, synced [TIME]
 
     ----- stderr -----
-    error: 2 of 4 checks failed
+    error: 2 of 5 checks failed
     ");
     let server = w.spawn_server();
     assert_eq!(server.post("/tools/search", &serde_json::json!({"query": "ship"})).found(), ["c.md"]);

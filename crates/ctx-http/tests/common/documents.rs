@@ -6,7 +6,7 @@ use ctx_core::{
     Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError, SourceName,
 };
 use ctx_knowledge::{
-    Chunking, Context, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Source, SyncOptions,
+    Chunking, Context, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Source, SyncOptions, Tuning,
 };
 use serde_json::{Map, json};
 use std::fs;
@@ -51,7 +51,13 @@ pub(crate) async fn serving_documents() -> (Server, TempDir) {
     fs::write(docs.join("rollback.md"), "# Rollback\n\nPush the red button.\n").expect("a sound workspace");
 
     let kind = KINDS.iter().find(|kind| kind.name == "filesystem").expect("a sound workspace");
-    let options = OpenOptions { workspace_root: folder.path(), document_bytes_max: 1 << 20 };
+    let options = OpenOptions {
+        workspace_root: folder.path(),
+        cache: folder.path(),
+        environment: &|_| None,
+        document_bytes_max: 1 << 20,
+        own_files: &[],
+    };
     let files = (kind.open)(&json!({"root": "docs"}), options).expect("a sound workspace");
     let source =
         |kind, name, connector| Source { name: SourceName::new(kind, name), connector, tags: Vec::new() };
@@ -60,6 +66,8 @@ pub(crate) async fn serving_documents() -> (Server, TempDir) {
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
         mode: Mode::Hybrid,
         final_limit: 12,
+        tuning: Tuning { keyword_candidates: 100, vector_candidates: 100, hybrid_alpha: None },
+        embedding: None,
         sources: vec![source("filesystem", "notes", files), source("script", "bare", Arc::new(Bare))],
     });
     let knowledge = Arc::new(knowledge.expect("a sound workspace"));

@@ -4,20 +4,23 @@
 //! the rest. A file is read again only when its size, times or inode changed.
 
 use super::globs::Globs;
-use super::{ConnectorKind, OpenOptions, Opened, names};
+use super::{ConnectorKind, OpenOptions, Opened, names, watch};
 use async_trait::async_trait;
 use ctx_core::{
-    Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SinkClosed, SourceError,
+    Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SinkClosed, SourceError, Watcher,
 };
 use ignore::{DirEntry, WalkBuilder};
 use jiff::Timestamp;
+use notify::RecommendedWatcher;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use watch::Timing;
 
 pub(super) const KIND: ConnectorKind = ConnectorKind {
     name: "filesystem",
@@ -47,28 +50,37 @@ struct Settings {
     follow_symlinks: bool,
 }
 
+/// Files that decide which others are read.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+
 #[derive(Clone)]
-struct Filesystem {
+pub(super) struct Filesystem {
     root: PathBuf,
     /// The root as the configuration has it, which is all that messages may show.
-    shown_root: PathBuf,
+    pub(super) shown_root: PathBuf,
     globs: Globs,
     follow_symlinks: bool,
     document_bytes_max: u64,
+    own_files: Vec<PathBuf>,
 }
 
 fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
+    Ok(Arc::new(open_filesystem(settings, options)?))
+}
+
+pub(super) fn open_filesystem(settings: &Value, options: OpenOptions<'_>) -> Result<Filesystem, String> {
     let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
     if settings.root.starts_with("~") {
         return Err("root: `~` means nothing here; write `${HOME}`".to_owned());
     }
-    Ok(Arc::new(Filesystem {
+    Ok(Filesystem {
         root: options.workspace_root.join(&settings.root),
         shown_root: settings.root,
         globs: Globs::new(&settings.include_globs, &settings.exclude_globs)?,
         follow_symlinks: settings.follow_symlinks,
         document_bytes_max: options.document_bytes_max,
-    }))
+        own_files: options.own_files.to_vec(),
+    })
 }
 
 #[async_trait]
@@ -87,21 +99,18 @@ impl Connector for Filesystem {
             .await
             .unwrap_or_else(|_| Err(SourceError::Unavailable("reading the folder panicked".to_owned())))
     }
+
+    fn watcher(&self) -> Option<Watcher> {
+        let filesystem = self.clone();
+        Some(Box::new(move |signal| watch::run::<RecommendedWatcher>(&filesystem, Timing::default(), signal)))
+    }
 }
 
 impl Filesystem {
     fn walk(&self, sink: &Sink) -> Result<Pulled, SourceError> {
         let root = self.canonical_root()?;
-        let mut builder = WalkBuilder::new(&root);
-        // Ignore files count wherever the folder is, and the user's global ones nowhere, so that
-        // two machines index the same.
-        builder.require_git(false).git_global(false).follow_links(self.follow_symlinks);
-        let inside = root.clone();
-        builder.filter_entry(move |entry| !entry.path_is_symlink() || stays_inside(entry, &inside));
-        builder.sort_by_file_path(Path::cmp);
-
         let mut listing = Listing::Complete;
-        for entry in builder.build() {
+        for entry in self.entries(&root).sort_by_file_path(Path::cmp).build() {
             match entry {
                 Ok(entry) => self.visit(&root, &entry, sink)?,
                 // A loop of links, or a link to nothing.
@@ -119,7 +128,38 @@ impl Filesystem {
         Ok(Pulled { cursor: None, listing })
     }
 
-    fn canonical_root(&self) -> Result<PathBuf, SourceError> {
+    /// Everything below the root that may be read.
+    fn entries(&self, root: &Path) -> WalkBuilder {
+        let mut builder = WalkBuilder::new(root);
+        // Ignore files count wherever the folder is, and the user's global ones nowhere, so that
+        // two machines index the same.
+        builder.require_git(false).git_global(false).follow_links(self.follow_symlinks);
+        let (inside, own_files) = (root.to_owned(), self.own_files());
+        builder.filter_entry(move |entry| {
+            !is_own(entry.path(), &own_files) && (!entry.path_is_symlink() || stays_inside(entry, &inside))
+        });
+        builder
+    }
+
+    /// How our own files begin, as a walk from a canonical root meets them.
+    pub(super) fn own_files(&self) -> Vec<PathBuf> {
+        let canonical = |path: &PathBuf| Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+        self.own_files.iter().map(|path| canonical(path).unwrap_or_else(|| path.clone())).collect()
+    }
+
+    /// The folders that may hold something to read, the root among them.
+    pub(super) fn folders(&self, root: &Path) -> BTreeSet<PathBuf> {
+        let is_folder = |entry: &DirEntry| entry.file_type().is_some_and(|kind| kind.is_dir());
+        let entries = self.entries(root).build().flatten();
+        entries.filter(is_folder).map(DirEntry::into_path).collect()
+    }
+
+    /// Whether a change of this file can change what is read.
+    pub(super) fn depends_on(&self, relative: &Path) -> bool {
+        self.globs.want(relative) || IGNORE_FILES.iter().any(|name| relative.ends_with(name))
+    }
+
+    pub(super) fn canonical_root(&self) -> Result<PathBuf, SourceError> {
         let unavailable = |reason: String| {
             SourceError::Unavailable(format!(
                 "cannot read the folder {}: {reason}",
@@ -178,6 +218,12 @@ impl Filesystem {
             fingerprint: settled.then_some(fingerprint),
         }))
     }
+}
+
+/// Whether a path is one of our own files, or below one.
+pub(super) fn is_own(path: &Path, own_files: &[PathBuf]) -> bool {
+    let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_owned();
+    own_files.iter().any(|own| bytes(path).starts_with(&bytes(own)))
 }
 
 /// Whether a symbolic link leads to something below the root.
@@ -272,7 +318,7 @@ fn innermost(error: &io::Error) -> &io::Error {
 }
 
 /// An error as a person would say it, without its number.
-fn plain(error: &io::Error) -> String {
+pub(super) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();

@@ -5,10 +5,11 @@ mod git;
 mod globs;
 mod names;
 mod s3;
+mod watch;
 
 use ctx_core::Connector;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A kind of connector, as the configuration knows it.
@@ -38,6 +39,8 @@ pub struct OpenOptions<'a> {
     pub environment: &'a dyn Fn(&str) -> Option<String>,
     /// The largest document that is read.
     pub document_bytes_max: u64,
+    /// How the paths of our own files begin, which are neither read nor watched.
+    pub own_files: &'a [PathBuf],
 }
 
 /// Every kind there is.

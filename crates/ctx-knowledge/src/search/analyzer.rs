@@ -1,8 +1,9 @@
 //! Text to index terms: the same for documents, queries and snippets.
 
+use super::words::Words;
 use std::collections::HashSet;
 use tantivy::tokenizer::{
-    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, TextAnalyzer,
+    AsciiFoldingFilter, Language, LowerCaser, RawTokenizer, RemoveLongFilter, Stemmer, TextAnalyzer,
 };
 
 /// Words longer than this many bytes are not indexed.
@@ -12,20 +13,27 @@ const QUERY_TERMS_MAX: usize = 64;
 /// Bytes of a query that are read at all.
 const QUERY_BYTES_MAX: usize = 16 << 10;
 
-/// Words that say nothing about what is asked. Dropped from queries only, so that a query of
-/// nothing else still finds something.
-const STOP_WORDS: [&str; 76] = [
-    "a", "about", "after", "all", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by",
-    "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his", "how", "i",
-    "if", "in", "into", "is", "it", "its", "me", "my", "no", "not", "of", "on", "or", "our", "she", "should",
-    "so", "some", "such", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this",
-    "to", "was", "we", "were", "what", "when", "where", "which", "who", "whom", "why", "will", "with",
-    "would", "you", "your", "us",
+/// A beginning shorter than this could be the beginning of too much.
+const PREFIX_CHARS_MIN: usize = 2;
+
+/// Words that say nothing about what is asked, and what is left of contractions. Dropped from
+/// queries only, so that a query of nothing else still finds something. Sorted.
+const STOP_WORDS: [&str; 125] = [
+    "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
+    "because", "been", "between", "both", "but", "by", "can", "could", "couldn", "d", "did", "didn", "do",
+    "does", "doesn", "don", "during", "each", "few", "for", "from", "get", "gets", "got", "had", "hadn",
+    "has", "hasn", "have", "haven", "he", "her", "his", "how", "i", "if", "in", "into", "is", "isn", "it",
+    "its", "just", "ll", "m", "many", "may", "me", "might", "more", "most", "much", "must", "my", "no",
+    "not", "of", "on", "only", "or", "other", "our", "own", "re", "s", "same", "shall", "she", "should",
+    "shouldn", "so", "some", "such", "t", "than", "that", "the", "their", "them", "then", "there", "these",
+    "they", "this", "through", "to", "too", "until", "us", "ve", "very", "was", "wasn", "we", "were",
+    "weren", "what", "when", "where", "which", "while", "who", "whom", "why", "will", "with", "won", "would",
+    "wouldn", "you", "your",
 ];
 
-/// Splits into words, lowercases, folds accents, stems English.
+/// Splits into words, lowercases, folds accents, stems English. For documents.
 pub(super) fn analyzer() -> TextAnalyzer {
-    TextAnalyzer::builder(SimpleTokenizer::default())
+    TextAnalyzer::builder(Words::new(true))
         .filter(RemoveLongFilter::limit(WORD_LENGTH_MAX))
         .filter(LowerCaser)
         .filter(AsciiFoldingFilter)
@@ -33,13 +41,18 @@ pub(super) fn analyzer() -> TextAnalyzer {
         .build()
 }
 
-/// The same without stemming.
+/// The same for queries, without stemming.
 fn words() -> TextAnalyzer {
-    TextAnalyzer::builder(SimpleTokenizer::default())
+    TextAnalyzer::builder(Words::new(false))
         .filter(RemoveLongFilter::limit(WORD_LENGTH_MAX))
         .filter(LowerCaser)
         .filter(AsciiFoldingFilter)
         .build()
+}
+
+/// Stems one word.
+fn stemmer() -> TextAnalyzer {
+    TextAnalyzer::builder(RawTokenizer::default()).filter(Stemmer::new(Language::English)).build()
 }
 
 /// The distinct terms of a query, in order.
@@ -47,10 +60,10 @@ pub(super) fn query_terms(text: &str) -> Vec<String> {
     let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
     let words = tokens(&mut self::words(), text);
     let telling: Vec<&str> =
-        words.iter().map(String::as_str).filter(|word| !STOP_WORDS.contains(word)).collect();
+        words.iter().map(String::as_str).filter(|word| STOP_WORDS.binary_search(word).is_err()).collect();
     let chosen = if telling.is_empty() { words.iter().map(String::as_str).collect() } else { telling };
 
-    let mut stemmer = analyzer();
+    let mut stemmer = stemmer();
     let mut seen = HashSet::new();
     chosen
         .into_iter()
@@ -58,6 +71,12 @@ pub(super) fn query_terms(text: &str) -> Vec<String> {
         .filter(|term| seen.insert(term.clone()))
         .take(QUERY_TERMS_MAX)
         .collect()
+}
+
+/// What the last word of a query may be the beginning of; nothing when it was ended by a space.
+pub(super) fn query_prefix(text: &str) -> Option<String> {
+    let last = text.split_whitespace().last().filter(|_| !text.ends_with(char::is_whitespace))?;
+    tokens(&mut words(), last).pop().filter(|word| word.chars().count() >= PREFIX_CHARS_MIN)
 }
 
 /// The tokens of a text, in order.

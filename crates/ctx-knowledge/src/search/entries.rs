@@ -1,21 +1,28 @@
 //! What the keyword index holds: one entry for each chunk, and how to ask for entries.
 
 use super::{Filters, analyzer};
-use crate::store::{IndexedDocument, slice};
+use crate::store::{ChunkPlace, IndexedDocument, slice};
+use std::collections::HashMap;
 use std::ops::Bound;
-use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery};
+use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery, TermSetQuery};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
-use tantivy::{Index, TantivyDocument, Term};
+use tantivy::{Index, Searcher, TantivyDocument, Term};
 
 const ANALYZER: &str = "ctx";
+/// Bits of a chunk's number that are its position; a document is too small for more chunks.
+const POSITION_BITS: u32 = 24;
+/// Words that a beginning may stand for, and how many are looked at to choose them.
+const PREFIX_WORDS_MAX: usize = 32;
+const PREFIX_WORDS_READ: usize = 1_000;
 
 /// The fields of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Fields {
     document: Field,
     chunk: Field,
+    place: Field,
     source: Field,
     tag: Field,
     updated_at: Field,
@@ -33,6 +40,7 @@ impl Fields {
         let fields = Self {
             document: builder.add_u64_field("document", INDEXED | FAST),
             chunk: builder.add_u64_field("chunk", FAST),
+            place: builder.add_u64_field("place", INDEXED),
             source: builder.add_text_field("source", STRING),
             tag: builder.add_text_field("tag", STRING),
             updated_at: builder.add_i64_field("updated_at", FAST),
@@ -60,6 +68,7 @@ impl Fields {
             let mut entry = TantivyDocument::default();
             entry.add_u64(self.document, document.key);
             entry.add_u64(self.chunk, position);
+            entry.add_u64(self.place, place_number((document.key, position)));
             entry.add_i64(self.updated_at, document.updated_at);
             entry.add_text(self.source, &document.source);
             if let Some((kind, _)) = document.source.split_once(':') {
@@ -75,19 +84,37 @@ impl Fields {
         })
     }
 
+    /// The index's words that begin so, the most common first.
+    pub(super) fn words_from(&self, searcher: &Searcher, prefix: &str) -> tantivy::Result<Vec<String>> {
+        let mut found: HashMap<String, u32> = HashMap::new();
+        for segment in searcher.segment_readers() {
+            let index = segment.inverted_index(self.text)?;
+            let mut words = index.terms().range().ge(prefix.as_bytes()).into_stream()?;
+            for _ in 0..PREFIX_WORDS_READ {
+                if !words.advance() || !words.key().starts_with(prefix.as_bytes()) {
+                    break;
+                }
+                if let Ok(word) = std::str::from_utf8(words.key()) {
+                    *found.entry(word.to_owned()).or_default() += words.value().doc_freq;
+                }
+            }
+        }
+        let mut found: Vec<(String, u32)> = found.into_iter().collect();
+        found.sort_by(|(a, a_count), (b, b_count)| b_count.cmp(a_count).then(a.cmp(b)));
+        Ok(found.into_iter().map(|(word, _)| word).take(PREFIX_WORDS_MAX).collect())
+    }
+
+    /// Any of the terms, in these chunks only.
+    pub(super) fn query_in(&self, terms: &[String], places: &[ChunkPlace]) -> Box<dyn Query> {
+        let places = places.iter().map(|place| Term::from_field_u64(self.place, place_number(*place)));
+        let within: Box<dyn Query> = Box::new(TermSetQuery::new(places));
+        let unscored: Box<dyn Query> = Box::new(ConstScoreQuery::new(within, 0.0));
+        Box::new(BooleanQuery::new(vec![(Occur::Must, self.any_of(terms)), (Occur::Must, unscored)]))
+    }
+
     /// Any of the terms, within the filters.
     pub(super) fn query(&self, terms: &[String], filters: &Filters) -> Box<dyn Query> {
-        // Flat, so that the index can skip chunks that cannot be among the best.
-        let any_term = terms
-            .iter()
-            .map(|term| {
-                let term = Term::from_field_text(self.text, term);
-                let query: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
-                (Occur::Should, query)
-            })
-            .collect::<Vec<_>>();
-        let any_term: Box<dyn Query> = Box::new(BooleanQuery::new(any_term));
-
+        let any_term = self.any_of(terms);
         let exact = |field: Field, text: &str| -> Box<dyn Query> {
             Box::new(TermQuery::new(Term::from_field_text(field, text), IndexRecordOption::Basic))
         };
@@ -110,4 +137,18 @@ impl Fields {
         all.extend(conditions.into_iter().map(|condition| (Occur::Must, unscored(condition))));
         Box::new(BooleanQuery::new(all))
     }
+    fn any_of(&self, terms: &[String]) -> Box<dyn Query> {
+        // Flat, so that the index can skip chunks that cannot be among the best.
+        let any_term = terms.iter().map(|term| {
+            let term = Term::from_field_text(self.text, term);
+            let query: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
+            (Occur::Should, query)
+        });
+        Box::new(BooleanQuery::new(any_term.collect()))
+    }
+}
+
+/// A chunk's document and position as one number.
+fn place_number((document, position): ChunkPlace) -> u64 {
+    document << POSITION_BITS | position & ((1 << POSITION_BITS) - 1)
 }

@@ -4,31 +4,28 @@
 //! one monotone mapping, documented in the search guide.
 
 mod analyzer;
+mod answer;
 mod directory;
 mod entries;
+mod fuse;
 mod snippet;
+mod vectors;
 mod view;
+mod words;
 
+pub(crate) use answer::Search;
+pub(crate) use vectors::Vectors;
 pub(crate) use view::View;
 pub use view::ViewError;
 
-use crate::store::{HitRow, Store, StoreError};
+use crate::embed::EmbedError;
+use crate::store::{ChunkPlace, StoreError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use uuid::Uuid;
 
 /// Most hits one query gets; a larger `limit` is cut to this.
 pub(crate) const LIMIT_MAX: usize = 100;
-/// The BM25 score that maps to one half.
-const KEYWORD_HALF_SCORE: f64 = 8.0;
-/// Chunks looked at beyond two for each document wanted.
-const CANDIDATES_SPARE: usize = 8;
-/// Chunks looked at while whole documents are still missing, as a multiple of the first try.
-const CANDIDATE_GROWTH_MAX: usize = 16;
-/// At least this many are looked at before a document is given up.
-const CANDIDATES_MAX: usize = 4096;
-
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -55,6 +52,8 @@ pub struct Query {
     pub filters: Filters,
     /// Whether hits say where their scores come from.
     pub explain: bool,
+    /// Whether the last word may be the beginning of one.
+    pub prefix: bool,
 }
 
 /// What may be found at all.
@@ -101,9 +100,19 @@ pub struct Hit {
 pub struct Explanation {
     /// The mode that was used.
     pub mode: Mode,
-    /// The BM25 score of the best chunk.
-    pub keyword_score: f64,
-    /// Which chunk that is.
+    /// The BM25 score of the document's words; absent when words were not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keyword_score: Option<f64>,
+    /// The cosine of the document's meaning and the query's; absent when meaning was not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vector_score: Option<f64>,
+    /// The model that knows the meaning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How much meaning counted beside words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+    /// The best chunk.
     pub chunk: u64,
     /// The words that were looked for, as the index knows them.
     pub terms: Vec<String>,
@@ -121,6 +130,9 @@ pub enum SearchError {
     /// There is no keyword index yet; another process is at it.
     #[error("the keyword index is being built; try again in a moment")]
     Building,
+    /// The query's meaning could not be had.
+    #[error("cannot make a vector of the query: {0}")]
+    Embedder(#[from] EmbedError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -132,90 +144,30 @@ pub enum SearchError {
 /// A chunk that matches, as an index sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    pub(crate) document: u64,
-    pub(crate) chunk: u64,
+    pub(crate) place: ChunkPlace,
     pub(crate) score: f32,
 }
 
-/// Answers by words.
-pub(crate) fn keyword(view: &View, store: &Store, query: &Query) -> Result<Vec<Hit>, SearchError> {
-    let terms = analyzer::query_terms(&query.text);
-    if terms.is_empty() {
-        return Ok(Vec::new());
-    }
-    // An index that has seen nothing finds nothing, which would be a wrong answer.
-    if view.is_blank()? && store.generation()? > 0 {
-        return Err(SearchError::Building);
-    }
-    let limit = query.limit.min(LIMIT_MAX);
-    let best = best_chunks(view, &terms, &query.filters, limit)?;
-
-    let keys: Vec<u64> = best.iter().map(|candidate| candidate.document).collect();
-    let rows: HashMap<u64, HitRow> = store.hit_rows(&keys)?.into_iter().map(|row| (row.key, row)).collect();
-    let mut ranked: Vec<(f64, &HitRow, Candidate)> = best
-        .iter()
-        .filter_map(|candidate| {
-            Some((keyword_score(candidate.score), rows.get(&candidate.document)?, *candidate))
-        })
-        .collect();
-    ranked.sort_by(|(a_score, a, _), (b_score, b, _)| {
-        b_score.total_cmp(a_score).then(b.updated_at.cmp(&a.updated_at)).then(a.id.cmp(&b.id))
-    });
-
-    ranked.truncate(limit);
-    let chunks: Vec<(u64, u64)> = ranked.iter().map(|(_, _, best)| (best.document, best.chunk)).collect();
-    let texts = store.chunk_texts(&chunks)?;
-    let mut matcher = snippet::Matcher::new(&terms);
-    let hits = ranked.into_iter().zip(texts).map(|((score, row, candidate), text)| Hit {
-        id: row.id,
-        score,
-        title: row.title.clone(),
-        source: row.source.clone(),
-        source_id: row.source_id.clone(),
-        updated_at: row.updated_at,
-        snippet: matcher.snippet(&text),
-        source_url: row.source_url.clone(),
-        explain: query.explain.then(|| Explanation {
-            mode: Mode::Keyword,
-            keyword_score: f64::from(candidate.score),
-            chunk: candidate.chunk,
-            terms: terms.clone(),
-        }),
-    });
-    Ok(hits.collect())
+/// How candidates are gathered and weighed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tuning {
+    /// Chunks taken by words.
+    pub keyword_candidates: usize,
+    /// Chunks taken by meaning.
+    pub vector_candidates: usize,
+    /// How much meaning counts beside words, in [0, 1]; `None` leaves it to the model.
+    pub hybrid_alpha: Option<f64>,
 }
 
-/// The best chunk of each document. Long documents may fill the first candidates with their own
-/// chunks, so more are asked for until there are enough documents or no more chunks.
-fn best_chunks(
-    view: &View,
-    terms: &[String],
-    filters: &Filters,
-    limit: usize,
-) -> Result<Vec<Candidate>, ViewError> {
-    // Few are faster than many: the index skips what cannot be among so few.
-    let mut wanted = limit * 2 + CANDIDATES_SPARE;
-    let wanted_max = (wanted * CANDIDATE_GROWTH_MAX).max(CANDIDATES_MAX);
-    loop {
-        let candidates = view.search(terms, filters, wanted)?;
-        let exhausted = candidates.len() < wanted;
-        let mut seen = std::collections::HashSet::new();
-        let best: Vec<Candidate> =
-            candidates.into_iter().filter(|candidate| seen.insert(candidate.document)).collect();
-        // Where the last candidates score like the last hit, more of them may be newer than it.
-        let undecided = match (limit.checked_sub(1).and_then(|last| best.get(last)), best.last()) {
-            (Some(hit), Some(last)) => hit.score <= last.score,
-            _ => limit > 0,
-        };
-        if !undecided || exhausted || wanted >= wanted_max {
-            return Ok(best);
-        }
-        wanted *= 4;
+impl Filters {
+    /// Whether documents of this source may be found.
+    pub(crate) fn allows_source(&self, name: &str) -> bool {
+        let Some(wanted) = &self.source else { return true };
+        name == wanted || name.split_once(':').is_some_and(|(kind, _)| kind == wanted)
     }
-}
 
-/// BM25 to [0, 1): one half at [`KEYWORD_HALF_SCORE`], four decimals.
-fn keyword_score(bm25: f32) -> f64 {
-    let bm25 = f64::from(bm25.max(0.0));
-    (bm25 / (bm25 + KEYWORD_HALF_SCORE) * 10_000.0).round() / 10_000.0
+    /// Whether everything may be found.
+    pub(crate) fn are_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }

@@ -1,6 +1,8 @@
 //! The part of a chunk that shows why it was found.
 
 use super::analyzer;
+use crate::chunk;
+use crate::store::ChunkText;
 use std::collections::HashSet;
 use tantivy::tokenizer::TextAnalyzer;
 
@@ -8,6 +10,8 @@ use tantivy::tokenizer::TextAnalyzer;
 const SNIPPET_BYTES: usize = 280;
 /// How much of it stands before the first match.
 const LEAD_BYTES: usize = 60;
+/// How much of the headings above it is shown.
+const PATH_BYTES_MAX: usize = 120;
 
 /// Finds the words of a query in texts.
 pub(super) struct Matcher<'a> {
@@ -23,8 +27,29 @@ impl<'a> Matcher<'a> {
         Self { terms, initials, analyzer: analyzer::analyzer() }
     }
 
-    /// The window with the most distinct query terms, on one line.
-    pub(super) fn snippet(&mut self, text: &str) -> String {
+    /// The headings below the document's title, then the window with the most distinct query terms,
+    /// on one line.
+    pub(super) fn snippet(&mut self, chunk: &ChunkText, title: Option<&str>) -> String {
+        // The heading above the text is in the path already.
+        let text = match chunk.text.split_once('\n') {
+            Some((first, rest))
+                if chunk::heading(first).is_some_and(|(_, own)| chunk.heading.ends_with(own)) =>
+            {
+                rest
+            }
+            _ => &chunk.text,
+        };
+        let window = self.window(text);
+        let path = below_title(&chunk.heading, title.unwrap_or_default());
+        let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
+        match (path, window.as_str()) {
+            ("", window) => window.to_owned(),
+            (path, "") => path.to_owned(),
+            (path, window) => format!("{path}: {window}"),
+        }
+    }
+
+    fn window(&mut self, text: &str) -> String {
         let first = best_window(&self.matches(text));
         let start = word_start(text, first.saturating_sub(LEAD_BYTES));
         let end = word_end(text, (start + SNIPPET_BYTES).min(text.len()));
@@ -42,21 +67,36 @@ impl<'a> Matcher<'a> {
     fn matches(&mut self, text: &str) -> Vec<(usize, usize)> {
         let mut found = Vec::new();
         let mut offset = 0;
-        for word in text.split(|char: char| !char.is_alphanumeric()) {
+        for word in text.split(char::is_whitespace) {
             let start = offset;
             // Whatever ended the word, too.
             offset += word.len() + text[offset + word.len()..].chars().next().map_or(0, char::len_utf8);
-            let Some(initial) = word.bytes().next() else { continue };
-            // Analysing is slow and never changes how an ASCII word begins: most need not be.
-            if initial.is_ascii() && !self.initials.contains(&initial.to_ascii_lowercase()) {
+            if !self.may_match(word) {
                 continue;
             }
-            let stems = analyzer::tokens(&mut self.analyzer, word);
-            if let Some(term) = self.terms.iter().position(|term| stems.contains(term)) {
-                found.push((start, term));
+            let mut stream = self.analyzer.token_stream(word);
+            while let Some(token) = stream.next() {
+                if let Some(term) = self.terms.iter().position(|term| *term == token.text) {
+                    found.push((start + token.offset_from, term));
+                }
             }
         }
+        // A name comes after its parts.
+        found.sort_unstable();
         found
+    }
+
+    /// Analysing is slow and never changes how an ASCII word begins: most words need not be.
+    fn may_match(&self, word: &str) -> bool {
+        !word.is_ascii() || word.bytes().any(|byte| self.initials.contains(&byte.to_ascii_lowercase()))
+    }
+}
+
+/// A heading path without the title it begins with.
+fn below_title<'a>(path: &'a str, title: &str) -> &'a str {
+    match path.strip_prefix(title) {
+        Some(rest) => rest.strip_prefix(" › ").unwrap_or(if rest.is_empty() { "" } else { path }),
+        None => path,
     }
 }
 
@@ -100,7 +140,32 @@ mod tests {
     use proptest::prelude::*;
 
     fn around(text: &str, terms: &[String]) -> String {
-        Matcher::new(terms).snippet(text)
+        under("", text, terms)
+    }
+
+    fn under(heading: &str, text: &str, terms: &[String]) -> String {
+        let chunk = ChunkText { heading: heading.to_owned(), text: text.to_owned() };
+        Matcher::new(terms).snippet(&chunk, Some("Guide"))
+    }
+
+    #[test]
+    fn a_snippet_says_under_which_headings_it_stands() {
+        let terms = ["button".to_owned()];
+        assert_eq!(
+            under("Guide › Deploy", "## Deploy\nPush the button.", &terms),
+            "Deploy: Push the button."
+        );
+        assert_eq!(under("Guide", "# Guide\nPush the button.", &terms), "Push the button.");
+        assert_eq!(under("Guides", "Push the button.", &terms), "Guides: Push the button.");
+        assert_eq!(under("Guide › Empty", "## Empty\n", &terms), "Empty");
+    }
+
+    #[test]
+    fn a_snippet_finds_parts_of_names_and_of_runs() {
+        let text = format!("{} then maxConnections rises", "filler ".repeat(100));
+        assert!(around(&text, &analyzer::query_terms("connections")).contains("maxConnections rises"));
+        let text = format!("{}\u{3002}障害の復旧手順を読む", "本文".repeat(200));
+        assert!(around(&text, &analyzer::query_terms("復旧手順")).contains("復旧手順"));
     }
 
     #[test]

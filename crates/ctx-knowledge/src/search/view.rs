@@ -8,7 +8,7 @@ use super::directory::Folder;
 use super::entries::Fields;
 use super::{Candidate, Filters};
 use crate::lock::{Lock, try_lock};
-use crate::store::{Store, StoreError};
+use crate::store::{ChunkPlace, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyError};
 use uuid::Uuid;
 
 /// Part of the folder's name; changes with the schema, the analyzer or tantivy's format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Memory for documents not yet written to a segment.
 const WRITER_BYTES: usize = 48 << 20;
 /// During a long sync, what has been read becomes searchable this often.
@@ -144,10 +144,34 @@ impl View {
         filters: &Filters,
         limit: usize,
     ) -> Result<Vec<Candidate>, ViewError> {
+        self.ask(|loaded| self.collect(loaded, &*self.fields.query(terms, filters), limit))
+    }
+
+    /// The scores of these chunks; those that have none of the terms are left out.
+    pub(crate) fn scores(
+        &self,
+        terms: &[String],
+        places: &[ChunkPlace],
+    ) -> Result<Vec<Candidate>, ViewError> {
+        if places.is_empty() || terms.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.ask(|loaded| self.collect(loaded, &*self.fields.query_in(terms, places), places.len()))
+    }
+
+    /// The words that begin so, the most common first.
+    pub(crate) fn words_from(&self, prefix: &str) -> Result<Vec<String>, ViewError> {
+        self.ask(|loaded| Ok(self.fields.words_from(&loaded.searcher, prefix)?))
+    }
+
+    /// Asks the index, if there is one. A damaged file can make it panic; that must cost a rebuild,
+    /// not the process.
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&Loaded) -> Result<Vec<T>, ViewError>,
+    ) -> Result<Vec<T>, ViewError> {
         let Some(loaded) = self.load()? else { return Ok(Vec::new()) };
-        let query = self.fields.query(terms, filters);
-        // A damaged file can make the index panic; that must cost a rebuild, not the process.
-        catch_unwind(AssertUnwindSafe(|| self.collect(&loaded, &*query, limit)))
+        catch_unwind(AssertUnwindSafe(|| question(&loaded)))
             .unwrap_or_else(|_| Err(ViewErrorKind::Damaged.into()))
     }
 
@@ -435,7 +459,7 @@ impl View {
                     loaded.columns.get(address.segment_ord as usize).ok_or(ViewErrorKind::Damaged)?;
                 let value = |column: &Column| column.first(address.doc_id);
                 match (value(documents), value(chunks)) {
-                    (Some(document), Some(chunk)) => Ok(Candidate { document, chunk, score }),
+                    (Some(document), Some(chunk)) => Ok(Candidate { place: (document, chunk), score }),
                     _ => Err(ViewErrorKind::Damaged.into()),
                 }
             })

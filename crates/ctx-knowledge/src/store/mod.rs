@@ -1,30 +1,37 @@
 //! Where documents live: one SQLite file, the only truth.
 //!
-//! One document is one transaction: row, body, chunks and a new generation. Search indexes are
+//! One document is one transaction: row, body, chunks, vectors and a new generation. Search indexes are
 //! views that follow generations and live elsewhere.
 
 mod error;
 mod read;
 mod schema;
+mod vectors;
 mod write;
 
 pub use error::StoreError;
 pub use read::{Chunk, NamedDocument, StoredDocument};
 
-pub(crate) use read::{Counts, HitRow, IndexedDocument, SourceRow, slice};
+pub(crate) use read::{ChunkText, Counts, HitRow, IndexedDocument, SourceRow, slice};
+pub(crate) use vectors::{
+    ChunkPlace, DocumentSet, Embedded, ModelKey, NewVector, NewVectors, PendingDocument, TextHash,
+};
 pub(crate) use write::{NewDocument, Span, SyncOutcome};
 
 use error::Classify;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// WAL mode can corrupt a database with two writers before this version.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// How long a writer waits for another process to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to rest before a new try where SQLite does not wait itself.
+const BUSY_POLL: Duration = Duration::from_millis(20);
 /// Idle connections kept for readers.
 const READERS_MAX: usize = 8;
 
@@ -51,6 +58,17 @@ enum Access {
 impl Store {
     /// Opens the store at `path`, and creates or migrates it where that is possible.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let started = Instant::now();
+        loop {
+            match Self::try_open(path) {
+                // Some locks are refused without waiting, as when two make a new store at once.
+                Err(StoreError::Busy { .. }) if started.elapsed() < BUSY_TIMEOUT => thread::sleep(BUSY_POLL),
+                opened => return opened,
+            }
+        }
+    }
+
+    fn try_open(path: &Path) -> Result<Self, StoreError> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             return Err(StoreError::OldSqlite { found: rusqlite::version().to_owned() });
         }
@@ -156,7 +174,7 @@ fn connect(path: &Path, access: Access, create: OpenFlags) -> rusqlite::Result<C
         }
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    connection.set_prepared_statement_cache_capacity(64);
     if access == Access::ReadWrite {
         // Only a new file is changed by this; an existing one stays in WAL mode.
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;

@@ -1,6 +1,6 @@
 //! Every question to the store.
 
-use super::{Span, Store, StoreError};
+use super::{ChunkPlace, Span, Store, StoreError};
 use ctx_core::{Cursor, SourceName};
 use jiff::Timestamp;
 use rusqlite::blob::Blob;
@@ -101,6 +101,15 @@ pub(crate) struct HitRow {
     pub(crate) source_url: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) updated_at: Timestamp,
+    /// What near-duplicates are recognised by.
+    pub(crate) sketch: Option<Vec<u8>>,
+}
+
+/// A chunk's text and the headings it stands under.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChunkText {
+    pub(crate) heading: String,
+    pub(crate) text: String,
 }
 
 /// What is known of a source that was synced at least once.
@@ -223,7 +232,8 @@ impl Store {
         self.read(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let mut statement = snapshot.prepare_cached(
-                "SELECT key, id, source, source_id, source_url, title, updated_at FROM documents WHERE key = ?1",
+                "SELECT key, id, source, source_id, source_url, title, updated_at, sketch FROM documents
+                 WHERE key = ?1",
             )?;
             let mut rows = Vec::with_capacity(keys.len());
             for key in keys {
@@ -236,6 +246,7 @@ impl Store {
                         source_url: row.get(4)?,
                         title: row.get(5)?,
                         updated_at: timestamp(row, 6)?,
+                        sketch: row.get(7)?,
                     })
                 });
                 rows.extend(row.optional()?);
@@ -244,22 +255,23 @@ impl Store {
         })
     }
 
-    /// The texts of chunks (document and position), each read without the rest of its body; empty
+    /// The texts of chunks, each with its headings and read without the rest of its body; empty
     /// where there is none any more.
-    pub(crate) fn chunk_texts(&self, chunks: &[(u64, u64)]) -> Result<Vec<String>, StoreError> {
+    pub(crate) fn chunk_texts(&self, chunks: &[ChunkPlace]) -> Result<Vec<ChunkText>, StoreError> {
         self.read(|connection| {
             let snapshot = connection.unchecked_transaction()?;
-            let mut statement = snapshot
-                .prepare_cached("SELECT start, length FROM chunks WHERE document = ?1 AND position = ?2")?;
+            let mut statement = snapshot.prepare_cached(
+                "SELECT start, length, heading FROM chunks WHERE document = ?1 AND position = ?2",
+            )?;
             // One handle moved from body to body: opening each would prepare a statement each time.
             let mut bodies: Option<Blob<'_>> = None;
             let mut texts = Vec::with_capacity(chunks.len());
             for (key, position) in chunks {
-                let span: Option<(u64, usize)> = statement
-                    .query_row(params![key, position], |row| Ok((row.get(0)?, row.get(1)?)))
+                let span: Option<(u64, usize, String)> = statement
+                    .query_row(params![key, position], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
                     .optional()?;
-                let Some((start, length)) = span else {
-                    texts.push(String::new());
+                let Some((start, length, heading)) = span else {
+                    texts.push(ChunkText::default());
                     continue;
                 };
                 let row = i64::try_from(*key).unwrap_or(-1);
@@ -272,11 +284,9 @@ impl Store {
                 };
                 let mut text = vec![0; length];
                 let read = body.seek(SeekFrom::Start(start)).and_then(|_| body.read_exact(&mut text));
-                texts.push(if read.is_ok() {
-                    String::from_utf8_lossy(&text).into_owned()
-                } else {
-                    String::new()
-                });
+                let text =
+                    if read.is_ok() { String::from_utf8_lossy(&text).into_owned() } else { String::new() };
+                texts.push(ChunkText { heading, text });
             }
             Ok(texts)
         })
@@ -384,7 +394,7 @@ fn generations(connection: &Connection) -> rusqlite::Result<(u64, u64)> {
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-fn spans(connection: &Connection, key: i64) -> rusqlite::Result<Vec<Span>> {
+pub(super) fn spans(connection: &Connection, key: i64) -> rusqlite::Result<Vec<Span>> {
     connection
         .prepare_cached("SELECT start, length, heading FROM chunks WHERE document = ?1 ORDER BY position")?
         .query_map([key], |row| {
@@ -430,6 +440,6 @@ fn timestamp(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
     Ok(Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
-fn json_or_default<T: serde::de::DeserializeOwned + Default>(text: &str) -> T {
+pub(super) fn json_or_default<T: serde::de::DeserializeOwned + Default>(text: &str) -> T {
     serde_json::from_str(text).unwrap_or_default()
 }

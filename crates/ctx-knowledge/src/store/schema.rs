@@ -63,6 +63,38 @@ const MIGRATIONS: &[&str] = &[
        error TEXT,
        warnings INTEGER NOT NULL
      ) STRICT, WITHOUT ROWID;",
+    // Vectors. Their keys only grow, so that what is new is what has a higher key. Exact values lie
+    // apart: searching reads the codes of all, and the exact values of a few.
+    "CREATE TABLE models (
+       key INTEGER PRIMARY KEY AUTOINCREMENT,
+       id TEXT NOT NULL UNIQUE,
+       dimensions INTEGER NOT NULL,
+       vectors INTEGER NOT NULL
+     ) STRICT;
+     CREATE TABLE vectors (
+       key INTEGER PRIMARY KEY AUTOINCREMENT,
+       model INTEGER NOT NULL REFERENCES models (key) ON DELETE CASCADE,
+       document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE,
+       position INTEGER NOT NULL,
+       hash BLOB NOT NULL,
+       scale REAL NOT NULL,
+       codes BLOB NOT NULL
+     ) STRICT;
+     CREATE UNIQUE INDEX vectors_by_chunk ON vectors (document, model, position);
+     CREATE INDEX vectors_by_model ON vectors (model);
+     CREATE TABLE exact_vectors (
+       key INTEGER PRIMARY KEY REFERENCES vectors (key) ON DELETE CASCADE,
+       half BLOB NOT NULL
+     ) STRICT;
+     CREATE TRIGGER vectors_counted AFTER INSERT ON vectors BEGIN
+       UPDATE models SET vectors = vectors + 1, dimensions = length(new.codes) WHERE key = new.model;
+     END;
+     CREATE TRIGGER vectors_uncounted AFTER DELETE ON vectors BEGIN
+       UPDATE models SET vectors = vectors - 1 WHERE key = old.model;
+     END;
+     ALTER TABLE documents ADD COLUMN embedded INTEGER NOT NULL DEFAULT 0;
+     CREATE INDEX documents_by_embedded ON documents (source, embedded);
+     ALTER TABLE documents ADD COLUMN sketch BLOB;",
     // Why a document could not be read, or not wholly; it is told again until the document changes.
     "ALTER TABLE passed_over ADD COLUMN reason TEXT;",
 ];

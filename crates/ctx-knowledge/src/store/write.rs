@@ -1,5 +1,6 @@
 //! Every change to the store; each is one transaction.
 
+use super::vectors::{self, NewVectors};
 use super::{Store, StoreError};
 use ctx_core::{Cursor, SourceName};
 use jiff::Timestamp;
@@ -25,6 +26,9 @@ pub(crate) struct NewDocument {
     pub(crate) tags: String,
     pub(crate) body: String,
     pub(crate) chunks: Vec<Span>,
+    pub(crate) vectors: NewVectors,
+    /// What near-duplicates are recognised by.
+    pub(crate) sketch: Vec<u8>,
     pub(crate) hash: [u8; 32],
     pub(crate) fingerprint: Option<String>,
     /// Why it is not the whole, where it is not.
@@ -55,16 +59,17 @@ impl Store {
         self.write(|connection| {
             let transaction = begin(connection)?;
             let generation = advance(&transaction)?;
-            let key: i64 = transaction
+            let key: u64 = transaction
                 .prepare_cached(
                     "INSERT INTO documents (id, source, source_id, source_url, title, author, created_at,
-                       updated_at, content_type, metadata, tags, hash, fingerprint, generation)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                       updated_at, content_type, metadata, tags, hash, fingerprint, generation, sketch)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
                      ON CONFLICT (source, source_id) DO UPDATE SET
                        source_url = excluded.source_url, title = excluded.title, author = excluded.author,
                        updated_at = excluded.updated_at, content_type = excluded.content_type,
                        metadata = excluded.metadata, tags = excluded.tags, hash = excluded.hash,
-                       fingerprint = excluded.fingerprint, generation = excluded.generation
+                       fingerprint = excluded.fingerprint, generation = excluded.generation,
+                       sketch = excluded.sketch, embedded = 0
                      RETURNING key",
                 )?
                 .query_row(
@@ -83,6 +88,7 @@ impl Store {
                         document.hash.as_slice(),
                         document.fingerprint,
                         generation,
+                        document.sketch,
                     ],
                     |row| row.get(0),
                 )?;
@@ -101,6 +107,7 @@ impl Store {
                 ])?;
             }
             drop(insert);
+            vectors::replace(&transaction, key, &document.vectors)?;
             remark(&transaction, document)?;
             transaction.commit()
         })
@@ -190,7 +197,7 @@ impl Store {
     }
 }
 
-fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+pub(super) fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 

@@ -6,6 +6,7 @@
 mod writer;
 
 use crate::chunk::Chunking;
+use crate::embed::Models;
 use crate::knowledge::Source;
 use crate::lock::{Lock, try_lock};
 use crate::search::{View, ViewError};
@@ -124,6 +125,7 @@ pub(crate) struct SyncJob<'a> {
     pub(crate) view: &'a Arc<View>,
     pub(crate) source: &'a Source,
     pub(crate) chunking: Chunking,
+    pub(crate) models: Option<Arc<Models>>,
     pub(crate) options: SyncOptions,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     pub(crate) cancellation: CancellationToken,
@@ -150,6 +152,7 @@ impl SyncJob<'_> {
             source: name.clone(),
             tags: self.source.tags.clone(),
             chunking: self.chunking,
+            models: self.models.clone(),
             options: self.options,
             memory: memory.clone(),
             progress: self.progress.clone(),

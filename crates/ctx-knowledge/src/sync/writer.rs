@@ -5,11 +5,13 @@
 
 use super::{Progress, SyncOptions, SyncReport, Warning};
 use crate::chunk::{self, Chunking};
+use crate::embed::{Effort, EmbedError, Models};
 use crate::extract::{self, Extracted, NoText, Raw};
 use crate::knowledge::Source;
 use crate::lock::Lock;
 use crate::search::{View, ViewError};
-use crate::store::{NewDocument, Store, StoreError};
+use crate::sketch;
+use crate::store::{NewDocument, NewVectors, Store, StoreError, TextHash, slice};
 use ctx_core::{Change, Content, Document, Known, SourceName};
 use jiff::Timestamp;
 use std::collections::HashSet;
@@ -27,6 +29,8 @@ const FOLLOW_EVERY: u64 = 256;
 const WARNINGS_MAX: usize = 100;
 /// How much of a title is kept; it is part of every chunk.
 const TITLE_BYTES_MAX: usize = 500;
+/// Changes whenever the same content would be stored otherwise, so that the next sync does it.
+const PREPARATION: u32 = 2;
 /// Document ids are made of source and name in this namespace: the same document has the same id
 /// in every store.
 const ID_NAMESPACE: Uuid = Uuid::from_u128(0x6374_7800_6463_4d5e_9f3a_0b1c_2d3e_4f50);
@@ -129,6 +133,8 @@ pub(super) struct Writer {
     pub(super) source: SourceName,
     pub(super) tags: Vec<String>,
     pub(super) chunking: Chunking,
+    /// What gives documents their vectors, unless embeddings are disabled.
+    pub(super) models: Option<Arc<Models>>,
     pub(super) options: SyncOptions,
     pub(super) memory: Arc<Memory>,
     pub(super) progress: Arc<dyn Fn(Progress) + Send + Sync>,
@@ -260,7 +266,32 @@ impl Writer {
             Some(_) => self.report.updated += 1,
             None => self.report.added += 1,
         }
-        if dry_run { Ok(()) } else { self.store.put(&document) }
+        if dry_run {
+            return Ok(());
+        }
+        let vectors = self.vectors(&document);
+        self.store.put(&NewDocument { vectors, ..document })
+    }
+
+    /// The vectors that a document gets at once.
+    fn vectors(&self, document: &NewDocument) -> NewVectors {
+        let Some(models) = &self.models else { return NewVectors::default() };
+        let texts: Vec<(usize, String, TextHash)> = document
+            .chunks
+            .iter()
+            .enumerate()
+            .map(|(position, span)| {
+                let prefix = chunk::prefix(document.title.as_deref(), &span.heading, self.chunking);
+                let (text, hash) = chunk::embedded_text(&prefix, slice(&document.body, span));
+                (position, text, hash)
+            })
+            .collect();
+        let model = models.instant();
+        let made = model.vectors(&texts, Effort::Low);
+        let warn = |error: &EmbedError| tracing::warn!(%error, "a document has no vectors yet");
+        let made = made.inspect_err(warn).ok().map(|vectors| (model.key, vectors));
+        let hashes = texts.into_iter().map(|(_, _, hash)| hash).collect();
+        NewVectors { hashes, made, wanted: Some(models.own.key) }
     }
 
     fn pass_over(&mut self, id: Uuid, document: Document, no_text: NoText) -> Result<(), StoreError> {
@@ -304,7 +335,7 @@ impl Writer {
         let mut metadata = extracted.metadata;
         metadata.extend(document.metadata);
         let updated_at = document.updated_at.or(extracted.updated_at).unwrap_or_else(Timestamp::now);
-        let chunks = chunk::split(&extracted.body, extracted.structure, self.chunking);
+        let chunks = chunk::split(&extracted.body, title.as_deref(), extracted.structure, self.chunking);
         let mut prepared = NewDocument {
             id,
             source: self.source.to_string(),
@@ -317,8 +348,10 @@ impl Writer {
             content_type: extracted.content_type,
             metadata: serde_json::Value::Object(metadata).to_string(),
             tags: serde_json::Value::from(tags).to_string(),
+            sketch: sketch::sketch(&extracted.body),
             body: extracted.body,
             chunks,
+            vectors: NewVectors::default(),
             hash: [0; 32],
             fingerprint: document.fingerprint,
             note: extracted.note,
@@ -362,14 +395,14 @@ fn content_hash(document: &NewDocument, chunking: Chunking) -> [u8; 32] {
     part(Some(&document.metadata));
     part(Some(&document.tags));
     part(Some(&document.body));
-    // Other sizes make other chunks.
-    part(Some(&format!("{}/{}", chunking.max_tokens, chunking.overlap_tokens)));
+    // Other sizes make other chunks, and so does another way to split.
+    part(Some(&format!("{PREPARATION} {}/{}", chunking.max_tokens, chunking.overlap_tokens)));
     *hasher.finalize().as_bytes()
 }
 
 /// What besides its content decides how a document is stored.
 fn settings_stamp(chunking: Chunking, tags: &[String]) -> String {
     let Chunking { max_tokens, overlap_tokens } = chunking;
-    let settings = format!("{max_tokens}/{overlap_tokens} {} {tags:?}", extract::VERSION);
+    let settings = format!("{PREPARATION} {max_tokens}/{overlap_tokens} {} {tags:?}", extract::VERSION);
     blake3::hash(settings.as_bytes()).to_hex()[..16].to_owned()
 }

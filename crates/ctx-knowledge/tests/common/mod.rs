@@ -4,17 +4,20 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 mod buckets;
+mod model_server;
 mod repository;
 mod scripted;
 
 pub(crate) use buckets::{Buckets, Proxy};
+pub(crate) use model_server::{API_KEY, ModelServer, Reply, options, status};
 pub(crate) use repository::{GitServer, LOGIN, Repository, files_with};
 pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
 
 use ctx_core::{Connector, Document, SourceName};
 use ctx_knowledge::{
-    Chunking, Filters, Hit, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Opened, Query, Source,
-    StoreError, StoredDocument, SyncError, SyncOptions, SyncReport, cache_path,
+    Chunking, EmbedderSettings, EmbeddingOptions, Fill, Filters, Hit, KINDS, Knowledge, KnowledgeOptions,
+    Mode, OpenOptions, Opened, PROVIDERS, Query, Source, StoreError, StoredDocument, SyncError, SyncOptions,
+    SyncReport, Tuning, cache_path, store_files,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -37,6 +40,7 @@ pub(crate) struct Workspace {
     others: Vec<(SourceName, Arc<dyn Connector>)>,
     chunking: Chunking,
     document_bytes_max: u64,
+    embedding: Option<EmbeddingOptions>,
 }
 
 impl Workspace {
@@ -50,6 +54,7 @@ impl Workspace {
             others: Vec::new(),
             chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
             document_bytes_max: 1 << 20,
+            embedding: None,
         }
     }
 
@@ -78,6 +83,24 @@ impl Workspace {
 
     pub(crate) fn document_bytes_max(mut self, bytes: u64) -> Self {
         self.document_bytes_max = bytes;
+        self
+    }
+
+    /// With vectors of the built-in model of this name.
+    pub(crate) fn embedding(self, model: &str) -> Self {
+        let settings = EmbedderSettings { model: Some(model.to_owned()), ..EmbedderSettings::default() };
+        self.embedding_options(options("builtin", &settings))
+    }
+
+    /// With vectors made like this from now on.
+    pub(crate) fn embedding_options(mut self, embedding: EmbeddingOptions) -> Self {
+        self.embedding = Some(embedding);
+        self
+    }
+
+    /// Without vectors from now on.
+    pub(crate) fn without_embedding(mut self) -> Self {
+        self.embedding = None;
         self
     }
 
@@ -172,6 +195,7 @@ impl Workspace {
             cache: &self.cache(kind),
             environment,
             document_bytes_max: self.document_bytes_max,
+            own_files: &store_files(&self.store_path()),
         };
         (KINDS.iter().find(|candidate| candidate.name == kind).unwrap().open)(settings, options)
     }
@@ -198,6 +222,8 @@ impl Workspace {
             chunking: self.chunking,
             mode: Mode::Hybrid,
             final_limit: 12,
+            tuning: Tuning { keyword_candidates: 100, vector_candidates: 100, hybrid_alpha: None },
+            embedding: self.embedding.clone(),
             sources: std::iter::once(files).chain(others).collect(),
         })
     }
@@ -256,7 +282,14 @@ pub(crate) fn report() -> SyncReport {
 }
 
 pub(crate) fn query(text: &str) -> Query {
-    Query { text: text.to_owned(), mode: None, limit: 10, filters: Filters::default(), explain: false }
+    Query {
+        text: text.to_owned(),
+        mode: None,
+        limit: 10,
+        filters: Filters::default(),
+        explain: false,
+        prefix: false,
+    }
 }
 
 pub(crate) fn search(knowledge: &Knowledge, text: &str) -> Vec<Hit> {

@@ -1,13 +1,13 @@
 //! `ctx doctor`
 
 use crate::cli::Global;
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::workspace::Workspace;
 use ctx_core::chain;
 use serde::Serialize;
 use serde_json::json;
 
-/// Check configuration, store, index and sources, and say what to do.
+/// Check configuration, store, index, embeddings and sources, and say what to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {}
 
@@ -70,6 +70,10 @@ async fn check_all(global: &Global) -> Vec<Check> {
     let mut checks = Vec::new();
     let workspace = match Workspace::open(config) {
         Ok(workspace) => workspace,
+        Err(error) if error.exit == Exit::Usage => {
+            checks.push(Check::from_error("configuration", error));
+            return checks;
+        }
         Err(error) => {
             checks.push(Check::passed("configuration", shown));
             checks.push(Check::from_error("store", error));
@@ -83,6 +87,7 @@ async fn check_all(global: &Global) -> Vec<Check> {
         checks.push(Check::failed("configuration", warning, "the rest works without it"));
     }
     check_knowledge(&workspace, &mut checks);
+    check_embeddings(&workspace, &mut checks).await;
     check_sources(&workspace, &mut checks).await;
     checks
 }
@@ -110,6 +115,35 @@ fn check_knowledge(workspace: &Workspace, checks: &mut Vec<Check>) {
             Ok(()) => Check::passed("keyword index", "sound and up to date"),
             Err(error) => Check::failed("keyword index", chain(&error), "run `ctx sync`"),
         },
+    });
+}
+
+/// Asks the model for a vector, since only that shows whether it works.
+async fn check_embeddings(workspace: &Workspace, checks: &mut Vec<Check>) {
+    const NAME: &str = "embeddings";
+    let knowledge = workspace.knowledge.clone();
+    let asked = tokio::task::spawn_blocking(move || {
+        let answered = knowledge.check_model();
+        knowledge.stats().map(|stats| (answered, stats.vectors))
+    });
+    checks.push(match asked.await {
+        Ok(Ok((Some(answered), Some(vectors)))) => {
+            let waiting = match vectors.pending_documents {
+                0 => "every document has all of its vectors".to_owned(),
+                waiting => format!("documents that wait for its vectors: {waiting}"),
+            };
+            match answered {
+                Ok(()) => Check::passed(NAME, format!("{} answers; {waiting}", vectors.model)),
+                Err(error) => Check::failed(
+                    NAME,
+                    format!("{error}; {waiting}"),
+                    "check [embedding] in ctx.toml; until it answers, the built-in fast model does",
+                ),
+            }
+        }
+        Ok(Ok(_)) => Check::passed(NAME, "none are made; documents are found by their words"),
+        Ok(Err(error)) => Check::from_error(NAME, error.into()),
+        Err(error) => Check::failed(NAME, error.to_string(), "run `ctx doctor` again"),
     });
 }
 

@@ -3,11 +3,14 @@
 mod completions;
 mod config;
 mod doctor;
+mod embed;
 mod eval;
 mod export;
+mod filling;
 mod get;
 mod init;
 mod reference;
+mod refresh;
 mod runs;
 mod search;
 mod serve;
@@ -33,6 +36,7 @@ pub(crate) enum Command {
     Sources(sources::Sources),
     Stats(stats::Stats),
     Export(export::Export),
+    Embed(embed::Embed),
     Serve(serve::Serve),
     Tool(tool::Tool),
     Runs(runs::Runs),
@@ -55,6 +59,7 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Sources(sources) => sources.run(global).await,
         Command::Stats(stats) => stats.run(global),
         Command::Export(export) => export.run(global),
+        Command::Embed(embed) => embed.run(global).await,
         Command::Serve(serve) => serve.run(global).await,
         Command::Tool(tool) => tool.run(global),
         Command::Runs(runs) => runs.run(global),

@@ -5,7 +5,7 @@ use crate::config::settings_schema;
 use crate::error::{CommandError, CommandResult};
 use ctx_core::{Catalog, LiveCatalog};
 use ctx_http::{Access, Api, HttpLimits};
-use ctx_knowledge::{Chunking, Context, Knowledge, KnowledgeOptions, Mode};
+use ctx_knowledge::{Chunking, Context, Knowledge, KnowledgeOptions, Mode, Tuning};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,6 +95,8 @@ fn openapi(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
         mode: Mode::Hybrid,
         final_limit: 12,
+        tuning: Tuning { keyword_candidates: 100, vector_candidates: 100, hybrid_alpha: None },
+        embedding: None,
         sources: Vec::new(),
     })?;
     let catalog = Catalog::builder().provider(Arc::new(Context::new(Arc::new(knowledge)))).build();

@@ -32,6 +32,9 @@ pub(crate) struct Search {
     /// Show where each score comes from.
     #[arg(long)]
     explain: bool,
+    /// Let the last word be the beginning of one.
+    #[arg(long)]
+    prefix: bool,
 }
 
 impl Search {
@@ -89,8 +92,10 @@ impl Search {
         if !filters.is_empty() {
             arguments.insert("filters".to_owned(), Value::Object(filters));
         }
-        if self.explain {
-            arguments.insert("explain".to_owned(), json!(true));
+        for (name, wanted) in [("explain", self.explain), ("prefix", self.prefix)] {
+            if wanted {
+                arguments.insert(name.to_owned(), json!(true));
+            }
         }
         Value::Object(arguments)
     }

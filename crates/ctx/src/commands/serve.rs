@@ -1,5 +1,8 @@
 //! `ctx serve`
 
+use super::filling::Filling;
+use super::refresh::{News, Refresh, Tell};
+use super::sync::summary;
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult};
 use crate::signals::Signals;
@@ -38,7 +41,25 @@ impl Serve {
         let workspace = global.open()?;
         let server = Server::bind(&workspace).await?;
         global.output().say(&format!("serving {}", server.url()));
-        server.run(&workspace).await
+        let tell: Tell = Arc::new(|news| log(&news));
+        let sources = Refresh::of(&workspace);
+        let refresh = Refresh::start(&workspace.knowledge, sources, &tell, &server.shutdown());
+        let ended = server.run(&workspace).await;
+        refresh.end().await;
+        ended
+    }
+}
+
+/// A server has nobody to talk to but its log.
+fn log(news: &News<'_>) {
+    match news {
+        News::Synced(report) => tracing::info!("{}", summary(report)),
+        News::Warned(report) => {
+            for warning in &report.warnings {
+                tracing::info!("{}: {}: {}", report.source, warning.source_id, warning.reason);
+            }
+        }
+        News::Failed(error) => tracing::warn!("{}; it is tried again", error.messages.join("; ")),
     }
 }
 
@@ -48,6 +69,7 @@ pub(crate) struct Server {
     address: SocketAddr,
     api: Api,
     signals: Signals,
+    shutdown: CancellationToken,
 }
 
 impl Server {
@@ -76,7 +98,7 @@ impl Server {
         }
         let api = Api::new(workspace.catalog.clone(), address, access, settings.http_limits())
             .map_err(|error| CommandError::usage(format!("in [server]: {error}")))?;
-        Ok(Self { listener, address, api, signals })
+        Ok(Self { listener, address, api, signals, shutdown: CancellationToken::new() })
     }
 
     /// Where it can be reached.
@@ -84,11 +106,16 @@ impl Server {
         format!("http://{}", self.address)
     }
 
+    /// Cancelled when it begins to end.
+    pub(crate) fn shutdown(&self) -> CancellationToken {
+        self.shutdown.clone()
+    }
+
     /// Serves until a signal comes, then drains; a second signal ends it at once.
     pub(crate) async fn run(self, workspace: &Workspace) -> CommandResult {
-        let Self { listener, api, mut signals, .. } = self;
-        let shutdown = CancellationToken::new();
+        let Self { listener, api, mut signals, shutdown, .. } = self;
         let tending = tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone()));
+        let filling = Filling::start(workspace.knowledge.clone(), shutdown.clone());
         // A task of its own: whatever else this one does must not keep connections waiting.
         let mut serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
         let failed = |error: &dyn std::error::Error| CommandError::new(format!("the server failed: {error}"));
@@ -110,6 +137,11 @@ impl Server {
         };
         shutdown.cancel();
         tending.abort();
+        // A batch may be on its way to a model that is slow; without it nothing is lost.
+        let drain = workspace.config.settings.http_limits().drain;
+        if tokio::time::timeout(drain, filling.end()).await.is_err() {
+            tracing::debug!("stopped while vectors were made");
+        }
         workspace.close();
         ended
     }

@@ -6,6 +6,8 @@ use crate::output::{count, table};
 use crate::workspace::Workspace;
 use ctx_core::SourceName;
 use ctx_knowledge::SourceStatus;
+use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::json;
 
 /// List sources and how they are doing.
@@ -30,7 +32,10 @@ impl Sources {
         if sources.is_empty() {
             output.say("no source is configured; add a [connectors.filesystem.<name>] section to ctx.toml");
         }
-        output.answer(&json!({ "sources": sources }), || table(&sources.iter().map(row).collect::<Vec<_>>()))
+        let sources: Vec<Shown> = sources.into_iter().map(|status| Shown::new(status, &workspace)).collect();
+        output.answer(&json!({ "sources": sources }), || {
+            table(&sources.iter().map(Shown::row).collect::<Vec<_>>())
+        })
     }
 }
 
@@ -48,11 +53,56 @@ fn forget(workspace: &Workspace, sources: &[SourceStatus], name: &str) -> Comman
     Ok(workspace.knowledge.forget(&SourceName::new(kind, own))?)
 }
 
-fn row(source: &SourceStatus) -> Vec<String> {
-    let health = match (source.configured, source.healthy) {
-        (false, _) => "gone",
-        (true, true) => "ok",
-        (true, false) => "failing",
-    };
-    vec![source.name.clone(), health.to_owned(), source.notes.clone().unwrap_or_default()]
+/// A source, how it is doing, and how a server keeps it fresh.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    status: SourceStatus,
+    /// Whether it is synced when it changes.
+    watched: bool,
+    /// How often it is synced.
+    every: Option<String>,
+    /// When that is next.
+    next_sync: Option<Timestamp>,
+}
+
+impl Shown {
+    fn new(status: SourceStatus, workspace: &Workspace) -> Self {
+        let freshness = workspace.freshness.iter().find(|source| source.name.to_string() == status.name);
+        let every = freshness.and_then(|freshness| freshness.every);
+        let next_sync = every.zip(status.last_sync);
+        Self {
+            watched: freshness.is_some_and(|freshness| freshness.watch),
+            every: every.map(|every| every.to_string()),
+            next_sync: next_sync.and_then(|(every, last)| last.checked_add(every.duration()).ok()),
+            status,
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let health = match (self.status.configured, self.status.healthy) {
+            (false, _) => "gone",
+            (true, true) => "ok",
+            (true, false) => "failing",
+        };
+        let notes = self.status.notes.as_deref().unwrap_or_default();
+        let notes = match self.next_sync {
+            Some(next) if next > Timestamp::now() => format!("{notes}, next {next}"),
+            Some(_) => format!("{notes}, due"),
+            None => notes.to_owned(),
+        };
+        vec![self.status.name.clone(), health.to_owned(), self.freshness(), notes]
+    }
+
+    /// What brings in what changed.
+    fn freshness(&self) -> String {
+        let watched = self.watched.then(|| "watched".to_owned());
+        let every = self.every.as_ref().map(|every| format!("every {every}"));
+        let ways: Vec<String> = watched.into_iter().chain(every).collect();
+        match (self.status.configured, ways.is_empty()) {
+            (false, _) => String::new(),
+            (true, true) => "by hand".to_owned(),
+            (true, false) => ways.join(", "),
+        }
+    }
 }

@@ -2,8 +2,8 @@
 
 use crate::cli::Global;
 use crate::error::CommandResult;
-use crate::output::{bytes, table};
-use ctx_knowledge::Stats as Figures;
+use crate::output::{bytes, count, table};
+use ctx_knowledge::{Stats as Figures, VectorStats};
 
 /// Show how much is stored, by source.
 #[derive(Debug, clap::Args)]
@@ -16,6 +16,14 @@ impl Stats {
     }
 }
 
+fn vectors(figures: &VectorStats) -> String {
+    let waiting = match figures.pending_documents {
+        0 => String::new(),
+        pending => format!(", missing for {}", count(pending, "document")),
+    };
+    format!("{} of {}{waiting}", figures.vectors, figures.model)
+}
+
 fn as_text(figures: &Figures) -> String {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let mut text = table(&[
@@ -24,6 +32,7 @@ fn as_text(figures: &Figures) -> String {
         row("text", bytes(figures.text_bytes)),
         row("store", bytes(figures.store_bytes)),
         row("keyword index", bytes(figures.keyword_index_bytes)),
+        row("vectors", figures.vectors.as_ref().map_or_else(|| "none".to_owned(), vectors)),
     ]);
     let header = ["source", "documents", "chunks", "text", "last sync"].map(str::to_owned).to_vec();
     let sources = figures.sources.iter().map(|source| {

@@ -1,22 +1,30 @@
 //! `ctx sync`
 
+use super::embed;
+use super::filling::Filling;
+use super::refresh::{Kept, News, Outcome, Refresh, Tell};
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
 use crate::signals::Signals;
+use crate::workspace::{Freshness, Workspace};
 use clap::ValueEnum;
 use ctx_core::{SourceName, nearest};
-use ctx_knowledge::{Knowledge, Progress, SyncOptions, SyncReport, parse_time};
+use ctx_knowledge::{Fill, FillError, Knowledge, Progress, SyncError, SyncOptions, SyncReport, parse_time};
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// Sources read at once.
-const PARALLEL: usize = 4;
+pub(super) const PARALLEL: usize = 4;
+/// How long to wait for another process that syncs the source, and how often to look.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_LOOK: Duration = Duration::from_millis(50);
 /// Documents between two lines of JSON progress.
 const JSON_PROGRESS_EVERY: u64 = 100;
 /// Warnings shown for each source; the rest are counted.
@@ -43,6 +51,10 @@ pub(crate) struct Sync {
     /// Stop after this many new or changed documents of each source.
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
+    /// Go on until Ctrl-C: sync again whenever something changes, and what cannot be watched as often
+    /// as its `every` says.
+    #[arg(long, conflicts_with_all = ["dry_run", "since", "until", "limit"])]
+    watch: bool,
     /// How to show progress on stderr.
     #[arg(long, value_enum, default_value_t = ProgressKind::Human)]
     progress: ProgressKind,
@@ -74,17 +86,112 @@ impl Sync {
         };
         let progress = if output.quiet { ProgressKind::None } else { self.progress };
         let cancellation = CancellationToken::new();
+        let syncing = async {
+            let (knowledge, chosen) = (&workspace.knowledge, names.clone());
+            let outcomes = sync_all(knowledge, chosen, options, progress, cancellation.clone()).await;
+            match self.watch && !cancellation.is_cancelled() {
+                true => watch(&workspace, &names, &outcomes, output, &cancellation).await.map(|()| None),
+                false => Ok(Some(outcomes)),
+            }
+        };
         let outcomes = tokio::select! {
-            outcomes = sync_all(&workspace.knowledge, names, options, progress, cancellation.clone()) => outcomes,
+            outcomes = syncing => outcomes?,
             () = stopped_twice(signals, &cancellation) => {
                 return Err(CommandError::new("stopped; the next sync picks up where this one was"));
             }
         };
+        let Some(outcomes) = outcomes else { return Ok(()) };
         if self.dry_run {
             output.say("dry run: nothing is written; a sync would do this");
+            return tell(&output, outcomes);
         }
-        tell(&output, outcomes)
+        let told = tell(&output, outcomes);
+        if cancellation.is_cancelled() {
+            return told;
+        }
+        let made = vectors(&workspace, &output).await;
+        // A source that failed is told before vectors that did.
+        told.and(made)
     }
+}
+
+/// Keeps the chosen sources fresh after their first sync, until it is cancelled.
+async fn watch(
+    workspace: &Workspace,
+    names: &[SourceName],
+    outcomes: &[Outcome],
+    output: Output,
+    cancellation: &CancellationToken,
+) -> CommandResult {
+    let tell: Tell = Arc::new(move |news| match news {
+        News::Synced(report) => {
+            let line =
+                if output.json { serde_json::to_string(report).unwrap_or_default() } else { summary(report) };
+            // Whoever cannot read it may still want the documents.
+            output.print(&line).unwrap_or_else(|error| output.fail(&error));
+        }
+        News::Warned(report) => warn(&output, report),
+        News::Failed(error) => output.fail(error),
+    });
+    let mut told = Vec::new();
+    let mut kept = Vec::new();
+    for (name, outcome) in names.iter().zip(outcomes) {
+        match outcome {
+            Ok(report) => {
+                tell(News::Warned(report));
+                tell(News::Synced(report));
+            }
+            Err(error) => tell(News::Failed(error)),
+        }
+        let every = workspace.freshness.iter().find(|source| source.name == *name).and_then(|own| own.every);
+        let watch = workspace.knowledge.can_watch(name);
+        if !watch && every.is_none() {
+            output.say(&format!("{name} cannot be watched; with an `every` it would be synced on schedule"));
+            continue;
+        }
+        kept.push(Kept::after(&Freshness { name: name.clone(), every, watch }, outcome));
+        told.push(name.to_string());
+    }
+    if kept.is_empty() {
+        return Err(CommandError::usage("there is nothing to watch"));
+    }
+    output.say(&format!("watching {}; Ctrl-C stops", told.join(", ")));
+    let filling = Filling::start(workspace.knowledge.clone(), cancellation.clone());
+    Refresh::start(&workspace.knowledge, kept, &tell, cancellation).end().await;
+    filling.end().await;
+    Ok(())
+}
+
+/// Makes the vectors that are to be made before a sync ends, and tells of those that are not.
+async fn vectors(workspace: &Workspace, output: &Output) -> CommandResult {
+    let knowledge = workspace.knowledge.clone();
+    match knowledge.fill_mode() {
+        Some(Fill::Wait) if knowledge.lacks_vectors()? => {
+            let filled = embed::fill(workspace, Signals::listen()?, output.quiet).await?;
+            output.say(&format!("made {}", count(filled.made, "vector")));
+        }
+        Some(Fill::Behind) => {
+            let filling = {
+                let knowledge = knowledge.clone();
+                move || knowledge.fill_quickly(&CancellationToken::new())
+            };
+            match tokio::task::spawn_blocking(filling).await {
+                // Whoever makes vectors already will make these too.
+                Ok(Err(FillError::Busy)) | Err(_) => {}
+                Ok(filled) => filled?,
+            }
+            let stats = knowledge.stats()?.vectors.filter(|vectors| vectors.pending_documents > 0);
+            if let Some(vectors) = stats {
+                output.say(&format!(
+                    "vectors of {} are missing for {}: a server makes them while it runs, `ctx embed pending` does it now",
+                    vectors.model,
+                    count(vectors.pending_documents, "document")
+                ));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Syncs these sources, a few at a time; one failure does not stop the others.
@@ -94,13 +201,23 @@ pub(crate) async fn sync_all(
     options: SyncOptions,
     progress: ProgressKind,
     cancellation: CancellationToken,
-) -> Vec<Result<SyncReport, CommandError>> {
+) -> Vec<Outcome> {
     let bar = Arc::new(Bar::new(progress));
     let syncs = names.into_iter().map(|name| {
         let (bar, cancellation) = (bar.clone(), cancellation.clone());
         async move {
             let told = Arc::new(move |progress| bar.tell(&progress));
-            knowledge.sync(&name, options, told, cancellation).await.map_err(CommandError::from)
+            let started = Instant::now();
+            loop {
+                let synced = knowledge.sync(&name, options, told.clone(), cancellation.clone()).await;
+                match synced {
+                    // A server that keeps the source fresh is done in a moment.
+                    Err(SyncError::Busy { .. }) if started.elapsed() < BUSY_PATIENCE => {
+                        cancellation.run_until_cancelled(sleep(BUSY_LOOK)).await;
+                    }
+                    synced => return synced.map_err(CommandError::from),
+                }
+            }
         }
     });
     let outcomes = futures::stream::iter(syncs).buffered(PARALLEL).collect().await;
@@ -109,7 +226,7 @@ pub(crate) async fn sync_all(
 }
 
 /// Prints what was done, and fails if any source did.
-fn tell(output: &Output, outcomes: Vec<Result<SyncReport, CommandError>>) -> CommandResult {
+fn tell(output: &Output, outcomes: Vec<Outcome>) -> CommandResult {
     let mut reports = Vec::new();
     let mut failure: Option<CommandError> = None;
     for outcome in outcomes {

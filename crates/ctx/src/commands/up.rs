@@ -1,16 +1,17 @@
 //! `ctx up`
 
 use super::init;
+use super::refresh::{Kept, News, Refresh, Tell};
 use super::serve::Server;
 use super::sync::{ProgressKind, summary, sync_all, warn};
 use crate::cli::{Global, load_in, working_directory};
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{Output, count};
-use crate::signals::Signals;
 use crate::workspace::Workspace;
 use ctx_knowledge::SyncOptions;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Start in one step: make a workspace if there is none, sync it, serve it.
@@ -23,7 +24,6 @@ pub(crate) struct Up {
 impl Up {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
-        let mut signals = Signals::listen()?;
         let workspace = Workspace::open(self.config(global)?)?;
         workspace.warnings.iter().for_each(|warning| output.warn(warning));
         // Taken first: an address in use should be known before a long sync, not after.
@@ -31,30 +31,18 @@ impl Up {
         let url = server.url();
         let token = workspace.config.settings.server.token.is_some();
 
-        let cancellation = CancellationToken::new();
+        let shutdown = server.shutdown();
         let syncing = async {
-            sync(&workspace, &output, cancellation.clone()).await;
-            if !cancellation.is_cancelled() {
+            let sources = sync(&workspace, &output, shutdown.clone()).await;
+            if !shutdown.is_cancelled() {
                 output.say(&connect(&url, token));
             }
-            // Serving decides when to end.
-            std::future::pending::<()>().await;
+            let tell: Tell = Arc::new(move |news| say(&output, &news));
+            Refresh::start(&workspace.knowledge, sources, &tell, &shutdown).end().await;
         };
-        let serving = async {
-            let ended = server.run(&workspace).await;
-            cancellation.cancel();
-            ended
-        };
-        let stopped = async {
-            signals.next().await;
-            cancellation.cancel();
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            ended = serving => ended,
-            () = syncing => Ok(()),
-            () = stopped => Ok(()),
-        }
+        // Serving decides when to end, and syncing ends with it.
+        let (ended, ()) = tokio::join!(server.run(&workspace), syncing);
+        ended
     }
 
     /// The named folder's, else the workspace that any command would find here, else a new one.
@@ -75,24 +63,34 @@ impl Up {
     }
 }
 
-/// Syncs everything; what fails is told and does not stop the server.
-async fn sync(workspace: &Workspace, output: &Output, cancellation: CancellationToken) {
-    let names = workspace.knowledge.source_names().cloned().collect();
+/// Syncs everything; what fails is told and does not stop the server. Returns what to keep fresh.
+async fn sync(workspace: &Workspace, output: &Output, cancellation: CancellationToken) -> Vec<Kept> {
+    let names = workspace.freshness.iter().map(|source| source.name.clone()).collect();
     let progress = if output.quiet { ProgressKind::None } else { ProgressKind::Human };
     let outcomes =
         sync_all(&workspace.knowledge, names, SyncOptions::default(), progress, cancellation).await;
-    for outcome in outcomes {
+    for outcome in &outcomes {
         match outcome {
             Ok(report) => {
-                warn(output, &report);
-                output.say(&summary(&report));
+                say(output, &News::Warned(report));
+                say(output, &News::Synced(report));
             }
-            Err(error) => output.fail(&error),
+            Err(error) => say(output, &News::Failed(error)),
         }
     }
     if let Ok(stats) = workspace.knowledge.stats() {
         let (documents, chunks) = (count(stats.documents, "document"), count(stats.chunks, "chunk"));
         output.say(&format!("{documents} in {chunks} ready to be searched"));
+    }
+    let kept = workspace.freshness.iter().zip(&outcomes);
+    kept.map(|(freshness, outcome)| Kept::after(freshness, outcome)).collect()
+}
+
+fn say(output: &Output, news: &News<'_>) {
+    match news {
+        News::Synced(report) => output.say(&summary(report)),
+        News::Warned(report) => warn(output, report),
+        News::Failed(error) => output.fail(error),
     }
 }
 

@@ -4,12 +4,14 @@
 //! the only way from one to the other.
 
 mod check;
+mod every;
 mod expand;
 mod locate;
 mod settings;
 mod show;
 mod tree;
 
+pub(crate) use every::Every;
 pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in};
 pub(crate) use settings::{Settings, SourceSettings, settings_schema};
 pub(crate) use show::Shown;

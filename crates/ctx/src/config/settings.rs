@@ -1,18 +1,21 @@
 //! What is true: every setting, with a type.
 
 use super::ConfigError;
+use super::every::Every;
 use super::tree::Table;
 use ctx_core::{Limits, Redactor, Secret, json_schema};
 use ctx_http::{Access, HttpLimits};
-use ctx_knowledge::{Chunking, KINDS, Mode};
+use ctx_knowledge::{Chunking, EmbedderSettings, EmbeddingOptions, Fill, KINDS, Mode, PROVIDERS, Tuning};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The provider that is none.
+const DISABLED: &str = "disabled";
 /// Fewer tokens would be no chunk.
 const CHUNK_TOKENS_MIN: usize = 16;
 
@@ -26,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) chunking: ChunkingSettings,
     /// How to search.
     pub(crate) retrieval: RetrievalSettings,
+    /// What documents are found by meaning with.
+    pub(crate) embedding: EmbeddingSettings,
     /// The HTTP server.
     pub(crate) server: ServerSettings,
     /// Bounds; none can be absent.
@@ -63,6 +68,38 @@ pub(crate) struct RetrievalSettings {
     pub(crate) mode: Mode,
     /// How many results when a query does not say.
     pub(crate) final_limit: NonZeroU32,
+    /// How many chunks are taken by words, to be weighed.
+    candidate_k_keyword: NonZeroU32,
+    /// How many chunks are taken by meaning, to be weighed.
+    candidate_k_vector: NonZeroU32,
+    /// How much meaning counts beside words in `hybrid`, from 0 to 1; by default what did best for
+    /// the model.
+    hybrid_alpha: Option<f64>,
+}
+
+/// `[embedding]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EmbeddingSettings {
+    /// Who makes vectors: `builtin`, `local`, `openai`, `ollama`, or `disabled` for nobody.
+    provider: String,
+    /// Which model; `best` or `fast` of the built-in ones, where `fast` alone is used at once and
+    /// `best` takes over when it has read everything.
+    model: Option<String>,
+    /// When vectors of the model are made: `behind`, while serving, or `wait`, before a sync ends.
+    fill: Fill,
+    /// How many numbers a vector has, where the model can make several sizes.
+    dims: Option<NonZeroU32>,
+    /// Where the model is served, like `https://api.openai.com/v1`.
+    url: Option<String>,
+    /// What to show there.
+    pub(crate) api_key: Option<Secret>,
+    /// The folder of a `local` model, relative to the workspace.
+    path: Option<PathBuf>,
+    /// Texts in one request.
+    batch_size: Option<NonZeroU32>,
+    /// Seconds one request may take.
+    timeout: NonZeroU32,
 }
 
 /// `[server]`
@@ -106,11 +143,21 @@ pub(crate) struct LimitSettings {
 }
 
 /// What every `[connectors.<kind>.<name>]` may have besides its connector's own keys.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct SourceSettings {
     /// Tags that all its documents get.
     #[serde(default)]
     pub(crate) tags: Vec<String>,
+    /// How often a server syncs it, like `30s`, `15m`, `2h` or `1d`; not on schedule when absent.
+    pub(crate) every: Option<Every>,
+    /// Whether a server watches it, where it can be watched, and syncs it when it changes; `true`
+    /// when absent.
+    #[serde(default = "yes")]
+    pub(crate) watch: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Settings {
@@ -118,6 +165,44 @@ impl Settings {
     pub(crate) fn chunking(&self) -> Chunking {
         let ChunkingSettings { max_tokens, overlap_tokens } = self.chunking;
         Chunking { max_tokens, overlap_tokens }
+    }
+
+    /// How candidates are gathered and weighed.
+    pub(crate) fn tuning(&self) -> Tuning {
+        Tuning {
+            keyword_candidates: self.retrieval.candidate_k_keyword.get() as usize,
+            vector_candidates: self.retrieval.candidate_k_vector.get() as usize,
+            hybrid_alpha: self.retrieval.hybrid_alpha,
+        }
+    }
+
+    /// How vectors are made; `None` when nobody makes them.
+    pub(crate) fn embedding(&self, root: &Path) -> Result<Option<EmbeddingOptions>, String> {
+        let settings = &self.embedding;
+        if settings.provider == DISABLED {
+            return Ok(None);
+        }
+        let Some(kind) = PROVIDERS.iter().find(|kind| kind.name == settings.provider) else {
+            let known: Vec<&str> = PROVIDERS.iter().map(|kind| kind.name).chain([DISABLED]).collect();
+            return Err(format!("provider: `{}` is none of {}", settings.provider, known.join(", ")));
+        };
+        let embedder = (kind.open)(&EmbedderSettings {
+            model: settings.model.clone(),
+            dimensions: settings.dims.map(|dims| dims.get() as usize),
+            url: settings.url.clone(),
+            api_key: settings.api_key.clone(),
+            path: settings.path.as_ref().map(|path| root.join(path)),
+            batch_size: settings.batch_size.map(|size| size.get() as usize),
+            timeout: seconds(settings.timeout),
+        })?;
+        if self.chunking.max_tokens > embedder.max_tokens() {
+            return Err(format!(
+                "the model reads {} tokens, and `chunking.max_tokens` is {}",
+                embedder.max_tokens(),
+                self.chunking.max_tokens
+            ));
+        }
+        Ok(Some(EmbeddingOptions { embedder, fill: settings.fill }))
     }
 
     /// Bounds on calls.
@@ -178,13 +263,18 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
     if overlap_tokens > max_tokens / 2 {
         problem("chunking.overlap_tokens", "must be at most half of `chunking.max_tokens`".to_owned());
     }
+    if settings.retrieval.hybrid_alpha.is_some_and(|alpha| !(0.0..=1.0).contains(&alpha)) {
+        problem("retrieval.hybrid_alpha", "must be between 0 and 1".to_owned());
+    }
     if settings.server.token.as_ref().is_some_and(|token| token.expose().is_empty()) {
         problem("server.token", "must not be empty".to_owned());
     }
     for (kind, sources) in &settings.connectors {
         for (name, source) in sources {
-            if let Err(error) = SourceSettings::deserialize(Value::Object(source.clone())) {
-                problem(&format!("connectors.{kind}.{name}.tags"), error.to_string());
+            let read: Result<SourceSettings, _> =
+                serde_path_to_error::deserialize(Value::Object(source.clone()));
+            if let Err(error) = read {
+                problem(&format!("connectors.{kind}.{name}.{}", error.path()), error.inner().to_string());
             }
         }
     }

@@ -67,6 +67,22 @@ fn wrong_types_and_values_name_key_and_line() {
 }
 
 #[test]
+fn what_is_wrong_with_a_source_names_its_key() {
+    assert_eq!(
+        problems("[connectors.filesystem.a]\nroot = \".\"\nevery = \"5s\"\n"),
+        ["ctx.toml:3: `connectors.filesystem.a.every`: \"5s\" must be between 10s and 366d"]
+    );
+    assert_eq!(
+        problems("[connectors.filesystem.a]\nroot = \".\"\nevery = 15\n"),
+        ["ctx.toml:3: `connectors.filesystem.a.every`: invalid type: integer `15`, expected a string"]
+    );
+    assert_eq!(
+        problems("[connectors.filesystem.a]\nroot = \".\"\nwatch = \"no\"\n"),
+        ["ctx.toml:3: `connectors.filesystem.a.watch`: invalid type: string \"no\", expected a boolean"]
+    );
+}
+
+#[test]
 fn a_secret_of_the_wrong_type_is_not_told() {
     assert_eq!(problems("[server]\ntoken = 12345678\n"), ["ctx.toml:2: `server.token`: has the wrong type"]);
 }

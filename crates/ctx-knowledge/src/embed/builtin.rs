@@ -1,0 +1,55 @@
+//! The models that are part of the program: no download, no key.
+
+use super::{Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings};
+use crate::chunk::SPECIAL_TOKENS;
+use ctx_embed::Model;
+use std::sync::Arc;
+
+pub(super) const KIND: EmbedderKind =
+    EmbedderKind { name: "builtin", summary: "the models in this program: `best` or `fast`", open };
+
+/// Texts at once: enough to sort by length, few enough to stop soon.
+pub(super) const BATCH: usize = 32;
+/// How much vectors count beside words: what did best in our measurements.
+const FAST_WEIGHT: f64 = 0.3;
+pub(super) const BEST_WEIGHT: f64 = 0.6;
+
+struct Builtin(Model);
+
+fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
+    match settings.model.as_deref().unwrap_or("best") {
+        "best" => Ok(Arc::new(Builtin(Model::Best))),
+        "fast" => Ok(fast()),
+        other => Err(format!("model: the built-in models are `best` and `fast`, not `{other}`")),
+    }
+}
+
+/// The model that is fast enough to be used while documents are stored.
+pub(super) fn fast() -> Arc<dyn Embedder> {
+    Arc::new(Builtin(Model::Fast))
+}
+
+impl Embedder for Builtin {
+    fn model(&self) -> &str {
+        self.0.id()
+    }
+
+    fn embed(&self, texts: &[&str], effort: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
+        Ok(self.0.embed(texts, effort.threads()))
+    }
+
+    fn max_tokens(&self) -> usize {
+        self.0.max_tokens().saturating_add(SPECIAL_TOKENS)
+    }
+
+    fn batch_size(&self) -> usize {
+        BATCH
+    }
+
+    fn weight(&self) -> f64 {
+        match self.0 {
+            Model::Fast => FAST_WEIGHT,
+            Model::Best => BEST_WEIGHT,
+        }
+    }
+}

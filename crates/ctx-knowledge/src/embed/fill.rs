@@ -1,0 +1,229 @@
+//! Filling in vectors that are missing: after a sync, behind a server, or when asked to.
+//!
+//! Works on documents in the order of their keys, a batch of chunks at a time, outside any
+//! transaction; each batch is stored at once, so that a kill costs one batch. A document that is
+//! written meanwhile is done again.
+
+use super::{Effort, EmbedError, Numbered};
+use crate::chunk::{self, Chunking};
+use crate::lock::{Lock, try_lock};
+use crate::store::{Embedded, NewVector, PendingDocument, Store, StoreError, TextHash, slice};
+use backon::{BackoffBuilder, ExponentialBuilder};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::time::Duration;
+use std::{io, thread};
+use tokio_util::sync::CancellationToken;
+
+/// Documents read ahead.
+const DOCUMENTS_AHEAD: usize = 16;
+/// Walks through all documents that find nothing to do while something seems to be missing.
+const EMPTY_PASSES_MAX: usize = 3;
+/// How often an embedder is asked again after a failure that may pass.
+const RETRIES: usize = 4;
+/// The first rest before that; each is twice as long as the one before, and a little longer by chance.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+/// The longest rest that an embedder may ask for.
+const RETRY_LAST: Duration = Duration::from_secs(60);
+
+/// How far filling in has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FillProgress {
+    /// Chunks that have a vector.
+    pub done: u64,
+    /// Chunks in all.
+    pub chunks: u64,
+}
+
+/// What filling in did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Filled {
+    /// Vectors that were made.
+    pub made: u64,
+    /// Whether every document now has all of its vectors.
+    pub complete: bool,
+}
+
+/// Vectors that could not be filled in; those stored before stay.
+#[derive(Debug, thiserror::Error)]
+pub enum FillError {
+    /// Another process is at it.
+    #[error("another process is making vectors")]
+    Busy,
+    /// Somebody has opened the store with another model since, and removed this one's vectors.
+    #[error("another process has changed the model of this workspace; start this one again to use it")]
+    Replaced,
+    /// The embedder failed.
+    #[error("{0}")]
+    Embedder(#[from] EmbedError),
+    /// The lock file cannot be used.
+    #[error("cannot lock the vectors")]
+    Lock(#[source] io::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Held by whoever makes or removes vectors; there is only one at a time.
+pub(crate) fn lock(store: &Store) -> Result<Lock, FillError> {
+    let path = store.path().with_extension("vectors.lock");
+    try_lock(&path).map_err(FillError::Lock)?.ok_or(FillError::Busy)
+}
+
+/// Everything filling in works with.
+pub(crate) struct FillJob<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) model: &'a Numbered,
+    /// Whether this is the workspace's own model, whose documents are marked when they are complete.
+    pub(crate) own: bool,
+    pub(crate) chunking: Chunking,
+    pub(crate) effort: Effort,
+    pub(crate) cancellation: &'a CancellationToken,
+}
+
+/// A chunk on its way to the embedder.
+struct Piece {
+    document: u64,
+    generation: u64,
+    text: (usize, String, TextHash),
+}
+
+impl FillJob<'_> {
+    /// Makes what is missing until nothing is or it is cancelled. Only for whoever has the lock.
+    pub(crate) fn run(&self, progress: &dyn Fn(FillProgress)) -> Result<Filled, FillError> {
+        let coverage = self.store.coverage(self.model.key)?;
+        let mut state = FillProgress { done: coverage.vectors, chunks: coverage.chunks };
+        let mut filled = Filled { made: 0, complete: false };
+        let mut waiting: VecDeque<Piece> = VecDeque::new();
+        let mut after = 0;
+        let mut exhausted = false;
+        let mut empty_passes = 0;
+        progress(state);
+        while !self.cancellation.is_cancelled() {
+            while !exhausted && waiting.len() < self.model.embedder.batch_size() {
+                let documents = self.store.pending(self.model.key, self.own, after, DOCUMENTS_AHEAD)?;
+                exhausted = documents.len() < DOCUMENTS_AHEAD;
+                after = documents.last().map_or(after, |document| document.key);
+                self.mark(&documents)?;
+                waiting.extend(documents.iter().flat_map(|document| self.pieces(document)));
+            }
+            if waiting.is_empty() {
+                // Documents may have come in behind.
+                let lacking = match self.own {
+                    true => !self.store.incomplete_sources(self.model.key)?.is_empty(),
+                    false => self.store.lacks_vectors(self.model.key)?,
+                };
+                if !lacking {
+                    filled.complete = true;
+                    return Ok(filled);
+                }
+                empty_passes += 1;
+                if empty_passes > EMPTY_PASSES_MAX {
+                    // Whoever looks for what is missing will be back.
+                    return Ok(filled);
+                }
+                (after, exhausted) = (0, false);
+                continue;
+            }
+            empty_passes = 0;
+            let size = self.model.embedder.batch_size().min(waiting.len());
+            let batch: Vec<Piece> = waiting.drain(..size).collect();
+            if !self.embed(&batch)? {
+                break;
+            }
+            filled.made += batch.len() as u64;
+            state.done += batch.len() as u64;
+            state.chunks = state.chunks.max(state.done);
+            progress(state);
+        }
+        Ok(filled)
+    }
+
+    /// Marks the documents that lack nothing, as after a change of models and back.
+    fn mark(&self, documents: &[PendingDocument]) -> Result<(), FillError> {
+        let whole: Vec<Embedded> = documents
+            .iter()
+            .filter(|document| document.chunks.is_empty())
+            .map(|document| Embedded {
+                document: document.key,
+                generation: document.generation,
+                vectors: Vec::new(),
+            })
+            .collect();
+        if whole.is_empty() { Ok(()) } else { self.put(&whole) }
+    }
+
+    /// The chunks of a document that lack a vector.
+    fn pieces<'d>(&'d self, document: &'d PendingDocument) -> impl Iterator<Item = Piece> + 'd {
+        document.chunks.iter().map(move |(position, span)| {
+            let prefix = chunk::prefix(document.title.as_deref(), &span.heading, self.chunking);
+            let (text, hash) = chunk::embedded_text(&prefix, slice(&document.body, span));
+            Piece { document: document.key, generation: document.generation, text: (*position, text, hash) }
+        })
+    }
+
+    /// Makes and stores the vectors of a batch; tells whether it did before it was cancelled.
+    fn embed(&self, batch: &[Piece]) -> Result<bool, FillError> {
+        let texts: Vec<_> = batch.iter().map(|piece| piece.text.clone()).collect();
+        let Some(vectors) = self.vectors(&texts)? else { return Ok(false) };
+        let mut by_document: Vec<Embedded> = Vec::new();
+        for (piece, vector) in batch.iter().zip(vectors) {
+            match by_document.last_mut() {
+                Some(last) if last.document == piece.document => last.vectors.push(vector),
+                _ => by_document.push(Embedded {
+                    document: piece.document,
+                    generation: piece.generation,
+                    vectors: Vec::<NewVector>::from([vector]),
+                }),
+            }
+        }
+        self.put(&by_document)?;
+        Ok(true)
+    }
+
+    fn put(&self, batch: &[Embedded]) -> Result<(), FillError> {
+        match self.store.put_vectors(self.model.key, self.own, batch)? {
+            true => Ok(()),
+            // All that is made from now on would be for nothing, and may cost money.
+            false => Err(FillError::Replaced),
+        }
+    }
+
+    /// The vectors of these texts, asked for again after failures that may pass; `None` when it was
+    /// cancelled meanwhile.
+    fn vectors(&self, texts: &[(usize, String, TextHash)]) -> Result<Option<Vec<NewVector>>, EmbedError> {
+        let mut rests = ExponentialBuilder::default()
+            .with_min_delay(RETRY_FIRST)
+            .with_max_times(RETRIES)
+            .with_jitter()
+            .build();
+        loop {
+            let error = match self.model.vectors(texts, self.effort) {
+                Ok(vectors) => return Ok(Some(vectors)),
+                Err(error) => error,
+            };
+            let least = match &error {
+                EmbedError::Unavailable(_) => Duration::ZERO,
+                EmbedError::Later { after, .. } => (*after).min(RETRY_LAST),
+                EmbedError::Refused(_) => return Err(error),
+            };
+            let Some(pause) = rests.next() else { return Err(error) };
+            let pause = pause.max(least);
+            tracing::debug!(%error, "asking again in {} ms", pause.as_millis());
+            rest(pause, self.cancellation);
+            if self.cancellation.is_cancelled() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Sleeps in small steps, so that a cancellation is noticed. Blocks.
+pub fn rest(duration: Duration, cancellation: &CancellationToken) {
+    const STEP: Duration = Duration::from_millis(50);
+    let mut left = duration;
+    while !left.is_zero() && !cancellation.is_cancelled() {
+        thread::sleep(STEP.min(left));
+        left = left.saturating_sub(STEP);
+    }
+}

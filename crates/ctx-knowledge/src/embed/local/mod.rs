@@ -1,0 +1,149 @@
+//! A model of the user's own: a folder on this computer, as sentence-transformers writes it.
+//!
+//! Opening looks at what is cheap to look at; the weights are read with the first text.
+
+mod folder;
+mod safetensors;
+mod vocabulary;
+
+use super::builtin::{BATCH, BEST_WEIGHT};
+use super::{Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings};
+use ctx_embed::{LocalModel, Pooling, Tokenizer};
+use folder::Folder;
+use safetensors::Tensors;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(super) const KIND: EmbedderKind =
+    EmbedderKind { name: "local", summary: "a model of the BERT family in a folder", open };
+
+const WEIGHTS: &str = "model.safetensors";
+/// What vectors are computed with. One more whenever they would be others.
+const ARITHMETIC: &str = "1";
+/// Characters of a hash that tell models apart.
+const HASH_CHARS: usize = 16;
+/// Fewer tokens of a text would tell nothing about it.
+const TEXT_TOKENS_MIN: usize = 8;
+
+struct Local {
+    /// What we call it.
+    id: String,
+    folder: Folder,
+    weights: PathBuf,
+    max_tokens: usize,
+    /// Made with the first text: most commands embed none.
+    model: Mutex<Option<Arc<LocalModel>>>,
+}
+
+fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
+    let Some(path) = settings.path.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
+        return Err("path: `local` needs the folder of a model, relative to the workspace, like \
+                    \"models/all-MiniLM-L6-v2\""
+            .to_owned());
+    };
+    let wrong = |problem: String| format!("path: {problem}");
+    if !path.is_dir() {
+        return Err(wrong(format!("{} is no folder", path.display())));
+    }
+    let weights = weights_in(path).map_err(wrong)?;
+    let folder = Folder::read(path).map_err(wrong)?;
+    let hidden = folder.shape.hidden;
+    if settings.dimensions.is_some_and(|dimensions| dimensions != hidden) {
+        return Err(format!("dims: the model makes vectors of {hidden} numbers; leave it out"));
+    }
+    let prompt =
+        [&folder.document_prompt, &folder.query_prompt].map(|prompt| Tokenizer::builtin().count(prompt));
+    let max_tokens = folder.shape.places.saturating_sub(prompt[0].max(prompt[1]));
+    if max_tokens < TEXT_TOKENS_MIN {
+        return Err(wrong(format!("{}: its prompts leave no place for a text", path.display())));
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let hash = hash(&folder, &mut Tensors::open(&weights).map_err(wrong)?).map_err(wrong)?;
+    let id = format!("{}:{name}-{hash}", KIND.name);
+    Ok(Arc::new(Local { id, folder, weights, max_tokens, model: Mutex::new(None) }))
+}
+
+/// Where the weights are.
+fn weights_in(folder: &Path) -> Result<PathBuf, String> {
+    let path = folder.join(WEIGHTS);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let other = ["model.safetensors.index.json", "pytorch_model.bin", "tf_model.h5", "onnx"]
+        .into_iter()
+        .find(|name| folder.join(name).exists());
+    let other = other.map_or_else(String::new, |name| format!("; `{name}` cannot be read"));
+    Err(format!("{} has no `{WEIGHTS}`{other}", folder.display()))
+}
+
+/// Tells a model from all that make other vectors of documents.
+fn hash(folder: &Folder, tensors: &mut Tensors) -> Result<String, String> {
+    let shape = &folder.shape;
+    let pooling = match shape.pooling {
+        Pooling::Mean => "mean",
+        Pooling::First => "first",
+    };
+    let (heads, epsilon, places) = (shape.heads, shape.epsilon, shape.places);
+    let settings = format!("{ARITHMETIC} {heads} {epsilon} {places} {pooling} {}\0", folder.document_prompt);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(settings.as_bytes());
+    tensors.identify(&mut hasher)?;
+    Ok(hasher.finalize().to_hex()[..HASH_CHARS].to_owned())
+}
+
+impl Local {
+    fn model(&self) -> Result<Arc<LocalModel>, EmbedError> {
+        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = &*model {
+            return Ok(model.clone());
+        }
+        let made = self.load().map_err(EmbedError::Refused)?;
+        Ok(model.insert(Arc::new(made)).clone())
+    }
+
+    fn load(&self) -> Result<LocalModel, String> {
+        let mut tensors = Tensors::open(&self.weights)?;
+        if !self.id.ends_with(&hash(&self.folder, &mut tensors)?) {
+            return Err(format!("{} has changed; start again to use it", self.weights.display()));
+        }
+        LocalModel::new(self.folder.shape.clone(), |name, shape| tensors.numbers(name, shape))
+    }
+
+    /// Vectors of texts with what the model wants to stand before them.
+    fn prompted(&self, prompt: &str, texts: &[&str], effort: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let model = self.model()?;
+        if prompt.is_empty() {
+            return Ok(model.embed(texts, effort.threads()));
+        }
+        let texts: Vec<String> = texts.iter().map(|text| format!("{prompt}{text}")).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        Ok(model.embed(&texts, effort.threads()))
+    }
+}
+
+impl Embedder for Local {
+    fn model(&self) -> &str {
+        &self.id
+    }
+
+    fn embed(&self, texts: &[&str], effort: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
+        self.prompted(&self.folder.document_prompt, texts, effort)
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        let made = self.prompted(&self.folder.query_prompt, &[text], Effort::Full)?;
+        Ok(made.into_iter().next().unwrap_or_default())
+    }
+
+    fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
+    fn batch_size(&self) -> usize {
+        BATCH
+    }
+
+    fn weight(&self) -> f64 {
+        BEST_WEIGHT
+    }
+}

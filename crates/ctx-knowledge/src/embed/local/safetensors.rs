@@ -1,0 +1,293 @@
+//! Tensors in a `.safetensors` file: where they lie, and their numbers.
+//!
+//! The file is the length of a header, the header, and data. Nothing in the header is believed before it
+//! is compared with the file, and nothing is made room for that the file does not have.
+
+use ctx_embed::vector::half_to_float;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Bytes that say how long the header is.
+const LENGTH_BYTES: u64 = 8;
+/// Bytes of a header: some hundred times what a model of this family has.
+const HEADER_BYTES_MAX: u64 = 4 << 20;
+/// What is said about the file as a whole, among the tensors.
+const METADATA: &str = "__metadata__";
+/// What some models' tensor names begin with.
+const PREFIX: &str = "bert.";
+/// Bytes that are made numbers at a time.
+const PART_BYTES: usize = 1 << 20;
+/// Bytes of each tensor that tell a model from others with the same tensors. Whoever trains a model on
+/// changes all of its tensors.
+const SAMPLE_BYTES: u64 = 4 << 10;
+
+/// A file of tensors.
+pub(super) struct Tensors {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    header: Vec<u8>,
+    entries: BTreeMap<String, Entry>,
+}
+
+/// Where a tensor lies.
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "dtype")]
+    kind: String,
+    shape: Vec<u64>,
+    #[serde(rename = "data_offsets")]
+    range: (u64, u64),
+}
+
+/// What numbers are written as.
+#[derive(Clone, Copy)]
+enum Kind {
+    Float,
+    Half,
+    Brain,
+}
+
+impl Kind {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "F32" => Some(Self::Float),
+            "F16" => Some(Self::Half),
+            "BF16" => Some(Self::Brain),
+            _ => None,
+        }
+    }
+
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Float => 4,
+            Self::Half | Self::Brain => 2,
+        }
+    }
+
+    fn numbers(self, bytes: &[u8], into: &mut Vec<f32>) {
+        let pairs = bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
+        match self {
+            Self::Float => {
+                into.extend(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+            }
+            Self::Half => into.extend(pairs.map(half_to_float)),
+            Self::Brain => into.extend(pairs.map(|pair| f32::from_bits(u32::from(pair) << 16))),
+        }
+    }
+}
+
+impl Tensors {
+    /// Reads the header; the error names the file.
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let wrong = |problem: String| format!("{}: {problem}", path.display());
+        let unreadable = |error: io::Error| wrong(error.to_string());
+        let mut file = File::open(path).map_err(unreadable)?;
+        let bytes = file.metadata().map_err(unreadable)?.len();
+        let mut length = [0; LENGTH_BYTES as usize];
+        file.read_exact(&mut length).map_err(unreadable)?;
+        let length = u64::from_le_bytes(length);
+        let Some(data) = bytes.checked_sub(LENGTH_BYTES).and_then(|rest| rest.checked_sub(length)) else {
+            return Err(wrong(format!("is cut off, or no safetensors file: a header of {length} bytes")));
+        };
+        if length > HEADER_BYTES_MAX {
+            return Err(wrong(format!("its header has more than {HEADER_BYTES_MAX} bytes")));
+        }
+        let mut header = vec![0; length as usize];
+        file.read_exact(&mut header).map_err(unreadable)?;
+        let entries = entries(&header, data).map_err(wrong)?;
+        Ok(Self { path: path.to_owned(), file, bytes, header, entries })
+    }
+
+    /// The numbers of a tensor that must have this shape; the error names the file.
+    pub(super) fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, String> {
+        let path = self.path.display().to_string();
+        let wrong = |problem: &str| format!("{path}: `{name}` {problem}");
+        let entry = self.entries.get(name).or_else(|| self.entries.get(&format!("{PREFIX}{name}")));
+        let entry = entry.ok_or_else(|| format!("{path}: has no tensor `{name}`"))?;
+        if !entry.shape.iter().copied().eq(shape.iter().map(|size| *size as u64)) {
+            return Err(wrong(&format!("has the shape {:?}, where {shape:?} is needed", entry.shape)));
+        }
+        let kind = Kind::of(&entry.kind)
+            .ok_or_else(|| wrong(&format!("is made of {}; F32, F16 and BF16 can be read", entry.kind)))?;
+        let (begin, end) = entry.range;
+        let numbers = entry.shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
+        if numbers.and_then(|numbers| numbers.checked_mul(kind.bytes())) != Some(end - begin) {
+            return Err(wrong(&format!("has {} bytes, which its shape contradicts", end - begin)));
+        }
+        self.seek(begin).map_err(|error| wrong(&error.to_string()))?;
+        let mut rest = end - begin;
+        let mut values = Vec::with_capacity((rest / kind.bytes()) as usize);
+        let mut part = vec![0; PART_BYTES.min(rest as usize)];
+        while rest > 0 {
+            let part = &mut part[..PART_BYTES.min(rest as usize)];
+            self.file.read_exact(part).map_err(|error| wrong(&error.to_string()))?;
+            kind.numbers(part, &mut values);
+            rest -= part.len() as u64;
+        }
+        if !values.iter().all(|value| value.is_finite()) {
+            return Err(wrong("has values that are no numbers"));
+        }
+        Ok(values)
+    }
+
+    /// Adds what tells these tensors from others: length, header, and a part of each tensor.
+    pub(super) fn identify(&mut self, hasher: &mut blake3::Hasher) -> Result<(), String> {
+        hasher.update(&self.bytes.to_le_bytes()).update(&self.header);
+        let middles: Vec<(u64, u64)> = self.entries.values().map(|entry| sample(entry.range)).collect();
+        for (begin, length) in middles {
+            let mut part = vec![0; length as usize];
+            let read = self.seek(begin).and_then(|()| self.file.read_exact(&mut part));
+            read.map_err(|error| format!("{}: {error}", self.path.display()))?;
+            hasher.update(&part);
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, offset: u64) -> io::Result<()> {
+        let from = LENGTH_BYTES + self.header.len() as u64 + offset;
+        self.file.seek(SeekFrom::Start(from)).map(drop)
+    }
+}
+
+/// The middle of a tensor: beginning and length.
+fn sample((begin, end): (u64, u64)) -> (u64, u64) {
+    let length = (end - begin).min(SAMPLE_BYTES);
+    (begin + (end - begin - length) / 2, length)
+}
+
+/// Understands a header, where there are so many bytes of data.
+fn entries(header: &[u8], data: u64) -> Result<BTreeMap<String, Entry>, String> {
+    let read: Map<String, Value> =
+        serde_json::from_slice(header).map_err(|error| format!("its header cannot be read: {error}"))?;
+    let mut entries = BTreeMap::new();
+    for (name, value) in read.into_iter().filter(|(name, _)| name != METADATA) {
+        let entry: Entry = serde_json::from_value(value)
+            .map_err(|error| format!("its header cannot be read: `{name}`: {error}"))?;
+        entries.insert(name, entry);
+    }
+    let mut ranges: Vec<(&(u64, u64), &String)> =
+        entries.iter().map(|(name, entry)| (&entry.range, name)).collect();
+    ranges.sort_unstable();
+    let mut free = 0;
+    for ((begin, end), name) in ranges {
+        if *begin < free || end < begin || *end > data {
+            return Err(format!("`{name}` lies outside of the file or in another tensor; is it cut off?"));
+        }
+        free = *end;
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+
+    fn written(header: &str, data: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat();
+        fs::write(&path, bytes).unwrap();
+        (folder, path)
+    }
+
+    /// What is wrong with a file when its tensor `a` of two numbers is read.
+    fn problem(header: &str, data: &[u8]) -> String {
+        let (_folder, path) = written(header, data);
+        let read = Tensors::open(&path).and_then(|mut tensors| tensors.numbers("a", &[2]));
+        read.unwrap_err().replace(&path.display().to_string(), "FILE")
+    }
+
+    #[test]
+    fn numbers_of_every_kind_are_read_with_and_without_prefix() {
+        let header = r#"{"__metadata__": {"format": "pt"},
+            "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+            "bert.b": {"dtype": "F16", "shape": [1, 2], "data_offsets": [8, 12]},
+            "c": {"dtype": "BF16", "shape": [2], "data_offsets": [12, 16]}}"#;
+        let data = [0, 0, 128, 63, 0, 0, 0, 192, 0, 0x3C, 0, 0xC0, 128, 63, 0, 192];
+        let (_folder, path) = written(header, &data);
+        let mut tensors = Tensors::open(&path).unwrap();
+        for (name, shape) in [("c", &[2][..]), ("b", &[1, 2]), ("a", &[2])] {
+            assert_eq!(tensors.numbers(name, shape).unwrap(), [1.0, -2.0], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_tensor_that_is_not_as_needed_is_told() {
+        let header = |kind: &str, shape: &str, end: u64| {
+            format!(r#"{{"a": {{"dtype": "{kind}", "shape": {shape}, "data_offsets": [0, {end}]}}}}"#)
+        };
+        let zeros = [0; 16];
+        assert_eq!(problem("{}", &[]), "FILE: has no tensor `a`");
+        assert_eq!(
+            problem(&header("F32", "[3]", 12), &zeros),
+            "FILE: `a` has the shape [3], where [2] is needed"
+        );
+        assert_eq!(
+            problem(&header("F64", "[2]", 16), &zeros),
+            "FILE: `a` is made of F64; F32, F16 and BF16 can be read"
+        );
+        assert_eq!(
+            problem(&header("F32", "[2]", 16), &zeros),
+            "FILE: `a` has 16 bytes, which its shape contradicts"
+        );
+        assert_eq!(problem(&header("F32", "[2]", 8), &[0xFF; 8]), "FILE: `a` has values that are no numbers");
+    }
+
+    #[test]
+    fn a_header_that_contradicts_the_file_is_refused() {
+        let outside = "FILE: `a` lies outside of the file or in another tensor; is it cut off?";
+        let header =
+            |range: &str| format!(r#"{{"a": {{"dtype": "F32", "shape": [2], "data_offsets": {range}}}}}"#);
+        assert_eq!(problem(&header("[0, 8]"), &[0; 7]), outside);
+        assert_eq!(problem(&header("[8, 0]"), &[0; 8]), outside);
+        assert_eq!(problem(&header("[0, 18446744073709551615]"), &[0; 8]), outside);
+        assert!(problem(&header("[-1, 8]"), &[0; 8]).starts_with("FILE: its header cannot be read: `a`"));
+        assert!(problem("[", &[0; 8]).starts_with("FILE: its header cannot be read: "));
+        let overlapping = r#"{"a": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]},
+            "b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}"#;
+        assert_eq!(problem(overlapping, &[0; 12]), outside);
+    }
+
+    #[test]
+    fn a_length_that_the_file_does_not_have_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let problem = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            Tensors::open(&path).err().unwrap()
+        };
+        assert!(problem(&[]).contains("model.safetensors: "));
+        assert!(problem(&[0xFF; 100]).contains("is cut off, or no safetensors file"));
+        let long = HEADER_BYTES_MAX + 1;
+        let bytes = [long.to_le_bytes().as_slice(), &vec![b' '; long as usize]].concat();
+        assert!(problem(&bytes).ends_with("its header has more than 4194304 bytes"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn no_header_makes_it_read_what_is_not_there(
+            kind in "F32|F16|BF16|I64", shape in prop::collection::vec(any::<u64>(), 0..3),
+            begin in prop_oneof![0_u64..20, any::<u64>()], end in prop_oneof![0_u64..20, any::<u64>()],
+            data in 0_usize..20,
+        ) {
+            let entry = serde_json::json!({"dtype": kind, "shape": shape, "data_offsets": [begin, end]});
+            let (_folder, path) = written(&serde_json::json!({"a": entry}).to_string(), &vec![0; data]);
+            if let Ok(mut tensors) = Tensors::open(&path) {
+                prop_assert!(begin <= end && end <= data as u64);
+                prop_assert!(tensors.identify(&mut blake3::Hasher::new()).is_ok());
+                let wanted: Vec<usize> = shape.iter().map(|size| *size as usize).collect();
+                if let Ok(numbers) = tensors.numbers("a", &wanted) {
+                    prop_assert!(numbers.len() * 2 <= data);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One search from candidates to hits.
+
+use super::fuse::{Pair, fuse};
+use super::{Candidate, Explanation, Hit, LIMIT_MAX, Mode, Query, SearchError, Tuning, Vectors, View};
+use super::{ViewError, analyzer, snippet};
+use crate::embed::{Models, Numbered};
+use crate::sketch;
+use crate::store::{ChunkPlace, DocumentSet, HitRow, Store, StoreError};
+use std::collections::{HashMap, HashSet};
+
+/// The BM25 score that maps to one half.
+const KEYWORD_HALF_SCORE: f64 = 8.0;
+/// Chunks looked at beyond two for each document wanted.
+const CANDIDATES_SPARE: usize = 8;
+/// Chunks looked at while whole documents are still missing, as a multiple of the first try.
+const CANDIDATE_GROWTH_MAX: usize = 16;
+/// At least this many are looked at before a document is given up.
+const CANDIDATES_MAX: usize = 4096;
+/// Documents looked at beyond those wanted, since some may be copies of others.
+const COPIES_SPARE: usize = 6;
+
+/// Everything one search works with.
+pub(crate) struct Search<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) store: &'a Store,
+    pub(crate) vectors: &'a Vectors,
+    pub(crate) tuning: Tuning,
+    pub(crate) query: &'a Query,
+}
+
+/// A document on its way to become a hit.
+struct Ranked {
+    place: ChunkPlace,
+    score: f64,
+    keyword: Option<f32>,
+    vector: Option<f32>,
+    model: Option<String>,
+    alpha: Option<f64>,
+}
+
+/// A model that answers for some of the documents.
+struct Group<'a> {
+    model: &'a Numbered,
+    query: Vec<f32>,
+    /// `None` is all of them.
+    within: Option<DocumentSet>,
+}
+
+impl Search<'_> {
+    /// Answers by words.
+    pub(crate) fn keyword(&self) -> Result<Vec<Hit>, SearchError> {
+        let terms = self.terms()?;
+        if terms.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.not_blank()?;
+        let best = self.best_chunks(&terms, self.limit() + COPIES_SPARE)?;
+        let ranked = best.into_iter().map(|candidate| Ranked {
+            place: candidate.place,
+            score: keyword_score(candidate.score),
+            keyword: Some(candidate.score),
+            vector: None,
+            model: None,
+            alpha: None,
+        });
+        self.hits(Mode::Keyword, &terms, ranked.collect())
+    }
+
+    /// Answers by meaning.
+    pub(crate) fn semantic(&self, models: &Models) -> Result<Vec<Hit>, SearchError> {
+        // Scores of two models cannot be compared: while some sources wait for the workspace's
+        // model, the other one answers for all.
+        let complete = self.store.incomplete_sources(models.own.key)?.is_empty();
+        let model = models.bridge.as_ref().filter(|_| !complete).unwrap_or(&models.own);
+        let within = self.within(|_| true)?;
+        let group = self.group(models, model, within)?;
+        let count = self.tuning.vector_candidates.max(self.limit() * 2 + CANDIDATES_SPARE);
+        let nearest = self.enough(count, |count| self.nearest(&group, count))?;
+        let mut seen = HashSet::new();
+        let ranked = nearest.into_iter().filter(|near| seen.insert(near.place.0)).map(|near| Ranked {
+            place: near.place,
+            score: semantic_score(near.score),
+            keyword: None,
+            vector: Some(near.score),
+            model: Some(group.model.embedder.model().to_owned()),
+            alpha: None,
+        });
+        self.hits(Mode::Semantic, &self.terms()?, ranked.collect())
+    }
+
+    /// Answers by both.
+    pub(crate) fn hybrid(&self, models: &Models) -> Result<Vec<Hit>, SearchError> {
+        let terms = self.terms()?;
+        self.not_blank()?;
+        let groups = self.groups(models)?;
+        let pairs = self.pairs(&terms, &groups)?;
+        let alphas: Vec<f64> = groups
+            .iter()
+            .map(|group| self.tuning.hybrid_alpha.unwrap_or_else(|| group.model.embedder.weight()))
+            .collect();
+        let ranked = fuse(&pairs, &alphas).into_iter().map(|fused| Ranked {
+            place: fused.place,
+            score: hybrid_score(fused.score),
+            keyword: Some(fused.keyword),
+            vector: fused.vector,
+            model: groups.get(fused.group).map(|group| group.model.embedder.model().to_owned()),
+            alpha: alphas.get(fused.group).copied(),
+        });
+        self.hits(Mode::Hybrid, &terms, ranked.collect())
+    }
+
+    fn limit(&self) -> usize {
+        self.query.limit.min(LIMIT_MAX)
+    }
+
+    fn terms(&self) -> Result<Vec<String>, ViewError> {
+        let mut terms = analyzer::query_terms(&self.query.text);
+        if self.query.prefix
+            && let Some(prefix) = analyzer::query_prefix(&self.query.text)
+        {
+            let words = self.view.words_from(&prefix)?;
+            terms.extend(words.into_iter().filter(|word| !terms.contains(word)).collect::<Vec<_>>());
+        }
+        Ok(terms)
+    }
+
+    /// An index that has seen nothing finds nothing, which would be a wrong answer.
+    fn not_blank(&self) -> Result<(), SearchError> {
+        if self.view.is_blank()? && self.store.generation()? > 0 {
+            return Err(SearchError::Building);
+        }
+        Ok(())
+    }
+
+    /// The documents of sources that are `wanted`, within the filters; `None` when nothing is
+    /// filtered.
+    fn within(&self, wanted: impl Fn(&str) -> bool) -> Result<Option<DocumentSet>, SearchError> {
+        match self.query.filters.are_empty() {
+            true => Ok(None),
+            false => Ok(Some(self.store.documents_within(&self.query.filters, wanted)?)),
+        }
+    }
+
+    /// The models that answer: the workspace's own for sources that have all of its vectors, the
+    /// other one for the rest.
+    fn groups<'m>(&self, models: &'m Models) -> Result<Vec<Group<'m>>, SearchError> {
+        let incomplete = self.store.incomplete_sources(models.own.key)?;
+        let Some(bridge) = models.bridge.as_ref().filter(|_| !incomplete.is_empty()) else {
+            return Ok(vec![self.group(models, &models.own, self.within(|_| true)?)?]);
+        };
+        let sources = self.store.sources_with_documents()?;
+        let asked = |source: &&String| self.query.filters.allows_source(source);
+        if sources.iter().filter(asked).all(|source| incomplete.contains(source)) {
+            return Ok(vec![self.group(models, bridge, self.within(|_| true)?)?]);
+        }
+        let filters = &self.query.filters;
+        let own = self.store.documents_within(filters, |source| !incomplete.contains(source))?;
+        let rest = self.store.documents_within(filters, |source| incomplete.contains(source))?;
+        Ok(vec![self.group(models, &models.own, Some(own))?, self.group(models, bridge, Some(rest))?])
+    }
+
+    /// A model with the query's vector. Where the workspace's own cannot be asked, the other one
+    /// answers.
+    fn group<'m>(
+        &self,
+        models: &'m Models,
+        model: &'m Numbered,
+        within: Option<DocumentSet>,
+    ) -> Result<Group<'m>, SearchError> {
+        let (model, query) = match (model.embed_query(&self.query.text), &models.bridge) {
+            (Ok(query), _) => (model, query),
+            (Err(_), Some(bridge)) if bridge.key != model.key => {
+                (bridge, bridge.embed_query(&self.query.text)?)
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
+        Ok(Group { model, query, within })
+    }
+
+    /// The best chunks by words and by meaning, each with both scores.
+    fn pairs(&self, terms: &[String], groups: &[Group<'_>]) -> Result<Vec<Pair>, SearchError> {
+        let keyword_count = self.tuning.keyword_candidates.max(self.limit() * 2);
+        let vector_count = self.tuning.vector_candidates.max(self.limit() * 2);
+        let by_words = match terms {
+            [] => Vec::new(),
+            terms => {
+                self.enough(keyword_count, |count| self.view.search(terms, &self.query.filters, count))?
+            }
+        };
+        let words: HashMap<ChunkPlace, f32> =
+            by_words.iter().map(|candidate| (candidate.place, candidate.score)).collect();
+        let mut pairs = Vec::with_capacity(by_words.len() + vector_count);
+        let mut proposed_by_meaning = HashSet::new();
+        for (index, group) in groups.iter().enumerate() {
+            let nearest = self.enough(vector_count, |count| self.nearest(group, count))?;
+            proposed_by_meaning.extend(nearest.iter().map(|near| near.place));
+            pairs.extend(nearest.iter().map(|near| Pair {
+                place: near.place,
+                keyword: words.get(&near.place).copied().unwrap_or_default(),
+                vector: Some(near.score),
+                group: index,
+            }));
+        }
+        let unscored: Vec<ChunkPlace> =
+            pairs.iter().map(|pair| pair.place).filter(|place| !words.contains_key(place)).collect();
+        let scores: HashMap<ChunkPlace, f32> = self
+            .view
+            .scores(terms, &unscored)?
+            .into_iter()
+            .map(|candidate| (candidate.place, candidate.score))
+            .collect();
+        for pair in &mut pairs {
+            pair.keyword = scores.get(&pair.place).copied().unwrap_or(pair.keyword);
+        }
+        let only_words: Vec<&Candidate> =
+            by_words.iter().filter(|candidate| !proposed_by_meaning.contains(&candidate.place)).collect();
+        for (index, group) in groups.iter().enumerate() {
+            let own: Vec<&&Candidate> = only_words
+                .iter()
+                .filter(|candidate| group.within.as_ref().is_none_or(|set| set.contains(candidate.place.0)))
+                .collect();
+            let places: Vec<ChunkPlace> = own.iter().map(|candidate| candidate.place).collect();
+            let exact = self.store.exact_by_chunk(group.model.key, &group.query, &places)?;
+            pairs.extend(own.iter().zip(exact).map(|(candidate, vector)| Pair {
+                place: candidate.place,
+                keyword: candidate.score,
+                vector,
+                group: index,
+            }));
+        }
+        Ok(pairs)
+    }
+
+    fn nearest(&self, group: &Group<'_>, count: usize) -> Result<Vec<Candidate>, StoreError> {
+        self.vectors.nearest(self.store, group.model.key, &group.query, group.within.as_ref(), count)
+    }
+
+    /// The best chunks. Long documents may fill the first ones with their own, so more are asked for
+    /// until they are of enough documents or there are no more.
+    fn enough<E>(
+        &self,
+        count: usize,
+        best: impl Fn(usize) -> Result<Vec<Candidate>, E>,
+    ) -> Result<Vec<Candidate>, E> {
+        let mut wanted = count;
+        loop {
+            let candidates = best(wanted)?;
+            let documents: HashSet<u64> = candidates.iter().map(|candidate| candidate.place.0).collect();
+            let few = documents.len() < self.limit() && candidates.len() >= wanted;
+            if !few || wanted >= count * CANDIDATE_GROWTH_MAX {
+                return Ok(candidates);
+            }
+            wanted *= 4;
+        }
+    }
+
+    /// The best chunk of each document by words. Long documents may fill the first candidates with
+    /// their own chunks, so more are asked for until there are enough documents or no more chunks.
+    fn best_chunks(&self, terms: &[String], limit: usize) -> Result<Vec<Candidate>, ViewError> {
+        // Few are faster than many: the index skips what cannot be among so few.
+        let mut wanted = limit * 2 + CANDIDATES_SPARE;
+        let wanted_max = (wanted * CANDIDATE_GROWTH_MAX).max(CANDIDATES_MAX);
+        loop {
+            let candidates = self.view.search(terms, &self.query.filters, wanted)?;
+            let exhausted = candidates.len() < wanted;
+            let mut seen = HashSet::new();
+            let best: Vec<Candidate> =
+                candidates.into_iter().filter(|candidate| seen.insert(candidate.place.0)).collect();
+            // Where the last candidates score like the last hit, more of them may be newer than it.
+            let undecided = match (limit.checked_sub(1).and_then(|last| best.get(last)), best.last()) {
+                (Some(hit), Some(last)) => hit.score <= last.score,
+                _ => limit > 0,
+            };
+            if !undecided || exhausted || wanted >= wanted_max {
+                return Ok(best);
+            }
+            wanted *= 4;
+        }
+    }
+
+    /// Makes hits of documents: ordered, without copies, as many as were asked for.
+    fn hits(&self, mode: Mode, terms: &[String], ranked: Vec<Ranked>) -> Result<Vec<Hit>, SearchError> {
+        let keys: Vec<u64> = ranked.iter().map(|ranked| ranked.place.0).collect();
+        let rows: HashMap<u64, HitRow> =
+            self.store.hit_rows(&keys)?.into_iter().map(|row| (row.key, row)).collect();
+        let mut ranked: Vec<(Ranked, &HitRow)> = ranked
+            .into_iter()
+            .filter_map(|ranked| {
+                let row = rows.get(&ranked.place.0)?;
+                Some((ranked, row))
+            })
+            .collect();
+        ranked.sort_by(|(a, a_row), (b, b_row)| {
+            b.score
+                .total_cmp(&a.score)
+                .then(b_row.updated_at.cmp(&a_row.updated_at))
+                .then(a_row.id.cmp(&b_row.id))
+        });
+        let ranked = without_copies(ranked, self.limit());
+
+        let places: Vec<ChunkPlace> = ranked.iter().map(|(ranked, _)| ranked.place).collect();
+        let texts = self.store.chunk_texts(&places)?;
+        let mut matcher = snippet::Matcher::new(terms);
+        let hits = ranked.into_iter().zip(texts).map(|((ranked, row), chunk)| Hit {
+            id: row.id,
+            score: ranked.score,
+            title: row.title.clone(),
+            source: row.source.clone(),
+            source_id: row.source_id.clone(),
+            updated_at: row.updated_at,
+            snippet: matcher.snippet(&chunk, row.title.as_deref()),
+            source_url: row.source_url.clone(),
+            explain: self.query.explain.then(|| Explanation {
+                mode,
+                keyword_score: ranked.keyword.map(f64::from),
+                vector_score: ranked.vector.map(f64::from),
+                model: ranked.model,
+                alpha: ranked.alpha,
+                chunk: ranked.place.1,
+                terms: terms.to_vec(),
+            }),
+        });
+        Ok(hits.collect())
+    }
+}
+
+/// The first `limit` documents; of those that say nearly the same, only the first.
+fn without_copies(ranked: Vec<(Ranked, &HitRow)>, limit: usize) -> Vec<(Ranked, &HitRow)> {
+    let mut kept: Vec<(Ranked, &HitRow)> = Vec::with_capacity(limit);
+    for (ranked, row) in ranked {
+        if kept.len() == limit {
+            break;
+        }
+        let is_copy = kept.iter().any(|(_, other)| match (&other.sketch, &row.sketch) {
+            (Some(a), Some(b)) => sketch::are_copies(a, b),
+            _ => false,
+        });
+        if !is_copy {
+            kept.push((ranked, row));
+        }
+    }
+    kept
+}
+
+/// BM25 to [0, 1): one half at [`KEYWORD_HALF_SCORE`].
+fn keyword_score(bm25: f32) -> f64 {
+    let bm25 = f64::from(bm25.max(0.0));
+    rounded(bm25 / (bm25 + KEYWORD_HALF_SCORE))
+}
+
+/// A cosine to [0, 1].
+fn semantic_score(cosine: f32) -> f64 {
+    rounded(((1.0 + f64::from(cosine)) / 2.0).clamp(0.0, 1.0))
+}
+
+/// Deviations above the average candidate to (0, 1): one half is the average.
+fn hybrid_score(deviations: f64) -> f64 {
+    rounded(1.0 / (1.0 + (-deviations).exp()))
+}
+
+/// Four decimals: more would only look exact.
+fn rounded(score: f64) -> f64 {
+    (score * 10_000.0).round() / 10_000.0
+}

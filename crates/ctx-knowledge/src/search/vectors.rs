@@ -1,0 +1,265 @@
+//! Vectors in memory: one byte a dimension, all of them compared with the query.
+//!
+//! A copy of the store's vectors that only grows: what is new is appended, what is gone is found
+//! out when its exact score is asked for, and when too much is gone the copy is made anew.
+
+use super::Candidate;
+use crate::store::{ChunkPlace, DocumentSet, ModelKey, Store, StoreError};
+use ctx_embed::vector;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Rows compared at once: their scores fit into the nearest cache.
+const BLOCK: usize = 1024;
+/// Parts that a copy may have before small ones are joined.
+const SEGMENTS_MAX: usize = 24;
+/// A part of at least this many rows is not copied to be joined.
+const SEGMENT_LARGE: usize = 1 << 16;
+/// Rows that may be gone before the copy is made anew, besides a quarter of all.
+const STALE_SPARE: usize = 4096;
+/// Candidates for each one wanted whose exact scores are looked at.
+const RESCORED: usize = 3;
+/// Rows that are gone for which room is made among the candidates.
+const STALE_MAX: usize = 2048;
+
+/// The copies, by model.
+#[derive(Default)]
+pub(crate) struct Vectors {
+    loaded: Mutex<HashMap<ModelKey, Arc<Matrix>>>,
+    /// Held while a copy is brought up to date.
+    refresh: Mutex<()>,
+}
+
+/// All vectors of one model.
+#[derive(Default)]
+struct Matrix {
+    /// The highest key that has been read.
+    seen: i64,
+    rows: usize,
+    /// How many of them the store still has.
+    live: usize,
+    segments: Vec<Arc<Segment>>,
+}
+
+/// Some vectors, one after the other.
+#[derive(Default)]
+struct Segment {
+    dimensions: usize,
+    keys: Vec<i64>,
+    places: Vec<(u64, u32)>,
+    scales: Vec<f32>,
+    codes: Vec<i8>,
+}
+
+impl Vectors {
+    /// The chunks nearest to `query`, nearest first, by their exact scores.
+    pub(crate) fn nearest(
+        &self,
+        store: &Store,
+        model: ModelKey,
+        query: &[f32],
+        within: Option<&DocumentSet>,
+        count: usize,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        let matrix = self.current(store, model)?;
+        let stale = (matrix.rows - matrix.live.min(matrix.rows)).min(STALE_MAX);
+        let candidates = matrix.scan(query, within, count * RESCORED + stale);
+        let keys: Vec<i64> = candidates.iter().map(|(key, _)| *key).collect();
+        let exact = store.exact_by_key(query, &keys)?;
+        let mut nearest: Vec<Candidate> = candidates
+            .iter()
+            .zip(exact)
+            .filter_map(|((_, place), score)| Some(Candidate { place: *place, score: score? }))
+            .collect();
+        nearest.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
+        nearest.truncate(count);
+        Ok(nearest)
+    }
+
+    /// Lets go of all models but these.
+    pub(crate) fn retain(&self, keep: &[ModelKey]) {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| keep.contains(key));
+    }
+
+    /// The copy of a model, brought up to date.
+    fn current(&self, store: &Store, model: ModelKey) -> Result<Arc<Matrix>, StoreError> {
+        let known = self.get(model);
+        let state = store.vector_state(model)?;
+        if let Some(matrix) = known.as_ref().filter(|matrix| matrix.is_at(state)) {
+            return Ok(matrix.clone());
+        }
+        // Whoever comes while another reads takes what there is, if there is any.
+        let _one_at_a_time = match (self.refresh.try_lock(), known) {
+            (Ok(guard), _) => guard,
+            (Err(_), Some(matrix)) => return Ok(matrix),
+            (Err(_), None) => self.refresh.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        let known = self.get(model).filter(|matrix| !matrix.is_worn(state));
+        let matrix = Arc::new(Matrix::read(store, model, known.as_deref())?);
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(model, matrix.clone());
+        Ok(matrix)
+    }
+
+    fn get(&self, model: ModelKey) -> Option<Arc<Matrix>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(&model).cloned()
+    }
+}
+
+impl Matrix {
+    fn is_at(&self, (live, newest): (u64, i64)) -> bool {
+        self.live as u64 == live && self.seen >= newest
+    }
+
+    /// Whether too many rows are gone, or the store is another than it was.
+    fn is_worn(&self, (live, newest): (u64, i64)) -> bool {
+        let live = usize::try_from(live).unwrap_or(usize::MAX);
+        newest < self.seen && live > self.rows || self.rows > live.saturating_add(live / 4 + STALE_SPARE)
+    }
+
+    /// What the store has, given what an older copy holds.
+    fn read(store: &Store, model: ModelKey, older: Option<&Self>) -> Result<Self, StoreError> {
+        let mut segments: Vec<Arc<Segment>> = older.map_or_else(Vec::new, |older| older.segments.clone());
+        let after = older.map_or(0, |older| older.seen);
+        let mut fresh = Segment::default();
+        let (live, newest) = store.vectors_after(model, after, |row| {
+            fresh.push(row.key, row.document, row.position, row.scale, row.codes);
+        })?;
+        if !fresh.keys.is_empty() {
+            segments.push(Arc::new(fresh));
+        }
+        if segments.len() > SEGMENTS_MAX {
+            segments = join_small(segments);
+        }
+        Ok(Self {
+            seen: newest.max(after),
+            rows: segments.iter().map(|segment| segment.keys.len()).sum(),
+            live: usize::try_from(live).unwrap_or(usize::MAX),
+            segments,
+        })
+    }
+
+    /// The rows with the highest approximate scores, in no order.
+    fn scan(&self, query: &[f32], within: Option<&DocumentSet>, count: usize) -> Vec<(i64, ChunkPlace)> {
+        let (codes, _) = vector::quantize(query);
+        let mut best = BinaryHeap::with_capacity(count + 1);
+        let mut scores = vec![0i32; BLOCK];
+        // A part made with another size of vector cannot be compared.
+        let comparable = self.segments.iter().filter(|segment| segment.dimensions == query.len());
+        for segment in comparable {
+            for (block, rows) in segment.codes.chunks(BLOCK * segment.dimensions).enumerate() {
+                let scores = &mut scores[..rows.len() / segment.dimensions];
+                vector::dots(&codes, rows, scores);
+                let first = block * BLOCK;
+                let mut worst = worst_of(&best, count);
+                for (offset, score) in scores.iter().enumerate() {
+                    let row = first + offset;
+                    let score = *score as f32 * segment.scales[row];
+                    if score < worst {
+                        continue;
+                    }
+                    let (document, position) = segment.places[row];
+                    if within.is_some_and(|within| !within.contains(document)) {
+                        continue;
+                    }
+                    best.push(Reverse(Scored {
+                        score,
+                        key: segment.keys[row],
+                        place: (document, position.into()),
+                    }));
+                    if best.len() > count {
+                        best.pop();
+                    }
+                    worst = worst_of(&best, count);
+                }
+            }
+        }
+        best.into_iter().map(|Reverse(scored)| (scored.key, scored.place)).collect()
+    }
+}
+
+/// What a score must reach to be among the best.
+fn worst_of(best: &BinaryHeap<Reverse<Scored>>, count: usize) -> f32 {
+    match best.peek() {
+        Some(Reverse(worst)) if best.len() >= count => worst.score,
+        _ => f32::NEG_INFINITY,
+    }
+}
+
+impl Segment {
+    fn push(&mut self, key: i64, document: u64, position: u64, scale: f32, codes: &[u8]) {
+        if self.keys.is_empty() {
+            self.dimensions = codes.len();
+        }
+        if codes.is_empty() || codes.len() != self.dimensions {
+            return;
+        }
+        self.keys.push(key);
+        self.places.push((document, u32::try_from(position).unwrap_or(u32::MAX)));
+        self.scales.push(scale);
+        self.codes.extend(codes.iter().copied().map(u8::cast_signed));
+    }
+
+    fn append(&mut self, other: &Self) {
+        if self.keys.is_empty() {
+            self.dimensions = other.dimensions;
+        }
+        self.keys.extend_from_slice(&other.keys);
+        self.places.extend_from_slice(&other.places);
+        self.scales.extend_from_slice(&other.scales);
+        self.codes.extend_from_slice(&other.codes);
+    }
+}
+
+/// Joins the parts that are small into one.
+fn join_small(segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
+    let (mut large, small): (Vec<_>, Vec<_>) =
+        segments.into_iter().partition(|segment| segment.keys.len() >= SEGMENT_LARGE);
+    let dimensions = small.last().map_or(0, |segment| segment.dimensions);
+    let mut joined = Segment::default();
+    for segment in &small {
+        if segment.dimensions == dimensions { joined.append(segment) } else { large.push(segment.clone()) }
+    }
+    large.push(Arc::new(joined));
+    large
+}
+
+/// A row among the best so far. Of equal ones the newer is better: the older may be gone.
+#[derive(PartialEq)]
+struct Scored {
+    score: f32,
+    key: i64,
+    place: ChunkPlace,
+}
+
+impl Eq for Scored {}
+
+impl Ord for Scored {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.score.total_cmp(&other.score).then(self.key.cmp(&other.key))
+    }
+}
+
+impl PartialOrd for Scored {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_were_replaced_by_equal_ones_do_not_push_those_out() {
+        let mut segment = Segment::default();
+        for key in 1..=100 {
+            segment.push(key, 7, 0, 1.0, &[127, 0]);
+        }
+        segment.push(101, 8, 0, 1.0, &[100, 50]);
+        let matrix = Matrix { seen: 101, rows: 101, live: 2, segments: vec![Arc::new(segment)] };
+        let mut keys: Vec<i64> = matrix.scan(&[1.0, 0.0], None, 3).into_iter().map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, [98, 99, 100]);
+    }
+}

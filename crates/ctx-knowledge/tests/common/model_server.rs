@@ -1,0 +1,258 @@
+//! A model served over HTTP that does what a test tells it: OpenAI's interface and Ollama's.
+
+use ctx_core::Secret;
+use ctx_knowledge::{EmbedderSettings, EmbeddingOptions, Fill, PROVIDERS};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// How many numbers its vectors have unless a request says.
+const DIMENSIONS: usize = 64;
+
+/// A server on any port of this machine; gone when it goes out of scope.
+pub(crate) struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    ended: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    replies: VecDeque<Reply>,
+    for_ever: Option<Reply>,
+    requests: Vec<Asked>,
+    dimensions: Option<usize>,
+    held: bool,
+}
+
+/// What it was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) authorization: Option<String>,
+    pub(crate) body: Value,
+}
+
+/// What it answers instead of vectors.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// A status, headers and a body.
+    Status(u16, Vec<(&'static str, String)>, String),
+    /// The vectors, after what they say was changed.
+    Changed(fn(&mut Value)),
+    /// Nothing: the connection is closed.
+    Closed,
+    /// The vectors.
+    Vectors,
+}
+
+pub(crate) fn status(code: u16, body: &str) -> Reply {
+    Reply::Status(code, Vec::new(), body.to_owned())
+}
+
+impl ModelServer {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared::default());
+        let accepting = shared.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if accepting.ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (shared, stream) = (accepting.clone(), stream.unwrap());
+                // A client that goes away ends the conversation and nothing else.
+                thread::spawn(move || converse(&shared, stream).ok());
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Its address as settings have it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The next requests are answered so, one by one; then with vectors again.
+    pub(crate) fn then(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.shared.state.lock().unwrap().replies.extend(replies);
+    }
+
+    /// All requests are answered so from now on.
+    pub(crate) fn always(&self, reply: Reply) {
+        self.shared.state.lock().unwrap().for_ever = Some(reply);
+    }
+
+    /// Vectors have another size from now on.
+    pub(crate) fn dimensions(&self, dimensions: usize) {
+        self.shared.state.lock().unwrap().dimensions = Some(dimensions);
+    }
+
+    /// Requests get no answer until they are released.
+    pub(crate) fn hold(&self, held: bool) {
+        self.shared.state.lock().unwrap().held = held;
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until there were that many requests.
+    pub(crate) fn wait_for(&self, count: usize) {
+        let state = self.shared.state.lock().unwrap();
+        let waited = Duration::from_secs(60);
+        let enough = |state: &mut State| state.requests.len() < count;
+        let (_state, timeout) = self.shared.changed.wait_timeout_while(state, waited, enough).unwrap();
+        assert!(!timeout.timed_out(), "waited in vain for {count} requests");
+    }
+
+    /// What it was asked since this was last called.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.shared.state.lock().unwrap().requests)
+    }
+
+    /// How many texts each request had since this was last called.
+    pub(crate) fn batches(&self) -> Vec<usize> {
+        self.asked().iter().map(|asked| asked.texts().len()).collect()
+    }
+
+    /// The texts it was asked for since this was last called.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.asked().iter().flat_map(Asked::texts).collect()
+    }
+
+    /// Settings to be asked with.
+    pub(crate) fn settings(&self, provider: &str, model: &str) -> EmbedderSettings {
+        let path = if provider == "openai" { "/v1" } else { "" };
+        EmbedderSettings {
+            model: Some(model.to_owned()),
+            url: Some(self.url() + path),
+            timeout: Duration::from_secs(30),
+            ..EmbedderSettings::default()
+        }
+    }
+
+    /// How a workspace uses it, with few texts in a request and a key.
+    pub(crate) fn openai(&self, model: &str) -> EmbeddingOptions {
+        let api_key = Some(Secret::new(API_KEY));
+        let settings = EmbedderSettings { batch_size: Some(4), api_key, ..self.settings("openai", model) };
+        options("openai", &settings)
+    }
+}
+
+/// The key that [`ModelServer::openai`] is asked with.
+pub(crate) const API_KEY: &str = "hunter2-hunter2-hunter2";
+
+/// How a workspace uses a provider.
+pub(crate) fn options(provider: &str, settings: &EmbedderSettings) -> EmbeddingOptions {
+    let kind = PROVIDERS.iter().find(|kind| kind.name == provider).unwrap();
+    EmbeddingOptions { embedder: (kind.open)(settings).unwrap(), fill: Fill::Behind }
+}
+
+impl Asked {
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let input = self.body["input"].as_array().unwrap();
+        input.iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        self.hold(false);
+        // So that it notices, and its port is closed.
+        TcpStream::connect(self.address).ok();
+    }
+}
+
+fn converse(shared: &Shared, mut stream: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    while let Some(asked) = read_request(&mut reader)? {
+        let reply = {
+            let mut state = shared.state.lock().unwrap();
+            state.requests.push(asked.clone());
+            shared.changed.notify_all();
+            let mut state = shared.changed.wait_while(state, |state| state.held).unwrap();
+            let next = state.replies.pop_front();
+            next.or_else(|| state.for_ever.clone()).unwrap_or(Reply::Vectors)
+        };
+        if shared.ended.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let dimensions = shared.state.lock().unwrap().dimensions.unwrap_or(DIMENSIONS);
+        let (code, headers, body) = match reply {
+            Reply::Closed => return Ok(()),
+            Reply::Status(code, headers, body) => (code, headers, body),
+            Reply::Vectors => (200, Vec::new(), vectors(&asked, dimensions).to_string()),
+            Reply::Changed(change) => {
+                let mut body = vectors(&asked, dimensions);
+                change(&mut body);
+                (200, Vec::new(), body.to_string())
+            }
+        };
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
+        write!(stream, "HTTP/1.1 {code} Said\r\n{headers}content-length: {length}\r\n\r\n{body}")?;
+        stream.flush()?;
+    }
+    Ok(())
+}
+
+fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<Asked>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let (mut length, mut authorization) = (0, None);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim().split_once(':') else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().unwrap(),
+            "authorization" => authorization = Some(value.trim().to_owned()),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let body = serde_json::from_slice(&body).unwrap_or_default();
+    Ok(Some(Asked { path, authorization, body }))
+}
+
+/// The answer in the way of the interface that was asked.
+fn vectors(asked: &Asked, dimensions: usize) -> Value {
+    let asked_for = asked.body["dimensions"].as_u64().and_then(|size| usize::try_from(size).ok());
+    let model = asked.body["model"].as_str().unwrap_or_default();
+    let made = asked.texts().into_iter().map(|text| vector(model, &text, asked_for.unwrap_or(dimensions)));
+    if asked.path.ends_with("/api/embed") {
+        return json!({"model": model, "embeddings": made.collect::<Vec<_>>()});
+    }
+    let data: Vec<Value> = made
+        .enumerate()
+        .map(|(index, embedding)| json!({"object": "embedding", "index": index, "embedding": embedding}))
+        .collect();
+    json!({"object": "list", "data": data, "model": model})
+}
+
+/// Texts with the same words are near; each model has directions of its own. Not a unit vector.
+fn vector(model: &str, text: &str, dimensions: usize) -> Vec<f32> {
+    let mut vector = vec![0.01; dimensions];
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    for word in words {
+        let hash = blake3::hash(format!("{model} {}", word.to_lowercase()).as_bytes());
+        let place = u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]);
+        vector[usize::from(place) % dimensions] += 3.0;
+    }
+    vector
+}

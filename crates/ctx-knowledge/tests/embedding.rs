@@ -1,0 +1,487 @@
+//! Vectors of a served model: made behind, kept as long as they are right, used when they are whole.
+
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+mod common;
+
+use common::{
+    JIRA, ModelServer, Reply, Scripted, Workspace, delete, document, names, query, status, sync, sync_source,
+    upsert,
+};
+use ctx_knowledge::{Effort, FillError, FillProgress, Filled, Hit, Knowledge, Mode, Query};
+use std::thread;
+use tokio_util::sync::CancellationToken;
+
+/// What documents get as they are stored.
+const FAST: &str = "builtin-fast-1";
+
+/// Makes the vectors that are missing, on a thread that may block.
+fn fill(knowledge: &Knowledge) -> Result<Filled, FillError> {
+    fill_until(knowledge, &CancellationToken::new(), &|_| ())
+}
+
+fn fill_until(
+    knowledge: &Knowledge,
+    cancellation: &CancellationToken,
+    progress: &(dyn Fn(FillProgress) + Sync),
+) -> Result<Filled, FillError> {
+    may_block(|| knowledge.fill(Effort::Full, cancellation, &|state| progress(state)))
+}
+
+/// Searches, on a thread that may block.
+fn search(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<Hit> {
+    let query = Query { mode: Some(mode), explain: true, ..query(text) };
+    may_block(|| knowledge.search(&query)).unwrap()
+}
+
+fn may_block<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// The models that know what the hits mean, once each, by the hits' order.
+fn models(hits: &[Hit]) -> Vec<String> {
+    let mut models: Vec<String> = hits.iter().filter_map(|hit| hit.explain.as_ref()?.model.clone()).collect();
+    models.dedup();
+    models
+}
+
+/// Vectors of the workspace's model, and documents that lack some.
+fn counts(knowledge: &Knowledge) -> (u64, u64) {
+    let vectors = knowledge.stats().unwrap().vectors.unwrap();
+    (vectors.vectors, vectors.pending_documents)
+}
+
+const COLOURS: [&str; 6] = ["red", "green", "blue", "black", "white", "brown"];
+
+/// A workspace with a few files of one chunk each.
+fn colours(server: &ModelServer) -> Workspace {
+    let workspace = Workspace::new().embedding_options(server.openai("m"));
+    for colour in COLOURS {
+        workspace.write(&format!("{colour}.txt"), format!("The {colour} boat lies in the harbour."));
+    }
+    workspace
+}
+
+#[tokio::test]
+async fn batches_go_across_documents_and_nothing_is_asked_for_twice() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    assert!(server.asked().is_empty(), "a sync does not wait for a served model");
+    assert_eq!(counts(&knowledge), (0, 6));
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+    assert_eq!(server.batches(), [4, 2]);
+    assert_eq!(counts(&knowledge), (6, 0));
+
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    sync(&knowledge).await;
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert!(server.asked().is_empty(), "nothing has changed");
+}
+
+#[tokio::test]
+async fn a_failure_that_passes_is_waited_for() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let wait = vec![("retry-after", "0".to_owned())];
+    server.then([Reply::Status(429, wait, "slow down".to_owned()), Reply::Closed, status(503, "busy")]);
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+    assert_eq!(server.batches(), [4, 4, 4, 4, 2]);
+}
+
+#[tokio::test]
+async fn after_a_failure_what_was_made_stays_and_only_the_rest_is_asked_for() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    server.then([Reply::Vectors]);
+    server.always(status(500, "out of order"));
+    let error = fill(&knowledge).unwrap_err();
+    assert!(matches!(error, FillError::Embedder(_)), "{error:?}");
+    assert!(error.to_string().contains("answered 500 Internal Server Error: out of order"), "{error}");
+    let batches = server.batches();
+    assert!(
+        batches.len() > 3 && batches[0] == 4 && batches[1..].iter().all(|size| *size == 2),
+        "{batches:?}"
+    );
+    assert_eq!(counts(&knowledge), (4, 2));
+
+    server.always(Reply::Vectors);
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 2, complete: true });
+    assert_eq!(server.batches(), [2]);
+}
+
+#[tokio::test]
+async fn what_is_refused_is_not_asked_for_again() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    server.then([status(401, "who are you?")]);
+    let error = fill(&knowledge).unwrap_err();
+    assert!(error.to_string().contains("401 Unauthorized: who are you?"), "{error}");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn while_the_model_is_down_searches_still_answer() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    fill(&knowledge).unwrap();
+    assert_eq!(models(&search(&knowledge, "red boat", Mode::Hybrid)), ["openai:m"]);
+
+    workspace.write("pink.txt", "The pink boat lies in the harbour.");
+    drop(server);
+    for mode in [Mode::Keyword, Mode::Hybrid, Mode::Semantic] {
+        assert_eq!(names(&search(&knowledge, "green boat", mode))[0], "green.txt", "{mode:?}");
+    }
+    assert_eq!(models(&search(&knowledge, "red boat", Mode::Hybrid)), [FAST]);
+    sync(&knowledge).await;
+    assert_eq!(names(&search(&knowledge, "pink boat", Mode::Hybrid))[0], "pink.txt");
+    let error = fill(&knowledge).unwrap_err();
+    assert!(error.to_string().starts_with("cannot reach openai at http://127.0.0.1:"), "{error}");
+}
+
+#[tokio::test]
+async fn a_model_that_is_down_is_not_asked_by_every_search() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    fill(&knowledge).unwrap();
+    server.asked();
+    server.always(status(500, "out of order"));
+    for _ in 0..5 {
+        assert_eq!(models(&search(&knowledge, "red boat", Mode::Hybrid)), [FAST]);
+    }
+    assert_eq!(server.batches(), [1]);
+}
+
+#[tokio::test]
+async fn vectors_of_another_size_are_refused_until_all_are_made_anew() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    fill(&knowledge).unwrap();
+    server.dimensions(32);
+    workspace.write("pink.txt", "The pink boat lies in the harbour.");
+    sync(&knowledge).await;
+    let error = fill(&knowledge).unwrap_err().to_string();
+    assert!(
+        error.contains("32 numbers where others have 64") && error.contains("ctx embed rebuild"),
+        "{error}"
+    );
+    assert_eq!(counts(&knowledge), (6, 1));
+    // The same after a restart, since the store knows the size.
+    let knowledge = workspace.open();
+    assert!(fill(&knowledge).unwrap_err().to_string().contains("ctx embed rebuild"));
+    assert_eq!(names(&search(&knowledge, "green boat", Mode::Semantic))[0], "green.txt");
+
+    knowledge.clear_vectors().unwrap();
+    let knowledge = workspace.open();
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 7, complete: true });
+    assert_eq!(models(&search(&knowledge, "pink boat", Mode::Semantic)), ["openai:m"]);
+}
+
+#[tokio::test]
+async fn vectors_of_another_model_are_never_compared_and_go_with_the_next_fill() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    fill(&knowledge).unwrap();
+    drop(knowledge);
+
+    let workspace = workspace.embedding_options(server.openai("other"));
+    let knowledge = workspace.open();
+    assert_eq!(counts(&knowledge), (0, 6));
+    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
+    server.asked();
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+    assert!(server.asked().iter().all(|asked| asked.body["model"] == "other"));
+    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), ["openai:other"]);
+    drop(knowledge);
+
+    // Those of the first are gone.
+    let knowledge = workspace.embedding_options(server.openai("m")).open();
+    assert_eq!(counts(&knowledge), (0, 6));
+}
+
+#[tokio::test]
+async fn an_interrupted_fill_goes_on_where_it_was() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let cancellation = CancellationToken::new();
+    let stop_soon = |state: FillProgress| {
+        if state.done > 0 {
+            cancellation.cancel();
+        }
+    };
+    let filled = fill_until(&knowledge, &cancellation, &stop_soon).unwrap();
+    assert_eq!(filled, Filled { made: 4, complete: false });
+    drop(knowledge);
+    server.asked();
+    let knowledge = workspace.open();
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 2, complete: true });
+    assert_eq!(server.batches(), [2]);
+}
+
+#[tokio::test]
+async fn a_fill_that_waits_to_ask_again_can_be_interrupted() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let an_hour = vec![("retry-after", "3600".to_owned())];
+    server.always(Reply::Status(429, an_hour, "come back later".to_owned()));
+    let cancellation = CancellationToken::new();
+    let filled = thread::scope(|scope| {
+        let filling = scope.spawn(|| knowledge.fill(Effort::Full, &cancellation, &|_| ()));
+        server.wait_for(1);
+        cancellation.cancel();
+        filling.join().unwrap()
+    });
+    assert_eq!(filled.unwrap(), Filled { made: 0, complete: false });
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn the_model_takes_over_source_by_source() {
+    let server = ModelServer::start();
+    let jira = Scripted::with((0..6).map(|n| document(&format!("J-{n}"), &format!("ticket {n}: a boat"))));
+    let workspace = colours(&server).source(JIRA, &jira);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    assert_eq!(models(&search(&knowledge, "boat", Mode::Hybrid)), [FAST]);
+    fill(&knowledge).unwrap();
+    assert_eq!(models(&search(&knowledge, "boat", Mode::Hybrid)), ["openai:m"]);
+
+    sync_source(&knowledge, JIRA).await.unwrap();
+    let hits = search(&knowledge, "boat", Mode::Hybrid);
+    for hit in &hits {
+        let expected = if hit.source == JIRA { FAST } else { "openai:m" };
+        assert_eq!(hit.explain.as_ref().unwrap().model.as_deref(), Some(expected), "{}", hit.source_id);
+    }
+    assert!(hits.iter().any(|hit| hit.source == JIRA) && hits.iter().any(|hit| hit.source != JIRA));
+    // Scores of two models cannot be compared, so that one answers for all.
+    assert_eq!(models(&search(&knowledge, "boat", Mode::Semantic)), [FAST]);
+    fill(&knowledge).unwrap();
+    assert_eq!(models(&search(&knowledge, "boat", Mode::Hybrid)), ["openai:m"]);
+    assert_eq!(models(&search(&knowledge, "boat", Mode::Semantic)), ["openai:m"]);
+}
+
+#[tokio::test]
+async fn only_the_section_that_was_edited_is_asked_for_again() {
+    let server = ModelServer::start();
+    let handbook = |second: &str| {
+        format!(
+            "# Handbook\n\n## Harbour\n\nAnchors and chains.\n\n## Bread\n\n{second}\n\n## Wind\n\nSails.\n"
+        )
+    };
+    let workspace = Workspace::new()
+        .embedding_options(server.openai("m"))
+        .file("handbook.md", handbook("Flour and water."));
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    let made = fill(&knowledge).unwrap().made;
+    assert!(made >= 3, "{made}");
+    server.asked();
+
+    workspace.write_at("handbook.md", handbook("Flour, water and salt."), "2026-02-01T12:00:00Z");
+    assert_eq!(sync(&knowledge).await.updated, 1);
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 1, complete: true });
+    let texts = server.texts();
+    assert!(texts.len() == 1 && texts[0].contains("salt"), "{texts:?}");
+    assert_eq!(counts(&knowledge), (made, 0));
+}
+
+#[tokio::test]
+async fn the_vectors_of_a_deleted_document_go_with_it() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    fill(&knowledge).unwrap();
+    assert_eq!(names(&search(&knowledge, "red boat", Mode::Semantic))[0], "red.txt");
+    workspace.remove("red.txt");
+    sync(&knowledge).await;
+    assert_eq!(counts(&knowledge), (5, 0));
+    assert!(!names(&search(&knowledge, "red boat", Mode::Semantic)).contains(&"red.txt".to_owned()));
+}
+
+#[tokio::test]
+async fn embeddings_that_are_enabled_later_are_made_for_what_is_there() {
+    let server = ModelServer::start();
+    let workspace = colours(&server).without_embedding();
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    assert!(knowledge.stats().unwrap().vectors.is_none());
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    drop(knowledge);
+
+    let workspace = workspace.embedding_options(server.openai("m"));
+    let knowledge = workspace.open();
+    assert_eq!(counts(&knowledge), (0, 6));
+    // Those that are quick to make come first, and do.
+    knowledge.fill_quickly(&CancellationToken::new()).unwrap();
+    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), ["openai:m"]);
+}
+
+#[tokio::test]
+async fn a_document_that_changes_while_it_is_asked_for_is_asked_for_again() {
+    let server = ModelServer::start();
+    let jira = Scripted::with([document("J-1", "an old boat")]);
+    let workspace = Workspace::new().embedding_options(server.openai("m")).source(JIRA, &jira);
+    let knowledge = workspace.open();
+    sync_source(&knowledge, JIRA).await.unwrap();
+    jira.continues([upsert(document("J-1", "a new boat"))], None);
+    jira.continues([], None);
+    server.hold(true);
+    let knowledge = std::sync::Arc::new(knowledge);
+    let filling = {
+        let knowledge = knowledge.clone();
+        tokio::task::spawn_blocking(move || knowledge.fill(Effort::Full, &CancellationToken::new(), &|_| ()))
+    };
+    server.wait_for(1);
+    // The first part is named again, the second is the change.
+    sync_source(&knowledge, JIRA).await.unwrap();
+    sync_source(&knowledge, JIRA).await.unwrap();
+    server.hold(false);
+    assert!(filling.await.unwrap().unwrap().complete);
+    let texts = server.texts();
+    assert!(texts[0].contains("old") && texts[1].contains("new") && texts.len() == 2, "{texts:?}");
+    assert_eq!(counts(&knowledge), (1, 0));
+}
+
+#[tokio::test]
+async fn a_document_that_goes_while_it_is_asked_for_leaves_nothing() {
+    let server = ModelServer::start();
+    let jira = Scripted::new();
+    jira.continues([upsert(document("J-1", "a boat"))], None);
+    jira.continues([delete("J-1")], None);
+    let workspace = Workspace::new().embedding_options(server.openai("m")).source(JIRA, &jira);
+    let knowledge = std::sync::Arc::new(workspace.open());
+    sync_source(&knowledge, JIRA).await.unwrap();
+    server.hold(true);
+    let filling = {
+        let knowledge = knowledge.clone();
+        tokio::task::spawn_blocking(move || knowledge.fill(Effort::Full, &CancellationToken::new(), &|_| ()))
+    };
+    server.wait_for(1);
+    sync_source(&knowledge, JIRA).await.unwrap();
+    server.hold(false);
+    assert!(filling.await.unwrap().unwrap().complete);
+    assert_eq!(counts(&knowledge), (0, 0));
+}
+
+#[tokio::test]
+async fn only_one_process_makes_vectors() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let (knowledge, other) = (workspace.open(), workspace.open());
+    sync(&knowledge).await;
+    server.hold(true);
+    let first = thread::scope(|scope| {
+        let filling = scope.spawn(|| knowledge.fill(Effort::Full, &CancellationToken::new(), &|_| ()));
+        server.wait_for(1);
+        assert!(matches!(fill(&other), Err(FillError::Busy)));
+        server.hold(false);
+        filling.join().unwrap()
+    });
+    assert_eq!(first.unwrap(), Filled { made: 6, complete: true });
+    assert_eq!(models(&search(&other, "green boat", Mode::Semantic)), ["openai:m"]);
+}
+
+#[tokio::test]
+async fn a_process_with_an_older_configuration_leaves_the_vectors_of_the_newer_alone() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let older = workspace.open();
+    sync(&older).await;
+    fill(&older).unwrap();
+    let workspace = workspace.embedding_options(server.openai("newer"));
+    let newer = workspace.open();
+    fill(&newer).unwrap();
+    server.asked();
+
+    assert!(matches!(fill(&older), Err(FillError::Replaced)));
+    assert!(server.asked().is_empty());
+    assert_eq!(counts(&newer), (6, 0));
+    assert_eq!(models(&search(&older, "green boat", Mode::Semantic)), [FAST]);
+    // It may still bring documents in.
+    workspace.write("pink.txt", "The pink boat lies in the harbour.");
+    assert_eq!(sync(&older).await.added, 1);
+    assert_eq!(fill(&newer).unwrap(), Filled { made: 1, complete: true });
+}
+
+#[tokio::test]
+async fn vectors_are_not_removed_while_others_are_made() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    let workspace = workspace.embedding_options(server.openai("other"));
+    let other = workspace.open();
+    sync(&knowledge).await;
+    server.hold(true);
+    thread::scope(|scope| {
+        let filling = scope.spawn(|| knowledge.fill(Effort::Full, &CancellationToken::new(), &|_| ()));
+        server.wait_for(1);
+        assert!(matches!(fill(&other), Err(FillError::Busy)));
+        assert!(matches!(other.clear_vectors(), Err(FillError::Busy)));
+        server.hold(false);
+        assert_eq!(filling.join().unwrap().unwrap(), Filled { made: 6, complete: true });
+    });
+}
+
+#[tokio::test]
+async fn a_query_that_is_refused_does_not_stop_the_next_one() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    fill(&knowledge).unwrap();
+    server.then([status(400, "not this one")]);
+    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
+    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), ["openai:m"]);
+}
+
+#[tokio::test]
+async fn of_a_query_without_end_only_the_beginning_is_sent() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    fill(&knowledge).unwrap();
+    server.asked();
+    let long = format!("green boat {}", "é".repeat(1 << 20));
+    assert_eq!(names(&search(&knowledge, &long, Mode::Semantic))[0], "green.txt");
+    let texts = server.texts();
+    assert!(texts[0].starts_with("green boat") && texts[0].len() <= 8_000, "{}", texts[0].len());
+}
+
+#[tokio::test]
+async fn a_long_document_does_not_keep_others_from_being_found() {
+    let section = |n: usize| format!("## Harbour {n}\n\nThe harbour, the harbour and the harbour.\n\n");
+    let long: String = (0..400).map(section).collect();
+    let workspace = Workspace::new().embedding("fast").file("long.md", format!("# Harbour\n\n{long}"));
+    for (n, thing) in ["bread", "wind", "money", "music", "cats"].into_iter().enumerate() {
+        let text = format!("{thing} and more {thing}, number {n}. Once it was in a harbour. {thing} again.");
+        workspace.write(&format!("{thing}.txt"), text);
+    }
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
+        assert_eq!(search(&knowledge, "harbour", mode).len(), 6, "{mode:?}");
+    }
+}

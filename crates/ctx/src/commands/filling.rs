@@ -1,0 +1,94 @@
+//! Making vectors behind a server: on a thread of its own, with low priority.
+
+use ctx_core::chain;
+use ctx_knowledge::{Effort, FillError, Knowledge, rest};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// How often to look whether vectors are missing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long to wait after a failure, doubled each time up to the last.
+const RETRY_FIRST: Duration = Duration::from_secs(5);
+const RETRY_LAST: Duration = Duration::from_secs(300);
+/// How much less important than everything else, on a scale to 19.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+/// Vectors between two words about progress.
+const TELL_EVERY: u64 = 2_000;
+
+/// The thread that makes vectors.
+pub(super) struct Filling {
+    ended: oneshot::Receiver<()>,
+}
+
+impl Filling {
+    /// Starts it; it ends soon after `shutdown`.
+    pub(super) fn start(knowledge: Arc<Knowledge>, shutdown: CancellationToken) -> Self {
+        let (done, ended) = oneshot::channel();
+        if knowledge.fill_mode().is_some() {
+            thread::spawn(move || {
+                lower_priority();
+                run(&knowledge, &shutdown);
+                drop(done);
+            });
+        }
+        Self { ended }
+    }
+
+    /// Waits for the batch in hand, so that the store is left in peace.
+    pub(super) async fn end(self) {
+        drop(self.ended.await);
+    }
+}
+
+fn run(knowledge: &Knowledge, shutdown: &CancellationToken) {
+    let mut retry = RETRY_FIRST;
+    while !shutdown.is_cancelled() {
+        let wait = match fill_once(knowledge, shutdown) {
+            // Another process is at it, or a moment's rest.
+            Ok(()) | Err(FillError::Busy) => {
+                retry = RETRY_FIRST;
+                LOOK_EVERY
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "vectors cannot be made: {}; trying again in {} s",
+                    chain(&error),
+                    retry.as_secs()
+                );
+                let wait = retry;
+                retry = (retry * 2).min(RETRY_LAST);
+                wait
+            }
+        };
+        rest(wait, shutdown);
+    }
+}
+
+fn fill_once(knowledge: &Knowledge, shutdown: &CancellationToken) -> Result<(), FillError> {
+    if !knowledge.lacks_vectors()? {
+        return Ok(());
+    }
+    let told = std::cell::Cell::new(0);
+    let filled = knowledge.fill(Effort::Low, shutdown, &|progress| {
+        if progress.done >= told.get() + TELL_EVERY {
+            told.set(progress.done);
+            tracing::info!("{} of {} vectors are made", progress.done, progress.chunks);
+        }
+    })?;
+    if filled.complete && filled.made > 0 {
+        tracing::info!("{} vectors were made; every document has all of its own", filled.made);
+    }
+    Ok(())
+}
+
+/// Makes this thread yield to all others; where that is impossible it is merely less polite.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(NICENESS) {
+        tracing::debug!(%error, "the priority stays as it is");
+    }
+}

@@ -1,0 +1,317 @@
+//! Keeping sources fresh while a command runs: synced when they change, and on schedule.
+
+use super::sync::PARALLEL;
+use crate::error::{CommandError, Exit};
+use crate::workspace::{Freshness, Workspace};
+use ctx_core::{SourceName, Watch};
+use ctx_knowledge::{Knowledge, SyncOptions, SyncReport, Warning};
+use jiff::Timestamp;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// How long to wait after a failure, doubled each time up to the last.
+const RETRY_FIRST: Duration = Duration::from_secs(5);
+const RETRY_LAST: Duration = Duration::from_secs(300);
+/// How long to wait while another process syncs the source.
+const RETRY_BUSY: Duration = Duration::from_secs(2);
+/// The most that a source rests after a sync. It rests as long as the sync took, so that one that
+/// never stops changing keeps no more than half a processor busy.
+const REST_MAX: Duration = Duration::from_secs(60);
+
+/// What there is to say about a source.
+pub(super) enum News<'a> {
+    /// A sync changed something, or could read again what it could not before.
+    Synced(&'a SyncReport),
+    /// Other documents than before cannot be read.
+    Warned(&'a SyncReport),
+    /// A sync failed, and not as the one before it.
+    Failed(&'a CommandError),
+}
+
+/// Who is told.
+pub(super) type Tell = Arc<dyn Fn(News<'_>) + Send + Sync>;
+
+/// How the last sync of a source ended.
+pub(super) type Outcome = Result<SyncReport, CommandError>;
+
+/// A source that is kept fresh.
+pub(super) struct Kept {
+    name: SourceName,
+    watch: bool,
+    every: Option<Duration>,
+    /// When it is synced if nothing changes before.
+    due: Option<Instant>,
+    retry: Duration,
+    /// What was said last: what cannot be read, and why the sync failed.
+    warnings: Vec<Warning>,
+    failure: Option<Vec<String>>,
+}
+
+impl Kept {
+    /// A source that was synced just now.
+    pub(super) fn after(freshness: &Freshness, outcome: &Outcome) -> Self {
+        let mut kept = Self::new(freshness);
+        kept.note(outcome, Instant::now(), &|_| ());
+        kept
+    }
+
+    /// A source that was last synced then, if ever.
+    pub(super) fn since(freshness: &Freshness, last_sync: Option<Timestamp>, now: Timestamp) -> Self {
+        let mut kept = Self::new(freshness);
+        kept.due = kept.every.map(|every| {
+            let passed = last_sync.map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default());
+            Instant::now() + passed.map_or(Duration::ZERO, |passed| every.saturating_sub(passed))
+        });
+        kept
+    }
+
+    fn new(freshness: &Freshness) -> Self {
+        Self {
+            name: freshness.name.clone(),
+            watch: freshness.watch,
+            every: freshness.every.map(|every| every.duration()),
+            due: None,
+            retry: RETRY_FIRST,
+            warnings: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// Takes note of how a sync ended, tells what is new, and decides when the next one is due.
+    fn note(&mut self, outcome: &Outcome, now: Instant, tell: &dyn Fn(News<'_>)) {
+        match outcome {
+            Ok(report) => {
+                let recovered = self.failure.take().is_some();
+                if report.warnings != self.warnings {
+                    tell(News::Warned(report));
+                    self.warnings.clone_from(&report.warnings);
+                }
+                if recovered || report.added + report.updated + report.deleted > 0 {
+                    tell(News::Synced(report));
+                }
+                self.retry = RETRY_FIRST;
+                self.due = self.every.map(|every| now + every);
+            }
+            Err(error) if error.exit == Exit::Busy => self.due = Some(now + RETRY_BUSY),
+            Err(error) => {
+                if self.failure.as_ref() != Some(&error.messages) {
+                    tell(News::Failed(error));
+                    self.failure = Some(error.messages.clone());
+                }
+                self.due = Some(now + self.retry);
+                self.retry = (self.retry * 2).min(RETRY_LAST);
+            }
+        }
+    }
+
+    /// Syncs whenever the watch hears something or the time has come, one sync at a time.
+    async fn keep<F>(
+        mut self,
+        mut watch: Option<Watch>,
+        sync: impl Fn(SourceName) -> F,
+        tell: Tell,
+        shutdown: CancellationToken,
+    ) where
+        F: Future<Output = Outcome>,
+    {
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = until(self.due) => {}
+                () = changed(&mut watch) => {}
+            }
+            let started = Instant::now();
+            let outcome = sync(self.name.clone()).await;
+            if outcome.is_err() && shutdown.is_cancelled() {
+                // Interrupted, which is nobody's failure.
+                return;
+            }
+            self.note(&outcome, Instant::now(), &*tell);
+            let rest = sleep(started.elapsed().min(REST_MAX));
+            shutdown.run_until_cancelled(rest).await;
+        }
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn changed(watch: &mut Option<Watch>) {
+    if let Some(watched) = watch
+        && watched.changed().await
+    {
+        return;
+    }
+    *watch = None;
+    std::future::pending().await
+}
+
+/// Every source that is kept fresh, each in a task of its own.
+pub(super) struct Refresh {
+    tasks: JoinSet<()>,
+}
+
+impl Refresh {
+    /// Begins; it ends soon after `shutdown`, between two documents.
+    pub(super) fn start(
+        knowledge: &Arc<Knowledge>,
+        sources: Vec<Kept>,
+        tell: &Tell,
+        shutdown: &CancellationToken,
+    ) -> Self {
+        let turns = Arc::new(Semaphore::new(PARALLEL));
+        let mut tasks = JoinSet::new();
+        for kept in sources.into_iter().filter(|kept| kept.watch || kept.every.is_some()) {
+            let watch = if kept.watch { knowledge.watch(&kept.name) } else { None };
+            let (knowledge, turns, stop) = (knowledge.clone(), turns.clone(), shutdown.clone());
+            let sync = move |name: SourceName| {
+                let (knowledge, turns, stop) = (knowledge.clone(), turns.clone(), stop.clone());
+                async move {
+                    let _turn = turns.acquire().await;
+                    let quietly = Arc::new(|_| ());
+                    Ok(knowledge.sync(&name, SyncOptions::default(), quietly, stop).await?)
+                }
+            };
+            tasks.spawn(kept.keep(watch, sync, tell.clone(), shutdown.clone()));
+        }
+        Self { tasks }
+    }
+
+    /// The sources of a workspace as they are to be kept while it is served.
+    pub(super) fn of(workspace: &Workspace) -> Vec<Kept> {
+        let now = Timestamp::now();
+        let kept = |freshness: &Freshness| {
+            let last_sync = workspace.knowledge.last_sync(&freshness.name).unwrap_or_default();
+            Kept::since(freshness, last_sync, now)
+        };
+        workspace.freshness.iter().map(kept).collect()
+    }
+
+    /// Waits for all of it to end.
+    pub(super) async fn end(mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Every;
+    use std::sync::Mutex;
+
+    fn source(every: Option<&str>) -> Freshness {
+        let every = every.map(|text| Every::try_from(text.to_owned()).unwrap());
+        Freshness { name: SourceName::new("git", "platform"), every, watch: false }
+    }
+
+    fn added(added: u64) -> Outcome {
+        Ok(SyncReport { added, ..SyncReport::default() })
+    }
+
+    fn failed(message: &str) -> Outcome {
+        Err(CommandError::new(message))
+    }
+
+    fn busy() -> Outcome {
+        Err(CommandError { exit: Exit::Busy, ..CommandError::new("busy") })
+    }
+
+    /// Takes note, and tells what was said about it.
+    fn said(kept: &mut Kept, outcome: &Outcome) -> Vec<&'static str> {
+        let said = Mutex::new(Vec::new());
+        kept.note(outcome, Instant::now(), &|news| {
+            said.lock().unwrap().push(match news {
+                News::Synced(_) => "synced",
+                News::Warned(_) => "warned",
+                News::Failed(_) => "failed",
+            });
+        });
+        said.into_inner().unwrap()
+    }
+
+    /// How long after a sync that ended so the next one is due, in seconds.
+    fn wait(kept: &mut Kept, outcome: &Outcome) -> Option<u64> {
+        let now = Instant::now();
+        kept.note(outcome, now, &|_| ());
+        kept.due.map(|due| (due - now).as_secs())
+    }
+
+    #[tokio::test]
+    async fn a_source_is_due_when_its_time_has_passed_since_the_last_sync() {
+        let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+        let due_in = |every, last: Option<&str>| {
+            let last = last.map(|last| last.parse().unwrap());
+            let started = Instant::now();
+            let due = Kept::since(&source(every), last, now).due;
+            // To the minute: deciding takes a moment.
+            due.map(|due| (due - started).as_secs_f64().div_euclid(60.0) as u64)
+        };
+        assert_eq!(due_in(Some("15m"), Some("2026-01-31T11:50:30Z")), Some(5));
+        assert_eq!(due_in(Some("15m"), Some("2026-01-31T11:00:00Z")), Some(0));
+        assert_eq!(due_in(Some("15m"), None), Some(0));
+        assert_eq!(due_in(Some("15m"), Some("2027-01-01T00:00:00Z")), Some(15), "a clock that was ahead");
+        assert_eq!(due_in(None, Some("2026-01-31T11:00:00Z")), None);
+    }
+
+    #[tokio::test]
+    async fn failures_are_tried_again_later_and_later_and_success_returns_to_the_schedule() {
+        let mut kept = Kept::after(&source(Some("15m")), &added(0));
+        let waits: Vec<_> = (0..8).map(|_| wait(&mut kept, &failed("no")).unwrap()).collect();
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(wait(&mut kept, &busy()), Some(2));
+        assert_eq!(wait(&mut kept, &added(1)), Some(900));
+        assert_eq!(wait(&mut kept, &failed("no")), Some(5));
+        assert_eq!(wait(&mut Kept::new(&source(None)), &added(1)), None);
+    }
+
+    #[tokio::test]
+    async fn only_what_is_new_is_told() {
+        let mut kept = Kept::after(&source(None), &added(0));
+        assert_eq!(said(&mut kept, &added(0)), [""; 0]);
+        assert_eq!(said(&mut kept, &added(1)), ["synced"]);
+        assert_eq!(said(&mut kept, &busy()), [""; 0]);
+        assert_eq!(said(&mut kept, &failed("no")), ["failed"]);
+        assert_eq!(said(&mut kept, &failed("no")), [""; 0]);
+        assert_eq!(said(&mut kept, &failed("not at all")), ["failed"]);
+        assert_eq!(said(&mut kept, &added(0)), ["synced"], "it can be read again");
+        let warning = Warning { source_id: "a".to_owned(), reason: "locked".to_owned() };
+        let warned = Ok(SyncReport { warnings: vec![warning], ..SyncReport::default() });
+        assert_eq!(said(&mut kept, &warned), ["warned"]);
+        assert_eq!(said(&mut kept, &warned), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_source_is_synced_on_schedule_and_on_change_until_the_end() {
+        let shutdown = CancellationToken::new();
+        let (signal, watch) = Watch::channel();
+        let mut kept = Kept::new(&source(None));
+        kept.every = Some(Duration::from_millis(1));
+        kept.due = Some(Instant::now());
+        let syncs = Mutex::new(0);
+        let sync = |_| {
+            let count = {
+                let mut syncs = syncs.lock().unwrap();
+                *syncs += 1;
+                *syncs
+            };
+            match count {
+                // From here on only a change brings one about.
+                3 => signal.send(),
+                4 => shutdown.cancel(),
+                _ => {}
+            }
+            std::future::ready(if count == 3 { failed("the schedule waits") } else { added(0) })
+        };
+        kept.keep(Some(watch), sync, Arc::new(|_| ()), shutdown.clone()).await;
+        assert_eq!(*syncs.lock().unwrap(), 4);
+    }
+}

@@ -1,0 +1,154 @@
+//! Vectors through the command line: made, made anew, waited for, and what can be wrong with them.
+#![cfg(unix)]
+
+use ctx_testkit::{TestWorkspace, ctx_snapshot};
+use serde_json::{Value, json};
+
+const KEY: &str = "correct-horse-battery";
+
+fn with(embedding: &str) -> TestWorkspace {
+    TestWorkspace::new()
+        .config(&format!("[connectors.filesystem.docs]\nroot = \"docs\"\n\n[embedding]\n{embedding}"))
+        .file("docs/a.md", "# Harbour\nShips lie at anchor.\n")
+        .file("docs/b.md", "# Bread\nFlour, water and salt.\n")
+}
+
+fn vectors(w: &TestWorkspace) -> Value {
+    w.ctx("stats --json").success().json()["vectors"].clone()
+}
+
+/// The model of the best hit.
+fn model(w: &TestWorkspace, query: &str) -> Value {
+    let answer = w.ctx(&format!("search {query} --explain --json")).success().json();
+    answer["results"][0]["explain"]["model"].clone()
+}
+
+#[test]
+fn vectors_that_are_missing_are_made_when_asked_for_and_made_anew_when_asked_for() {
+    let w = with("");
+    w.ctx("sync").success().says("vectors of builtin-best-1 are missing for 2 documents");
+    assert_eq!(vectors(&w), json!({"model": "builtin-best-1", "vectors": 0, "pending_documents": 2}));
+    assert_eq!(w.ctx("embed pending --json").success().json(), json!({"made": 2, "complete": true}));
+    assert_eq!(vectors(&w), json!({"model": "builtin-best-1", "vectors": 2, "pending_documents": 0}));
+    ctx_snapshot!(w.ctx("embed pending"), @r"
+    exit_code: 0
+    ----- stdout -----
+    made 0 vectors; every document has all of its vectors
+
+    ----- stderr -----
+    ");
+    assert_eq!(w.ctx("embed rebuild --json").success().json(), json!({"made": 2, "complete": true}));
+    assert_eq!(vectors(&w)["vectors"], 2);
+    assert_eq!(w.ctx("search boats --json").success().found()[0], "a.md");
+    w.write("docs/c.md", "# Wind\nSails.\n");
+    w.ctx("sync").success().says("are missing for 1 document");
+    assert_eq!(w.ctx("embed pending --json").success().json()["made"], 1);
+}
+
+#[test]
+fn a_sync_can_wait_for_the_vectors() {
+    let w = with("fill = \"wait\"\n");
+    w.ctx("sync").success().says("made 2 vectors");
+    assert_eq!(vectors(&w)["pending_documents"], 0);
+    let unchanged = w.ctx("sync").success();
+    assert!(!unchanged.stderr.contains("vector"), "{}", unchanged.stderr);
+}
+
+#[test]
+fn without_embeddings_there_is_nothing_to_make() {
+    let w = with("provider = \"disabled\"\n");
+    w.ctx("sync").success();
+    ctx_snapshot!(w.ctx("embed pending"), @r#"
+    exit_code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: embeddings are disabled here
+    hint: set `embedding.provider` to "builtin" in ctx.toml
+    "#);
+    ctx_snapshot!(w.ctx("doctor"), @r"
+    exit_code: 0
+    ----- stdout -----
+    ✓ configuration: [ROOT]/ctx.toml
+    ✓ store: [ROOT]/.ctx/data/ctx.sqlite
+    ✓ keyword index: sound and up to date
+    ✓ embeddings: none are made; documents are found by their words
+    ✓ filesystem:docs: 2 documents, synced [TIME]
+
+    ----- stderr -----
+    ");
+}
+
+#[test]
+fn settings_that_cannot_work_are_told_before_anything_is_done() {
+    let error = |embedding: &str| w_error(&with(embedding));
+    assert_eq!(
+        error("provider = \"opnai\"\n"),
+        "error: in [embedding]: provider: `opnai` is none of builtin, local, openai, ollama, disabled\n"
+    );
+    assert_eq!(
+        error("provider = \"openai\"\n"),
+        "error: in [embedding]: model: `openai` needs one, like \"text-embedding-3-small\"\n"
+    );
+    assert_eq!(
+        error("provider = \"local\"\n"),
+        "error: in [embedding]: path: `local` needs the folder of a model, relative to the workspace, like \
+         \"models/all-MiniLM-L6-v2\"\n"
+    );
+    let nowhere = with("provider = \"local\"\npath = \"models/none\"\n");
+    let folder = nowhere.root().join("models/none");
+    assert_eq!(
+        w_error(&nowhere),
+        format!("error: in [embedding]: path: {} is no folder\n", folder.display())
+    );
+    assert_eq!(
+        error("provider = \"ollama\"\nmodel = \"m\"\nurl = \"localhost:11434\"\n"),
+        "error: in [embedding]: url: it must begin with http:// or https://; write it like http://127.0.0.1:8080/v1\n"
+    );
+    ctx_snapshot!(with("provider = \"openai\"\n").ctx("doctor"), @r#"
+    exit_code: 1
+    ----- stdout -----
+    ✗ configuration: in [embedding]: model: `openai` needs one, like "text-embedding-3-small"
+
+    ----- stderr -----
+    error: 1 of 1 checks failed
+    "#);
+}
+
+fn w_error(w: &TestWorkspace) -> String {
+    w.ctx("sync").code(2).stderr
+}
+
+#[test]
+fn a_model_that_is_down_is_told_and_everything_else_works() {
+    // Nobody listens on port 1.
+    let w = with(
+        "provider = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:1/v1\"\napi_key = \"${MODEL_KEY}\"\n",
+    )
+    .env("MODEL_KEY", KEY);
+    let synced = w.ctx("sync").success().says("vectors of openai:m are missing for 2 documents");
+    assert_eq!(w.ctx("search anchor --json").success().found()[0], "a.md");
+    assert_eq!(model(&w, "anchor"), "builtin-fast-1");
+    let pending =
+        w.ctx("-vv embed pending").code(1).says("cannot reach openai at http://127.0.0.1:1/v1/embeddings");
+    let pending = pending.says("hint: check [embedding] in ctx.toml; what was made so far is kept");
+    let doctor = w.ctx("doctor");
+    ctx_snapshot!(doctor, @r"
+    exit_code: 1
+    ----- stdout -----
+    ✓ configuration: [ROOT]/ctx.toml
+    ✓ store: [ROOT]/.ctx/data/ctx.sqlite
+    ✓ keyword index: sound and up to date
+    ✗ embeddings: cannot reach openai at http://127.0.0.1:[PORT]/v1/embeddings: Connection refused (os error 111); documents that wait for its vectors: 2
+        hint: check [embedding] in ctx.toml; until it answers, the built-in fast model does
+    ✓ filesystem:docs: 2 documents, synced [TIME]
+
+    ----- stderr -----
+    error: 1 of 5 checks failed
+    ");
+    let shown = w.ctx("config show").success();
+    assert!(shown.stdout.contains("api_key = \"***\""), "{}", shown.stdout);
+    for outcome in [&synced, &pending, &doctor, &shown, &w.ctx("config show --json")] {
+        assert!(!format!("{outcome:?}").contains(KEY), "{outcome:?}");
+    }
+}
