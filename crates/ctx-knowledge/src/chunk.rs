@@ -9,7 +9,7 @@
 //! at most as long as the model reads.
 
 use crate::extract::Structure;
-use crate::store::{Span, TextHash};
+use crate::store::{Span, TextHash, slice};
 use ctx_embed::Tokenizer;
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl Chunking {
 }
 
 /// What stands before a chunk's text when a model reads it: its title and the headings above it.
-pub(crate) fn prefix(title: Option<&str>, heading: &str, chunking: Chunking) -> String {
+fn prefix(title: Option<&str>, heading: &str, chunking: Chunking) -> String {
     let title = title.unwrap_or_default();
     // The first heading often is the title.
     let prefix = if heading.starts_with(title) { heading.to_owned() } else { format!("{title}\n{heading}") };
@@ -51,8 +51,14 @@ pub(crate) fn prefix(title: Option<&str>, heading: &str, chunking: Chunking) -> 
 }
 
 /// A chunk's text as a model reads it, and what tells it from others.
-pub(crate) fn embedded_text(prefix: &str, text: &str) -> (String, TextHash) {
-    let text = format!("{prefix}\n{}", text.trim());
+pub(crate) fn embedded_text(
+    title: Option<&str>,
+    body: &str,
+    span: &Span,
+    chunking: Chunking,
+) -> (String, TextHash) {
+    let prefix = prefix(title, &span.heading, chunking);
+    let text = format!("{prefix}\n{}", slice(body, span).trim());
     let mut hash = TextHash::default();
     hash.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..size_of::<TextHash>()]);
     (text, hash)
@@ -307,7 +313,6 @@ pub(crate) fn cost(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::slice;
     use proptest::prelude::*;
 
     const SMALL: Chunking = Chunking { max_tokens: 20, overlap_tokens: 6 };

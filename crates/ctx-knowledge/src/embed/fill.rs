@@ -7,7 +7,7 @@
 use super::{Effort, EmbedError, Numbered};
 use crate::chunk::{self, Chunking};
 use crate::lock::{Lock, try_lock};
-use crate::store::{Embedded, NewVector, PendingDocument, Store, StoreError, TextHash, slice};
+use crate::store::{Embedded, NewVector, PendingDocument, Store, StoreError, TextHash};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -156,8 +156,8 @@ impl FillJob<'_> {
     /// The chunks of a document that lack a vector.
     fn pieces<'d>(&'d self, document: &'d PendingDocument) -> impl Iterator<Item = Piece> + 'd {
         document.chunks.iter().map(move |(position, span)| {
-            let prefix = chunk::prefix(document.title.as_deref(), &span.heading, self.chunking);
-            let (text, hash) = chunk::embedded_text(&prefix, slice(&document.body, span));
+            let title = document.title.as_deref();
+            let (text, hash) = chunk::embedded_text(title, &document.body, span, self.chunking);
             Piece { document: document.key, generation: document.generation, text: (*position, text, hash) }
         })
     }

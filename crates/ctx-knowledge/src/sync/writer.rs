@@ -11,7 +11,7 @@ use crate::knowledge::Source;
 use crate::lock::Lock;
 use crate::search::{View, ViewError};
 use crate::sketch;
-use crate::store::{NewDocument, NewVectors, Store, StoreError, TextHash, slice};
+use crate::store::{NewDocument, NewVectors, Store, StoreError, TextHash};
 use ctx_core::{Change, Content, Document, Known, SourceName};
 use jiff::Timestamp;
 use std::collections::HashSet;
@@ -281,8 +281,8 @@ impl Writer {
             .iter()
             .enumerate()
             .map(|(position, span)| {
-                let prefix = chunk::prefix(document.title.as_deref(), &span.heading, self.chunking);
-                let (text, hash) = chunk::embedded_text(&prefix, slice(&document.body, span));
+                let title = document.title.as_deref();
+                let (text, hash) = chunk::embedded_text(title, &document.body, span, self.chunking);
                 (position, text, hash)
             })
             .collect();
