@@ -228,6 +228,9 @@ fn copy_visible(from: &Path, to: &Path) {
             copy_visible(&entry.path(), &target);
         } else {
             fs::copy(entry.path(), &target).unwrap();
+            // Documents that match equally well are ordered by their dates.
+            let modified = entry.metadata().unwrap().modified().unwrap();
+            fs::File::options().write(true).open(&target).unwrap().set_modified(modified).unwrap();
         }
     }
 }
