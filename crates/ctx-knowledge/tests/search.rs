@@ -68,6 +68,18 @@ async fn identifiers_paths_codes_and_hyphens_are_searchable() {
 }
 
 #[tokio::test]
+async fn who_names_a_code_wants_what_has_it_and_not_what_shares_the_other_words() {
+    let (_workspace, knowledge) = knowing([
+        document("code", "The address is not allowed: E4033."),
+        document("words", "A customer who moves to another office calls support."),
+        document("other", "Parcels are planned at noon."),
+    ])
+    .await;
+    assert_eq!(found(&knowledge, "customer gets E4033 since office")[0], "code");
+    assert_eq!(found(&knowledge, "customer office")[0], "words");
+}
+
+#[tokio::test]
 async fn a_chunk_is_found_by_the_title_and_the_headings_above_it() {
     let markdown = |name: &str, text: &str| Document {
         content_type: Some("text/markdown".to_owned()),

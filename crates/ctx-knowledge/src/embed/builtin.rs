@@ -12,7 +12,7 @@ pub(super) const KIND: EmbedderKind =
 pub(super) const BATCH: usize = 32;
 /// How much vectors count beside words: what did best in our measurements.
 const FAST_WEIGHT: f64 = 0.3;
-pub(super) const BEST_WEIGHT: f64 = 0.6;
+pub(super) const BEST_WEIGHT: f64 = 0.5;
 
 struct Builtin(Model);
 

@@ -13,6 +13,8 @@ const QUERY_TERMS_MAX: usize = 64;
 /// Bytes of a query that are read at all.
 const QUERY_BYTES_MAX: usize = 16 << 10;
 
+/// A number of fewer digits is an amount and not a name.
+const NUMBER_DIGITS_MIN: usize = 3;
 /// A beginning shorter than this could be the beginning of too much.
 const PREFIX_CHARS_MIN: usize = 2;
 
@@ -29,6 +31,29 @@ const STOP_WORDS: [&str; 125] = [
     "they", "this", "through", "to", "too", "until", "us", "ve", "very", "was", "wasn", "we", "were",
     "weren", "what", "when", "where", "which", "while", "who", "whom", "why", "will", "with", "won", "would",
     "wouldn", "you", "your",
+];
+
+/// What people type for short, and the words that pages spell out. Sorted.
+const SHORT_FORMS: &[(&str, &[&str])] = &[
+    ("admin", &["administrator"]),
+    ("auth", &["authentication"]),
+    ("cert", &["certificate"]),
+    ("certs", &["certificates"]),
+    ("config", &["configuration"]),
+    ("creds", &["credentials"]),
+    ("db", &["database"]),
+    ("dir", &["directory"]),
+    ("docs", &["documentation"]),
+    ("env", &["environment"]),
+    ("infra", &["infrastructure"]),
+    ("k8s", &["kubernetes"]),
+    ("perf", &["performance"]),
+    ("postgres", &["postgresql"]),
+    ("pr", &["pull", "request"]),
+    ("prod", &["production"]),
+    ("prs", &["pull", "requests"]),
+    ("repo", &["repository"]),
+    ("repos", &["repositories"]),
 ];
 
 /// Splits into words, lowercases, folds accents, stems English. For documents.
@@ -63,14 +88,30 @@ pub(super) fn query_terms(text: &str) -> Vec<String> {
         words.iter().map(String::as_str).filter(|word| STOP_WORDS.binary_search(word).is_err()).collect();
     let chosen = if telling.is_empty() { words.iter().map(String::as_str).collect() } else { telling };
 
+    let spelt_out = chosen.iter().flat_map(|word| spelt_out(word)).copied().collect::<Vec<_>>();
     let mut stemmer = stemmer();
     let mut seen = HashSet::new();
     chosen
         .into_iter()
+        .chain(spelt_out)
         .flat_map(|word| tokens(&mut stemmer, word))
         .filter(|term| seen.insert(term.clone()))
         .take(QUERY_TERMS_MAX)
         .collect()
+}
+
+/// The words that a short form stands for; none for other words.
+fn spelt_out(word: &str) -> &'static [&'static str] {
+    SHORT_FORMS.binary_search_by_key(&word, |(short, _)| short).map_or(&[], |found| SHORT_FORMS[found].1)
+}
+
+/// Whether a term is a name that somebody made up, like `e4033`, `429` or `park_after_failures`, and
+/// not a word of a language: who asks for it wants exactly that.
+pub(super) fn is_identifier(term: &str) -> bool {
+    let digits = term.bytes().filter(u8::is_ascii_digit).count();
+    // A hyphen joins ordinary words.
+    let is_joined = term.bytes().any(|byte| byte.is_ascii_punctuation() && byte != b'-');
+    is_joined || digits >= NUMBER_DIGITS_MIN || digits > 0 && digits < term.len() && term.is_ascii()
 }
 
 /// What the last word of a query may be the beginning of; nothing when it was ended by a space.
@@ -109,6 +150,23 @@ mod tests {
         assert_eq!(query_terms(&"word ".repeat(25_000)), ["word"]);
         let many: String = (0..50_000).map(|n| format!("w{n} ")).collect();
         assert_eq!(query_terms(&many).len(), QUERY_TERMS_MAX);
+    }
+
+    #[test]
+    fn short_forms_are_also_looked_for_as_pages_spell_them_out() {
+        assert_eq!(query_terms("How big may a PR be?"), ["big", "pr", "pull", "request"]);
+        assert_eq!(query_terms("prod database db"), ["prod", "databas", "db", "product"]);
+        assert!(SHORT_FORMS.is_sorted());
+    }
+
+    #[test]
+    fn names_are_told_from_words() {
+        for name in ["e4033", "429", "fw-17", "park_after_failures", "k8s", "src/lib.rs"] {
+            assert!(is_identifier(name), "{name}");
+        }
+        for word in ["backup", "boundary-layer", "12", "障害", "naïve", ""] {
+            assert!(!is_identifier(word), "{word}");
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@ use super::{Filters, analyzer};
 use crate::store::{ChunkPlace, IndexedDocument, slice};
 use std::collections::HashMap;
 use std::ops::Bound;
-use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery, TermSetQuery};
+use tantivy::query::{
+    BooleanQuery, BoostQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery, TermSetQuery,
+};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
@@ -13,6 +15,8 @@ use tantivy::{Index, Searcher, TantivyDocument, Term};
 const ANALYZER: &str = "ctx";
 /// Bits of a chunk's number that are its position; a document is too small for more chunks.
 const POSITION_BITS: u32 = 24;
+/// How much more a name counts than a word.
+const IDENTIFIER_WEIGHT: f32 = 2.0;
 /// Words that a beginning may stand for, and how many are looked at to choose them.
 const PREFIX_WORDS_MAX: usize = 32;
 const PREFIX_WORDS_READ: usize = 1_000;
@@ -137,11 +141,15 @@ impl Fields {
         all.extend(conditions.into_iter().map(|condition| (Occur::Must, unscored(condition))));
         Box::new(BooleanQuery::new(all))
     }
+
     fn any_of(&self, terms: &[String]) -> Box<dyn Query> {
         // Flat, so that the index can skip chunks that cannot be among the best.
         let any_term = terms.iter().map(|term| {
-            let term = Term::from_field_text(self.text, term);
-            let query: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
+            let indexed = Term::from_field_text(self.text, term);
+            let mut query: Box<dyn Query> = Box::new(TermQuery::new(indexed, IndexRecordOption::WithFreqs));
+            if analyzer::is_identifier(term) {
+                query = Box::new(BoostQuery::new(query, IDENTIFIER_WEIGHT));
+            }
             (Occur::Should, query)
         });
         Box::new(BooleanQuery::new(any_term.collect()))

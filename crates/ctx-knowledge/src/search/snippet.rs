@@ -86,9 +86,16 @@ impl<'a> Matcher<'a> {
         found
     }
 
-    /// Analysing is slow and never changes how an ASCII word begins: most words need not be.
+    /// Analysing is slow and never changes how an ASCII word begins, and the words within a name
+    /// begin with a capital or after something else than a letter: most words need not be looked at.
     fn may_match(&self, word: &str) -> bool {
-        !word.is_ascii() || word.bytes().any(|byte| self.initials.contains(&byte.to_ascii_lowercase()))
+        let mut after_letter = false;
+        !word.is_ascii()
+            || word.bytes().any(|byte| {
+                let begins = !after_letter || byte.is_ascii_uppercase();
+                after_letter = byte.is_ascii_alphabetic();
+                begins && self.initials.contains(&byte.to_ascii_lowercase())
+            })
     }
 }
 

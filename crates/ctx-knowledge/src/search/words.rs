@@ -1,7 +1,7 @@
 //! Text to words: whole words, the parts of compound ones, and pairs of letters where a script has
 //! no spaces.
 //!
-//! `maxConnections` is also `max` and `Connections`; `max_connections`, `ERR-4021` and `src/lib.rs`
+//! `maxConnections` is also `max` and `Connections`, `500ms` also `500` and `ms`; `max_connections`, `ERR-4021` and `src/lib.rs`
 //! are also themselves, so that an exact name finds exactly that. A run of Chinese, Japanese, Korean
 //! or Thai letters becomes every pair of neighbours.
 
@@ -146,9 +146,15 @@ impl WordStream<'_> {
         }
     }
 
-    /// The parts of a word like `maxConnections` or `HTTPServer`.
+    /// The parts of a word like `maxConnections`, `HTTPServer` or `500ms`.
     fn parts(&mut self, range: Range<usize>) {
         let text = &self.text[range.clone()];
+        let digits = text.len() - text.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+        if digits > 0 && digits < text.len() && text[digits..].chars().all(char::is_lowercase) {
+            self.part(range.start..range.start + digits);
+            self.part(range.start + digits..range.end);
+            return;
+        }
         let mut start = 0;
         let mut before: Option<char> = None;
         let mut chars = text.char_indices().peekable();
@@ -248,6 +254,7 @@ mod tests {
         assert_eq!(words("maxConnections"), ["maxConnections", "max", "Connections"]);
         assert_eq!(words("HTTPServer2Go"), ["HTTPServer2Go", "HTTP", "Server2", "Go"]);
         assert_eq!(words("iPhone API E0382"), ["iPhone", "Phone", "API", "E0382"]);
+        assert_eq!(words("429s in 500ms, 9f86d0"), ["429s", "429", "in", "500ms", "500", "ms", "9f86d0"]);
     }
 
     #[test]
