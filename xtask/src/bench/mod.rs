@@ -30,6 +30,8 @@ const PARTS: &[Part] = &[
     Part { name: "embed", measure: Library(embed::measure) },
     Part { name: "index", measure: Program(index::measure) },
     Part { name: "search", measure: Program(search::measure) },
+    Part { name: "meanwhile", measure: Program(search::measure_meanwhile) },
+    Part { name: "million", measure: Program(search::measure_million) },
     Part { name: "start", measure: Program(start::measure) },
 ];
 
