@@ -1,10 +1,16 @@
 //! Personas: instructions, the tools they use, and the arguments they take.
+//!
+//! An agent is resolved through the one door, like a tool: the catalog registers each as one.
 
-use crate::{Call, ToolError};
+use crate::{Annotations, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The provider under which agents are registered.
+const PROVIDER: &str = "agents";
 
 /// A persona that resolves to a prompt.
 #[async_trait]
@@ -14,6 +20,11 @@ pub trait Agent: Send + Sync + 'static {
 
     /// Makes the prompt for these arguments.
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError>;
+
+    /// How long that may take, where it is not the catalog's own bound.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// What an agent says of itself; its JSON is an entry of `/agents/list`.
@@ -55,7 +66,7 @@ pub struct AgentArgument {
 }
 
 /// A resolved agent: what a model is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompt {
     /// The instructions.
     pub system: String,
@@ -66,7 +77,7 @@ pub struct Prompt {
 }
 
 /// One message of a prompt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Who says it.
     pub role: Role,
@@ -75,7 +86,7 @@ pub struct Message {
 }
 
 /// Who says a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The person.
@@ -84,4 +95,69 @@ pub enum Role {
     Assistant,
     /// The instructions.
     System,
+}
+
+/// All agents of a catalog, as its tools.
+pub(crate) struct Agents(pub(crate) Vec<Arc<dyn Agent>>);
+
+/// The full name of the tool that an agent is registered as.
+pub(crate) fn tool_name(agent: &str) -> String {
+    format!("{PROVIDER}.{}", Identifier::sanitize(agent))
+}
+
+impl Provider for Agents {
+    fn name(&self) -> Identifier {
+        Identifier::sanitize(PROVIDER)
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.0.iter().map(|agent| Arc::new(AgentTool(agent.clone())) as Arc<dyn Tool>).collect()
+    }
+
+    fn exposed(&self) -> bool {
+        false
+    }
+}
+
+/// An agent whose answer is its prompt.
+struct AgentTool(Arc<dyn Agent>);
+
+#[async_trait]
+impl Tool for AgentTool {
+    fn spec(&self) -> Arc<ToolSpec> {
+        let spec = self.0.spec();
+        let properties: Map<String, Value> = spec
+            .arguments
+            .iter()
+            .map(|argument| (argument.name.clone(), json!({ "description": argument.description })))
+            .collect();
+        let required: Vec<&str> = spec
+            .arguments
+            .iter()
+            .filter(|argument| argument.required)
+            .map(|argument| argument.name.as_str())
+            .collect();
+        Arc::new(ToolSpec {
+            name: spec.name.clone(),
+            title: None,
+            description: spec.description.clone(),
+            input_schema: json!({ "type": "object", "properties": properties, "required": required }),
+            output_schema: None,
+            annotations: Annotations { read_only: Some(true), ..Annotations::default() },
+        })
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let mut prompt = self.0.resolve(arguments, call).await?;
+        if prompt.tools.is_empty() {
+            prompt.tools.clone_from(&self.0.spec().tools);
+        }
+        let value = serde_json::to_value(prompt)
+            .map_err(|error| ToolError::internal("the agent's prompt cannot be told", error))?;
+        Ok(value.into())
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.0.timeout()
+    }
 }

@@ -4,12 +4,14 @@
 //! the one they began with. It hands out specs, never tools: whoever wants a tool to run comes
 //! through [`Catalog::call`], where names, policy, schema, limits and the run log live.
 
+use crate::agent::{self, Agents};
 use crate::error::{chain, whole_seconds};
 use crate::rate::Meter;
 use crate::run::{bounded, cut_text};
 use crate::{
-    AllowAll, ArgumentSchema, Call, ContentBlock, Decision, Discard, ErrorKind, Identifier, Limits, Outcome,
-    Output, Policy, Provider, Redactor, Run, RunLog, Tool, ToolError, ToolName, ToolSpec, nearest,
+    Agent, AgentSpec, AllowAll, ArgumentSchema, Call, ContentBlock, Decision, Discard, ErrorKind, Identifier,
+    Limits, Outcome, Output, Policy, Prompt, Provider, Redactor, Run, RunLog, Tool, ToolError, ToolName,
+    ToolSpec, nearest,
 };
 use arc_swap::ArcSwap;
 use futures::FutureExt;
@@ -32,6 +34,7 @@ pub struct Catalog {
     tools: BTreeMap<String, Registered>,
     /// Outward name to full name.
     outward: BTreeMap<String, String>,
+    agents: BTreeMap<String, Arc<AgentSpec>>,
     limits: Limits,
     policy: Arc<dyn Policy>,
     runs: Arc<dyn RunLog>,
@@ -102,6 +105,25 @@ impl Catalog {
         self.find(name).ok().map(|registered| &registered.entry)
     }
 
+    /// Every agent, by name.
+    pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
+        self.agents.values().map(|spec| &**spec)
+    }
+
+    /// Resolves an agent to its prompt, through the same door as every call.
+    pub async fn prompt(name: &str, arguments: Value, call: Call) -> Result<Prompt, ToolError> {
+        let catalog = call.root.catalog.clone();
+        let Some(spec) = catalog.agents.get(name) else {
+            let name = cut_text(name, 100);
+            let near = nearest(&name, catalog.agents.keys().map(String::as_str));
+            let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+            return Err(ToolError::not_found(format!("no agent registered with name: {name}{hint}")));
+        };
+        let output = Self::call(&agent::tool_name(&spec.name), arguments, call).await?;
+        serde_json::from_value(output.value)
+            .map_err(|error| ToolError::internal("the agent's prompt cannot be read", error))
+    }
+
     /// The bounds every call has.
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -144,7 +166,12 @@ impl Catalog {
             Ok(arguments) => catalog.run(registered, arguments, &mut call, started).await,
             Err(refusal) => Err(refusal),
         };
-        let result = result.map_err(|error| catalog.mask(error));
+        let result = result.map_err(|error| catalog.mask(error)).map(|(mut output, bytes)| {
+            for line in &mut output.logs {
+                line.message = catalog.redactor.text(std::mem::take(&mut line.message));
+            }
+            (output, bytes)
+        });
         match &result {
             Ok((_, result_bytes)) => record.close(Outcome::Ok, *result_bytes),
             Err(error) => {
@@ -160,7 +187,7 @@ impl Catalog {
     }
 
     fn mask(&self, error: ToolError) -> ToolError {
-        error.map_message(|message| self.redactor.text(message))
+        error.map_text(|text| self.redactor.text(text))
     }
 
     fn find(&self, name: &str) -> Result<&Registered, ToolError> {
@@ -335,15 +362,30 @@ impl CatalogBuilder {
         let mut catalog = Catalog {
             tools: BTreeMap::new(),
             outward: BTreeMap::new(),
+            agents: BTreeMap::new(),
             limits: self.limits,
             policy: self.policy,
             runs: self.runs,
             redactor: self.redactor,
             warnings: Vec::new(),
         };
+        let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
         for provider in &self.providers {
             catalog.register(&**provider, &self.meters);
+            for agent in provider.agents() {
+                let name = agent.spec().name.clone();
+                let alike =
+                    |other: &Arc<dyn Agent>| agent::tool_name(&other.spec().name) == agent::tool_name(&name);
+                match agents.iter().any(alike) {
+                    true => {
+                        catalog.warnings.push(format!("an agent is left out: the name `{name}` is taken"))
+                    }
+                    false => agents.push(agent),
+                }
+            }
         }
+        catalog.agents = agents.iter().map(|agent| (agent.spec().name.clone(), agent.spec())).collect();
+        catalog.register(&Agents(agents), &self.meters);
         Arc::new(catalog)
     }
 }

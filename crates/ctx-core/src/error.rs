@@ -3,6 +3,7 @@
 //! The kind decides code and status here and nowhere else. `message` is what a client may read;
 //! `detail` is for the log.
 
+use crate::LogLine;
 use std::fmt;
 use std::time::Duration;
 
@@ -94,6 +95,7 @@ pub struct ToolError {
     kind: ErrorKind,
     message: String,
     retry_after: Option<Duration>,
+    logs: Vec<LogLine>,
     #[source]
     detail: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -101,7 +103,7 @@ pub struct ToolError {
 impl ToolError {
     /// An error of this kind, with the sentence its reader gets.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None, detail: None }
+        Self { kind, message: message.into(), retry_after: None, logs: Vec::new(), detail: None }
     }
 
     /// Shorthand for arguments that do not fit.
@@ -128,6 +130,17 @@ impl ToolError {
         Self { retry_after: Some(wait), ..self }
     }
 
+    /// Adds what was logged until it failed.
+    #[must_use]
+    pub fn with_logs(self, logs: Vec<LogLine>) -> Self {
+        Self { logs, ..self }
+    }
+
+    /// What was logged until it failed.
+    pub fn logs(&self) -> &[LogLine] {
+        &self.logs
+    }
+
     /// What kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -148,10 +161,14 @@ impl ToolError {
         self.retry_after.map(whole_seconds)
     }
 
-    /// The same error, its message passed through `change`.
+    /// The same error, everything a client may read passed through `change`.
     #[must_use]
-    pub(crate) fn map_message(self, change: impl FnOnce(String) -> String) -> Self {
-        Self { message: change(self.message), ..self }
+    pub(crate) fn map_text(mut self, change: impl Fn(String) -> String) -> Self {
+        self.message = change(self.message);
+        for line in &mut self.logs {
+            line.message = change(std::mem::take(&mut line.message));
+        }
+        self
     }
 }
 

@@ -36,4 +36,4 @@ pub use run::{Discard, Outcome, Run, RunId, RunLog};
 pub use schema::{ArgumentSchema, SchemaError, json_schema};
 pub use secret::{Redactor, Secret};
 pub use suggest::nearest;
-pub use tool::{Annotations, ContentBlock, Output, Provider, Tool, ToolSpec};
+pub use tool::{Annotations, ContentBlock, LogLine, Output, Provider, Tool, ToolSpec};

@@ -1,6 +1,6 @@
 //! What can be called, and where it comes from.
 
-use crate::{Call, Identifier, RateLimit, ToolError};
+use crate::{Agent, Call, Identifier, RateLimit, ToolError};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -34,6 +34,11 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Its tools at this moment, in a stable order.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
+
+    /// Its agents at this moment.
+    fn agents(&self) -> Vec<Arc<dyn Agent>> {
+        Vec::new()
+    }
 
     /// Whether the product ships it (`"builtin": true` in listings).
     fn builtin(&self) -> bool {
@@ -93,6 +98,17 @@ pub struct Output {
     pub value: Value,
     /// The answer as blocks to show, where it is more than its data (images, links).
     pub content: Vec<ContentBlock>,
+    /// What was logged on the way, where that is part of the answer.
+    pub logs: Vec<LogLine>,
+}
+
+/// A line that a tool logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// How serious it is.
+    pub level: tracing::Level,
+    /// What it says.
+    pub message: String,
 }
 
 /// A block of content in a tool's answer.
@@ -106,6 +122,6 @@ pub enum ContentBlock {
 
 impl From<Value> for Output {
     fn from(value: Value) -> Self {
-        Self { value, content: Vec::new() }
+        Self { value, ..Self::default() }
     }
 }

@@ -265,7 +265,7 @@ async fn blocks_of_content_count_towards_the_size_of_a_result() {
             ContentBlock::Text("y".repeat(100)),
             ContentBlock::Other(image.as_object().cloned().unwrap_or_default()),
         ];
-        Box::pin(async { Ok(Output { value: Value::Null, content: blocks }) })
+        Box::pin(async { Ok(Output { content: blocks, ..Output::default() }) })
     });
     let limits = Limits { result_bytes: 50, ..Limits::default() };
     let catalog = with([screenshot]).limits(limits).build();
