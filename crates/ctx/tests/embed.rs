@@ -45,6 +45,75 @@ fn vectors_that_are_missing_are_made_when_asked_for_and_made_anew_when_asked_for
     assert_eq!(w.ctx("embed pending --json").success().json()["made"], 1);
 }
 
+/// What is found by meaning, and how well.
+fn meanings(w: &TestWorkspace, query: &str) -> Vec<Value> {
+    let answer = w.ctx_args(["search", query, "--mode", "semantic", "--explain", "--json"]).success().json();
+    let hits = answer["results"].as_array().unwrap().iter();
+    hits.map(|hit| json!([hit["source_id"], hit["score"], hit["explain"]["model"]])).collect()
+}
+
+#[test]
+fn vectors_that_find_no_space_are_an_error_and_made_when_there_is_some() {
+    const NOTES: usize = 150;
+    let notes = |settings: &str| {
+        let w = with(settings);
+        for number in 0..NOTES {
+            let text = format!("# Note {number}\nThe crew of ship {number} has {} sailors.\n", number * 7);
+            w.write(&format!("docs/{number}.md"), text);
+        }
+        w
+    };
+    let w = notes("");
+    w.ctx("sync").success();
+    let undisturbed = TestWorkspace::copy_of(w.root());
+    undisturbed.ctx("sync").success();
+    undisturbed.ctx("embed pending").success();
+
+    // In blocks of 512 bytes: no room at all, for a few batches, for many.
+    let mut most = 0;
+    for (command, blocks) in [
+        ("pending", 8),
+        ("pending", 100),
+        ("rebuild", 100),
+        ("pending", 300),
+        ("rebuild", 300),
+        ("pending", 400),
+    ] {
+        let outcome = w.shell(&format!("trap '' XFSZ; ulimit -f {blocks}; exec ctx embed {command}"));
+        assert_eq!(outcome.code, Some(1), "{command} {blocks}: {outcome:?}");
+        assert!(
+            outcome.stderr.starts_with("error: "),
+            "{command} {blocks}: {}",
+            outcome.stderr.lines().next().unwrap()
+        );
+        assert!(
+            outcome.stderr.contains("the store "),
+            "{command} {blocks}: {}",
+            outcome.stderr.lines().next().unwrap()
+        );
+        most = most.max(vectors(&w)["vectors"].as_u64().unwrap());
+        assert!(!w.ctx("search sailors --json").success().found().is_empty(), "words are enough");
+        w.ctx("doctor").success();
+    }
+    assert!(most > 0, "some were made before there was no space left");
+
+    w.ctx("embed pending").success();
+    assert_eq!(vectors(&w), vectors(&undisturbed));
+    assert_eq!(vectors(&w)["pending_documents"], 0);
+    for query in ["how many people work on ship 17", "baking"] {
+        assert_eq!(meanings(&w, query), meanings(&undisturbed, query), "{query}");
+    }
+
+    // The same while a sync makes them.
+    let w = notes("fill = \"wait\"\n");
+    let outcome = w.shell("trap '' XFSZ; ulimit -f 400; exec ctx sync");
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.stderr.contains("the store "), "{}", outcome.stderr.lines().next().unwrap());
+    w.ctx("sync").success();
+    assert_eq!(vectors(&w), vectors(&undisturbed));
+    w.ctx("doctor").success();
+}
+
 #[test]
 fn a_sync_can_wait_for_the_vectors() {
     let w = with("fill = \"wait\"\n");
