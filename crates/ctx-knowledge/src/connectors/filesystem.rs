@@ -198,7 +198,7 @@ impl Filesystem {
         if before.len() > self.document_bytes_max {
             return Err(io::Error::other(names::too_large(before.len(), self.document_bytes_max)));
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(before.len()).unwrap_or(0));
+        let mut bytes = names::room(before.len()).map_err(io::Error::other)?;
         // A file that grows while it is read, or a device that lies about its size, ends here.
         File::open(path)?.take(self.document_bytes_max).read_to_end(&mut bytes)?;
         let settled = is_settled(&before) && fingerprint == self::fingerprint(&fs::metadata(path)?);

@@ -33,9 +33,23 @@ pub(super) fn too_large(bytes: u64, bytes_max: u64) -> String {
     format!("it has {bytes} bytes; the limit is {bytes_max} (limits.document_bytes)")
 }
 
+/// Room for a document of this size; asking for too much memory otherwise ends the whole program.
+pub(super) fn room(bytes: u64) -> Result<Vec<u8>, String> {
+    let mut room = Vec::new();
+    let reserved = usize::try_from(bytes).is_ok_and(|size| room.try_reserve_exact(size).is_ok());
+    if reserved { Ok(room) } else { Err(format!("there is no memory to read its {bytes} bytes")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_memory_than_there_is_is_an_error() {
+        assert!(room(100).unwrap().capacity() >= 100);
+        let expected = format!("there is no memory to read its {} bytes", u64::MAX);
+        assert_eq!(room(u64::MAX), Err(expected));
+    }
 
     #[test]
     fn names_that_are_not_text_stay_apart() {

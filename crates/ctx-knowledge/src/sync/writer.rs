@@ -29,6 +29,8 @@ const FOLLOW_EVERY: u64 = 256;
 const WARNINGS_MAX: usize = 100;
 /// How much of a title is kept; it is part of every chunk.
 const TITLE_BYTES_MAX: usize = 500;
+/// How long a text may be: SQLite keeps nothing of a thousand million bytes or more.
+const TEXT_BYTES_MAX: usize = 900_000_000;
 /// Changes whenever the same content would be stored otherwise, so that the next sync does it.
 const PREPARATION: u32 = 2;
 /// Document ids are made of source and name in this namespace: the same document has the same id
@@ -370,10 +372,20 @@ pub(super) fn delete(store: &Store, id: Uuid, dry_run: bool) -> Result<bool, Sto
 fn text_of(document: &mut Document) -> Result<Extracted, NoText> {
     let content = mem::replace(&mut document.content, Content::Text(String::new()));
     let (name, content_type) = (&document.source_id, document.content_type.as_deref());
-    match content {
+    let extracted = match content {
         Content::Bytes(bytes) => extract::extract(Raw::new(bytes, name, content_type)),
         Content::Text(text) => extract::from_text(&text, name, content_type),
+    }?;
+    within(extracted, TEXT_BYTES_MAX)
+}
+
+fn within(extracted: Extracted, bytes_max: usize) -> Result<Extracted, NoText> {
+    let bytes = extracted.body.len();
+    if bytes <= bytes_max {
+        return Ok(extracted);
     }
+    let reason = format!("its text has {bytes} bytes; no more than {bytes_max} can be stored");
+    Err(NoText::Failed(reason))
 }
 
 fn document_id(source: &SourceName, source_id: &str) -> Uuid {
@@ -405,4 +417,17 @@ fn settings_stamp(chunking: Chunking, tags: &[String]) -> String {
     let Chunking { max_tokens, overlap_tokens } = chunking;
     let settings = format!("{PREPARATION} {max_tokens}/{overlap_tokens} {} {tags:?}", extract::VERSION);
     blake3::hash(settings.as_bytes()).to_hex()[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_the_store_cannot_keep_is_given_up() {
+        let text = |length| Extracted { body: "x".repeat(length), ..Extracted::default() };
+        assert_eq!(within(text(16), 16), Ok(text(16)));
+        let reason = "its text has 17 bytes; no more than 16 can be stored";
+        assert_eq!(within(text(17), 16), Err(NoText::Failed(reason.to_owned())));
+    }
 }

@@ -1,6 +1,7 @@
 //! What is in a copy: the files of a folder, and their sizes and contents, one at a time.
 
 use super::program::{Failure, Program, Running};
+use crate::connectors::names;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -125,7 +126,8 @@ impl Objects {
     /// The content of an object that is here and whose size is bearable.
     pub(super) async fn content(&mut self, id: &str) -> Result<Option<Vec<u8>>, Failure> {
         let Some(size) = self.size(id).await? else { return Ok(None) };
-        let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
+        let mut bytes = names::room(size).map_err(Failure::Said)?;
+        bytes.resize(usize::try_from(size).map_err(io::Error::other)?, 0);
         let read = async {
             self.stdout.read_exact(&mut bytes).await?;
             self.stdout.read_u8().await

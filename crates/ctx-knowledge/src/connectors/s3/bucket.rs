@@ -174,7 +174,7 @@ impl Bucket {
         if meta.size > bytes_max {
             return Err(too_large(meta.size));
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(meta.size).unwrap_or_default());
+        let mut bytes = names::room(meta.size).map_err(NotRead::Object)?;
         let mut stream = got.into_stream();
         while let Some(part) = stream.next().await {
             bytes.extend_from_slice(&part.map_err(|error| self.not_read(&error))?);

@@ -1,0 +1,46 @@
+//! Far more than anybody means to have indexed: one huge file.
+//!
+//! Only Linux holds a process to the memory it was given.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{Outcome, TestWorkspace};
+use serde_json::json;
+use std::fs::File;
+
+/// Kilobytes of memory that are enough for any sync, the stacks of a thread for each processor included.
+const MEMORY: usize = 300_000;
+const GIGABYTE: u64 = 1 << 30;
+
+/// Runs a command that is refused any memory beyond [`MEMORY`], and would end there.
+#[track_caller]
+fn within_memory(w: &TestWorkspace, command: &str) -> Outcome {
+    w.shell(&format!("ulimit -d {MEMORY} && exec ctx {command}"))
+}
+
+#[test]
+fn a_file_of_a_gigabyte_is_passed_over_whatever_it_is_called() {
+    const ENDINGS: [&str; 8] = ["csv", "docx", "html", "ipynb", "md", "pdf", "txt", "zip"];
+    let w = TestWorkspace::new().file("docs/good.md", "harbour");
+    for ending in ENDINGS {
+        // Sparse: it takes no space, but would take time and memory to read.
+        File::create(w.path(&format!("docs/huge.{ending}"))).unwrap().set_len(GIGABYTE).unwrap();
+    }
+    let report = within_memory(&w, "sync --json").success().json()["sources"][0].clone();
+    assert_eq!((&report["added"], &report["warning_count"]), (&json!(1), &json!(ENDINGS.len())));
+    for (warning, ending) in report["warnings"].as_array().unwrap().iter().zip(ENDINGS) {
+        let reason = "it has 1073741824 bytes; the limit is 50000000 (limits.document_bytes)";
+        assert_eq!(*warning, json!({"source_id": format!("huge.{ending}"), "reason": reason}));
+    }
+    assert_eq!(w.ctx("search harbour --json").found(), ["good.md"]);
+}
+
+#[test]
+fn a_file_that_there_is_no_memory_for_is_a_warning_even_where_it_is_allowed() {
+    let w = TestWorkspace::new()
+        .config("[connectors.filesystem.docs]\nroot = \"docs\"\n[limits]\ndocument_bytes = 2000000000\n")
+        .file("docs/good.md", "harbour");
+    File::create(w.path("docs/huge.txt")).unwrap().set_len(GIGABYTE).unwrap();
+    within_memory(&w, "sync").success().says("huge.txt: there is no memory to read its 1073741824 bytes");
+    assert_eq!(w.ctx("search harbour --json").found(), ["good.md"]);
+}
