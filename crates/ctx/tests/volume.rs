@@ -1,4 +1,4 @@
-//! Far more than anybody means to have indexed: one huge file.
+//! Far more than anybody means to have indexed: one huge file, very many small ones.
 //!
 //! Only Linux holds a process to the memory it was given.
 #![cfg(target_os = "linux")]
@@ -6,7 +6,7 @@
 
 use ctx_testkit::{Outcome, TestWorkspace};
 use serde_json::json;
-use std::fs::File;
+use std::fs::{self, File};
 
 /// Kilobytes of memory that are enough for any sync, the stacks of a thread for each processor included.
 const MEMORY: usize = 300_000;
@@ -43,4 +43,34 @@ fn a_file_that_there_is_no_memory_for_is_a_warning_even_where_it_is_allowed() {
     File::create(w.path("docs/huge.txt")).unwrap().set_len(GIGABYTE).unwrap();
     within_memory(&w, "sync").success().says("huge.txt: there is no memory to read its 1073741824 bytes");
     assert_eq!(w.ctx("search harbour --json").found(), ["good.md"]);
+}
+
+#[test]
+fn very_many_files_are_all_indexed_in_little_memory_and_read_once() {
+    const FOLDERS: usize = 40;
+    const FILES: usize = 500;
+    let w = TestWorkspace::new();
+    for folder in 0..FOLDERS {
+        fs::create_dir_all(w.path(&format!("docs/{folder}"))).unwrap();
+        for file in 0..FILES {
+            let path = format!("docs/{folder}/{file}.md");
+            w.write(&path, format!("# Note {file}\nBerth{folder}x{file} in the harbour.\n"));
+        }
+    }
+    let sync = || {
+        let report = within_memory(&w, "sync --json").success().json()["sources"][0].clone();
+        ["added", "updated", "deleted", "unchanged"].map(|key| report[key].as_u64().unwrap() as usize)
+    };
+    let all = FOLDERS * FILES;
+    assert_eq!(sync(), [all, 0, 0, 0]);
+    assert_eq!(w.ctx("stats --json").json()["documents"], all);
+    for name in ["0/0", "7/123", "19/499"] {
+        let word = format!("berth{}", name.replace('/', "x"));
+        assert_eq!(w.ctx(&format!("search {word} --json")).found(), [format!("{name}.md")]);
+    }
+    assert_eq!(sync(), [0, 0, 0, all]);
+    (0..FOLDERS).step_by(2).for_each(|folder| w.remove(&format!("docs/{folder}")));
+    assert_eq!(sync(), [0, 0, all / 2, all / 2]);
+    assert_eq!(w.ctx("search berth0x0 --json").found(), [""; 0]);
+    assert_eq!(w.ctx("search berth7x123 --json").found(), ["7/123.md"]);
 }
