@@ -19,7 +19,7 @@ pub(crate) use vectors::{
 pub(crate) use write::{NewDocument, Span, SyncOutcome};
 
 use error::Classify;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -102,7 +102,10 @@ impl Store {
             Some(connection) => connection,
             None => connect(&self.path, self.access, OpenFlags::empty()).classify(&self.path)?,
         };
-        let result = work(&connection).classify(&self.path);
+        let result = work(&connection).classify(&self.path).map_err(|error| {
+            // A newer format may have no place for our question.
+            schema::refuse_newer(&connection, &self.path).err().unwrap_or(error)
+        });
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if readers.len() < READERS_MAX {
             readers.push(connection);
@@ -110,10 +113,17 @@ impl Store {
         result
     }
 
-    fn write<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    /// Does some work in one transaction; an error undoes all of it.
+    fn write<T>(&self, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let writer = self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly { path: self.path.clone() })?;
         let mut connection = writer.lock().unwrap_or_else(PoisonError::into_inner);
-        work(&mut connection).classify(&self.path)
+        let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let transaction = begun.classify(&self.path)?;
+        // A newer ctx may have changed the format since we opened it.
+        schema::refuse_newer(&transaction, &self.path)?;
+        let done = work(&transaction).classify(&self.path)?;
+        transaction.commit().classify(&self.path)?;
+        Ok(done)
     }
 }
 

@@ -101,17 +101,13 @@ const MIGRATIONS: &[&str] = &[
 
 /// Brings the file to the newest format and returns the store's id.
 pub(super) fn prepare(connection: &Connection, writable: bool, path: &Path) -> Result<Uuid, StoreError> {
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let found = version(connection).classify(path)?;
-    if found > known {
-        return Err(StoreError::Newer { path: path.to_owned(), found, known });
-    }
-    if found < known {
+    if refuse_newer(connection, path)? < known_version() {
         if !writable {
             let reason = "it has an older format and cannot be written".to_owned();
             return Err(StoreError::Open { path: path.to_owned(), reason });
         }
         migrate(connection).classify(path)?;
+        refuse_newer(connection, path)?;
     }
     connection
         .query_row("SELECT store_id FROM meta", [], |row| row.get::<_, Vec<u8>>(0))
@@ -119,10 +115,23 @@ pub(super) fn prepare(connection: &Connection, writable: bool, path: &Path) -> R
         .map(|bytes| Uuid::from_slice(&bytes).unwrap_or_default())
 }
 
+/// The file's format, unless it is one that we do not know.
+pub(super) fn refuse_newer(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+    let (found, known) = (version(connection).classify(path)?, known_version());
+    if found > known { Err(StoreError::Newer { path: path.to_owned(), found, known }) } else { Ok(found) }
+}
+
+fn known_version() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
 fn migrate(connection: &Connection) -> rusqlite::Result<()> {
     let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     // Asked again inside the lock: another process may have been faster.
     let found = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
+    if found >= MIGRATIONS.len() {
+        return Ok(());
+    }
     for step in MIGRATIONS.iter().skip(found) {
         transaction.execute_batch(step)?;
     }
@@ -135,30 +144,113 @@ fn migrate(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+    connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Store;
+    use ctx_core::SourceName;
+    use std::path::PathBuf;
+    use std::sync::Barrier;
+    use std::thread;
+    use tempfile::TempDir;
+
+    /// Takes the first steps only, and stores something.
+    fn older(store: &Connection, taken: usize) -> Uuid {
+        MIGRATIONS[..taken].iter().for_each(|step| store.execute_batch(step).unwrap());
+        let id = Uuid::new_v4();
+        store.execute("INSERT INTO meta VALUES (1, ?1, 0, 0)", [id.as_bytes().as_slice()]).unwrap();
+        store
+            .execute("INSERT INTO passed_over (id, source, fingerprint) VALUES (x'00', 's', 'f')", [])
+            .unwrap();
+        store.execute("INSERT INTO sources (name, warnings) VALUES ('s', 7)", []).unwrap();
+        store.pragma_update(None, "user_version", taken).unwrap();
+        id
+    }
+
+    /// An older store in a file, as another program would have it open.
+    fn older_file(folder: &TempDir, taken: usize) -> (PathBuf, Connection, Uuid) {
+        let path = folder.path().join("store.sqlite");
+        let connection = Connection::open(&path).unwrap();
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
+        let id = older(&connection, taken);
+        (path, connection, id)
+    }
+
+    fn warnings(store: &Store) -> usize {
+        store.source_rows().unwrap()["s"].warnings
+    }
 
     #[test]
     fn every_older_format_leads_to_this_one() {
         for taken in 1..=MIGRATIONS.len() {
             let store = Connection::open_in_memory().unwrap();
-            MIGRATIONS[..taken].iter().for_each(|step| store.execute_batch(step).unwrap());
-            let id = Uuid::new_v4();
-            store.execute("INSERT INTO meta VALUES (1, ?1, 0, 0)", [id.as_bytes().as_slice()]).unwrap();
-            store
-                .execute("INSERT INTO passed_over (id, source, fingerprint) VALUES (x'00', 's', 'f')", [])
-                .unwrap();
-            store.pragma_update(None, "user_version", taken).unwrap();
-
+            let id = older(&store, taken);
             assert_eq!(prepare(&store, true, Path::new("store")).unwrap(), id);
             let row = store.query_row("SELECT source, reason FROM passed_over", [], |row| {
                 Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
             });
             assert_eq!(row.unwrap(), ("s".to_owned(), None));
         }
+    }
+
+    #[test]
+    fn an_older_store_may_be_opened_by_many_at_once_while_somebody_writes() {
+        const MANY: usize = 8;
+        for taken in 1..MIGRATIONS.len() {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, older, id) = older_file(&folder, taken);
+            older.execute_batch("BEGIN IMMEDIATE; UPDATE sources SET warnings = 8").unwrap();
+            let together = Barrier::new(MANY + 1);
+            let open = || {
+                together.wait();
+                let store = Store::open(&path).unwrap();
+                assert_eq!((store.id(), warnings(&store)), (id, 8));
+                store.ensure_model("m").unwrap();
+            };
+            thread::scope(|scope| {
+                (0..MANY).for_each(|_| drop(scope.spawn(open)));
+                together.wait();
+                older.execute_batch("COMMIT").unwrap();
+            });
+            assert_eq!(version(&older).unwrap(), known_version());
+        }
+    }
+
+    #[test]
+    fn whoever_reads_an_older_format_reads_on_while_it_is_migrated() {
+        for taken in 1..MIGRATIONS.len() {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, older, _) = older_file(&folder, taken);
+            let reader = Connection::open(&path).unwrap();
+            let tables = |reader: &Connection| {
+                let sql = "SELECT group_concat(sql) FROM sqlite_schema";
+                reader.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
+            };
+            reader.execute_batch("BEGIN").unwrap();
+            let before = (version(&reader).unwrap(), tables(&reader));
+            let store = Store::open(&path).unwrap();
+            older.execute("UPDATE sources SET warnings = 8", []).unwrap();
+            assert_eq!((version(&reader).unwrap(), tables(&reader)), before, "all of the old");
+            assert_eq!(warnings(&store), 8);
+            reader.execute_batch("COMMIT").unwrap();
+            assert_eq!(version(&reader).unwrap(), known_version());
+            assert_ne!(tables(&reader), before.1, "all of the new");
+        }
+    }
+
+    #[test]
+    fn a_store_that_a_newer_ctx_migrates_meanwhile_is_read_as_far_as_possible_and_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, newer, _) = older_file(&folder, MIGRATIONS.len());
+        let store = Store::open(&path).unwrap();
+        newer.execute_batch("ALTER TABLE models RENAME TO brains; PRAGMA user_version = 99").unwrap();
+        let is_newer = |error| matches!(error, StoreError::Newer { found: 99, .. });
+        let forgotten = store.forget_source(&SourceName::new("s", ""));
+        assert!(is_newer(forgotten.unwrap_err()));
+        assert!(is_newer(store.model("m").unwrap_err()), "it has no such table any more");
+        assert_eq!(warnings(&store), 7);
     }
 }

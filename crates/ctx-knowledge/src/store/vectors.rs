@@ -4,7 +4,6 @@
 //! has a higher key than it knows, and finds out what is gone by asking for the exact values.
 
 use super::read::{json_or_default, spans};
-use super::write::begin;
 use super::{Span, Store, StoreError};
 use crate::search::Filters;
 use ctx_embed::vector;
@@ -120,10 +119,10 @@ impl Store {
         if let Some(key) = self.model(id)? {
             return Ok(key);
         }
-        self.write(|connection| {
-            connection
+        self.write(|transaction| {
+            transaction
                 .execute("INSERT OR IGNORE INTO models (id, dimensions, vectors) VALUES (?1, 0, 0)", [id])?;
-            Ok(model(connection, id)?.unwrap_or_default())
+            Ok(model(transaction, id)?.unwrap_or_default())
         })
     }
 
@@ -148,21 +147,21 @@ impl Store {
     /// Removes a model and its vectors.
     fn drop_model(&self, key: ModelKey) -> Result<(), StoreError> {
         self.clear_model(key)?;
-        self.write(|connection| connection.execute("DELETE FROM models WHERE key = ?1", [key]).map(drop))
+        self.write(|transaction| transaction.execute("DELETE FROM models WHERE key = ?1", [key]).map(drop))
     }
 
     /// Removes the vectors of a model, a few at a time.
     pub(crate) fn clear_model(&self, key: ModelKey) -> Result<(), StoreError> {
         let unmark = || {
-            self.write(|connection| {
-                connection.execute("UPDATE documents SET embedded = 0 WHERE embedded = ?1", [key]).map(drop)
+            self.write(|transaction| {
+                transaction.execute("UPDATE documents SET embedded = 0 WHERE embedded = ?1", [key]).map(drop)
             })
         };
         unmark()?;
         let mut deleted = DELETE_BATCH;
         while deleted == DELETE_BATCH {
-            deleted = self.write(|connection| {
-                connection
+            deleted = self.write(|transaction| {
+                transaction
                     .prepare_cached(
                         "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors WHERE model = ?1 LIMIT ?2)",
                     )?
@@ -226,9 +225,8 @@ impl Store {
         mark: bool,
         batch: &[Embedded],
     ) -> Result<bool, StoreError> {
-        self.write(|connection| {
-            let transaction = begin(connection)?;
-            if !is_known(&transaction, model)? {
+        self.write(|transaction| {
+            if !is_known(transaction, model)? {
                 return Ok(false);
             }
             for document in batch {
@@ -239,13 +237,12 @@ impl Store {
                     continue;
                 }
                 for vector in &document.vectors {
-                    insert(&transaction, model, document.document, vector)?;
+                    insert(transaction, model, document.document, vector)?;
                 }
                 if mark {
-                    mark_complete(&transaction, model, document.document)?;
+                    mark_complete(transaction, model, document.document)?;
                 }
             }
-            transaction.commit()?;
             Ok(true)
         })
     }

@@ -4,7 +4,7 @@ use super::vectors::{self, NewVectors};
 use super::{Store, StoreError};
 use ctx_core::{Cursor, SourceName};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 use uuid::Uuid;
 
 /// Deletions remembered for views that lag behind; an older view is built anew.
@@ -56,9 +56,8 @@ pub(crate) struct SyncOutcome {
 impl Store {
     /// Stores a document, new or changed. Its `created_at` survives.
     pub(crate) fn put(&self, document: &NewDocument) -> Result<(), StoreError> {
-        self.write(|connection| {
-            let transaction = begin(connection)?;
-            let generation = advance(&transaction)?;
+        self.write(|transaction| {
+            let generation = advance(transaction)?;
             let key: u64 = transaction
                 .prepare_cached(
                     "INSERT INTO documents (id, source, source_id, source_url, title, author, created_at,
@@ -107,9 +106,8 @@ impl Store {
                 ])?;
             }
             drop(insert);
-            vectors::replace(&transaction, key, &document.vectors)?;
-            remark(&transaction, document)?;
-            transaction.commit()
+            vectors::replace(transaction, key, &document.vectors)?;
+            remark(transaction, document)
         })
     }
 
@@ -121,11 +119,9 @@ impl Store {
         source: &SourceName,
         fingerprint: &str,
     ) -> Result<(), StoreError> {
-        self.write(|connection| {
-            let transaction = begin(connection)?;
-            delete(&transaction, id)?;
-            pass_over(&transaction, id, &source.to_string(), fingerprint, None)?;
-            transaction.commit()
+        self.write(|transaction| {
+            delete(transaction, id)?;
+            pass_over(transaction, id, &source.to_string(), fingerprint, None)
         })
     }
 
@@ -138,35 +134,28 @@ impl Store {
         fingerprint: &str,
         reason: &str,
     ) -> Result<(), StoreError> {
-        self.write(|connection| pass_over(connection, id, &source.to_string(), fingerprint, Some(reason)))
+        self.write(|transaction| pass_over(transaction, id, &source.to_string(), fingerprint, Some(reason)))
     }
 
     /// Notes a new fingerprint for content that has not changed; views need not know.
     pub(crate) fn refresh(&self, document: &NewDocument) -> Result<(), StoreError> {
-        self.write(|connection| {
-            let transaction = begin(connection)?;
+        self.write(|transaction| {
             transaction
                 .prepare_cached("UPDATE documents SET fingerprint = ?2 WHERE id = ?1")?
                 .execute(params![document.id.as_bytes().as_slice(), document.fingerprint])?;
-            remark(&transaction, document)?;
-            transaction.commit()
+            remark(transaction, document)
         })
     }
 
     /// Removes a document and every trace of it; tells whether it was stored.
     pub(crate) fn delete(&self, id: Uuid) -> Result<bool, StoreError> {
-        self.write(|connection| {
-            let transaction = begin(connection)?;
-            let stored = delete(&transaction, id)?;
-            transaction.commit()?;
-            Ok(stored)
-        })
+        self.write(|transaction| delete(transaction, id))
     }
 
     /// Forgets that a source was ever synced; its documents are deleted one by one before.
     pub(crate) fn forget_source(&self, source: &SourceName) -> Result<(), StoreError> {
-        self.write(|connection| {
-            connection.execute("DELETE FROM sources WHERE name = ?1", [source.to_string()]).map(drop)
+        self.write(|transaction| {
+            transaction.execute("DELETE FROM sources WHERE name = ?1", [source.to_string()]).map(drop)
         })
     }
 
@@ -174,8 +163,8 @@ impl Store {
     /// crash before it costs a repeated sync, never a lost document.
     pub(crate) fn finish_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
         let synced_at = outcome.error.is_none().then(|| Timestamp::now().as_millisecond());
-        self.write(|connection| {
-            connection
+        self.write(|transaction| {
+            transaction
                 .prepare_cached(
                     "INSERT INTO sources (name, cursor, synced_at, error, warnings)
                      VALUES (?1, ?2, ?3, ?4, ?5)
@@ -195,10 +184,6 @@ impl Store {
                 .map(drop)
         })
     }
-}
-
-pub(super) fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
-    connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
 fn advance(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
@@ -221,13 +206,13 @@ fn delete(transaction: &Transaction<'_>, id: Uuid) -> rusqlite::Result<bool> {
 }
 
 fn pass_over(
-    connection: &Connection,
+    transaction: &Transaction<'_>,
     id: Uuid,
     source: &str,
     fingerprint: &str,
     reason: Option<&str>,
 ) -> rusqlite::Result<()> {
-    connection
+    transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO passed_over (id, source, fingerprint, reason) VALUES (?1, ?2, ?3, ?4)",
         )?
