@@ -366,6 +366,7 @@ impl Knowledge {
             tracing::warn!(%error, "cannot remove {}", cache.display());
         }
         self.view.catch_up(&self.store)?;
+        self.store.forget_old_deletions()?;
         Ok(removed)
     }
 

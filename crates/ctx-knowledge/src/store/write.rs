@@ -159,6 +159,24 @@ impl Store {
         })
     }
 
+    /// Forgets which documents were deleted long ago. Not with each deletion: finding out costs as
+    /// much as there are, and a view that is still to follow would have to be built anew.
+    pub(crate) fn forget_old_deletions(&self) -> Result<(), StoreError> {
+        let oldest = self.read(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT generation FROM deletions ORDER BY generation DESC LIMIT 1 OFFSET ?1",
+                )?
+                .query_row([DELETIONS_MAX], |row| row.get::<_, i64>(0))
+                .optional()
+        })?;
+        let Some(forgotten) = oldest else { return Ok(()) };
+        self.write(|transaction| {
+            transaction.execute("DELETE FROM deletions WHERE generation <= ?1", [forgotten])?;
+            transaction.execute("UPDATE meta SET forgotten = max(forgotten, ?1)", [forgotten]).map(drop)
+        })
+    }
+
     /// Ends a sync: cursor and outcome, in one transaction after the last document it covers. A
     /// crash before it costs a repeated sync, never a lost document.
     pub(crate) fn finish_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
@@ -201,7 +219,6 @@ fn delete(transaction: &Transaction<'_>, id: Uuid) -> rusqlite::Result<bool> {
     let Some(key) = key else { return Ok(false) };
     let generation = advance(transaction)?;
     transaction.prepare_cached("INSERT INTO deletions VALUES (?1, ?2)")?.execute(params![generation, key])?;
-    forget_old_deletions(transaction)?;
     Ok(true)
 }
 
@@ -237,16 +254,4 @@ fn remember_text(transaction: &Transaction<'_>, id: Uuid) -> rusqlite::Result<()
         .prepare_cached("DELETE FROM passed_over WHERE id = ?1")?
         .execute([id.as_bytes().as_slice()])
         .map(drop)
-}
-
-fn forget_old_deletions(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    let oldest_kept: Option<i64> = transaction
-        .prepare_cached("SELECT generation FROM deletions ORDER BY generation DESC LIMIT 1 OFFSET ?1")?
-        .query_row([DELETIONS_MAX], |row| row.get(0))
-        .optional()?;
-    if let Some(forgotten) = oldest_kept {
-        transaction.execute("DELETE FROM deletions WHERE generation <= ?1", [forgotten])?;
-        transaction.execute("UPDATE meta SET forgotten = ?1", [forgotten])?;
-    }
-    Ok(())
 }

@@ -177,7 +177,8 @@ impl SyncJob<'_> {
         let outcome = self.finish(pulled, written, &memory, &mut report);
         if !self.options.dry_run {
             let (store, view) = (self.store.clone(), self.view.clone());
-            let caught_up = tokio::task::spawn_blocking(move || view.catch_up(&store)).await;
+            let catch_up = move || view.catch_up(&store).and_then(|()| Ok(store.forget_old_deletions()?));
+            let caught_up = tokio::task::spawn_blocking(catch_up).await;
             // A failed sync is worth more words than an index that lags.
             outcome?;
             match caught_up {
