@@ -6,6 +6,7 @@ mod common;
 
 use common::{JIRA, Scripted, Workspace, copy_folder, document, found, stored, sync, sync_source};
 use ctx_knowledge::{Knowledge, StoreError};
+use jiff::Timestamp;
 use std::fs;
 
 /// Makes a damaged file's bytes of a sound one's.
@@ -275,6 +276,24 @@ fn a_store_of_a_newer_version_is_not_touched() {
     store.pragma_update(None, "user_version", 99).unwrap();
     let error = workspace.try_open().err().unwrap();
     assert!(matches!(&error, StoreError::Newer { found: 99, known: ..99, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_sync_whose_time_was_told_by_a_wrong_clock_is_followed_by_others() {
+    let workspace = synced().await;
+    let store = rusqlite::Connection::open(workspace.store_path()).unwrap();
+    for wrong in [i64::MIN, -1, 0, 32_503_680_000_000, i64::MAX] {
+        store.execute("UPDATE sources SET synced_at = ?1", [wrong]).unwrap();
+        store.execute("UPDATE documents SET created_at = ?1, updated_at = ?1", [wrong]).unwrap();
+        let knowledge = workspace.open();
+        assert!(knowledge.sources().await.unwrap()[0].healthy, "{wrong}");
+        assert_right_answers(&knowledge, &wrong.to_string());
+        workspace.write("d.md", format!("compass {wrong}"));
+        sync(&knowledge).await;
+        let age = Timestamp::now().duration_since(knowledge.last_sync(&common::notes()).unwrap().unwrap());
+        assert!(!age.is_negative() && age.as_hours() == 0, "{wrong}: {age}");
+        assert_eq!(found(&knowledge, "compass"), ["d.md"], "{wrong}");
+    }
 }
 
 #[tokio::test]

@@ -92,6 +92,53 @@ async fn a_file_changed_just_now_and_again_at_the_same_size_is_read_again() {
 }
 
 #[tokio::test]
+async fn files_of_any_date_come_in_and_are_read_once() {
+    let dates =
+        ["1901-12-14T00:00:00Z", "1969-12-31T23:59:59.5Z", "1970-01-01T00:00:00Z", "2201-01-01T00:00:00Z"];
+    let workspace = Workspace::new();
+    dates
+        .iter()
+        .enumerate()
+        .for_each(|(n, date)| workspace.write_at(&format!("{n}.md"), format!("word{n}"), date));
+    let knowledge = workspace.open();
+    assert_eq!(sync(&knowledge).await, SyncReport { added: 4, ..report() });
+    assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 4, ..report() });
+    for (n, date) in dates.iter().enumerate() {
+        assert_eq!(the_document(&knowledge, &format!("word{n}")).updated_at, time(date));
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_change_is_seen_whatever_becomes_of_the_date() {
+    let workspace = Workspace::new().file("a.md", "one");
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    // Into the future, not at all, and back; the size stays as it is.
+    let years = [2201, 2201, 2020, 1960, 1960];
+    for (text, year) in ["two", "six", "ten", "red", "sea"].into_iter().zip(years) {
+        until_the_clock_ticks(&workspace, "a.md");
+        workspace.write_at("a.md", text, &format!("{year}-01-01T00:00:00.5Z"));
+        assert_eq!(sync(&knowledge).await, SyncReport { updated: 1, ..report() }, "{text}");
+        assert_eq!(found(&knowledge, text), ["a.md"]);
+    }
+}
+
+/// Waits until what is written now is told apart from what was written when this file was.
+#[cfg(unix)]
+fn until_the_clock_ticks(workspace: &Workspace, name: &str) {
+    use std::os::unix::fs::MetadataExt;
+    let changed_at = |path: std::path::PathBuf| {
+        let metadata = path.metadata().unwrap();
+        (metadata.ctime(), metadata.ctime_nsec())
+    };
+    while {
+        std::fs::write(workspace.beside("probe"), "").unwrap();
+        changed_at(workspace.beside("probe")) <= changed_at(workspace.path(name))
+    } {}
+}
+
+#[tokio::test]
 async fn id_and_creation_survive_an_update() {
     let workspace = Workspace::new().file("a.md", "harbour");
     let knowledge = workspace.open();

@@ -63,10 +63,7 @@ impl Kept {
     /// A source that was last synced then, if ever.
     pub(super) fn since(freshness: &Freshness, last_sync: Option<Timestamp>, now: Timestamp) -> Self {
         let mut kept = Self::new(freshness);
-        kept.due = kept.every.map(|every| {
-            let passed = last_sync.map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default());
-            Instant::now() + passed.map_or(Duration::ZERO, |passed| every.saturating_sub(passed))
-        });
+        kept.due = kept.every.map(|every| Instant::now() + wait(every, last_sync, now));
         kept
     }
 
@@ -136,6 +133,13 @@ impl Kept {
             shutdown.run_until_cancelled(rest).await;
         }
     }
+}
+
+/// How long until a source is due that was last synced then, if ever. A time in the future was told by
+/// a clock that was wrong, and says nothing.
+pub(super) fn wait(every: Duration, last_sync: Option<Timestamp>, now: Timestamp) -> Duration {
+    let passed = last_sync.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
+    passed.map_or(Duration::ZERO, |passed| every.saturating_sub(passed))
 }
 
 async fn until(due: Option<Instant>) {
@@ -239,7 +243,7 @@ mod tests {
     }
 
     /// How long after a sync that ended so the next one is due, in seconds.
-    fn wait(kept: &mut Kept, outcome: &Outcome) -> Option<u64> {
+    fn next(kept: &mut Kept, outcome: &Outcome) -> Option<u64> {
         let now = Instant::now();
         kept.note(outcome, now, &|_| ());
         kept.due.map(|due| (due - now).as_secs())
@@ -258,19 +262,24 @@ mod tests {
         assert_eq!(due_in(Some("15m"), Some("2026-01-31T11:50:30Z")), Some(5));
         assert_eq!(due_in(Some("15m"), Some("2026-01-31T11:00:00Z")), Some(0));
         assert_eq!(due_in(Some("15m"), None), Some(0));
-        assert_eq!(due_in(Some("15m"), Some("2027-01-01T00:00:00Z")), Some(15), "a clock that was ahead");
+        assert_eq!(due_in(Some("15m"), Some("2027-01-01T00:00:00Z")), Some(0), "a clock that was ahead");
+        let (first, last) = (Timestamp::MIN.to_string(), Timestamp::MAX.to_string());
+        assert_eq!(
+            (due_in(Some("366d"), Some(&first)), due_in(Some("366d"), Some(&last))),
+            (Some(0), Some(0))
+        );
         assert_eq!(due_in(None, Some("2026-01-31T11:00:00Z")), None);
     }
 
     #[tokio::test]
     async fn failures_are_tried_again_later_and_later_and_success_returns_to_the_schedule() {
         let mut kept = Kept::after(&source(Some("15m")), &added(0));
-        let waits: Vec<_> = (0..8).map(|_| wait(&mut kept, &failed("no")).unwrap()).collect();
+        let waits: Vec<_> = (0..8).map(|_| next(&mut kept, &failed("no")).unwrap()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(wait(&mut kept, &busy()), Some(2));
-        assert_eq!(wait(&mut kept, &added(1)), Some(900));
-        assert_eq!(wait(&mut kept, &failed("no")), Some(5));
-        assert_eq!(wait(&mut Kept::new(&source(None)), &added(1)), None);
+        assert_eq!(next(&mut kept, &busy()), Some(2));
+        assert_eq!(next(&mut kept, &added(1)), Some(900));
+        assert_eq!(next(&mut kept, &failed("no")), Some(5));
+        assert_eq!(next(&mut Kept::new(&source(None)), &added(1)), None);
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
 //! `ctx sources`
 
+use super::refresh;
 use crate::cli::Global;
+use crate::config::Every;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{count, table};
 use crate::workspace::Workspace;
@@ -70,11 +72,13 @@ impl Shown {
     fn new(status: SourceStatus, workspace: &Workspace) -> Self {
         let freshness = workspace.freshness.iter().find(|source| source.name.to_string() == status.name);
         let every = freshness.and_then(|freshness| freshness.every);
-        let next_sync = every.zip(status.last_sync);
+        let now = Timestamp::now();
+        let next =
+            |(every, last): (Every, _)| now.checked_add(refresh::wait(every.duration(), Some(last), now));
         Self {
             watched: freshness.is_some_and(|freshness| freshness.watch),
             every: every.map(|every| every.to_string()),
-            next_sync: next_sync.and_then(|(every, last)| last.checked_add(every.duration()).ok()),
+            next_sync: every.zip(status.last_sync).and_then(|times| next(times).ok()),
             status,
         }
     }
