@@ -6,7 +6,7 @@ use crate::embed::{
     Numbered,
 };
 use crate::search::{Hit, Mode, Query, Search, SearchError, Tuning, Vectors, View};
-use crate::store::{Counts, NamedDocument, SourceRow, Store, StoreError, StoredDocument};
+use crate::store::{Counts, NamedDocument, SourceRow, Store, StoreError, StoredDocument, UnreadableDocument};
 use crate::sync::{Progress, SyncError, SyncJob, SyncOptions, SyncReport};
 use ctx_core::{Connector, SourceName, Watch};
 use jiff::Timestamp;
@@ -18,6 +18,9 @@ use std::thread;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
+
+/// How many documents that a model refuses are named.
+const UNREADABLE_SHOWN: usize = 20;
 
 /// What a knowledge base is made of.
 pub struct KnowledgeOptions {
@@ -104,6 +107,10 @@ pub struct VectorStats {
     pub vectors: u64,
     /// Documents that wait for some.
     pub pending_documents: u64,
+    /// Chunks that the model refuses to read; they are found by their words.
+    pub unreadable_chunks: u64,
+    /// The first few documents that have such chunks.
+    pub unreadable: Vec<UnreadableDocument>,
 }
 
 /// How much a source has.
@@ -444,10 +451,13 @@ impl Knowledge {
     fn vector_stats(&self) -> Result<Option<VectorStats>, StoreError> {
         let Some(models) = &self.models else { return Ok(None) };
         let coverage = self.store.coverage(models.own.key)?;
+        let (unreadable_chunks, unreadable) = self.store.unreadable(models.own.key, UNREADABLE_SHOWN)?;
         Ok(Some(VectorStats {
             model: models.own.embedder.model().to_owned(),
             vectors: coverage.vectors,
             pending_documents: coverage.pending_documents,
+            unreadable_chunks,
+            unreadable,
         }))
     }
 }

@@ -27,5 +27,5 @@ pub use knowledge::{
 };
 pub use provider::{Context, parse_time};
 pub use search::{Explanation, Filters, Hit, Mode, Query, SearchError, Tuning, ViewError};
-pub use store::{Chunk, NamedDocument, StoreError, StoredDocument};
+pub use store::{Chunk, NamedDocument, StoreError, StoredDocument, UnreadableDocument};
 pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning, cache_path};

@@ -128,6 +128,87 @@ async fn what_is_refused_is_not_asked_for_again() {
 }
 
 #[tokio::test]
+async fn a_text_that_the_model_refuses_is_passed_over_and_all_others_get_their_vectors() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    server.refuse(Some("green boat"));
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 5, complete: true });
+    // Black, blue, brown and green; black and blue; brown and green; brown; green; a probe; the rest.
+    assert_eq!(server.batches(), [4, 2, 2, 1, 1, 1, 2]);
+    let vectors = knowledge.stats().unwrap().vectors.unwrap();
+    assert_eq!((vectors.vectors, vectors.pending_documents, vectors.unreadable_chunks), (5, 0, 1));
+    let [green] = vectors.unreadable.as_slice() else { panic!("{:?}", vectors.unreadable) };
+    assert_eq!((green.source.as_str(), green.source_id.as_str()), ("filesystem:notes", "green.txt"));
+    assert!(green.reason.ends_with("answered 400 Bad Request: no green boat here"), "{}", green.reason);
+
+    assert!(!knowledge.lacks_vectors().unwrap());
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert!(server.asked().is_empty(), "it is not asked for again");
+    assert_eq!(models(&search(&knowledge, "blue boat", Mode::Hybrid)), ["openai:m"]);
+    assert_eq!(names(&search(&knowledge, "green", Mode::Keyword)), ["green.txt"]);
+    assert!(
+        names(&search(&knowledge, "boat in the harbour", Mode::Hybrid)).contains(&"green.txt".to_owned())
+    );
+
+    // Other words in its place.
+    workspace.write_at("green.txt", "The olive boat.", "2026-02-01T12:00:00Z");
+    sync(&knowledge).await;
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 1, complete: true });
+    assert_eq!(knowledge.stats().unwrap().vectors.unwrap().unreadable_chunks, 0);
+}
+
+#[tokio::test]
+async fn what_was_refused_is_asked_for_again_when_all_vectors_are_made_anew() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    server.refuse(Some("boat lies"));
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert_eq!(knowledge.stats().unwrap().vectors.unwrap().unreadable_chunks, 6);
+    server.refuse(None);
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    knowledge.clear_vectors().unwrap();
+    assert_eq!(counts(&knowledge), (0, 6));
+    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+}
+
+#[tokio::test]
+async fn a_model_that_refuses_everything_passes_nothing_over() {
+    let server = ModelServer::start();
+    let workspace = colours(&server);
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    server.always(status(400, "no such parameter"));
+    let error = fill(&knowledge).unwrap_err();
+    assert!(error.to_string().ends_with("400 Bad Request: no such parameter"), "{error}");
+    assert_eq!(server.batches(), [4, 2, 1, 1]);
+    assert_eq!(counts(&knowledge), (0, 6));
+}
+
+#[tokio::test]
+async fn a_part_that_is_refused_stays_so_while_others_are_edited() {
+    let server = ModelServer::start();
+    let handbook =
+        |second: &str| format!("# Handbook\n\n## Harbour\n\nGreen chains.\n\n## Bread\n\n{second}\n");
+    let workspace =
+        Workspace::new().embedding_options(server.openai("m")).file("handbook.md", handbook("Flour."));
+    let knowledge = workspace.open();
+    sync(&knowledge).await;
+    server.refuse(Some("Green"));
+    fill(&knowledge).unwrap();
+    server.asked();
+    workspace.write_at("handbook.md", format!("Preface.\n\n{}", handbook("Salt.")), "2026-02-01T12:00:00Z");
+    sync(&knowledge).await;
+    assert!(fill(&knowledge).unwrap().complete);
+    let texts = server.texts();
+    assert!(!texts.is_empty() && texts.iter().all(|text| !text.contains("Green")), "{texts:?}");
+    assert_eq!(knowledge.stats().unwrap().vectors.unwrap().unreadable_chunks, 1);
+}
+
+#[tokio::test]
 async fn while_the_model_is_down_searches_still_answer() {
     let server = ModelServer::start();
     let workspace = colours(&server);

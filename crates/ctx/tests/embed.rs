@@ -17,6 +17,14 @@ fn vectors(w: &TestWorkspace) -> Value {
     w.ctx("stats --json").success().json()["vectors"].clone()
 }
 
+/// So many vectors of the built-in model, and so many documents that lack some.
+fn best(vectors: u64, pending: u64) -> Value {
+    json!({
+        "model": "builtin-best-1", "vectors": vectors, "pending_documents": pending,
+        "unreadable_chunks": 0, "unreadable": [],
+    })
+}
+
 /// The model of the best hit.
 fn model(w: &TestWorkspace, query: &str) -> Value {
     let answer = w.ctx(&format!("search {query} --explain --json")).success().json();
@@ -27,9 +35,9 @@ fn model(w: &TestWorkspace, query: &str) -> Value {
 fn vectors_that_are_missing_are_made_when_asked_for_and_made_anew_when_asked_for() {
     let w = with("");
     w.ctx("sync").success().says("vectors of builtin-best-1 are missing for 2 documents");
-    assert_eq!(vectors(&w), json!({"model": "builtin-best-1", "vectors": 0, "pending_documents": 2}));
+    assert_eq!(vectors(&w), best(0, 2));
     assert_eq!(w.ctx("embed pending --json").success().json(), json!({"made": 2, "complete": true}));
-    assert_eq!(vectors(&w), json!({"model": "builtin-best-1", "vectors": 2, "pending_documents": 0}));
+    assert_eq!(vectors(&w), best(2, 0));
     ctx_snapshot!(w.ctx("embed pending"), @r"
     exit_code: 0
     ----- stdout -----

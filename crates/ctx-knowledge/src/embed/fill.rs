@@ -7,10 +7,11 @@
 use super::{Effort, EmbedError, Numbered};
 use crate::chunk::{self, Chunking};
 use crate::lock::{Lock, try_lock};
-use crate::store::{Embedded, NewVector, PendingDocument, Store, StoreError, TextHash};
+use crate::store::{Embedded, NewVector, PendingDocument, Store, StoreError, TextHash, Unreadable};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use serde::Serialize;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,8 @@ const EMPTY_PASSES_MAX: usize = 3;
 const RETRIES: usize = 4;
 /// The first rest before that; each is twice as long as the one before, and a little longer by chance.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
+/// What any model reads.
+const HARMLESS: &str = "harbour";
 /// The longest rest that an embedder may ask for.
 const RETRY_LAST: Duration = Duration::from_secs(60);
 
@@ -40,7 +43,7 @@ pub struct FillProgress {
 pub struct Filled {
     /// Vectors that were made.
     pub made: u64,
-    /// Whether every document now has all of its vectors.
+    /// Whether every document now has all of its vectors, but those of texts that the model refuses.
     pub complete: bool,
 }
 
@@ -81,11 +84,18 @@ pub(crate) struct FillJob<'a> {
     pub(crate) cancellation: &'a CancellationToken,
 }
 
+/// A chunk's position, what a model reads of it, and what tells that from other texts.
+type Text = (usize, String, TextHash);
+
+/// What became of a text.
+type Made = Result<NewVector, Unreadable>;
+
 /// A chunk on its way to the embedder.
 struct Piece {
     document: u64,
     generation: u64,
-    text: (usize, String, TextHash),
+    name: Arc<str>,
+    text: Text,
 }
 
 impl FillJob<'_> {
@@ -128,10 +138,8 @@ impl FillJob<'_> {
             empty_passes = 0;
             let size = self.model.embedder.batch_size().min(waiting.len());
             let batch: Vec<Piece> = waiting.drain(..size).collect();
-            if !self.embed(&batch)? {
-                break;
-            }
-            filled.made += batch.len() as u64;
+            let Some(made) = self.embed(&batch)? else { break };
+            filled.made += made;
             state.done += batch.len() as u64;
             state.chunks = state.chunks.max(state.done);
             progress(state);
@@ -148,6 +156,7 @@ impl FillJob<'_> {
                 document: document.key,
                 generation: document.generation,
                 vectors: Vec::new(),
+                unreadable: Vec::new(),
             })
             .collect();
         if whole.is_empty() { Ok(()) } else { self.put(&whole) }
@@ -155,30 +164,62 @@ impl FillJob<'_> {
 
     /// The chunks of a document that lack a vector.
     fn pieces<'d>(&'d self, document: &'d PendingDocument) -> impl Iterator<Item = Piece> + 'd {
+        let name: Arc<str> = document.name.as_str().into();
         document.chunks.iter().map(move |(position, span)| {
             let title = document.title.as_deref();
             let (text, hash) = chunk::embedded_text(title, &document.body, span, self.chunking);
-            Piece { document: document.key, generation: document.generation, text: (*position, text, hash) }
+            let (document, generation, name) = (document.key, document.generation, name.clone());
+            Piece { document, generation, name, text: (*position, text, hash) }
         })
     }
 
-    /// Makes and stores the vectors of a batch; tells whether it did before it was cancelled.
-    fn embed(&self, batch: &[Piece]) -> Result<bool, FillError> {
+    /// Makes and stores the vectors of a batch; tells how many, or nothing when it was cancelled before.
+    fn embed(&self, batch: &[Piece]) -> Result<Option<u64>, FillError> {
         let texts: Vec<_> = batch.iter().map(|piece| piece.text.clone()).collect();
-        let Some(vectors) = self.vectors(&texts)? else { return Ok(false) };
+        let Some(made) = self.readable_vectors(&texts)? else { return Ok(None) };
+        let count = made.iter().filter(|made| made.is_ok()).count();
         let mut by_document: Vec<Embedded> = Vec::new();
-        for (piece, vector) in batch.iter().zip(vectors) {
-            match by_document.last_mut() {
-                Some(last) if last.document == piece.document => last.vectors.push(vector),
-                _ => by_document.push(Embedded {
+        for (piece, made) in batch.iter().zip(made) {
+            if by_document.last().is_none_or(|last| last.document != piece.document) {
+                by_document.push(Embedded {
                     document: piece.document,
                     generation: piece.generation,
-                    vectors: Vec::<NewVector>::from([vector]),
-                }),
+                    vectors: Vec::new(),
+                    unreadable: Vec::new(),
+                });
+            }
+            let Some(last) = by_document.last_mut() else { continue };
+            match made {
+                Ok(vector) => last.vectors.push(vector),
+                Err(unreadable) => {
+                    tracing::warn!("{}: a part of it gets no vector: {}", piece.name, unreadable.reason);
+                    last.unreadable.push(unreadable);
+                }
             }
         }
         self.put(&by_document)?;
-        Ok(true)
+        Ok(Some(count as u64))
+    }
+
+    /// The vectors of these texts. Of several that are refused together, halves are asked for until
+    /// those are found that are to blame.
+    fn readable_vectors(&self, texts: &[Text]) -> Result<Option<Vec<Made>>, EmbedError> {
+        let reason = match self.vectors(texts) {
+            Err(EmbedError::Unreadable(reason)) => reason,
+            other => return Ok(other?.map(|vectors| vectors.into_iter().map(Ok).collect())),
+        };
+        let [(position, _, hash)] = texts else {
+            let (first, second) = texts.split_at(texts.len() / 2);
+            let Some(mut made) = self.readable_vectors(first)? else { return Ok(None) };
+            let Some(rest) = self.readable_vectors(second)? else { return Ok(None) };
+            made.extend(rest);
+            return Ok(Some(made));
+        };
+        // A model that refuses this too has nothing against our texts: something else is wrong.
+        let Some(_) = self.vectors(&[(0, HARMLESS.to_owned(), TextHash::default())])? else {
+            return Ok(None);
+        };
+        Ok(Some(vec![Err(Unreadable { position: *position, hash: *hash, reason })]))
     }
 
     fn put(&self, batch: &[Embedded]) -> Result<(), FillError> {
@@ -191,7 +232,7 @@ impl FillJob<'_> {
 
     /// The vectors of these texts, asked for again after failures that may pass; `None` when it was
     /// cancelled meanwhile.
-    fn vectors(&self, texts: &[(usize, String, TextHash)]) -> Result<Option<Vec<NewVector>>, EmbedError> {
+    fn vectors(&self, texts: &[Text]) -> Result<Option<Vec<NewVector>>, EmbedError> {
         let mut rests = ExponentialBuilder::default()
             .with_min_delay(RETRY_FIRST)
             .with_max_times(RETRIES)
@@ -205,7 +246,7 @@ impl FillJob<'_> {
             let least = match &error {
                 EmbedError::Unavailable(_) => Duration::ZERO,
                 EmbedError::Later { after, .. } => (*after).min(RETRY_LAST),
-                EmbedError::Refused(_) => return Err(error),
+                EmbedError::Refused(_) | EmbedError::Unreadable(_) => return Err(error),
             };
             let Some(pause) = rests.next() else { return Err(error) };
             let pause = pause.max(least);

@@ -141,7 +141,18 @@ impl Service {
         let reason = format!("{self} answered {status}{said}");
         let passes = status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED
             || matches!(*status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+        // These are about who asks or what for, not about the texts.
+        let about_us = matches!(
+            *status,
+            StatusCode::UNAUTHORIZED
+                | StatusCode::PAYMENT_REQUIRED
+                | StatusCode::FORBIDDEN
+                | StatusCode::NOT_FOUND
+                | StatusCode::METHOD_NOT_ALLOWED
+                | StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        );
         match retry_after {
+            _ if !passes && status.is_client_error() && !about_us => EmbedError::Unreadable(reason),
             _ if !passes => EmbedError::Refused(reason),
             Some(after) => EmbedError::Later { reason, after: *after },
             None => EmbedError::Unavailable(reason),

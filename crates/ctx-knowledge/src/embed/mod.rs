@@ -114,6 +114,9 @@ pub enum EmbedError {
     /// No try will.
     #[error("{0}")]
     Refused(String),
+    /// No try with these texts will; one with others may.
+    #[error("{0}")]
+    Unreadable(String),
 }
 
 /// How vectors are made in a workspace.

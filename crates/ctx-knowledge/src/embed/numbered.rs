@@ -88,7 +88,7 @@ impl Numbered {
         });
         *self.failure() = match &made {
             // What is refused may be this query only.
-            Ok(_) | Err(EmbedError::Refused(_)) => None,
+            Ok(_) | Err(EmbedError::Refused(_) | EmbedError::Unreadable(_)) => None,
             Err(error) => Some((Instant::now(), error.clone())),
         };
         made

@@ -6,13 +6,16 @@
 mod error;
 mod read;
 mod schema;
+mod unreadable;
 mod vectors;
 mod write;
 
 pub use error::StoreError;
 pub use read::{Chunk, NamedDocument, StoredDocument};
+pub use unreadable::UnreadableDocument;
 
 pub(crate) use read::{ChunkText, Counts, HitRow, IndexedDocument, SourceRow, slice};
+pub(crate) use unreadable::Unreadable;
 pub(crate) use vectors::{
     ChunkPlace, DocumentSet, Embedded, ModelKey, NewVector, NewVectors, PendingDocument, TextHash,
 };

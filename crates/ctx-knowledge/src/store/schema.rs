@@ -96,7 +96,16 @@ const MIGRATIONS: &[&str] = &[
      CREATE INDEX documents_by_embedded ON documents (source, embedded);
      ALTER TABLE documents ADD COLUMN sketch BLOB;",
     // Why a document could not be read, or not wholly; it is told again until the document changes.
-    "ALTER TABLE passed_over ADD COLUMN reason TEXT;",
+    // Chunks that a model refuses to read.
+    "ALTER TABLE passed_over ADD COLUMN reason TEXT;
+     CREATE TABLE unreadable_chunks (
+       document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE,
+       model INTEGER NOT NULL REFERENCES models (key) ON DELETE CASCADE,
+       position INTEGER NOT NULL,
+       hash BLOB NOT NULL,
+       reason TEXT NOT NULL,
+       PRIMARY KEY (document, model, position)
+     ) STRICT, WITHOUT ROWID;",
 ];
 
 /// Brings the file to the newest format and returns the store's id.

@@ -4,6 +4,7 @@
 //! has a higher key than it knows, and finds out what is gone by asking for the exact values.
 
 use super::read::{json_or_default, spans};
+use super::unreadable::{self, Unreadable};
 use super::{Span, Store, StoreError};
 use crate::search::Filters;
 use ctx_embed::vector;
@@ -13,9 +14,10 @@ use std::collections::{BTreeSet, HashMap};
 /// Rows deleted in one transaction, so that nobody waits long for the next.
 const DELETE_BATCH: usize = 5_000;
 
-/// Whether a document has fewer vectors of a model than chunks.
-const LACKS: &str = "(SELECT count(*) FROM chunks WHERE chunks.document = documents.key)
-  <> (SELECT count(*) FROM vectors WHERE vectors.document = documents.key AND model = ?1)";
+/// Whether a document has fewer vectors of a model than chunks that the model does not refuse.
+const LACKS: &str = "(SELECT count(*) FROM chunks WHERE document = documents.key)
+  <> (SELECT count(*) FROM vectors WHERE document = documents.key AND model = ?1)
+   + (SELECT count(*) FROM unreadable_chunks WHERE document = documents.key AND model = ?1)";
 
 /// A model, as the store numbers it.
 pub(crate) type ModelKey = i64;
@@ -60,17 +62,20 @@ pub(crate) struct PendingDocument {
     pub(crate) key: u64,
     /// When it was last written; it may be written again while vectors are made.
     pub(crate) generation: u64,
+    /// `source:source_id`.
+    pub(crate) name: String,
     pub(crate) title: Option<String>,
     pub(crate) body: String,
     /// The chunks without a vector, with their positions.
     pub(crate) chunks: Vec<(usize, Span)>,
 }
 
-/// Vectors for some chunks of a document.
+/// Vectors for some chunks of a document, and those for which there will be none.
 pub(crate) struct Embedded {
     pub(crate) document: u64,
     pub(crate) generation: u64,
     pub(crate) vectors: Vec<NewVector>,
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
 /// A vector as searching needs it.
@@ -154,6 +159,7 @@ impl Store {
     pub(crate) fn clear_model(&self, key: ModelKey) -> Result<(), StoreError> {
         let unmark = || {
             self.write(|transaction| {
+                unreadable::clear(transaction, key)?;
                 transaction.execute("UPDATE documents SET embedded = 0 WHERE embedded = ?1", [key]).map(drop)
             })
         };
@@ -188,7 +194,7 @@ impl Store {
         self.read(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let mut statement = snapshot.prepare_cached(&format!(
-                "SELECT key, generation, title, body FROM documents JOIN bodies ON document = key
+                "SELECT key, generation, title, body, source || ':' || source_id FROM documents JOIN bodies ON document = key
                  WHERE key > ?2 AND {lacks} ORDER BY key LIMIT ?3"
             ))?;
             let mut rows = statement.query(params![model, after, limit])?;
@@ -202,6 +208,7 @@ impl Store {
                     generation: row.get(1)?,
                     title: row.get(2)?,
                     body: row.get(3)?,
+                    name: row.get(4)?,
                     chunks: chunks.filter(|(position, _)| !has.contains(position)).collect(),
                 });
             }
@@ -238,6 +245,9 @@ impl Store {
                 }
                 for vector in &document.vectors {
                     insert(transaction, model, document.document, vector)?;
+                }
+                for chunk in &document.unreadable {
+                    unreadable::insert(transaction, model, document.document, chunk)?;
                 }
                 if mark {
                     mark_complete(transaction, model, document.document)?;
@@ -390,6 +400,7 @@ pub(super) fn replace(
     document: u64,
     vectors: &NewVectors,
 ) -> rusqlite::Result<()> {
+    unreadable::replace(transaction, document, &vectors.hashes)?;
     let old = vectors_of(transaction, document)?;
     transaction.prepare_cached("DELETE FROM vectors WHERE document = ?1")?.execute([document])?;
     let made = vectors.made.as_ref().map(|(model, _)| *model);
@@ -459,15 +470,10 @@ fn insert(
     }
 }
 
-/// Notes that a document has all vectors of a model, if it has.
+/// Notes that a document has all vectors that it will have of a model, if it has.
 fn mark_complete(transaction: &Transaction<'_>, model: ModelKey, document: u64) -> rusqlite::Result<()> {
     transaction
-        .prepare_cached(
-            "UPDATE documents SET embedded = iif(
-               (SELECT count(*) FROM chunks WHERE document = ?2)
-                 = (SELECT count(*) FROM vectors WHERE document = ?2 AND model = ?1), ?1, 0)
-             WHERE key = ?2",
-        )?
+        .prepare_cached(&format!("UPDATE documents SET embedded = iif({LACKS}, 0, ?1) WHERE key = ?2"))?
         .execute(params![model, document])
         .map(drop)
 }
@@ -505,9 +511,13 @@ fn vector_state(connection: &Connection, model: ModelKey) -> rusqlite::Result<(u
         .query_row([model], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
+/// The chunks of a document that need no vector of a model any more.
 fn positions(connection: &Connection, model: ModelKey, document: u64) -> rusqlite::Result<BTreeSet<usize>> {
     connection
-        .prepare_cached("SELECT position FROM vectors WHERE document = ?1 AND model = ?2")?
+        .prepare_cached(
+            "SELECT position FROM vectors WHERE document = ?1 AND model = ?2
+             UNION ALL SELECT position FROM unreadable_chunks WHERE document = ?1 AND model = ?2",
+        )?
         .query_map(params![document, model], |row| row.get(0))?
         .collect()
 }

@@ -33,6 +33,7 @@ struct State {
     for_ever: Option<Reply>,
     requests: Vec<Asked>,
     dimensions: Option<usize>,
+    refused: Option<String>,
     held: bool,
 }
 
@@ -98,6 +99,11 @@ impl ModelServer {
     /// Vectors have another size from now on.
     pub(crate) fn dimensions(&self, dimensions: usize) {
         self.shared.state.lock().unwrap().dimensions = Some(dimensions);
+    }
+
+    /// Requests with this word in a text are bad requests from now on.
+    pub(crate) fn refuse(&self, word: Option<&str>) {
+        self.shared.state.lock().unwrap().refused = word.map(str::to_owned);
     }
 
     /// Requests get no answer until they are released.
@@ -183,7 +189,11 @@ fn converse(shared: &Shared, mut stream: TcpStream) -> std::io::Result<()> {
             shared.changed.notify_all();
             let mut state = shared.changed.wait_while(state, |state| state.held).unwrap();
             let next = state.replies.pop_front();
-            next.or_else(|| state.for_ever.clone()).unwrap_or(Reply::Vectors)
+            let is_refused = |word: &String| asked.texts().iter().any(|text| text.contains(word));
+            let refusal = state.refused.as_ref().filter(|word| is_refused(word));
+            next.or_else(|| refusal.map(|word| status(400, &format!("no {word} here"))))
+                .or_else(|| state.for_ever.clone())
+                .unwrap_or(Reply::Vectors)
         };
         if shared.ended.load(Ordering::SeqCst) {
             return Ok(());

@@ -1,5 +1,6 @@
 //! `ctx embed`
 
+use super::stats;
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult};
 use crate::output::count;
@@ -42,9 +43,13 @@ impl Embed {
         }
         let filled = fill(&workspace, signals, output.quiet).await?;
         let stats = workspace.knowledge.stats()?;
-        let pending = stats.vectors.map_or(0, |vectors| vectors.pending_documents);
+        let pending = stats.vectors.as_ref().map_or(0, |vectors| vectors.pending_documents);
+        let unreadable = stats.vectors.as_ref().map(stats::unreadable).unwrap_or_default();
         output.answer(&filled, || match filled.complete {
-            true => format!("made {}; every document has all of its vectors", count(filled.made, "vector")),
+            true => format!(
+                "made {}; every document has all of its vectors{unreadable}",
+                count(filled.made, "vector")
+            ),
             false => format!(
                 "made {}; {} still wait; run the command again",
                 count(filled.made, "vector"),

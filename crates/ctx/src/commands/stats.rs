@@ -21,7 +21,19 @@ fn vectors(figures: &VectorStats) -> String {
         0 => String::new(),
         pending => format!(", missing for {}", count(pending, "document")),
     };
-    format!("{} of {}{waiting}", figures.vectors, figures.model)
+    format!("{} of {}{waiting}{}", figures.vectors, figures.model, unreadable(figures))
+}
+
+/// What the model refuses, and why; nothing when there is nothing.
+pub(crate) fn unreadable(figures: &VectorStats) -> String {
+    let Some(first) = figures.unreadable.first() else { return String::new() };
+    let more = match figures.unreadable.len() {
+        1 => String::new(),
+        several => format!(" and {}", count(several as u64 - 1, "other document")),
+    };
+    let name = format!("{}:{}", first.source, first.source_id);
+    let chunks = count(figures.unreadable_chunks, "chunk");
+    format!(", none for {chunks} that the model refuses, in {name}{more}: {}", first.reason)
 }
 
 fn as_text(figures: &Figures) -> String {
@@ -47,4 +59,38 @@ fn as_text(figures: &Figures) -> String {
     let rows: Vec<_> = std::iter::once(header).chain(sources).collect();
     text.push_str(&format!("\n{}", table(&rows)));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctx_knowledge::UnreadableDocument;
+
+    #[test]
+    fn what_a_model_refuses_is_told_with_the_first_document() {
+        let mut figures = VectorStats {
+            model: "openai:m".to_owned(),
+            vectors: 7,
+            pending_documents: 0,
+            unreadable_chunks: 0,
+            unreadable: Vec::new(),
+        };
+        assert_eq!(vectors(&figures), "7 of openai:m");
+        let document = UnreadableDocument {
+            source: "filesystem:docs".to_owned(),
+            source_id: "a.md".to_owned(),
+            chunks: 1,
+            reason: "too rude".to_owned(),
+        };
+        figures.unreadable = vec![document.clone()];
+        figures.unreadable_chunks = 1;
+        let expected =
+            "7 of openai:m, none for 1 chunk that the model refuses, in filesystem:docs:a.md: too rude";
+        assert_eq!(vectors(&figures), expected);
+        figures.unreadable.push(document);
+        figures.unreadable_chunks = 3;
+        let expected =
+            "none for 3 chunks that the model refuses, in filesystem:docs:a.md and 1 other document";
+        assert!(vectors(&figures).contains(expected), "{}", vectors(&figures));
+    }
 }
