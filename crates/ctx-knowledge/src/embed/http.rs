@@ -31,8 +31,6 @@ const FAILURE_BYTES_MAX: usize = 64 << 10;
 const FAILURE_CHARS_MAX: usize = 300;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
-/// Texts that one request may have.
-const BATCH_MAX: usize = 2_048;
 
 /// Where a model is served.
 pub(super) struct Service {
@@ -251,21 +249,6 @@ impl std::fmt::Display for Service {
         let origin = self.url.origin().ascii_serialization();
         write!(f, "{} at {origin}{}", self.name, self.url.path())
     }
-}
-
-/// How many texts a request has.
-pub(super) fn batch_size(wanted: Option<usize>, default: usize) -> Result<usize, String> {
-    match wanted {
-        Some(size) if size > BATCH_MAX => Err(format!("batch_size: must be at most {BATCH_MAX}")),
-        size => Ok(size.unwrap_or(default)),
-    }
-}
-
-/// What tells the vectors of a served model from others. Where it is served is no part of it: a
-/// service that moves makes the same vectors.
-pub(super) fn model_id(provider: &str, model: &str, dimensions: Option<usize>) -> String {
-    let size = dimensions.map_or_else(String::new, |dimensions| format!("@{dimensions}"));
-    format!("{provider}:{model}{size}")
 }
 
 fn bearer(key: &Secret) -> Result<HeaderValue, String> {

@@ -11,6 +11,7 @@ mod local;
 mod numbered;
 mod ollama;
 mod openai;
+mod served;
 
 pub use fill::{FillError, FillProgress, Filled, rest};
 

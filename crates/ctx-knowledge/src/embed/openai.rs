@@ -1,32 +1,17 @@
 //! Models behind OpenAI's interface, wherever they are served.
 
-use super::http::{self, Patience, Service};
-use super::{Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings};
+use super::EmbedderKind;
+use super::served::{self, Interface};
 use serde::Deserialize;
-use serde_json::json;
-use std::sync::Arc;
+use serde_json::{Value, json};
 
-pub(super) const KIND: EmbedderKind =
-    EmbedderKind { name: "openai", summary: "any service with OpenAI's interface", open };
+pub(super) const KIND: EmbedderKind = EmbedderKind {
+    name: OpenAi::NAME,
+    summary: "any service with OpenAI's interface",
+    open: served::open::<OpenAi>,
+};
 
-const URL: &str = "https://api.openai.com/v1";
-/// What its models read at once. Others that are served like this may read less, but hardly less
-/// than a chunk.
-const MAX_TOKENS: usize = 8_191;
-/// Texts at once: few enough for services that limit the size of a request.
-const BATCH: usize = 64;
-/// How much vectors count beside words: as much as those of our own model of that kind.
-const WEIGHT: f64 = 0.6;
-
-struct OpenAi {
-    service: Service,
-    /// What the service calls it.
-    served: String,
-    dimensions: Option<usize>,
-    /// What we call it.
-    model: String,
-    batch_size: usize,
-}
+struct OpenAi;
 
 #[derive(Deserialize)]
 struct Answer {
@@ -40,30 +25,22 @@ struct Entry {
     embedding: Vec<f32>,
 }
 
-fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
-    let EmbedderSettings { model, dimensions, url, api_key, batch_size, timeout, .. } = settings;
-    let Some(served) = model.clone().filter(|model| !model.is_empty()) else {
-        return Err("model: `openai` needs one, like \"text-embedding-3-small\"".to_owned());
-    };
-    let url = url.as_deref().unwrap_or(URL);
-    Ok(Arc::new(OpenAi {
-        service: Service::new(KIND.name, url, &["embeddings"], api_key.as_ref(), *timeout)?,
-        model: http::model_id(KIND.name, &served, *dimensions),
-        served,
-        dimensions: *dimensions,
-        batch_size: http::batch_size(*batch_size, BATCH)?,
-    }))
-}
+impl Interface for OpenAi {
+    const NAME: &'static str = "openai";
+    const URL: &'static str = "https://api.openai.com/v1";
+    const PATH: &'static [&'static str] = &["embeddings"];
+    const EXAMPLE: &'static str = "text-embedding-3-small";
+    /// Others that are served like this may read less, but hardly less than a chunk.
+    const MAX_TOKENS: usize = 8_191;
+    /// Few enough for services that limit the size of a request.
+    const BATCH: usize = 64;
+    type Answer = Answer;
 
-impl OpenAi {
-    fn ask(&self, texts: &[&str], patience: Patience) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let mut request = json!({"model": self.served, "input": texts, "encoding_format": "float"});
-        if let Some(dimensions) = self.dimensions {
-            // Models that make only one size refuse to be told.
-            request["dimensions"] = json!(dimensions);
-        }
-        let answer: Answer =
-            self.service.ask(&request, patience)?.map_err(|failure| self.service.failed(&failure))?;
+    fn prepare(request: &mut Value) {
+        request["encoding_format"] = json!("float");
+    }
+
+    fn vectors(answer: Answer) -> Result<Vec<Vec<f32>>, String> {
         let mut entries: Vec<(usize, Vec<f32>)> = answer
             .data
             .into_iter()
@@ -72,39 +49,8 @@ impl OpenAi {
             .collect();
         entries.sort_by_key(|(index, _)| *index);
         if entries.iter().enumerate().any(|(place, (index, _))| *index != place) {
-            return Err(EmbedError::Refused(format!(
-                "{} made vectors of other texts than it was asked for",
-                self.service
-            )));
+            return Err("made vectors of other texts than it was asked for".to_owned());
         }
-        let vectors = entries.into_iter().map(|(_, vector)| vector).collect();
-        self.service.vectors(vectors, texts.len(), self.dimensions)
-    }
-}
-
-impl Embedder for OpenAi {
-    fn model(&self) -> &str {
-        &self.model
-    }
-
-    fn embed(&self, texts: &[&str], _: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let parts = texts.chunks(self.batch_size).map(|part| self.ask(part, Patience::Batch));
-        Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
-    }
-
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        Ok(self.ask(&[text], Patience::Query)?.pop().unwrap_or_default())
-    }
-
-    fn max_tokens(&self) -> usize {
-        MAX_TOKENS
-    }
-
-    fn batch_size(&self) -> usize {
-        self.batch_size
-    }
-
-    fn weight(&self) -> f64 {
-        WEIGHT
+        Ok(entries.into_iter().map(|(_, vector)| vector).collect())
     }
 }
