@@ -1,5 +1,6 @@
 //! Vectors through the command line: made, made anew, waited for, and what can be wrong with them.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot};
 use serde_json::{Value, json};
