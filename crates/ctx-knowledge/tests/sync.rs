@@ -1,5 +1,7 @@
 //! What a sync of files writes, counts and leaves alone.
 
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
 mod common;
 
 use common::{
