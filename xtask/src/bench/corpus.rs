@@ -4,6 +4,7 @@ use crate::run::target;
 use anyhow::Result;
 use std::collections::HashSet;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Average size of a file: 7,000 of them are 79 MB.
@@ -14,7 +15,29 @@ const STOP_WORDS: usize = 100;
 
 /// A workspace with `files` text files, made once and kept.
 pub(crate) fn workspace(files: usize) -> Result<PathBuf> {
-    let root = folder(&format!("corpus-{files}"));
+    workspace_in(folder(&format!("corpus-{files}")), files)
+}
+
+/// The same with a name of its own, for whoever changes the files.
+pub(crate) fn workspace_to_change(files: usize) -> Result<PathBuf> {
+    workspace_in(folder("corpus-changing"), files)
+}
+
+/// Adds a sentence to every file.
+pub(crate) fn change(workspace: &Path) -> Result<()> {
+    let words = vocabulary(&mut Random(0x5EED));
+    let mut random = Random(std::process::id().into());
+    for folder in fs::read_dir(workspace.join("docs"))? {
+        for file in fs::read_dir(folder?.path())? {
+            let sentence: Vec<&str> = (0..8).map(|_| word(&words, 0, &mut random)).collect();
+            let mut file = fs::OpenOptions::new().append(true).open(file?.path())?;
+            writeln!(file, "{}.", sentence.join(" "))?;
+        }
+    }
+    Ok(())
+}
+
+fn workspace_in(root: PathBuf, files: usize) -> Result<PathBuf> {
     if root.join("complete").exists() {
         return Ok(root);
     }
@@ -40,7 +63,8 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 
 /// Writes the `ctx.toml` of a workspace that reads `docs`, with these sections besides.
 pub(crate) fn configure(workspace: &Path, more: &str) -> Result<()> {
-    let config = "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"127.0.0.1:0\"\n";
+    let config =
+        "[connectors.filesystem.docs]\nroot = \"docs\"\nwatch = false\n[server]\nbind = \"127.0.0.1:0\"\n";
     Ok(fs::write(workspace.join("ctx.toml"), format!("{config}{more}"))?)
 }
 

@@ -5,7 +5,7 @@ use super::{corpus, median, percentile, process};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Makes about 50,000 chunks of the usual size.
@@ -15,8 +15,6 @@ const FILES_OF_SMALL_CHUNKS: usize = 540;
 const SMALL_CHUNKS: &str = "[chunking]\nmax_tokens = 64\noverlap_tokens = 0\n";
 /// Makes about 1,000,000 chunks.
 const FILES_OF_A_MILLION: usize = 43_000;
-/// Indexed while searching.
-const FILES_MEANWHILE: usize = 7_000;
 const REQUESTS: usize = 1_000;
 const REQUESTS_OF_A_MILLION: usize = 100;
 const ROUNDS: usize = 3;
@@ -51,13 +49,11 @@ pub(super) fn measure_million(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Searching while another process indexes into the same store.
+/// Searching while another process brings changes into the same store.
 pub(super) fn measure_meanwhile(binary: &Path) -> Result<()> {
-    let config = "[embedding]\nmodel = \"fast\"\n";
-    let workspace = indexed(binary, corpus::workspace(FILES)?, config)?;
-    let other = corpus::workspace(FILES_MEANWHILE)?.join("docs");
-    println!("| mode | p50 ms idle | p50 ms during a sync |");
-    println!("|---|---|---|");
+    let workspace = indexed(binary, corpus::workspace_to_change(FILES)?, "[embedding]\nmodel = \"fast\"\n")?;
+    println!("| mode | p50 ms idle | p50 ms during a sync | requests during it |");
+    println!("|---|---|---|---|");
     for mode in ["keyword", "hybrid"] {
         let mut server = process::Server::of(binary, &workspace)?;
         let mut connection = Connection::open(&server.address)?;
@@ -65,10 +61,12 @@ pub(super) fn measure_meanwhile(binary: &Path) -> Result<()> {
         round(&mut connection, &bodies, || true)?;
         let mut idle = round(&mut connection, &bodies, || true)?;
 
-        let more =
-            format!("{config}[connectors.filesystem.more]\nroot = {:?}\n", other.display().to_string());
-        corpus::configure(&workspace, &more)?;
-        let mut sync = Command::new(binary).args(["sync", "-q"]).current_dir(&workspace).spawn()?;
+        corpus::change(&workspace)?;
+        let mut sync = Command::new(binary)
+            .args(["sync", "-q"])
+            .current_dir(&workspace)
+            .stdout(Stdio::null())
+            .spawn()?;
         let mut ended = None;
         let mut during = Vec::new();
         while ended.is_none() {
@@ -78,14 +76,16 @@ pub(super) fn measure_meanwhile(binary: &Path) -> Result<()> {
             })?);
         }
         ensure!(ended.is_some_and(|status| status.success()), "the sync failed");
-        println!("| {mode} | {:.2} | {:.2} |", percentile(&mut idle, 0.5), percentile(&mut during, 0.5));
+        println!(
+            "| {mode} | {:.2} | {:.2} | {} |",
+            percentile(&mut idle, 0.5),
+            percentile(&mut during, 0.5),
+            during.len()
+        );
         drop(connection);
         server.stop()?;
-        corpus::configure(&workspace, config)?;
-        let forget = ["sources", "--forget", "filesystem:more"];
-        process::cost(Command::new(binary).args(forget).current_dir(&workspace))?;
     }
-    println!("\nThe sync indexes {FILES_MEANWHILE} files beside the {FILES} that are searched.");
+    println!("\nConcurrency 1, {FILES} files; each of them has changed when it is synced again.");
     Ok(())
 }
 
