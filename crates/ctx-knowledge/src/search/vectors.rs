@@ -8,6 +8,7 @@ use crate::store::{ChunkPlace, DocumentSet, ModelKey, Store, StoreError};
 use ctx_embed::vector;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rows compared at once: their scores fit into the nearest cache.
@@ -20,8 +21,8 @@ const SEGMENT_LARGE: usize = 1 << 16;
 const STALE_SPARE: usize = 4096;
 /// Candidates for each one wanted whose exact scores are looked at.
 const RESCORED: usize = 3;
-/// Rows that are gone for which room is made among the candidates.
-const STALE_MAX: usize = 2048;
+/// Candidates that are looked at in all, where many of the nearest turn out to be gone.
+const CANDIDATES_MAX: usize = 8192;
 
 /// The copies, by model.
 #[derive(Default)]
@@ -50,6 +51,8 @@ struct Segment {
     places: Vec<(u64, u32)>,
     scales: Vec<f32>,
     codes: Vec<i8>,
+    /// A bit for each row that was found to be gone.
+    gone: Vec<AtomicU64>,
 }
 
 impl Vectors {
@@ -63,15 +66,24 @@ impl Vectors {
         count: usize,
     ) -> Result<Vec<Candidate>, StoreError> {
         let matrix = self.current(store, model)?;
-        let stale = (matrix.rows - matrix.live.min(matrix.rows)).min(STALE_MAX);
-        let candidates = matrix.scan(query, within, count * RESCORED + stale);
-        let keys: Vec<i64> = candidates.iter().map(|(key, _)| *key).collect();
-        let exact = store.exact_by_key(query, &keys)?;
-        let mut nearest: Vec<Candidate> = candidates
-            .iter()
-            .zip(exact)
-            .filter_map(|((_, place), score)| Some(Candidate { place: *place, score: score? }))
-            .collect();
+        let mut wanted = count * RESCORED;
+        let mut nearest = loop {
+            let candidates = matrix.scan(query, within, wanted);
+            let keys: Vec<i64> = candidates.iter().map(|row| row.key).collect();
+            let mut nearest = Vec::with_capacity(candidates.len());
+            for (row, score) in candidates.iter().zip(store.exact_by_key(query, &keys)?) {
+                match score {
+                    Some(score) => nearest.push(Candidate { place: row.place, score }),
+                    None => matrix.forget(row),
+                }
+            }
+            let gone = candidates.len() - nearest.len();
+            // Those that are gone took the place of others; the next scan passes over them.
+            if gone == 0 || nearest.len() >= count * RESCORED / 2 || wanted >= CANDIDATES_MAX {
+                break nearest;
+            }
+            wanted = (wanted + gone).min(CANDIDATES_MAX);
+        };
         nearest.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
         nearest.truncate(count);
         Ok(nearest)
@@ -139,14 +151,21 @@ impl Matrix {
         })
     }
 
+    /// Has later scans pass over a row.
+    fn forget(&self, row: &Scored) {
+        if let Some(segment) = self.segments.get(row.segment) {
+            segment.forget(row.row);
+        }
+    }
+
     /// The rows with the highest approximate scores, in no order.
-    fn scan(&self, query: &[f32], within: Option<&DocumentSet>, count: usize) -> Vec<(i64, ChunkPlace)> {
+    fn scan(&self, query: &[f32], within: Option<&DocumentSet>, count: usize) -> Vec<Scored> {
         let (codes, _) = vector::quantize(query);
         let mut best = BinaryHeap::with_capacity(count + 1);
         let mut scores = vec![0i32; BLOCK];
         // A part made with another size of vector cannot be compared.
-        let comparable = self.segments.iter().filter(|segment| segment.dimensions == query.len());
-        for segment in comparable {
+        let comparable = |(_, segment): &(usize, &Arc<Segment>)| segment.dimensions == query.len();
+        for (number, segment) in self.segments.iter().enumerate().filter(comparable) {
             for (block, rows) in segment.codes.chunks(BLOCK * segment.dimensions).enumerate() {
                 let scores = &mut scores[..rows.len() / segment.dimensions];
                 vector::dots(&codes, rows, scores);
@@ -159,13 +178,15 @@ impl Matrix {
                         continue;
                     }
                     let (document, position) = segment.places[row];
-                    if within.is_some_and(|within| !within.contains(document)) {
+                    if segment.is_gone(row) || within.is_some_and(|within| !within.contains(document)) {
                         continue;
                     }
                     best.push(Reverse(Scored {
                         score,
                         key: segment.keys[row],
                         place: (document, position.into()),
+                        segment: number,
+                        row,
                     }));
                     if best.len() > count {
                         best.pop();
@@ -174,7 +195,7 @@ impl Matrix {
                 }
             }
         }
-        best.into_iter().map(|Reverse(scored)| (scored.key, scored.place)).collect()
+        best.into_iter().map(|Reverse(scored)| scored).collect()
     }
 }
 
@@ -194,6 +215,7 @@ impl Segment {
         if codes.is_empty() || codes.len() != self.dimensions {
             return;
         }
+        self.gone.resize_with((self.keys.len() + 1).div_ceil(64), AtomicU64::default);
         self.keys.push(key);
         self.places.push((document, u32::try_from(position).unwrap_or(u32::MAX)));
         self.scales.push(scale);
@@ -204,10 +226,23 @@ impl Segment {
         if self.keys.is_empty() {
             self.dimensions = other.dimensions;
         }
+        let first = self.keys.len();
         self.keys.extend_from_slice(&other.keys);
         self.places.extend_from_slice(&other.places);
         self.scales.extend_from_slice(&other.scales);
         self.codes.extend_from_slice(&other.codes);
+        self.gone.resize_with(self.keys.len().div_ceil(64), AtomicU64::default);
+        (0..other.keys.len()).filter(|row| other.is_gone(*row)).for_each(|row| self.forget(first + row));
+    }
+
+    fn forget(&self, row: usize) {
+        if let Some(bits) = self.gone.get(row / 64) {
+            bits.fetch_or(1 << (row % 64), Ordering::Relaxed);
+        }
+    }
+
+    fn is_gone(&self, row: usize) -> bool {
+        self.gone.get(row / 64).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << (row % 64) != 0)
     }
 }
 
@@ -230,6 +265,9 @@ struct Scored {
     score: f32,
     key: i64,
     place: ChunkPlace,
+    /// Where it lies.
+    segment: usize,
+    row: usize,
 }
 
 impl Eq for Scored {}
@@ -258,8 +296,28 @@ mod tests {
         }
         segment.push(101, 8, 0, 1.0, &[100, 50]);
         let matrix = Matrix { seen: 101, rows: 101, live: 2, segments: vec![Arc::new(segment)] };
-        let mut keys: Vec<i64> = matrix.scan(&[1.0, 0.0], None, 3).into_iter().map(|(key, _)| key).collect();
-        keys.sort_unstable();
-        assert_eq!(keys, [98, 99, 100]);
+        let nearest = || {
+            let mut rows = matrix.scan(&[1.0, 0.0], None, 3);
+            rows.sort_unstable_by_key(|row| row.key);
+            rows
+        };
+        let keys = |rows: Vec<Scored>| rows.iter().map(|row| row.key).collect::<Vec<_>>();
+        assert_eq!(keys(nearest()), [98, 99, 100]);
+        nearest()[..2].iter().for_each(|row| matrix.forget(row));
+        assert_eq!(keys(nearest()), [96, 97, 100]);
+    }
+
+    #[test]
+    fn parts_that_are_joined_keep_what_is_gone() {
+        let part = |first: i64| {
+            let mut segment = Segment::default();
+            (first..first + 100).for_each(|key| segment.push(key, 1, 0, 1.0, &[1, 2]));
+            segment.forget(70);
+            Arc::new(segment)
+        };
+        let joined = join_small(vec![part(0), part(100)]);
+        let gone: Vec<i64> =
+            (0..200).filter(|row| joined[0].is_gone(*row)).map(|row| joined[0].keys[row]).collect();
+        assert_eq!(gone, [70, 170]);
     }
 }
