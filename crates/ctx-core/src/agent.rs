@@ -25,6 +25,11 @@ pub trait Agent: Send + Sync + 'static {
     fn timeout(&self) -> Option<Duration> {
         None
     }
+
+    /// As for [`Tool::grace`].
+    fn grace(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// What an agent says of itself; its JSON is an entry of `/agents/list`.
@@ -159,5 +164,9 @@ impl Tool for AgentTool {
 
     fn timeout(&self) -> Option<Duration> {
         self.0.timeout()
+    }
+
+    fn grace(&self) -> Duration {
+        self.0.grace()
     }
 }

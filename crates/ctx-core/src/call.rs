@@ -1,5 +1,6 @@
 //! One call in flight, and whoever is at its other end.
 
+use crate::deadline::{Deadline, Waits};
 use crate::{Catalog, ErrorKind, Limits, RunId, ToolError};
 use async_trait::async_trait;
 use serde_json::Value;
@@ -10,6 +11,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+/// How long people may take to answer, in all that one call asks them.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
+
 /// One call: who makes it, until when, with which catalog, and how much it may still do.
 ///
 /// [`Catalog::call`] consumes it, and a tool only borrows the one it runs in. So the one way for a
@@ -18,7 +22,7 @@ pub struct Call {
     pub(crate) run: RunId,
     pub(crate) parent: Option<RunId>,
     pub(crate) depth: u32,
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) deadline: Option<Deadline>,
     pub(crate) cancellation: CancellationToken,
     /// A token of the caller's, besides the one that ends with the call around this one.
     outside: Option<CancellationToken>,
@@ -32,6 +36,8 @@ pub(crate) struct Root {
     peer: Arc<dyn Peer>,
     /// Shared even where the peer differs.
     calls_left: Arc<AtomicU32>,
+    /// The same.
+    waits: Arc<Waits>,
 }
 
 /// The way a call came in.
@@ -67,7 +73,13 @@ impl Call {
             deadline: None,
             cancellation: CancellationToken::new(),
             outside: None,
-            root: Arc::new(Root { catalog, caller, peer: Arc::new(NoPeer), calls_left }),
+            root: Arc::new(Root {
+                catalog,
+                caller,
+                peer: Arc::new(NoPeer),
+                calls_left,
+                waits: Arc::default(),
+            }),
         }
     }
 
@@ -77,8 +89,9 @@ impl Call {
         let root = Root {
             catalog: self.root.catalog.clone(),
             caller: self.root.caller.clone(),
-            peer,
+            peer: Arc::new(Masking { peer, catalog: self.root.catalog.clone() }),
             calls_left: self.root.calls_left.clone(),
+            waits: self.root.waits.clone(),
         };
         Self { root: Arc::new(root), ..self }
     }
@@ -92,8 +105,16 @@ impl Call {
     /// Sets a deadline; an earlier one of the call around it, or the tool's own bound, still applies.
     #[must_use]
     pub fn with_deadline(self, deadline: std::time::Instant) -> Self {
-        let deadline = self.deadline.map_or(deadline.into(), |earlier| earlier.min(deadline.into()));
+        let deadline = self.no_later_than(deadline.into());
         Self { deadline: Some(deadline), ..self }
+    }
+
+    /// The deadline it has, or this one if it is earlier.
+    pub(crate) fn no_later_than(&self, other: Instant) -> Deadline {
+        match &self.deadline {
+            Some(own) if own.at() <= other => own.clone(),
+            _ => Deadline::new(other, &self.root.waits),
+        }
     }
 
     /// A call inside this one. Fails when calls nest too deep or the budget is used up.
@@ -112,7 +133,7 @@ impl Call {
             run: RunId::generate(),
             parent: Some(self.run),
             depth: self.depth + 1,
-            deadline: self.deadline,
+            deadline: self.deadline.clone(),
             cancellation: self.cancellation.child_token(),
             outside: None,
             root: self.root.clone(),
@@ -129,9 +150,22 @@ impl Call {
         &self.root.caller
     }
 
+    /// How many calls this one is inside of.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
     /// Whom to ask and to tell.
     pub fn peer(&self) -> &dyn Peer {
         &*self.root.peer
+    }
+
+    /// Asks the person at the other end for a value that fits `schema`; `None` when nobody can answer,
+    /// they decline or they take too long. Until then no deadline comes nearer.
+    pub async fn ask(&self, message: &str, schema: &Value) -> Option<Value> {
+        let left = ANSWER_TIME_MAX.saturating_sub(self.root.waits.waited());
+        let _waiting = self.root.waits.begin();
+        tokio::time::timeout(left, self.peer().ask(message, schema)).await.ok().flatten()
     }
 
     /// The catalog this call began with.
@@ -157,7 +191,8 @@ impl Call {
 
     /// How much time is left. Never more than the tool's bound once it runs.
     pub fn time_left(&self) -> Duration {
-        self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+        let left = |deadline: &Deadline| deadline.at().saturating_duration_since(Instant::now());
+        self.deadline.as_ref().map_or(Duration::MAX, left)
     }
 }
 
@@ -185,6 +220,28 @@ pub struct Progress {
     pub total: Option<f64>,
     /// What is being done.
     pub message: Option<String>,
+}
+
+/// A peer that is told no secret of the catalog's.
+struct Masking {
+    peer: Arc<dyn Peer>,
+    catalog: Arc<Catalog>,
+}
+
+#[async_trait]
+impl Peer for Masking {
+    fn progress(&self, progress: Progress) {
+        let message = progress.message.map(|message| self.catalog.masked(message));
+        self.peer.progress(Progress { message, ..progress });
+    }
+
+    fn log(&self, level: tracing::Level, message: &str) {
+        self.peer.log(level, &self.catalog.masked(message.to_owned()));
+    }
+
+    async fn ask(&self, message: &str, schema: &Value) -> Option<Value> {
+        self.peer.ask(&self.catalog.masked(message.to_owned()), schema).await
+    }
 }
 
 /// Nobody to ask, nobody to tell.

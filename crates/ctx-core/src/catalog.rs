@@ -28,6 +28,9 @@ use tokio::time::Instant;
 /// Stands for a bound beyond what an `Instant` can name: thirty years.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365 * 30);
 
+/// How much before its deadline a tool may find it to be over: some clocks count in milliseconds.
+const EARLY: Duration = Duration::from_millis(10);
+
 /// Everything callable at one moment.
 pub struct Catalog {
     /// By full name.
@@ -129,6 +132,11 @@ impl Catalog {
         &self.limits
     }
 
+    /// What masks secrets in runs and errors.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
     /// What was wrong with the tools it was built from; none of it stopped it.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -168,7 +176,7 @@ impl Catalog {
         };
         let result = result.map_err(|error| catalog.mask(error)).map(|(mut output, bytes)| {
             for line in &mut output.logs {
-                line.message = catalog.redactor.text(std::mem::take(&mut line.message));
+                line.message = catalog.masked(std::mem::take(&mut line.message));
             }
             (output, bytes)
         });
@@ -176,7 +184,7 @@ impl Catalog {
             Ok((_, result_bytes)) => record.close(Outcome::Ok, *result_bytes),
             Err(error) => {
                 if error.kind() == ErrorKind::Internal {
-                    let error = catalog.redactor.text(chain(error));
+                    let error = catalog.masked(chain(error));
                     tracing::error!(tool = %registered.entry.name, %error, "call failed");
                 }
                 let message = cut_text(error.message(), catalog.limits.run_bytes);
@@ -187,7 +195,12 @@ impl Catalog {
     }
 
     fn mask(&self, error: ToolError) -> ToolError {
-        error.map_text(|text| self.redactor.text(text))
+        error.map_text(|text| self.masked(text))
+    }
+
+    /// A text without secrets.
+    pub(crate) fn masked(&self, text: String) -> String {
+        self.redactor.text(text)
     }
 
     fn find(&self, name: &str) -> Result<&Registered, ToolError> {
@@ -240,11 +253,12 @@ impl Catalog {
     ) -> Result<(Output, usize), ToolError> {
         let timeout = registered.tool.timeout().unwrap_or(self.limits.call_timeout);
         let own_deadline = started.checked_add(timeout).unwrap_or(started + FOREVER);
-        let deadline = call.deadline.map_or(own_deadline, |outer| outer.min(own_deadline));
-        if deadline <= Instant::now() {
-            return Err(timed_out(&registered.entry.name, deadline - started));
+        let deadline = call.no_later_than(own_deadline);
+        let (bound, grace) = (deadline.at() - started, registered.tool.grace());
+        call.deadline = Some(deadline.clone());
+        if call.time_left().is_zero() {
+            return Err(timed_out(&registered.entry.name, bound));
         }
-        call.deadline = Some(deadline);
 
         // However this ends, what the tool started in this call's name ends with it.
         let guard = call.cancellation.clone().drop_guard();
@@ -254,10 +268,18 @@ impl Catalog {
             () = call.cancelled() => {
                 Err(ToolError::new(ErrorKind::Cancelled, "the call was cancelled"))
             }
-            outcome = tokio::time::timeout_at(deadline, contained(registered.tool.run(arguments, call))) => {
-                outcome.unwrap_or_else(|_| Err(timed_out(&registered.entry.name, deadline - started)))
+            output = contained(registered.tool.run(arguments, call)) => output,
+            () = deadline.passed(grace) => {
+                Err(timed_out(&registered.entry.name, bound))
             }
-        }?;
+        };
+        let output = output.map_err(|error| match error.kind() {
+            // However such a tool says that its time was over, it is told the same way.
+            ErrorKind::Timeout if !grace.is_zero() && call.time_left() <= EARLY => {
+                timed_out(&registered.entry.name, bound).with_logs(error.into_logs())
+            }
+            _ => error,
+        })?;
         drop(guard);
 
         let content_bytes: usize = output.content.iter().map(block_size).sum();

@@ -70,6 +70,25 @@ pub struct Document {
     pub fingerprint: Option<String>,
 }
 
+impl Document {
+    /// A document of which only its name and what it says are known.
+    pub fn new(source_id: impl Into<String>, content: Content) -> Self {
+        Self {
+            source_id: source_id.into(),
+            source_url: None,
+            title: None,
+            author: None,
+            created_at: None,
+            updated_at: None,
+            content_type: None,
+            content,
+            metadata: Map::new(),
+            tags: Vec::new(),
+            fingerprint: None,
+        }
+    }
+}
+
 /// What a document says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {

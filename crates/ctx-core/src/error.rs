@@ -141,6 +141,10 @@ impl ToolError {
         &self.logs
     }
 
+    pub(crate) fn into_logs(self) -> Vec<LogLine> {
+        self.logs
+    }
+
     /// What kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         self.kind

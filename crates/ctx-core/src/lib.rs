@@ -6,6 +6,7 @@
 mod agent;
 mod call;
 mod catalog;
+mod deadline;
 mod document;
 mod error;
 mod figures;

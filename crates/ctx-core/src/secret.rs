@@ -1,12 +1,17 @@
 //! Values that must not be shown, and the mask that keeps them out of what we write.
 
+use arc_swap::ArcSwap;
 use serde_json::Value;
 use std::fmt;
+use std::sync::Arc;
 
 const MASK: &str = "***";
 
 /// Shorter values would mask ordinary words.
 const MASKED_LENGTH_MIN: usize = 6;
+
+/// Values that are learned; each costs a search in every text.
+const LEARNED_MAX: usize = 256;
 
 /// Parts of a key that mark its value as secret, whatever the value is.
 const SECRET_KEY_PARTS: [&str; 10] = [
@@ -47,9 +52,13 @@ impl fmt::Debug for Secret {
 }
 
 /// Masks known secrets in any text, and secret-looking keys in any JSON.
+///
+/// Clones share what they learn.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
     secrets: Vec<Secret>,
+    /// What was handed out while we run.
+    learned: Arc<ArcSwap<Vec<Secret>>>,
 }
 
 impl Redactor {
@@ -59,7 +68,25 @@ impl Redactor {
             secrets.into_iter().filter(|secret| secret.0.len() >= MASKED_LENGTH_MIN).collect();
         // Longest first: a secret that contains another is masked whole.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.0.len()));
-        Self { secrets }
+        Self { secrets, learned: Arc::default() }
+    }
+
+    /// Masks this value, too, from now on.
+    pub fn learn(&self, secret: &Secret) {
+        let worth_it = |known: &[Secret]| {
+            secret.0.len() >= MASKED_LENGTH_MIN && known.len() < LEARNED_MAX && !known.contains(secret)
+        };
+        if self.secrets.contains(secret) || !worth_it(&self.learned.load()) {
+            return;
+        }
+        self.learned.rcu(|known| {
+            let mut known = known.to_vec();
+            if worth_it(&known) {
+                known.push(secret.clone());
+                known.sort_by_key(|secret| std::cmp::Reverse(secret.0.len()));
+            }
+            known
+        });
     }
 
     /// Whether a key of this name holds something that must not be shown.
@@ -71,7 +98,8 @@ impl Redactor {
 
     /// The text with every known secret masked.
     pub fn text(&self, text: String) -> String {
-        self.secrets.iter().fold(text, |text, secret| {
+        let learned = self.learned.load();
+        self.secrets.iter().chain(learned.iter()).fold(text, |text, secret| {
             if text.contains(secret.expose()) { text.replace(secret.expose(), MASK) } else { text }
         })
     }
@@ -107,6 +135,15 @@ mod tests {
     #[test]
     fn a_secret_prints_as_nothing() {
         assert_eq!(format!("{:?}", Secret::new("hunter2hunter2")), "Secret(***)");
+    }
+
+    #[test]
+    fn what_is_learned_is_masked_by_every_clone() {
+        let redactor = Redactor::new([]);
+        let clone = redactor.clone();
+        redactor.learn(&Secret::new("hunter2!"));
+        redactor.learn(&Secret::new("no"));
+        assert_eq!(clone.text("no hunter2!".to_owned()), "no ***");
     }
 
     #[test]

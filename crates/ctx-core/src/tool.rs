@@ -2,6 +2,7 @@
 
 use crate::{Agent, Call, Identifier, RateLimit, ToolError};
 use async_trait::async_trait;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,12 @@ pub trait Tool: Send + Sync + 'static {
     /// How long one call may take, where it is not the catalog's own bound.
     fn timeout(&self) -> Option<Duration> {
         None
+    }
+
+    /// How much longer the catalog waits for a tool that keeps its deadline by itself, so that it can
+    /// tell what it logged until then.
+    fn grace(&self) -> Duration {
+        Duration::ZERO
     }
 }
 
@@ -68,6 +75,20 @@ pub struct ToolSpec {
     pub annotations: Annotations,
 }
 
+impl ToolSpec {
+    /// A tool of which no more is known.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: description.into(),
+            input_schema,
+            output_schema: None,
+            annotations: Annotations::default(),
+        }
+    }
+}
+
 /// What a tool does to the world, as far as it is known. Unknown is `None`, never a guess.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
@@ -102,10 +123,11 @@ pub struct Output {
     pub logs: Vec<LogLine>,
 }
 
-/// A line that a tool logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A line that a tool logged; its JSON is an entry of `logs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogLine {
     /// How serious it is.
+    #[serde(serialize_with = "in_lower_case")]
     pub level: tracing::Level,
     /// What it says.
     pub message: String,
@@ -120,8 +142,85 @@ pub enum ContentBlock {
     Other(Map<String, Value>),
 }
 
+impl Output {
+    /// The answer as data: its value; where there is none, its blocks, of which several are a list of
+    /// texts and tables.
+    pub fn into_data(self) -> Value {
+        if !self.value.is_null() {
+            return self.value;
+        }
+        let block = |block| match block {
+            ContentBlock::Text(text) => Value::String(text),
+            ContentBlock::Other(fields) => Value::Object(fields),
+        };
+        let mut blocks: Vec<Value> = self.content.into_iter().map(block).collect();
+        match blocks.len() {
+            0 => Value::Null,
+            1 => blocks.remove(0),
+            _ => Value::Array(blocks),
+        }
+    }
+
+    /// The answer to show: its blocks; where there are none, its value as text, a string as it is and
+    /// anything else as JSON.
+    pub fn to_blocks(&self) -> Vec<ContentBlock> {
+        if !self.content.is_empty() {
+            return self.content.clone();
+        }
+        vec![ContentBlock::Text(match &self.value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })]
+    }
+
+    /// The value where it is an object: clients take no other for structured content.
+    pub fn structured(&self) -> Option<&Map<String, Value>> {
+        self.value.as_object()
+    }
+}
+
+fn in_lower_case<S: Serializer>(level: &tracing::Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&level.as_str().to_ascii_lowercase())
+}
+
 impl From<Value> for Output {
     fn from(value: Value) -> Self {
         Self { value, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn output(value: Value, texts: &[&str]) -> Output {
+        let content = texts.iter().map(|text| ContentBlock::Text((*text).to_owned())).collect();
+        Output { value, content, logs: Vec::new() }
+    }
+
+    #[test]
+    fn content_stands_in_where_there_is_no_value() {
+        assert_eq!(output(json!({"a": 1}), &["shown"]).into_data(), json!({"a": 1}));
+        assert_eq!(output(Value::Null, &[]).into_data(), Value::Null);
+        assert_eq!(output(Value::Null, &["one"]).into_data(), json!("one"));
+        assert_eq!(output(Value::Null, &["one", "two"]).into_data(), json!(["one", "two"]));
+    }
+
+    #[test]
+    fn a_value_is_shown_as_text_where_there_is_no_content_and_is_structured_if_it_is_an_object() {
+        for (value, text, structured) in [
+            (json!({"sum": 10}), "{\"sum\":10}", true),
+            (json!([1, "a"]), "[1,\"a\"]", false),
+            (json!("plain"), "plain", false),
+            (json!(4.5), "4.5", false),
+            (Value::Null, "null", false),
+        ] {
+            let output = Output::from(value);
+            assert_eq!(output.to_blocks(), [ContentBlock::Text(text.to_owned())]);
+            assert_eq!(output.structured().is_some(), structured, "{text}");
+        }
+        let shown = output(json!({"a": 1}), &["shown"]);
+        assert_eq!(shown.to_blocks(), [ContentBlock::Text("shown".to_owned())]);
     }
 }

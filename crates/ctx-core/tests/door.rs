@@ -4,11 +4,11 @@ mod common;
 
 use common::{answer, echo, failing, from_cli, provider, refusal, relay, tool, with};
 use ctx_core::{
-    Call, Caller, Catalog, ContentBlock, Decision, ErrorKind, Limits, Output, Redactor, Secret, ToolError,
-    ToolName, ToolSpec,
+    Call, Caller, Catalog, ContentBlock, Decision, ErrorKind, Limits, Output, Peer, Progress, Redactor,
+    Secret, ToolError, ToolName, ToolSpec,
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn titled() -> Value {
@@ -288,6 +288,34 @@ async fn known_secrets_are_masked_in_errors() {
     assert_eq!((error.kind(), error.wait()), (ErrorKind::Overloaded, Some(Duration::from_secs(7))));
     let (_, inside) = refusal(&catalog, "run", json!({"calls": [["leak", {}]]})).await;
     assert_eq!(inside, "GET https://x/?key=*** failed");
+}
+
+#[derive(Default)]
+struct Listener(Mutex<Vec<String>>);
+
+#[allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+impl Peer for Listener {
+    fn progress(&self, progress: Progress) {
+        self.0.lock().unwrap().extend(progress.message);
+    }
+
+    fn log(&self, level: tracing::Level, message: &str) {
+        self.0.lock().unwrap().push(format!("{level} {message}"));
+    }
+}
+
+#[tokio::test]
+async fn known_secrets_are_masked_in_what_a_peer_is_told() {
+    let telling = tool("tell", |_, call| {
+        call.peer().log(tracing::Level::WARN, "key hunter2hunter2");
+        let message = Some("with hunter2hunter2".to_owned());
+        call.peer().progress(Progress { done: 1.0, total: None, message });
+        Box::pin(async { Ok(Output::default()) })
+    });
+    let catalog = with([telling]).redactor(Redactor::new([Secret::new("hunter2hunter2")])).build();
+    let listener = Arc::new(Listener::default());
+    Catalog::call("tell", json!({}), from_cli(&catalog).with_peer(listener.clone())).await.unwrap();
+    assert_eq!(*listener.0.lock().unwrap(), ["WARN key ***", "with ***"]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{answer, echo, from_cli, refusal, relay, sleeper, told, tool, with};
-use ctx_core::{Catalog, ErrorKind, Limits, LiveCatalog, NoPeer, Output, ToolError};
+use ctx_core::{Catalog, ErrorKind, Limits, LiveCatalog, NoPeer, Output, Peer, ToolError};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -318,4 +318,44 @@ async fn a_call_keeps_the_catalog_it_began_with() {
     let expected = (ErrorKind::NotFound, "no tool registered with name: gone_later".to_owned());
     assert_eq!(refusal(&live.current(), "outer", json!({})).await, expected);
     assert_eq!(in_flight.await.unwrap().unwrap(), json!({}).into());
+}
+
+/// Answers after a minute, or never.
+struct Slow(bool);
+
+#[async_trait::async_trait]
+impl Peer for Slow {
+    async fn ask(&self, _: &str, _: &Value) -> Option<Value> {
+        tokio::time::sleep(seconds(if self.0 { 60 } else { 10 * HOUR })).await;
+        Some(json!("yes"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_a_person_takes_to_answer_does_not_count() {
+    let asker = tool("asker", |arguments, call| {
+        Box::pin(async move {
+            let answer = call.ask("Sure?", &json!({})).await;
+            let nested = call.nested()?;
+            Catalog::call("nap", json!({}), nested).await?;
+            if arguments.contains_key("linger") {
+                tokio::time::sleep(seconds(HOUR)).await;
+            }
+            Ok(json!([answer, call.time_left().as_secs()]).into())
+        })
+    });
+    let catalog = with([asker.bound(seconds(10)), sleeper("nap", 4)]).build();
+    let asked = |arguments: Value, answers: bool| {
+        let call = from_cli(&catalog).with_peer(Arc::new(Slow(answers)));
+        Catalog::call("asker", arguments, call)
+    };
+    let began = Instant::now();
+    assert_eq!(asked(json!({}), true).await.unwrap().value, json!(["yes", 6]));
+    assert_eq!(began.elapsed().as_secs(), 64);
+    // What comes after counts as ever, and people have a bound of their own.
+    let began = Instant::now();
+    let error = asked(json!({"linger": true}), true).await.unwrap_err();
+    assert_eq!(error.message(), "tool 'asker' timed out after 10 seconds");
+    assert_eq!(began.elapsed().as_secs(), 70);
+    assert_eq!(asked(json!({}), false).await.unwrap().value, json!([null, 6]));
 }

@@ -2,10 +2,11 @@
 //!
 //! A [`TestWorkspace`] is a folder with an environment of its own, in which the `ctx` binary runs as a
 //! user would run it; what the library crates can prove by themselves is not tested through it. A
-//! [`TestTool`] is a closure to fill catalogs with.
+//! [`TestTool`] is a closure to fill catalogs with, and a [`Web`] stands in for a service.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod hostile;
 mod outcome;
 mod process;
 mod reply;
@@ -13,13 +14,16 @@ mod server;
 mod snapshot;
 mod tool;
 mod user;
+mod web;
 mod workspace;
 
+pub use hostile::{Hostile, hostile_scripts};
 pub use outcome::Outcome;
 pub use process::{DEADLINE, signal, wait_until};
 pub use reply::Reply;
 pub use server::TestServer;
 pub use tool::{Arguments, Running, TestTool, echo, provider, tool};
+pub use web::{Asked, Web, reply, reply_with};
 pub use workspace::TestWorkspace;
 
 #[doc(hidden)]

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
@@ -14,8 +15,8 @@ use std::thread;
 pub struct TestServer {
     child: Child,
     address: SocketAddr,
-    /// What it says, line by line.
-    talk: Receiver<String>,
+    /// What it says, line by line. Several may ask the server at once, so it is behind a lock.
+    talk: Mutex<Receiver<String>>,
     /// What it has said.
     said: String,
     root: PathBuf,
@@ -27,11 +28,11 @@ impl TestServer {
     pub(crate) fn spawn(mut command: Command, root: &Path) -> Self {
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let talk = lines(child.stderr.take().unwrap());
+        let talk = Mutex::new(lines(child.stderr.take().unwrap()));
         let address = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut server = Self { child, address, talk, said: String::new(), root: root.to_owned() };
         server.address = loop {
-            let line = server.talk.recv_timeout(DEADLINE);
+            let line = server.talk.get_mut().unwrap().recv_timeout(DEADLINE);
             let line = line.unwrap_or_else(|_| panic!("the server did not start:\n{}", server.said));
             server.said.push_str(&format!("{line}\n"));
             if let Some(address) = line.strip_prefix("serving http://") {
@@ -92,6 +93,19 @@ impl TestServer {
         )
     }
 
+    /// Waits until it says a line with this in it.
+    #[track_caller]
+    pub fn wait_for(&mut self, part: &str) {
+        loop {
+            let line = self.talk.get_mut().unwrap().recv_timeout(DEADLINE);
+            let line = line.unwrap_or_else(|_| panic!("`{part}` was not said:\n{}", self.said));
+            self.said.push_str(&format!("{line}\n"));
+            if line.contains(part) {
+                return;
+            }
+        }
+    }
+
     /// Asks it to end with SIGTERM, and waits.
     #[track_caller]
     pub fn stop(self) -> Outcome {
@@ -106,7 +120,7 @@ impl TestServer {
         let mut stdout = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         let mut said = std::mem::take(&mut self.said);
-        said.extend(self.talk.iter().map(|line| format!("{line}\n")));
+        said.extend(self.talk.get_mut().unwrap().iter().map(|line| format!("{line}\n")));
         Outcome::new(code, stdout, said, &self.root)
     }
 }

@@ -1,7 +1,7 @@
 //! Tools made of closures, and a provider that lists them.
 
 use async_trait::async_trait;
-use ctx_core::{Annotations, Call, Identifier, Output, Provider, RateLimit, Tool, ToolError, ToolSpec};
+use ctx_core::{Call, Identifier, Output, Provider, RateLimit, Tool, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,14 +26,8 @@ pub fn tool(
     name: &str,
     body: impl for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync + 'static,
 ) -> TestTool {
-    let spec = ToolSpec {
-        name: name.to_owned(),
-        title: None,
-        description: format!("The test's {name}."),
-        input_schema: json!({"type": "object", "properties": {}}),
-        output_schema: None,
-        annotations: Annotations::default(),
-    };
+    let schema = json!({"type": "object", "properties": {}});
+    let spec = ToolSpec::new(name, format!("The test's {name}."), schema);
     TestTool { spec, rate_limit: None, timeout: None, body: Box::new(body) }
 }
 

@@ -39,6 +39,11 @@ impl TestWorkspace {
 
     /// A folder without a configuration.
     pub fn empty() -> Self {
+        Self::of(built_binary())
+    }
+
+    /// The same where `ctx` is another program that is built on it.
+    pub fn of(binary: PathBuf) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // As the binary will see it, links resolved.
         let base = fs::canonicalize(folder.path()).unwrap();
@@ -48,7 +53,7 @@ impl TestWorkspace {
         Self {
             root,
             home,
-            binary: built_binary(),
+            binary,
             variables: Vec::new(),
             unprivileged: None,
             restricted: RefCell::default(),

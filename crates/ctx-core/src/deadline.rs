@@ -1,0 +1,76 @@
+//! Until when a call may take: everything counts but the time in which a person is being asked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// How often it is looked whether a person is still being asked.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The time spent waiting for people; shared by a call and all calls inside it.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    open: u32,
+    since: Option<Instant>,
+    ended: Duration,
+}
+
+impl Waits {
+    /// Counts the time until the guard is dropped. Two at once count once.
+    pub(crate) fn begin(&self) -> impl Drop + '_ {
+        struct Waiting<'a>(&'a Waits);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+                state.open -= 1;
+                if state.open == 0
+                    && let Some(since) = state.since.take()
+                {
+                    state.ended += since.elapsed();
+                }
+            }
+        }
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.open += 1;
+        state.since.get_or_insert_with(Instant::now);
+        Waiting(self)
+    }
+
+    /// How long people were waited for until now.
+    pub(crate) fn waited(&self) -> Duration {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.ended + state.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+/// A deadline that moves with the time spent waiting for people.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadline {
+    set_to: Instant,
+    /// What was waited before it was set is in it already.
+    waited: Duration,
+    waits: Arc<Waits>,
+}
+
+impl Deadline {
+    pub(crate) fn new(at: Instant, waits: &Arc<Waits>) -> Self {
+        Self { set_to: at, waited: waits.waited(), waits: waits.clone() }
+    }
+
+    /// When it is, as it looks now.
+    pub(crate) fn at(&self) -> Instant {
+        self.set_to + self.waits.waited().saturating_sub(self.waited)
+    }
+
+    /// Waits until it is past, and this much more.
+    pub(crate) async fn passed(&self, grace: Duration) {
+        let last = || self.at().checked_add(grace).unwrap_or_else(|| self.at());
+        sleep_until(last()).await;
+        while last() > Instant::now() {
+            sleep_until(last().max(Instant::now() + LOOK_AGAIN)).await;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Scripts that mean harm, as data: `ctx-luau/tests/hostile/*.luau`.
+//!
+//! Lines at the beginning of each say what it is: `--! expect:` how it must end (a kind of failure,
+//! several with `|`, `any`, or `value` and a JSON text), `--! in_process: no` that it may take the
+//! process with it, and `--! fill: MARK "text" count` what a mark in it stands for.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// The kind of failure of a script that runs until its time is over.
+const TIME: &str = "time";
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Hostile {
+    /// The name of its file.
+    pub name: String,
+    /// Its text, filled in.
+    pub source: String,
+    /// Whether it leaves the process that runs it alone.
+    pub in_process: bool,
+    expect: Expect,
+}
+
+#[derive(Clone, Debug)]
+enum Expect {
+    Any,
+    Failures(Vec<String>),
+    Value(Value),
+}
+
+impl Hostile {
+    /// Whether it should run until its time is over.
+    pub fn is_endless(&self) -> bool {
+        matches!(&self.expect, Expect::Failures(kinds) if kinds.iter().any(|kind| kind == TIME))
+    }
+
+    /// Whether it should end so: with a value, or with this kind of failure.
+    pub fn is_met_by(&self, ended: Result<&Value, &str>) -> bool {
+        match (&self.expect, ended) {
+            (Expect::Any, _) => true,
+            (Expect::Failures(kinds), Err(kind)) => kinds.iter().any(|expected| expected == kind),
+            (Expect::Value(expected), Ok(value)) => expected == value,
+            _ => false,
+        }
+    }
+}
+
+/// All of them, by name.
+pub fn hostile_scripts() -> Vec<Hostile> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctx-luau/tests/hostile");
+    let entries = fs::read_dir(folder).expect("the folder of hostile scripts");
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let scripts: Vec<Hostile> = paths.iter().map(|path| parse(path)).collect();
+    assert!(scripts.len() > 150, "{} hostile scripts are too few to be all", scripts.len());
+    scripts
+}
+
+fn parse(path: &Path) -> Hostile {
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    let text = fs::read_to_string(path).unwrap();
+    let header = text.lines().map_while(|line| line.strip_prefix("--! "));
+    let mut source: String =
+        text.lines().filter(|line| !line.starts_with("--! ")).collect::<Vec<_>>().join("\n");
+    let (mut expect, mut in_process) = (None, true);
+    for line in header {
+        match line.split_once(": ").expect("a key and a value") {
+            ("expect", value) => expect = Some(parse_expect(value)),
+            ("in_process", value) => in_process = value != "no",
+            ("fill", value) => {
+                let (mark, rest) = value.split_once(' ').expect("a mark");
+                let (text, count) = rest.rsplit_once(' ').expect("a text and a count");
+                let text: String = serde_json::from_str(text).expect("a text in quotes");
+                source = source.replace(mark, &text.repeat(count.parse().expect("a count")));
+            }
+            (other, _) => panic!("{name}: unknown key {other}"),
+        }
+    }
+    let expect = expect.unwrap_or_else(|| panic!("{name}: no `expect`"));
+    Hostile { name, source, in_process, expect }
+}
+
+fn parse_expect(text: &str) -> Expect {
+    match text.strip_prefix("value ") {
+        Some(json) => Expect::Value(serde_json::from_str(json).expect("a JSON value")),
+        None if text == "any" => Expect::Any,
+        None => Expect::Failures(text.split('|').map(str::to_owned).collect()),
+    }
+}

@@ -1,0 +1,136 @@
+//! A small web server that answers by a function and remembers what it was asked.
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// `GET /path?query HTTP/1.1`
+    pub line: String,
+    /// The lines after it.
+    pub head: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Asked {
+    /// `GET /path?query`
+    pub fn target(&self) -> &str {
+        self.line.trim_end_matches(" HTTP/1.1")
+    }
+
+    /// A parameter of the query as it was sent.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let (_, query) = self.target().split_once('?')?;
+        query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("the request's body is JSON")
+    }
+}
+
+/// A server on any port of this machine; gone when it goes out of scope.
+pub struct Web {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Web {
+    /// Answers with what the function gives: status line and headers, a blank line, a body. Each
+    /// connection is one request.
+    pub fn serve(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (asked, ended) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicBool>::default());
+        let (seen, over, answer) = (asked.clone(), ended.clone(), Arc::new(answer));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (seen, answer, mut stream) = (seen.clone(), answer.clone(), stream.unwrap());
+                thread::spawn(move || {
+                    // A client that goes away in the middle has asked nothing.
+                    let Some(request) = read(&mut stream) else { return };
+                    let reply = answer(&request);
+                    seen.lock().unwrap().push(request);
+                    // One that has heard enough goes away, too.
+                    stream.write_all(&reply).ok();
+                });
+            }
+        });
+        Self { address, asked, ended }
+    }
+
+    /// Its address with this path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// What it was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // So that it notices, and its port is closed.
+        TcpStream::connect(self.address).ok();
+    }
+}
+
+fn read(stream: &mut TcpStream) -> Option<Asked> {
+    let (mut bytes, mut part) = (Vec::new(), [0; 16 << 10]);
+    let mut more = |bytes: &mut Vec<u8>| {
+        let read = stream.read(&mut part).ok().filter(|read| *read > 0)?;
+        bytes.extend_from_slice(&part[..read]);
+        Some(())
+    };
+    let end = loop {
+        more(&mut bytes)?;
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end;
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let (line, head) = head.split_once("\r\n").unwrap_or((&head, ""));
+    let mut asked = Asked { line: line.to_owned(), head: head.to_owned(), body: bytes[end + 4..].to_vec() };
+    let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
+    while asked.body.len() < length {
+        more(&mut asked.body)?;
+    }
+    Some(asked)
+}
+
+/// An answer with this status and this body.
+pub fn reply(status: u16, body: &str) -> Vec<u8> {
+    reply_with(status, &[], body)
+}
+
+/// An answer with this status, these headers and this body.
+pub fn reply_with(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!(
+        "HTTP/1.1 {status} x\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
