@@ -1,0 +1,292 @@
+//! One run: the script goes to a worker, its questions are answered as they come, its end comes back.
+//!
+//! Reading, writing, answering and the clock go on side by side, so that neither end can wait for the
+//! other for ever. Everything belongs to the one future: when it is dropped, so are all open answers.
+
+use super::clock::Clock;
+use super::frame::{Breach, Frame, Kind, Outgoing};
+use super::frame::{log_budget, log_cost};
+use super::process::{READ_BYTES, WorkerProcess};
+use super::protocol::{ABOUT_PERSON, Bounds, Failure, FailureKind, Job};
+use super::{LogLine, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Refusal, ScriptRun, World};
+use crate::vm::LogLevel;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{sleep_until, timeout_at};
+
+/// While so much waits to be written, no more answers are taken in.
+const OUTGOING_BYTES_MAX: usize = 64 << 20;
+
+/// What a result may take beyond its bound: the worker keeps the bound, this keeps the worker.
+const RESULT_SLACK_BYTES: usize = 1 << 10;
+
+/// The code of an answer that did not come in time.
+const TIMEOUT: &str = "timeout";
+
+/// The code of an answer that cannot be handed over.
+const TOO_LARGE: &str = "too_large";
+
+/// Why a run has no end of its own. The worker is of no use after any of these.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The script was not taken: the worker had ended before.
+    NotTaken,
+    /// The script and its arguments do not fit on the pipe.
+    TooLarge,
+    /// The pipe ended.
+    Ended,
+    /// The worker did not keep to the rules.
+    Breach(Breach),
+    /// The worker did not end at the deadline.
+    Late,
+}
+
+impl From<Breach> for Broken {
+    fn from(breach: Breach) -> Self {
+        Self::Breach(breach)
+    }
+}
+
+/// How a run ended by itself.
+pub(super) type Ended = Result<Value, Failure>;
+
+/// An answer on its way.
+struct Answered {
+    number: u32,
+    pauses: bool,
+    answer: Result<(Value, Vec<u8>), Refusal>,
+}
+
+/// Runs a script on a worker. Whatever it logs is there however it ends.
+pub(super) async fn converse(
+    worker: &mut WorkerProcess,
+    run: &ScriptRun,
+    world: &dyn World,
+    pause_max: Duration,
+    logs: &mut Vec<LogLine>,
+) -> Result<Ended, Broken> {
+    hand_over(worker, run)?;
+    let WorkerProcess { stdin, stdout, incoming, outgoing, .. } = worker;
+    let mut talk = Talk {
+        run,
+        world,
+        logs,
+        log_left: log_budget(run.log_bytes),
+        clock: Clock::new(run.deadline.into(), pause_max),
+        asked: 0,
+        open: Vec::new(),
+        answers: FuturesUnordered::new(),
+    };
+    let sleep = sleep_until(talk.clock.rings_at());
+    tokio::pin!(sleep);
+    loop {
+        while let Some((frame, length)) = incoming.frame()? {
+            let ended = talk.hear(&frame, outgoing)?;
+            incoming.take(length);
+            match ended {
+                None => {}
+                Some(ended) if incoming.is_empty() => return Ok(ended),
+                Some(_) => return Err(Breach::Order.into()),
+            }
+        }
+        if sleep.deadline() != talk.clock.rings_at() {
+            sleep.as_mut().reset(talk.clock.rings_at());
+        }
+        let pending = outgoing.pending();
+        tokio::select! {
+            // In this order: however much a worker says, its time ends.
+            biased;
+            () = &mut sleep => talk.time_is_over(outgoing)?,
+            Some(answered) = talk.answers.next(),
+                if !talk.answers.is_empty() && pending.len() < OUTGOING_BYTES_MAX =>
+            {
+                talk.reply(answered, outgoing)?;
+            },
+            written = stdin.write(pending), if !pending.is_empty() => match written {
+                Ok(length) => outgoing.wrote(length),
+                // Its end of the pipe may still hold what it said before it went.
+                Err(_) => outgoing.clear(),
+            },
+            read = stdout.read_buf(incoming.room(READ_BYTES)) => match read {
+                Ok(0) | Err(_) => return Err(Broken::Ended),
+                Ok(_) => {}
+            },
+        }
+    }
+}
+
+/// Writes the script and its arguments, as much as the pipe takes at once.
+fn hand_over(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), Broken> {
+    let too_large = |_| Broken::TooLarge;
+    let raw = |value: &Value| to_raw_value(value).map_err(too_large);
+    let time = run.deadline.saturating_duration_since(std::time::Instant::now());
+    let job = Job {
+        chunk_name: run.chunk_name.clone(),
+        entry: run.entry,
+        arguments: run.arguments.iter().map(raw).collect::<Result<_, _>>()?,
+        config: run.config.as_ref().map(raw).transpose()?,
+        apis: run.apis.clone(),
+        bounds: Bounds {
+            time_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            memory_bytes: run.memory_bytes,
+            result_bytes: run.result_bytes,
+            log_bytes: run.log_bytes,
+        },
+    };
+    let json = serde_json::to_vec(&job).map_err(too_large)?;
+    let frame = Frame { json: &json, bytes: &run.source, ..Frame::new(Kind::Run, 0) };
+    worker.outgoing.push(&frame).map_err(|_| Broken::TooLarge)?;
+    // The rest, if any, goes while we listen.
+    match worker.stdin.write(worker.outgoing.pending()).now_or_never() {
+        Some(Ok(written)) => worker.outgoing.wrote(written),
+        Some(Err(_)) => return Err(Broken::NotTaken),
+        None => {}
+    }
+    Ok(())
+}
+
+/// What is known of a run while it goes on.
+struct Talk<'a> {
+    run: &'a ScriptRun,
+    world: &'a dyn World,
+    logs: &'a mut Vec<LogLine>,
+    log_left: usize,
+    clock: Clock,
+    asked: u32,
+    open: Vec<u32>,
+    answers: FuturesUnordered<BoxFuture<'a, Answered>>,
+}
+
+impl Talk<'_> {
+    /// Takes in what the worker says; says how the run ended when it has.
+    fn hear(&mut self, frame: &Frame<'_>, outgoing: &mut Outgoing) -> Result<Option<Ended>, Breach> {
+        match frame.kind {
+            Kind::Question => self.take_question(frame, outgoing)?,
+            Kind::Log => {
+                self.log_left = self.log_left.checked_sub(log_cost(frame.bytes)).ok_or(Breach::Logs)?;
+                let level = level(frame.number).ok_or(Breach::Order)?;
+                let message = String::from_utf8_lossy(frame.bytes).into_owned();
+                self.world.log(level, &message);
+                self.logs.push(LogLine { level, message });
+            }
+            Kind::Done => {
+                if frame.json.len() > self.run.result_bytes.saturating_add(RESULT_SLACK_BYTES) {
+                    return Err(Breach::Size);
+                }
+                return Ok(Some(Ok(frame.parse()?)));
+            }
+            Kind::Failed => {
+                let mut failure: Failure = frame.parse()?;
+                // Whatever it says went wrong then, it did because its questions were cut short.
+                if self.clock.is_over {
+                    failure.kind = FailureKind::Time;
+                }
+                return Ok(Some(Err(failure)));
+            }
+            _ => return Err(Breach::Order),
+        }
+        Ok(None)
+    }
+
+    fn take_question(&mut self, frame: &Frame<'_>, outgoing: &mut Outgoing) -> Result<(), Breach> {
+        let number = frame.number;
+        if self.open.contains(&number) {
+            return Err(Breach::Order);
+        }
+        if self.open.len() >= QUESTIONS_OPEN_MAX {
+            return Err(Breach::QuestionsOpen);
+        }
+        self.asked += 1;
+        if self.asked > QUESTIONS_MAX {
+            return Err(Breach::Questions);
+        }
+        if self.clock.is_over {
+            return refuse(outgoing, number, &Refusal::timeout());
+        }
+        self.open.push(number);
+        let (about, arguments, bytes) = (frame.name.to_owned(), frame.parse()?, frame.bytes.to_vec());
+        let pauses = about == ABOUT_PERSON;
+        let until = if pauses { Some(self.clock.pause()) } else { None };
+        let world = self.world;
+        self.answers.push(Box::pin(async move {
+            let answer = world.answer(&about, arguments, bytes);
+            let answer = match until {
+                None => answer.await,
+                Some(until) => timeout_at(until, answer).await.unwrap_or(Err(Refusal::timeout())),
+            };
+            Answered { number, pauses, answer }
+        }));
+        Ok(())
+    }
+
+    fn reply(&mut self, answered: Answered, outgoing: &mut Outgoing) -> Result<(), Breach> {
+        let Answered { number, pauses, answer } = answered;
+        self.open.retain(|other| *other != number);
+        if pauses {
+            self.clock.resume();
+        }
+        reply(outgoing, number, answer)
+    }
+
+    /// First the worker may end the run by itself: nothing it waits for comes any more. Then it is ended.
+    fn time_is_over(&mut self, outgoing: &mut Outgoing) -> Result<(), Broken> {
+        if self.clock.is_over {
+            return Err(Broken::Late);
+        }
+        self.clock.is_over = true;
+        self.answers.clear();
+        for number in self.open.drain(..) {
+            refuse(outgoing, number, &Refusal::timeout())?;
+        }
+        Ok(())
+    }
+}
+
+fn reply(
+    outgoing: &mut Outgoing,
+    number: u32,
+    answer: Result<(Value, Vec<u8>), Refusal>,
+) -> Result<(), Breach> {
+    let refusal = match answer {
+        Ok((value, bytes)) => {
+            let json = serde_json::to_vec(&value).map_err(|_| Breach::Json)?;
+            let frame = Frame { json: &json, bytes: &bytes, ..Frame::new(Kind::Answer, number) };
+            match outgoing.push(&frame) {
+                Ok(()) => return Ok(()),
+                Err(_) => Refusal::new(TOO_LARGE, "the answer is too large to be handed to a script"),
+            }
+        }
+        Err(refusal) => refusal,
+    };
+    refuse(outgoing, number, &refusal)
+}
+
+fn refuse(outgoing: &mut Outgoing, number: u32, refusal: &Refusal) -> Result<(), Breach> {
+    let code = refusal.code.get(..refusal.code.floor_char_boundary(Refusal::CODE_BYTES_MAX));
+    let message = refusal.message.get(..refusal.message.floor_char_boundary(Refusal::MESSAGE_BYTES_MAX));
+    outgoing.push(&Frame {
+        name: code.unwrap_or_default(),
+        bytes: message.unwrap_or_default().as_bytes(),
+        ..Frame::new(Kind::Refusal, number)
+    })
+}
+
+fn level(number: u32) -> Option<LogLevel> {
+    [LogLevel::Debug, LogLevel::Info, LogLevel::Warn, LogLevel::Error]
+        .into_iter()
+        .find(|level| *level as u32 == number)
+}
+
+impl Refusal {
+    const CODE_BYTES_MAX: usize = 64;
+    const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+    fn timeout() -> Self {
+        Self::new(TIMEOUT, "the script's time is over")
+    }
+}

@@ -1,0 +1,141 @@
+//! The functions that only compute on bytes.
+
+use crate::host::outward::{failed, string};
+use crate::vm::Slot;
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use memchr::memmem;
+use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+/// Reads base64 with or without padding, in either alphabet (the other is changed first).
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Adds them to `host`.
+pub(super) fn add(lua: &Lua, host: &Table, slot: &Rc<Slot>) -> mlua::Result<()> {
+    let encode = lua.create_function(|lua, bytes: Value| {
+        with_bytes(lua, "base64.encode", &bytes, |lua, bytes| {
+            (true, string(lua, STANDARD.encode(bytes).as_bytes())?).into_lua_multi(lua)
+        })
+    })?;
+    host.raw_set("base64_encode", encode)?;
+    let decode = lua.create_function(|lua, text: Value| {
+        with_bytes(lua, "base64.decode", &text, |lua, text| match LENIENT.decode(standard(text)) {
+            Ok(bytes) => (true, string(lua, &bytes)?).into_lua_multi(lua),
+            Err(error) => failed(lua, &format!("base64.decode: {error}")),
+        })
+    })?;
+    host.raw_set("base64_decode", decode)?;
+    let sha256 = lua.create_function(|lua, bytes: Value| {
+        with_bytes(lua, "crypto.sha256", &bytes, |lua, bytes| {
+            let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+            (true, hex(digest.as_ref())).into_lua_multi(lua)
+        })
+    })?;
+    host.raw_set("sha256", sha256)?;
+    let hmac = lua.create_function(|lua, (key, bytes): (Value, Value)| {
+        with_bytes(lua, "crypto.hmac_sha256", &key, |lua, key| {
+            with_bytes(lua, "crypto.hmac_sha256", &bytes, |lua, bytes| {
+                let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key);
+                (true, hex(ring::hmac::sign(&key, bytes).as_ref())).into_lua_multi(lua)
+            })
+        })
+    })?;
+    host.raw_set("hmac_sha256", hmac)?;
+    host.raw_set("find", lua.create_function(find)?)?;
+    host.raw_set("split", lua.create_function(split)?)?;
+    let runs = slot.clone();
+    let rep = lua.create_function(move |lua, (text, count, separator): (LuaString, f64, LuaString)| {
+        let most = runs.run().map_or(0, |run| run.bounds.memory_bytes);
+        rep(lua, &text.as_bytes(), count, &separator.as_bytes(), most)
+    })?;
+    host.raw_set("rep", rep)
+}
+
+fn with_bytes(
+    lua: &Lua,
+    function: &str,
+    value: &Value,
+    then: impl FnOnce(&Lua, &[u8]) -> mlua::Result<MultiValue>,
+) -> mlua::Result<MultiValue> {
+    match value {
+        Value::String(bytes) => then(lua, &bytes.as_bytes()),
+        Value::Buffer(buffer) => then(lua, &buffer.to_vec()),
+        Value::Integer(_) | Value::Number(_) => match lua.coerce_string(value.clone())? {
+            Some(text) => then(lua, &text.as_bytes()),
+            None => failed(lua, &format!("{function}: expected a string")),
+        },
+        other => failed(lua, &format!("{function}: expected a string, got {}", other.type_name())),
+    }
+}
+
+/// The text in the common alphabet, without white space.
+fn standard(text: &[u8]) -> Vec<u8> {
+    let letter = |byte: &u8| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        other => *other,
+    };
+    text.iter().filter(|byte| !byte.is_ascii_whitespace()).map(letter).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// `string.find` for text that is not a pattern, in time that grows with the sum of the lengths.
+fn find(lua: &Lua, (text, wanted, init): (LuaString, LuaString, f64)) -> mlua::Result<MultiValue> {
+    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+    let length = text.len() as f64;
+    // As the language has it: from the end if negative, and never before the beginning.
+    let start = if init < 0.0 { (length + init).max(0.0) } else { (init - 1.0).max(0.0) };
+    if start > length {
+        return Value::Nil.into_lua_multi(lua);
+    }
+    let start = start as usize;
+    match memmem::find(&text[start..], &wanted) {
+        Some(at) => (start + at + 1, start + at + wanted.len()).into_lua_multi(lua),
+        None => Value::Nil.into_lua_multi(lua),
+    }
+}
+
+fn split(lua: &Lua, (text, separator): (LuaString, LuaString)) -> mlua::Result<Table> {
+    let (text, separator) = (text.as_bytes(), separator.as_bytes());
+    let pieces = lua.create_table()?;
+    let (mut start, mut count) = (0, 0);
+    for at in memmem::find_iter(&text, &separator) {
+        count += 1;
+        pieces.raw_set(count, lua.create_string(&text[start..at])?)?;
+        start = at + separator.len();
+    }
+    pieces.raw_set(count + 1, lua.create_string(&text[start..])?)?;
+    Ok(pieces)
+}
+
+fn rep(lua: &Lua, text: &[u8], count: f64, separator: &[u8], most: usize) -> mlua::Result<MultiValue> {
+    if count.is_nan() || count < 1.0 {
+        return (true, "").into_lua_multi(lua);
+    }
+    let bytes = count * (text.len() + separator.len()) as f64;
+    if bytes > most as f64 {
+        return failed(lua, "not enough memory");
+    }
+    let count = count as usize;
+    let repeated = if separator.is_empty() {
+        text.repeat(count)
+    } else {
+        let mut repeated = [text, separator].concat().repeat(count - 1);
+        repeated.extend_from_slice(text);
+        repeated
+    };
+    (true, string(lua, &repeated)?).into_lua_multi(lua)
+}

@@ -1,0 +1,107 @@
+//! An empty Lua table is both an empty list and an empty object; a schema tells which one is meant.
+
+use serde_json::{Map, Value};
+
+/// How deep values and references are followed.
+const DEPTH_MAX: usize = 64;
+
+/// Turns `{}` into `[]` wherever the schema wants a list.
+pub(crate) fn fit_empty(schema: &Value, value: &mut Value) {
+    fit(schema, schema, value, 0);
+}
+
+fn fit(root: &Value, schema: &Value, value: &mut Value, depth: usize) {
+    if depth > DEPTH_MAX || !(value.is_object() || value.is_array()) {
+        return;
+    }
+    if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
+        && let Some(target) = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer))
+    {
+        fit(root, target, value, depth + 1);
+    }
+    for key in ["allOf", "anyOf", "oneOf"] {
+        for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+            fit(root, part, value, depth + 1);
+        }
+    }
+    match value {
+        Value::Object(fields) if fields.is_empty() && wants_list(schema) => *value = Value::Array(Vec::new()),
+        Value::Object(fields) => fit_fields(root, schema, fields, depth),
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                items.iter_mut().for_each(|item| fit(root, schema, item, depth + 1));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fit_fields(root: &Value, schema: &Value, fields: &mut Map<String, Value>, depth: usize) {
+    let properties = schema.get("properties");
+    let others = schema.get("additionalProperties");
+    for (name, field) in fields {
+        if let Some(schema) = properties.and_then(|known| known.get(name)).or(others) {
+            fit(root, schema, field, depth + 1);
+        }
+    }
+}
+
+/// Whether the schema takes a list and no object.
+fn wants_list(schema: &Value) -> bool {
+    match schema.get("type") {
+        Some(Value::String(name)) => name == "array",
+        Some(Value::Array(names)) => {
+            names.iter().any(|name| name == "array") && !names.iter().any(|name| name == "object")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn fitted(schema: Value, mut value: Value) -> Value {
+        fit_empty(&schema, &mut value);
+        value
+    }
+
+    #[test]
+    fn an_empty_table_becomes_a_list_where_the_schema_says_so() {
+        assert_eq!(fitted(json!({"type": "array"}), json!({})), json!([]));
+        assert_eq!(fitted(json!({"type": "object"}), json!({})), json!({}));
+        assert_eq!(fitted(json!({}), json!({})), json!({}));
+        let schema = json!({
+            "properties": {
+                "tags": {"type": ["array", "null"]},
+                "deep": {"$ref": "#/$defs/deep"},
+                "either": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+                "any": {"type": ["array", "object"]},
+            },
+            "$defs": {"deep": {"items": {"type": "array"}}},
+        });
+        assert_eq!(
+            fitted(schema, json!({"tags": {}, "deep": [{}, {"a": 1}], "either": {}, "any": {}, "other": {}})),
+            json!({"tags": [], "deep": [[], {"a": 1}], "either": [], "any": {}, "other": {}})
+        );
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_ends() {
+        assert_eq!(fitted(json!({"$ref": "#"}), json!({"a": {}})), json!({"a": {}}));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_but_empty_tables_changes(names in proptest::collection::vec("[a-c]{1}", 0..4), number in 0..9) {
+            let mut value = json!({ "n": number });
+            for name in names {
+                value = json!({ name: value });
+            }
+            let schema = json!({ "type": "array", "additionalProperties": { "type": "array" } });
+            prop_assert_eq!(fitted(schema, value.clone()), value);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! What a tool declares of its parameters, as JSON Schema.
+//!
+//! A list of declarations (`name`, `type`, `required`, …), each with what JSON Schema knows besides; or a
+//! whole JSON Schema, as `tool.schema` or in place of the list.
+
+#[cfg(test)]
+mod tests;
+
+use super::{fit_empty, type_name};
+use ctx_core::{ArgumentSchema, nearest};
+use serde_json::{Map, Value, json};
+
+/// The types there are.
+const TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object", "null"];
+/// What other languages call them.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("bool", "boolean"),
+    ("dict", "object"),
+    ("float", "number"),
+    ("int", "integer"),
+    ("list", "array"),
+    ("map", "object"),
+    ("str", "string"),
+    ("table", "object"),
+];
+/// What a declaration says that its schema does not.
+const OWN_FIELDS: &[&str] = &["name", "required", "schema"];
+/// What a declaration can say as JSON Schema says it.
+const SCHEMA_FIELDS: &[&str] = &[
+    "type",
+    "description",
+    "default",
+    "enum",
+    "items",
+    "properties",
+    "minimum",
+    "maximum",
+    "pattern",
+    "title",
+    "examples",
+    "format",
+    "const",
+    "minLength",
+    "maxLength",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "additionalProperties",
+    "minProperties",
+    "maxProperties",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "deprecated",
+];
+/// What is a list in JSON Schema, also when it is empty.
+const LISTS: &[&str] = &["required", "enum", "examples"];
+/// How deep declarations may nest.
+const DEPTH_MAX: usize = 32;
+
+/// How many a script declares.
+pub(super) fn count(table: &Map<String, Value>) -> usize {
+    let schema = table.get("schema").or_else(|| table.get("parameters").filter(|value| is_schema(value)));
+    if let Some(schema) = schema {
+        return schema.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+    }
+    let declared = table.get("parameters").or_else(|| table.get("arguments"));
+    declared.and_then(Value::as_array).map_or(0, Vec::len)
+}
+
+/// The schema of a tool's arguments; the error says which declaration is wrong.
+pub(super) fn input_schema(table: &Map<String, Value>) -> Result<Value, String> {
+    let (place, schema) = match (table.get("schema"), table.get("parameters")) {
+        (Some(schema), _) => ("tool.schema", whole(schema, "tool.schema")?),
+        (None, Some(schema)) if is_schema(schema) => ("tool.parameters", whole(schema, "tool.parameters")?),
+        (None, declared) => ("tool.parameters", listed(declared.unwrap_or(&Value::Null))?),
+    };
+    let compiled = ArgumentSchema::compile(schema.clone());
+    compiled.map_err(|error| format!("{place} is not a valid schema: {error}"))?;
+    Ok(schema)
+}
+
+/// A JSON Schema as a Lua table.
+pub(super) fn whole(schema: &Value, place: &str) -> Result<Value, String> {
+    let mut schema = schema.clone();
+    let Value::Object(fields) = &mut schema else {
+        return Err(format!("{place} must be a table, it is {}", type_name(&schema)));
+    };
+    fields.entry("type").or_insert_with(|| json!("object"));
+    mark_lists(&mut schema, 0);
+    Ok(schema)
+}
+
+/// Whether this is a whole schema in place of a list of declarations.
+fn is_schema(value: &Value) -> bool {
+    value.get("properties").is_some_and(Value::is_object) || value.get("type").is_some_and(Value::is_string)
+}
+
+fn listed(declared: &Value) -> Result<Value, String> {
+    let (properties, required) = named(declared, "tool.parameters", 0)?;
+    Ok(json!({ "type": "object", "properties": properties, "required": required }))
+}
+
+/// Declarations with their names: in a list, or by name.
+fn named(declared: &Value, place: &str, depth: usize) -> Result<(Map<String, Value>, Vec<String>), String> {
+    if depth > DEPTH_MAX {
+        return Err(format!("{place}: declarations may nest {DEPTH_MAX} deep"));
+    }
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    let mut add = |name: String, place: &str, declared: &Map<String, Value>| {
+        let (schema, is_required) = one(declared, place, depth)?;
+        if properties.contains_key(&name) {
+            return Err(format!("{place}: there are two parameters `{name}`"));
+        }
+        if is_required {
+            required.push(name.clone());
+        }
+        properties.insert(name, schema);
+        Ok(())
+    };
+    match declared {
+        Value::Null => {}
+        Value::Array(items) => {
+            for (position, item) in items.iter().enumerate() {
+                let place = format!("{place}[{}]", position + 1);
+                let item = table(item, &place)?;
+                let name = match item.get("name") {
+                    Some(Value::String(name)) if !name.is_empty() => name.clone(),
+                    None => return Err(format!("{place}: `name` is missing")),
+                    Some(_) => return Err(format!("{place}: `name` must be a string with something in it")),
+                };
+                add(name.clone(), &format!("{place} (`{name}`)"), item)?;
+            }
+        }
+        Value::Object(by_name) => {
+            for (name, item) in by_name {
+                let place = format!("{place}.{name}");
+                let short;
+                let item = match item {
+                    Value::String(kind) => {
+                        short = Map::from_iter([("type".to_owned(), json!(kind))]);
+                        &short
+                    }
+                    other => table(other, &place)?,
+                };
+                add(name.clone(), &place, item)?;
+            }
+        }
+        other => return Err(format!("{place} must be a list of tables, it is {}", type_name(other))),
+    }
+    Ok((properties, required))
+}
+
+/// One declaration: its schema, and whether it must be given.
+fn one(declared: &Map<String, Value>, place: &str, depth: usize) -> Result<(Value, bool), String> {
+    let is_required = match declared.get("required") {
+        Some(Value::Bool(required)) => *required,
+        None | Some(Value::Array(_) | Value::Null) => false,
+        Some(other) => {
+            return Err(format!("{place}: `required` must be true or false, it is {}", type_name(other)));
+        }
+    };
+    for name in declared.keys() {
+        let known = || OWN_FIELDS.iter().chain(SCHEMA_FIELDS).copied();
+        if !known().any(|known| known == name)
+            && let Some(near) = nearest(name, known())
+        {
+            return Err(format!("{place}: there is no field `{name}` (did you mean `{near}`?)"));
+        }
+    }
+    let mut schema = match declared.get("schema") {
+        Some(schema) => table(schema, &format!("{place}.schema"))?.clone(),
+        None => Map::new(),
+    };
+    for name in SCHEMA_FIELDS {
+        if let Some(value) = declared.get(*name).filter(|value| !value.is_null()) {
+            schema.insert((*name).to_owned(), value.clone());
+        }
+    }
+    if let Some(properties) = declared.get("properties") {
+        let (properties, mut required) = named(properties, &format!("{place}.properties"), depth + 1)?;
+        let listed = declared.get("required").and_then(Value::as_array);
+        required.extend(listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        schema.insert("properties".to_owned(), Value::Object(properties));
+        schema.insert("required".to_owned(), json!(required));
+    }
+    if let Some(items) = declared.get("items") {
+        let place = format!("{place}.items");
+        let items = match items {
+            Value::String(kind) => {
+                one(&Map::from_iter([("type".to_owned(), json!(kind))]), &place, depth + 1)?.0
+            }
+            other => one(table(other, &place)?, &place, depth + 1)?.0,
+        };
+        schema.insert("items".to_owned(), items);
+    }
+    check(&mut schema, place)?;
+    let mut schema = Value::Object(schema);
+    mark_lists(&mut schema, 0);
+    Ok((schema, is_required))
+}
+
+/// Whether what a declaration says makes sense.
+fn check(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
+    match schema.get("type") {
+        None if schema.contains_key("properties") => {
+            schema.insert("type".to_owned(), json!("object"));
+        }
+        None if schema.contains_key("items") => {
+            schema.insert("type".to_owned(), json!("array"));
+        }
+        // What else it says may be enough.
+        None if ["enum", "const", "anyOf", "oneOf", "allOf", "$ref"]
+            .iter()
+            .any(|key| schema.contains_key(*key)) => {}
+        None => return Err(format!("{place}: `type` is missing: one of {}", TYPES.join(", "))),
+        Some(Value::String(kind)) => known_type(kind, place)?,
+        Some(Value::Array(kinds)) => {
+            for kind in kinds {
+                let kind = kind.as_str().ok_or_else(|| format!("{place}: `type` must name types"))?;
+                known_type(kind, place)?;
+            }
+        }
+        Some(other) => {
+            return Err(format!("{place}: `type` must be a string, it is {}", type_name(other)));
+        }
+    }
+    let text = |field: &str| match schema.get(field) {
+        None | Some(Value::String(_)) => Ok(()),
+        Some(other) => Err(format!("{place}: `{field}` must be a string, it is {}", type_name(other))),
+    };
+    text("description")?;
+    text("pattern")?;
+    for field in ["minimum", "maximum"] {
+        if schema.get(field).is_some_and(|bound| !bound.is_number()) {
+            return Err(format!("{place}: `{field}` must be a number"));
+        }
+    }
+    match schema.get("enum") {
+        None => {}
+        Some(Value::Array(values)) if !values.is_empty() => {}
+        Some(_) => return Err(format!("{place}: `enum` must be a list of values")),
+    }
+    let Some(mut default) = schema.get("default").cloned() else { return Ok(()) };
+    fit_empty(&Value::Object(schema.clone()), &mut default);
+    schema.insert("default".to_owned(), default.clone());
+    let alone = json!({ "type": "object", "properties": { "default": schema } });
+    // A faulty schema is told of as a whole.
+    if let Ok(compiled) = ArgumentSchema::compile(alone)
+        && let Err(error) = compiled.prepare(json!({ "default": default }))
+    {
+        return Err(format!("{place}: the default does not fit: {}", error.message()));
+    }
+    Ok(())
+}
+
+fn known_type(kind: &str, place: &str) -> Result<(), String> {
+    if TYPES.contains(&kind) {
+        return Ok(());
+    }
+    let other = OTHER_NAMES.iter().find(|(name, _)| *name == kind).map(|(_, name)| *name);
+    match other.or_else(|| nearest(kind, TYPES.iter().copied())) {
+        Some(near) => Err(format!("{place}: there is no type `{kind}` (did you mean `{near}`?)")),
+        None => Err(format!("{place}: there is no type `{kind}`: one of {}", TYPES.join(", "))),
+    }
+}
+
+/// Turns empty tables into lists where JSON Schema has lists.
+fn mark_lists(schema: &mut Value, depth: usize) {
+    let Value::Object(fields) = schema else { return };
+    if depth > DEPTH_MAX {
+        return;
+    }
+    for (name, value) in fields {
+        if LISTS.contains(&name.as_str()) && value.as_object().is_some_and(Map::is_empty) {
+            *value = json!([]);
+        }
+        // Properties may be called anything: theirs are looked at one by one.
+        match name.as_str() {
+            "properties" | "$defs" | "patternProperties" => {
+                for schema in value.as_object_mut().into_iter().flatten().map(|(_, schema)| schema) {
+                    mark_lists(schema, depth + 1);
+                }
+            }
+            "items" | "additionalProperties" | "not" => mark_lists(value, depth + 1),
+            "allOf" | "anyOf" | "oneOf" => {
+                value.as_array_mut().into_iter().flatten().for_each(|schema| mark_lists(schema, depth + 1));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn table<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| format!("{place} must be a table, it is {}", type_name(value)))
+}

@@ -1,0 +1,112 @@
+//! Tools that are scripts.
+
+use super::{GRACE, Script, Told, deadline, fit_empty, parameters};
+use crate::engine::Entry;
+use crate::scripts::ScriptProblem;
+use crate::world::ScriptWorld;
+use async_trait::async_trait;
+use ctx_core::{Annotations, Call, Output, RateLimit, Tool, ToolError, ToolSpec};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The hints a tool can give, by either of their names.
+const HINTS: [[&str; 2]; 4] = [
+    ["read_only", "readOnlyHint"],
+    ["destructive", "destructiveHint"],
+    ["idempotent", "idempotentHint"],
+    ["open_world", "openWorldHint"],
+];
+
+/// A script that defines `tool`.
+pub(crate) struct ScriptTool {
+    script: Script,
+    spec: Arc<ToolSpec>,
+}
+
+impl ScriptTool {
+    /// The tool that a script says it is.
+    pub(crate) fn new(script: Script, told: &Told) -> Result<Self, ScriptProblem> {
+        let wrong = |message: String| told.problem(&message);
+        let output_schema = told.table.get("output_schema").or_else(|| told.table.get("outputSchema"));
+        let output_schema = output_schema.map(|schema| parameters::whole(schema, "tool.output_schema"));
+        let annotations = told.table.get("annotations");
+        let title = annotations.and_then(|given| given.get("title")).and_then(Value::as_str);
+        let spec = ToolSpec {
+            name: script.name().to_owned(),
+            title: told.text("title")?.or_else(|| title.map(str::to_owned)),
+            description: told.text("description")?.unwrap_or_default(),
+            input_schema: parameters::input_schema(&told.table).map_err(wrong)?,
+            output_schema: output_schema.transpose().map_err(wrong)?,
+            annotations: annotations_of(annotations).map_err(wrong)?,
+        };
+        Ok(Self { script, spec: Arc::new(spec) })
+    }
+}
+
+#[async_trait]
+impl Tool for ScriptTool {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let mut run = self.script.run(Entry::Tool, vec![Value::Object(arguments)]);
+        run.deadline = deadline(call, self.bound());
+        run.depth = call.depth();
+        let world = ScriptWorld::of_call(&self.script, call);
+        let completed = self.script.inner.engine.run(&run, &world).await;
+        let mut value = completed.map_err(|error| error.into_tool_error(call))?.value;
+        if let Some(schema) = &self.spec.output_schema {
+            fit_empty(schema, &mut value);
+        }
+        Ok(value.into())
+    }
+
+    fn rate_limit(&self) -> Option<RateLimit> {
+        self.script.settings.as_ref().and_then(|settings| settings.rate_limit)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.bound())
+    }
+
+    fn grace(&self) -> Duration {
+        GRACE
+    }
+}
+
+impl ScriptTool {
+    fn bound(&self) -> Duration {
+        self.script.timeout(self.script.inner.limits.timeout)
+    }
+}
+
+/// What a tool says it does to the world. What it does not say is not known.
+fn annotations_of(given: Option<&Value>) -> Result<Annotations, String> {
+    let hint = |names: [&str; 2]| {
+        let value = names.iter().find_map(|name| given?.get(*name));
+        match value {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Bool(hint)) => Ok(Some(*hint)),
+            Some(other) => Err(format!(
+                "tool.annotations.{} must be true or false, it is {}",
+                names[0],
+                super::type_name(other)
+            )),
+        }
+    };
+    match given {
+        None | Some(Value::Object(_)) => {}
+        Some(other) => {
+            return Err(format!("tool.annotations must be a table, it is {}", super::type_name(other)));
+        }
+    }
+    let [read_only, destructive, idempotent, open_world] = HINTS;
+    Ok(Annotations {
+        read_only: hint(read_only)?,
+        destructive: hint(destructive)?,
+        idempotent: hint(idempotent)?,
+        open_world: hint(open_world)?,
+    })
+}

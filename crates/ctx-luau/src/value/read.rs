@@ -1,0 +1,184 @@
+//! JSON text becomes a Lua value.
+
+use super::{Marks, NODES_MAX, NUMBER_EXACT_MAX, ValueError, make_room};
+use mlua::{IntoLua, Lua, Table, Value};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+/// How to read.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reading {
+    /// Whether a null is `json.null` everywhere, not only in arrays.
+    pub(crate) nulls: bool,
+}
+
+/// Reads one JSON text.
+pub(crate) fn read(lua: &Lua, marks: &Marks, text: &[u8], how: Reading) -> Result<Value, ValueError> {
+    let state = State { lua, marks, how, nodes: Cell::new(0), failed: RefCell::new(None) };
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    // Under a limit each step is guarded against running into it, which takes longer than the step.
+    // What one text can become is bounded anyway; so the limit is looked at once, afterwards.
+    let limit = lua.set_memory_limit(0)?;
+    let read = Seed { state: &state, in_array: false }
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value));
+    lua.set_memory_limit(limit)?;
+    make_room(lua, 0)?;
+    if limit > 0 && lua.used_memory() > limit {
+        return Err(ValueError::Lua(mlua::Error::MemoryError("not enough memory".to_owned())));
+    }
+    match (read, state.failed.take()) {
+        (Ok(Read::Value(value)), _) => Ok(value),
+        (Ok(Read::Text(text)), _) => Ok(Value::String(lua.create_string(text.as_ref())?)),
+        (Ok(Read::Integer(integer)), _) => Ok(Value::String(lua.create_string(integer.to_string())?)),
+        (Err(_), Some(error)) => Err(error),
+        (Err(error), None) => Err(ValueError::Unfit(error.to_string())),
+    }
+}
+
+/// What was read, before it has a place. Text goes to its place without being held by mlua before.
+enum Read<'de> {
+    Value(Value),
+    Text(Cow<'de, str>),
+    /// One that is not exact as a number.
+    Integer(i64),
+}
+
+struct State<'a> {
+    lua: &'a Lua,
+    marks: &'a Marks,
+    how: Reading,
+    nodes: Cell<usize>,
+    /// What went wrong, where it was not the text: serde carries only its own errors.
+    failed: RefCell<Option<ValueError>>,
+}
+
+impl State<'_> {
+    fn keep<T, E: serde::de::Error>(&self, result: mlua::Result<T>) -> Result<T, E> {
+        result.map_err(|error| {
+            *self.failed.borrow_mut() = Some(ValueError::Lua(error));
+            E::custom("")
+        })
+    }
+
+    fn put<E: serde::de::Error>(&self, table: &Table, key: impl IntoLua, read: Read<'_>) -> Result<(), E> {
+        self.keep(match read {
+            Read::Value(value) => table.raw_set(key, value),
+            Read::Text(text) => table.raw_set(key, text.as_ref()),
+            Read::Integer(integer) => self.marks.put_integer.call((table, key, integer.to_string())),
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    state: &'a State<'a>,
+    in_array: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Read<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read<'de>, D::Error> {
+        let nodes = self.state.nodes.get() + 1;
+        if nodes > NODES_MAX {
+            let message = format!("more than {NODES_MAX} values");
+            *self.state.failed.borrow_mut() = Some(ValueError::TooLarge(message));
+            return Err(D::Error::custom(""));
+        }
+        self.state.nodes.set(nodes);
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Read<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Read<'de>, E> {
+        Ok(Read::Value(if self.in_array || self.state.how.nulls { Value::NULL } else { Value::Nil }))
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Read<'de>, E> {
+        Ok(Read::Value(Value::Boolean(value)))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Read<'de>, E> {
+        Ok(if value.unsigned_abs() <= NUMBER_EXACT_MAX {
+            Read::Value(Value::Integer(value))
+        } else {
+            Read::Integer(value)
+        })
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Read<'de>, E> {
+        match i64::try_from(value) {
+            Ok(value) => self.visit_i64(value),
+            Err(_) => self.visit_str(&value.to_string()),
+        }
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Read<'de>, E> {
+        Ok(Read::Value(Value::Number(value)))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Read<'de>, E> {
+        Ok(Read::Text(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_borrowed_str<E: serde::de::Error>(self, value: &'de str) -> Result<Read<'de>, E> {
+        Ok(Read::Text(Cow::Borrowed(value)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Read<'de>, A::Error> {
+        let table = self.state.keep(self.state.lua.create_table())?;
+        self.state.keep(self.state.marks.mark_array(&table))?;
+        let mut index = 0;
+        while let Some(item) = items.next_element_seed(Seed { in_array: true, ..self })? {
+            index += 1;
+            self.state.put(&table, index, item)?;
+        }
+        Ok(Read::Value(Value::Table(table)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Read<'de>, A::Error> {
+        let table = self.state.keep(self.state.lua.create_table())?;
+        while let Some(name) = fields.next_key_seed(Key)? {
+            let value = fields.next_value_seed(Seed { in_array: false, ..self })?;
+            self.state.put(&table, name.as_ref(), value)?;
+        }
+        Ok(Read::Value(Value::Table(table)))
+    }
+}
+
+/// Reads the name of a field.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+
+    fn visit_borrowed_str<E: serde::de::Error>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
+    }
+}

@@ -1,0 +1,294 @@
+//! The VM: many runs, one after the other, none of which sees a trace of another.
+
+use crate::engine::protocol::{Ending, Entry, Failure, FailureKind, Job};
+use crate::host::{HOST_APIS, SERVER_PREFIX, copied};
+use crate::value::{Reading, ValueError, read};
+use crate::vm::globals::{GC_GOAL, GC_GOAL_TIGHT, Globals, collect_at};
+use crate::vm::source::Compiled;
+use crate::vm::{Outside, Run, Slot, entry, explain};
+use memchr::memmem;
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Table, Value, VmState};
+use std::cell::{Cell, RefCell};
+use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
+
+/// Runs after which a VM is replaced, to bound what may pile up unseen.
+pub(super) const RUNS_MAX: usize = 1_000;
+/// Garbage of earlier runs that may wait: nobody can see it, and each run's limit counts from what is there.
+const GARBAGE_BYTES_MAX: usize = 512 * 1024;
+/// Text of an error that says that the memory is used up.
+const NO_MEMORY: &str = "not enough memory";
+
+/// Why there is no VM.
+#[derive(Debug, thiserror::Error)]
+#[error("no Luau VM: {0}")]
+pub(crate) struct VmError(String);
+
+/// Raised, again and again, when the time of a run is over.
+#[derive(Debug, thiserror::Error)]
+#[error("the script's time is over")]
+struct TimeOver;
+
+/// A VM.
+pub(crate) struct Vm {
+    globals: Globals,
+    slot: Rc<Slot>,
+    compiled: Compiled,
+    runs: usize,
+    failed: bool,
+    /// Whether nothing of the last run is left.
+    tidy: bool,
+    /// Memory before the first run.
+    used_at_first: usize,
+    /// Memory from which garbage is collected more eagerly; the largest number once it is.
+    tight_from: Rc<Cell<usize>>,
+}
+
+impl Vm {
+    /// Makes one.
+    pub(crate) fn new() -> Result<Self, VmError> {
+        let slot = Rc::new(Slot::default());
+        let globals = Globals::new(&slot).map_err(|error| VmError(error.to_string()))?;
+        let runs = slot.clone();
+        let tight_from = Rc::new(Cell::new(usize::MAX));
+        let from = tight_from.clone();
+        globals.lua.set_interrupt(move |lua| {
+            let over = runs.is_over(|| {
+                if lua.used_memory() > from.get() {
+                    from.set(usize::MAX);
+                    collect_at(lua, GC_GOAL_TIGHT);
+                }
+            });
+            if over { Err(mlua::Error::external(TimeOver)) } else { Ok(VmState::Continue) }
+        });
+        globals.lua.gc_collect().map_err(|error| VmError(error.to_string()))?;
+        let used_at_first = globals.lua.used_memory();
+        let compiled = Compiled::default();
+        Ok(Self { globals, slot, compiled, runs: 0, failed: false, tidy: true, used_at_first, tight_from })
+    }
+
+    /// Whether it should not run anything any more: it failed, or is old.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.failed || self.runs >= RUNS_MAX
+    }
+
+    /// Runs a script to its end.
+    pub(crate) fn run(&mut self, job: &Job, source: &[u8], outside: Rc<dyn Outside>) -> Ending {
+        self.tidy();
+        self.tidy = false;
+        self.runs += 1;
+        let run = Rc::new(Run::new(job.bounds, outside, job.entry == Entry::Describe));
+        self.slot.fill(run.clone());
+        let ended = match self.compiled.get(&job.chunk_name, source) {
+            Ok(code) => self.within_bounds(job, source, &code, &run),
+            Err(message) => Err(Failure { kind: FailureKind::Source, message, code: None }),
+        };
+        self.slot.clear();
+        match ended {
+            Ok(value) => Ending::Value(value),
+            Err(failure) => {
+                // What a refused text leaves behind is nothing.
+                self.failed = self.failed || failure.kind != FailureKind::Source;
+                Ending::Failed(failure)
+            }
+        }
+    }
+
+    /// Forgets the last run. `run` does it too; called while nobody waits, it costs nobody time.
+    pub(crate) fn tidy(&mut self) {
+        if self.tidy {
+            return;
+        }
+        let lua = &self.globals.lua;
+        if self.runs > 0 && self.tight_from.get() == usize::MAX {
+            collect_at(lua, GC_GOAL);
+        }
+        let mut forgotten = lua.set_memory_limit(0).map(|_| ());
+        if lua.used_memory() > self.used_at_first + GARBAGE_BYTES_MAX {
+            forgotten = forgotten.and_then(|()| lua.gc_collect());
+        }
+        self.failed = self.failed || forgotten.is_err();
+        self.tidy = true;
+    }
+
+    fn within_bounds(
+        &mut self,
+        job: &Job,
+        source: &[u8],
+        code: &[u8],
+        run: &Rc<Run>,
+    ) -> Result<Vec<u8>, Failure> {
+        let lua = &self.globals.lua;
+        let most = lua.used_memory().saturating_add(job.bounds.memory_bytes);
+        self.tight_from.set(most / 2);
+        let scene = Scene { globals: &self.globals, job, run, source, places: RefCell::default() };
+        let ended = lua.set_memory_limit(most).map_err(|error| scene.failed(&error)).and_then(|_| {
+            let environment = scene.environment().map_err(|error| scene.failed(&error))?;
+            let chunk = lua
+                .load(code)
+                .set_mode(ChunkMode::Binary)
+                .set_name(format!("={}", job.chunk_name))
+                .set_environment(environment.clone())
+                .into_function()
+                .map_err(|error| scene.failed(&error))?;
+            entry::play(&scene, &environment, &chunk)
+        });
+        // Nothing that a script does with the error of its deadline counts.
+        if run.was_over() { Err(scene.over()) } else { ended }
+    }
+}
+
+/// One run in one VM.
+pub(super) struct Scene<'a> {
+    pub(super) globals: &'a Globals,
+    pub(super) job: &'a Job,
+    pub(super) run: &'a Run,
+    source: &'a [u8],
+    places: RefCell<Option<Table>>,
+}
+
+impl Scene<'_> {
+    /// The globals of this run: empty, in front of what all runs share.
+    fn environment(&self) -> mlua::Result<Table> {
+        let lua = &self.globals.lua;
+        let environment = lua.create_table()?;
+        for name in &self.job.apis {
+            if let Some(server) = name.strip_prefix(SERVER_PREFIX) {
+                environment.raw_set(server, self.globals.host.server.call::<Value>(server)?)?;
+                continue;
+            }
+            let Some(place) = HOST_APIS.iter().position(|api| api.name == name) else { continue };
+            match (&self.globals.host.apis[place], name.as_str()) {
+                (Value::Table(functions), "context") => {
+                    let context = copied(lua, functions)?;
+                    context.raw_set("config", self.config()?)?;
+                    environment.raw_set("context", &context)?;
+                    *self.places.borrow_mut() = Some(context);
+                }
+                (api, name) => environment.raw_set(name, api)?,
+            }
+        }
+        environment.raw_set("_G", &environment)?;
+        environment.set_metatable(Some(self.globals.environment.clone()))?;
+        // Lets Luau look up globals once, at load; a script that names `_G` could change them unseen.
+        environment.set_safeenv(memmem::find(self.source, b"_G").is_none());
+        let seed = RandomState::new().hash_one(self.job.chunk_name.as_str()) as i32;
+        self.globals.seed_random.call::<()>(seed)?;
+        Ok(environment)
+    }
+
+    fn config(&self) -> mlua::Result<Value> {
+        match &self.job.config {
+            Some(config) => self.read(config.get().as_bytes()),
+            None => Ok(Value::Table(self.globals.lua.create_table()?)),
+        }
+    }
+
+    /// A value from outside.
+    pub(super) fn read(&self, json: &[u8]) -> mlua::Result<Value> {
+        read(&self.globals.lua, &self.globals.marks, json, Reading::default()).map_err(|error| match error {
+            ValueError::Lua(error) => error,
+            other => mlua::Error::runtime(other),
+        })
+    }
+
+    /// What the script's function gets as `context`.
+    pub(super) fn context(&self) -> Value {
+        self.places.borrow().clone().map_or(Value::Nil, Value::Table)
+    }
+
+    /// Calls a function of the script.
+    pub(super) fn call(&self, function: &Function, arguments: Vec<Value>) -> Result<Vec<Value>, Failure> {
+        let mut all = vec![Value::Function(function.clone())];
+        all.extend(arguments);
+        let arguments = mlua::MultiValue::from_vec(all);
+        let returned: mlua::MultiValue =
+            self.globals.pcall.call(arguments).map_err(|error| self.failed(&error))?;
+        let mut returned = returned.into_vec();
+        if returned.first() == Some(&Value::Boolean(true)) {
+            returned.remove(0);
+            return Ok(returned);
+        }
+        Err(self.raised(returned.get(1).unwrap_or(&Value::Nil)))
+    }
+
+    /// The failure that an error value of the script is.
+    fn raised(&self, value: &Value) -> Failure {
+        if self.run.was_over() {
+            return self.over();
+        }
+        if let Value::Error(error) = value
+            && matches!(explain::root(error), mlua::Error::MemoryError(_))
+        {
+            return self.no_memory();
+        }
+        let text = explain::raised(value).unwrap_or_else(|| self.shown(value));
+        self.error(text)
+    }
+
+    fn error(&self, text: String) -> Failure {
+        if text.ends_with(NO_MEMORY) {
+            return self.no_memory();
+        }
+        if let Some(unfit) = self.run.unfit.borrow().as_deref()
+            && text.ends_with(unfit)
+        {
+            return Failure { kind: FailureKind::Result, message: text, code: None };
+        }
+        let code = self.run.code_of(&text);
+        let message = explain::with_hint(&self.job.chunk_name, &self.source_text(), text);
+        Failure { kind: FailureKind::Raised, message, code }
+    }
+
+    /// An object that was raised, as it shows itself.
+    fn shown(&self, value: &Value) -> String {
+        let shown = self.globals.pcall.call::<(bool, Value)>((&self.globals.tostring, value));
+        match shown {
+            Ok((true, Value::String(text))) => explain::shortened(&text.to_string_lossy()),
+            _ => format!("the script raised an error that is a {}", value.type_name()),
+        }
+    }
+
+    /// A failure of the VM itself.
+    pub(super) fn failed(&self, error: &mlua::Error) -> Failure {
+        match explain::root(error) {
+            _ if self.run.was_over() => self.over(),
+            mlua::Error::MemoryError(_) => self.no_memory(),
+            other => self.error(explain::shortened(&other.to_string())),
+        }
+    }
+
+    /// A result that is none.
+    pub(super) fn unfit(&self, error: ValueError) -> Failure {
+        match error {
+            ValueError::Lua(error) => self.failed(&error),
+            other => {
+                let message = format!("{}: {other}", self.job.chunk_name);
+                Failure { kind: FailureKind::Result, message, code: None }
+            }
+        }
+    }
+
+    /// Something that the kind of script needs and this one does not have.
+    pub(super) fn contract(&self, what: &str) -> Failure {
+        let message = format!("{}: {what}", self.job.chunk_name);
+        Failure { kind: FailureKind::Contract, message, code: None }
+    }
+
+    pub(super) fn source_text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.source)
+    }
+
+    fn no_memory(&self) -> Failure {
+        let most = self.job.bounds.memory_bytes / (1024 * 1024);
+        let message = format!("{}: the script used more than its {most} MB of memory", self.job.chunk_name);
+        Failure { kind: FailureKind::Memory, message, code: None }
+    }
+
+    fn over(&self) -> Failure {
+        let seconds = self.job.bounds.time_ms as f64 / 1000.0;
+        let message = format!("{}: timed out after {seconds} seconds", self.job.chunk_name);
+        Failure { kind: FailureKind::Time, message, code: None }
+    }
+}

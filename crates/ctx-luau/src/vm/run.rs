@@ -1,0 +1,199 @@
+//! What belongs to one run: its time, its questions, its log, its result.
+
+use crate::engine::log_cost;
+use crate::engine::protocol::{ABOUT_PERSON, Answer, Bounds, Question};
+use crate::vm::{Gone, LogLevel, Outside};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Failed questions that are remembered, to know the code of an error that the script lets through.
+const FAILED_MAX: usize = 32;
+/// Bytes of one line of the log.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+/// What a host function answers while a script is only looked at.
+const LOADING: &str = "not available while the script is loaded: call it inside the script's function";
+/// What a host function answers when nobody is there to ask.
+const NOBODY: &str = "nobody answers any more";
+
+/// Looks at the clock are this many interrupts apart: a look takes as long as a loop's round. The
+/// longest thing without an interrupt takes milliseconds, so a few of them do not matter.
+const INTERRUPTS_A_LOOK: u32 = 8;
+
+/// Holds the current run; the functions of a VM are made once and look here.
+#[derive(Default)]
+pub(crate) struct Slot {
+    run: RefCell<Option<Rc<Run>>>,
+    interrupts: Cell<u32>,
+}
+
+impl Slot {
+    pub(crate) fn fill(&self, run: Rc<Run>) {
+        *self.run.borrow_mut() = Some(run);
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.run.borrow_mut() = None;
+    }
+
+    pub(crate) fn run(&self) -> Option<Rc<Run>> {
+        self.run.borrow().clone()
+    }
+
+    /// Whether the current run must end now; asked at every interrupt. Now and then it looks, and
+    /// calls the function so that the VM can look, too.
+    pub(crate) fn is_over(&self, look: impl FnOnce()) -> bool {
+        let interrupts = self.interrupts.get().wrapping_add(1);
+        self.interrupts.set(interrupts);
+        let run = self.run.borrow();
+        let Some(run) = run.as_ref() else { return false };
+        if !interrupts.is_multiple_of(INTERRUPTS_A_LOOK) {
+            return run.was_over();
+        }
+        look();
+        run.is_over()
+    }
+}
+
+/// One run.
+pub(crate) struct Run {
+    pub(crate) bounds: Bounds,
+    pub(crate) started: Instant,
+    outside: Rc<dyn Outside>,
+    deadline: Cell<Instant>,
+    time_over: Cell<bool>,
+    /// Whether the script is only looked at.
+    loading: Cell<bool>,
+    arrived: RefCell<HashMap<u32, Answer>>,
+    /// Questions that a person answers.
+    people: RefCell<HashSet<u32>>,
+    failed: RefCell<VecDeque<(String, String)>>,
+    log_left: Cell<usize>,
+    log_full: Cell<bool>,
+    /// What `result(v)` was given, as JSON.
+    pub(crate) result: RefCell<Option<Vec<u8>>>,
+    /// Why `result(v)` did not take what it was given.
+    pub(crate) unfit: RefCell<Option<String>>,
+}
+
+impl Run {
+    pub(crate) fn new(bounds: Bounds, outside: Rc<dyn Outside>, loading: bool) -> Self {
+        let started = Instant::now();
+        Self {
+            bounds,
+            started,
+            outside,
+            deadline: Cell::new(started + Duration::from_millis(bounds.time_ms)),
+            time_over: Cell::new(false),
+            loading: Cell::new(loading),
+            arrived: RefCell::default(),
+            people: RefCell::default(),
+            failed: RefCell::default(),
+            log_left: Cell::new(bounds.log_bytes),
+            log_full: Cell::new(false),
+            result: RefCell::default(),
+            unfit: RefCell::default(),
+        }
+    }
+
+    /// Whether the run must end now. Once true it stays true, so that nothing can wait it out.
+    pub(crate) fn is_over(&self) -> bool {
+        if !self.time_over.get() && Instant::now() >= self.deadline.get() {
+            self.time_over.set(true);
+        }
+        self.time_over.get()
+    }
+
+    /// Whether the run was told that its time is over.
+    pub(crate) fn was_over(&self) -> bool {
+        self.time_over.get()
+    }
+
+    /// Asks; the answer is waited for with `wait_any`, and taken with `take`.
+    pub(crate) fn ask(&self, question: Question) -> Result<u32, String> {
+        if self.loading.get() {
+            return Err(LOADING.to_owned());
+        }
+        let about_person = question.about == ABOUT_PERSON;
+        let id = self.outside.ask(question).map_err(|gone| self.end(gone))?;
+        if about_person {
+            self.people.borrow_mut().insert(id);
+        }
+        Ok(id)
+    }
+
+    /// Waits until one of these has its answer.
+    pub(crate) fn wait_any(&self, ids: &[u32]) -> Result<(), String> {
+        while !ids.iter().any(|id| self.has_arrived(*id)) {
+            let asked = Instant::now();
+            let person = !self.people.borrow().is_empty();
+            let (id, answer) = self.outside.next_answer().map_err(|gone| self.end(gone))?;
+            if person {
+                self.deadline.set(self.deadline.get() + asked.elapsed());
+            }
+            self.people.borrow_mut().remove(&id);
+            self.arrived.borrow_mut().insert(id, answer);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_arrived(&self, id: u32) -> bool {
+        self.arrived.borrow().contains_key(&id)
+    }
+
+    /// Takes an answer that has arrived.
+    pub(crate) fn take(&self, id: u32) -> Option<Answer> {
+        let answer = self.arrived.borrow_mut().remove(&id)?;
+        if let Answer::Failed { code, message } = &answer {
+            let mut failed = self.failed.borrow_mut();
+            if failed.len() == FAILED_MAX {
+                failed.pop_front();
+            }
+            failed.push_back((message.clone(), code.clone()));
+        }
+        Some(answer)
+    }
+
+    /// The code of the failed question that this error speaks of.
+    pub(crate) fn code_of(&self, error: &str) -> Option<String> {
+        let failed = self.failed.borrow();
+        let found =
+            failed.iter().rev().find(|(message, _)| !message.is_empty() && error.ends_with(message.as_str()));
+        found.map(|(_, code)| code.clone())
+    }
+
+    /// Logs a line, within the run's bound.
+    pub(crate) fn log(&self, level: LogLevel, line: &[u8]) {
+        if self.log_full.get() {
+            return;
+        }
+        let left = self.log_left.get();
+        let cost = log_cost(line);
+        if cost > left {
+            self.log_full.set(true);
+            let rest = format!("the log is full ({} bytes): the rest is dropped", self.bounds.log_bytes);
+            self.tell(LogLevel::Warn, &rest);
+            return;
+        }
+        self.log_left.set(left - cost);
+        let shown = String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES_MAX)]);
+        if line.len() > LINE_BYTES_MAX {
+            self.tell(level, &format!("{shown}… (a line of {} bytes)", line.len()));
+        } else {
+            self.tell(level, &shown);
+        }
+    }
+
+    fn tell(&self, level: LogLevel, line: &str) {
+        if let Err(gone) = self.outside.log(level, line) {
+            self.end(gone);
+        }
+    }
+
+    /// Without an outside a script has nobody to work for.
+    fn end(&self, _: Gone) -> String {
+        self.time_over.set(true);
+        NOBODY.to_owned()
+    }
+}

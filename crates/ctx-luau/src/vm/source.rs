@@ -1,0 +1,64 @@
+//! The text of a script: what is refused, and what is compiled once.
+
+use crate::vm::explain;
+use mlua::chunk::Compiler;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+/// Bytes of one script.
+pub(crate) const SOURCE_BYTES_MAX: usize = 256 * 1024;
+/// Scripts whose compiled form is kept.
+const KEPT_MAX: usize = 64;
+/// Bytes of text whose compiled form is kept.
+const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Compiled scripts, by their text.
+#[derive(Default)]
+pub(super) struct Compiled {
+    by_text: HashMap<Rc<[u8]>, Rc<[u8]>>,
+    oldest_first: VecDeque<Rc<[u8]>>,
+    bytes: usize,
+}
+
+impl Compiled {
+    /// The compiled form of a script, or why there is none.
+    pub(super) fn get(&mut self, chunk_name: &str, text: &[u8]) -> Result<Rc<[u8]>, String> {
+        if let Some(found) = self.by_text.get(text) {
+            return Ok(found.clone());
+        }
+        let compiled: Rc<[u8]> = compile(chunk_name, text)?.into();
+        let text: Rc<[u8]> = text.into();
+        self.bytes += text.len();
+        self.by_text.insert(text.clone(), compiled.clone());
+        self.oldest_first.push_back(text);
+        while self.oldest_first.len() > KEPT_MAX || self.bytes > KEPT_BYTES_MAX {
+            let Some(oldest) = self.oldest_first.pop_front() else { break };
+            self.bytes -= oldest.len();
+            self.by_text.remove(&oldest);
+        }
+        Ok(compiled)
+    }
+}
+
+fn compile(chunk_name: &str, text: &[u8]) -> Result<Vec<u8>, String> {
+    if text.len() > SOURCE_BYTES_MAX {
+        return Err(format!("{chunk_name}: the script is larger than {} KiB", SOURCE_BYTES_MAX / 1024));
+    }
+    // The compiler would end the script at a zero byte without a word.
+    if text.contains(&0) {
+        return Err(format!("{chunk_name}: a zero byte in the script: it must be text, not bytecode"));
+    }
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Err(format!("{chunk_name}: the script is not UTF-8 text"));
+    };
+    // A byte order mark is for editors.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    Compiler::new()
+        .compile(hide_shebang(text).as_bytes())
+        .map_err(|error| explain::syntax(chunk_name, text, &error))
+}
+
+/// A first line for the shell becomes a comment; line numbers stay.
+fn hide_shebang(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.starts_with("#!") { format!("--{text}").into() } else { text.into() }
+}

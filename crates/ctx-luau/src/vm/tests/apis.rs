@@ -1,0 +1,231 @@
+//! The host APIs, as scripts use them.
+
+use super::{Played, chunk, chunk_with, failed, job, message, run_in, value};
+use crate::engine::protocol::{Answer, Entry};
+use crate::host::HOST_APIS;
+use crate::vm::Vm;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+fn tool(body: &str, outside: Rc<Played>) -> Value {
+    let source = format!("tool = {{}} function tool.execute(params, context) {body} end");
+    let mut vm = Vm::new().unwrap();
+    run_in(&mut vm, &job(Entry::Tool, &[json!({})]), &source, outside).unwrap()
+}
+
+fn web() -> Rc<Played> {
+    Played::new(|_, arguments, _| {
+        let json = json!({ "status": 201, "headers": { "Content-Type": "application/json" } });
+        let bytes = format!("{{\"url\":{},\"items\":[]}}", arguments["url"]).into_bytes();
+        Answer::Value { json: json.to_string().into_bytes(), bytes }
+    })
+}
+
+#[test]
+fn http_sends_what_it_is_told() {
+    let outside = web();
+    let answer = tool(
+        "local r = http.post('https://x/y', { a = { 1, 2 } }, { headers = { Accept = 'text/plain' }, params = { q = 1 }, timeout = 5 })
+        return { r.status, r.ok, r.headers['content-type'], r.json.url, r.body, r.json.items }",
+        outside.clone(),
+    );
+    assert_eq!(
+        answer,
+        json!([201, true, "application/json", "https://x/y", "{\"url\":\"https://x/y\",\"items\":[]}", []])
+    );
+    let (about, arguments, body) = outside.asked().remove(0);
+    assert_eq!(about, "http.request");
+    assert_eq!(
+        arguments,
+        json!({
+            "method": "POST", "url": "https://x/y", "params": { "q": 1 }, "timeout": 5,
+            "headers": { "Accept": "text/plain", "Content-Type": "application/json" },
+        })
+    );
+    assert_eq!(body, b"{\"a\":[1,2]}");
+}
+
+#[test]
+fn http_has_every_method_and_leaves_a_given_content_type() {
+    let outside = web();
+    tool(
+        "http.get('u') http.delete('u') http.head('u') http.put('u', 'raw') http.patch('u', 'x')
+        http.request({ method = 'options', url = 'u' })
+        http.post('u', {}, { headers = { ['content-type'] = 'application/x' } })",
+        outside.clone(),
+    );
+    let asked = outside.asked();
+    let methods: Vec<_> =
+        asked.iter().map(|(_, arguments, _)| arguments["method"].as_str().unwrap()).collect();
+    assert_eq!(methods, ["GET", "DELETE", "HEAD", "PUT", "PATCH", "OPTIONS", "POST"]);
+    assert_eq!(asked[3].2, b"raw");
+    assert_eq!(asked[6].1["headers"], json!({ "content-type": "application/x" }));
+}
+
+#[test]
+fn a_body_that_is_no_json_has_none() {
+    let outside = Played::new(|_, _, _| Answer::Value {
+        json: br#"{"status":404,"headers":{}}"#.to_vec(),
+        bytes: b"\xff not found".to_vec(),
+    });
+    let answer = tool("local r = http.get('u') return { r.ok, r.json == nil, #r.body }", outside);
+    assert_eq!(answer, json!([false, true, 11]));
+}
+
+#[test]
+fn a_failed_request_raises_and_can_be_caught() {
+    let outside = Played::new(|_, _, _| failed("tool_error", "connection refused"));
+    let answer = tool("local ok, e = pcall(http.get, 'u') return { ok, e }", outside);
+    assert_eq!(answer, json!([false, "connection refused"]));
+}
+
+#[test]
+fn files_environment_and_sleep_are_questions() {
+    let outside = Played::new(|about, arguments, _| match about {
+        "env.get" if arguments["name"] == "NONE" => value(json!(null)),
+        "env.get" => value(json!("secret")),
+        "fs.read" => Answer::Value { json: b"null".to_vec(), bytes: b"\xffcontent".to_vec() },
+        "fs.list" => value(json!(["a.md", "b.md"])),
+        _ => value(json!(null)),
+    });
+    let answer = tool(
+        "sleep(0.5) return { env.get('A'), env.get('NONE') == nil, #fs.read('x'), fs.list('docs', '*.md') }",
+        outside.clone(),
+    );
+    assert_eq!(answer, json!(["secret", true, 8, ["a.md", "b.md"]]));
+    let asked = outside.asked();
+    assert_eq!((asked[0].0.as_str(), &asked[0].1), ("sleep", &json!({ "seconds": 0.5 })));
+    assert_eq!((asked[4].0.as_str(), &asked[4].1), ("fs.list", &json!({ "dir": "docs", "glob": "*.md" })));
+}
+
+#[test]
+fn context_searches_with_flat_options_and_gives_a_list() {
+    let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
+        Some("context.search") => value(json!({ "results": [{ "id": "1", "source_url": null }] })),
+        Some("context.sources") => value(json!({ "sources": [] })),
+        _ => value(json!({ "id": arguments["arguments"]["id"] })),
+    });
+    let answer = tool(
+        "local a = context.search('words', { mode = 'keyword', limit = 5, source = 'git' })
+        local b = context.search{ query = 'words', tags = { 'x' } }
+        return { #a, a[1].id, b[1].source_url == nil, context.get('7').id, context.sources() }",
+        outside.clone(),
+    );
+    assert_eq!(answer, json!([1, "1", true, "7", []]));
+    let asked = outside.asked();
+    assert_eq!(
+        asked[0].1,
+        json!({ "name": "context.search", "arguments":
+            { "query": "words", "mode": "keyword", "limit": 5, "filters": { "source": "git" } } })
+    );
+    assert_eq!(asked[1].1["arguments"], json!({ "query": "words", "filters": { "tags": ["x"] } }));
+    assert_eq!(asked[3].1, json!({ "name": "context.sources", "arguments": {} }));
+}
+
+#[test]
+fn context_tells_progress_and_asks_people() {
+    let outside =
+        Played::new(|about, _, _| value(if about == "elicit" { json!({ "ok": true }) } else { json!(null) }));
+    let answer = tool(
+        "context.progress(1, 2, 'half') return context.elicit('Sure?', { type = 'object' })",
+        outside.clone(),
+    );
+    assert_eq!(answer, json!({ "ok": true }));
+    assert_eq!(outside.asked()[0].1, json!({ "done": 1, "total": 2, "message": "half" }));
+    assert_eq!(outside.asked()[1].1, json!({ "message": "Sure?", "schema": { "type": "object" } }));
+}
+
+#[test]
+fn sdk_calls_whatever_is_named() {
+    let outside = Played::new(|_, arguments, _| value(arguments.clone()));
+    let answer = chunk_with(
+        "return { sdk.petstore.get_pet({ id = 1 }), sdk.files['read-file'](), sdk.x.y({ a = 1 }, 'text') }",
+        outside,
+    );
+    assert_eq!(
+        answer.unwrap(),
+        json!([
+            { "name": "petstore.get_pet", "arguments": { "id": 1 } },
+            { "name": "files.read-file", "arguments": {} },
+            { "name": "x.y", "arguments": { "a": 1, "body": "text" } },
+        ])
+    );
+    let outside = Played::new(|_, _, _| failed("not_found", "no function a.b"));
+    let failure = chunk_with("\nsdk.a.b()", outside).unwrap_err();
+    assert_eq!(
+        (failure.message.as_str(), failure.code.as_deref()),
+        ("tools/x.lua:2: no function a.b", Some("not_found"))
+    );
+}
+
+#[test]
+fn questions_work_in_metamethods_and_callbacks() {
+    let outside = Played::new(|_, arguments, _| value(arguments["arguments"]["n"].clone()));
+    let answer = chunk_with(
+        "local t = setmetatable({}, { __index = function(_, k) return sdk.a.b({ n = k }) end })
+        local text = string.gsub('a b', '%a', function(c) return sdk.a.b({ n = c .. c }) end)
+        local list = { 2, 1, 3 }
+        table.sort(list, function(a, b) return sdk.a.b({ n = a }) < sdk.a.b({ n = b }) end)
+        local co = coroutine.wrap(function() coroutine.yield(sdk.a.b({ n = 5 })) end)
+        return { t.key, text, list, co() }",
+        outside,
+    );
+    assert_eq!(answer.unwrap(), json!(["key", "aa bb", [1, 2, 3], 5]));
+}
+
+#[test]
+fn bytes_are_encoded_and_hashed() {
+    let answer = chunk(
+        r"return { base64.encode('\255\0a'), base64.decode('/wBh') == '\255\0a', base64.decode('_wBh') == '\255\0a',
+        base64.decode('YQ'), crypto.sha256(''), crypto.hmac_sha256('key', 'The quick brown fox jumps over the lazy dog') }",
+    );
+    assert_eq!(
+        answer.unwrap(),
+        json!([
+            "/wBh",
+            true,
+            true,
+            "a",
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8",
+        ])
+    );
+    assert!(message("\nbase64.decode('*')").starts_with("tools/x.lua:2: base64.decode: "));
+    assert_eq!(message("\ncrypto.sha256({})"), "tools/x.lua:2: crypto.sha256: expected a string, got table");
+}
+
+#[test]
+fn scripts_see_only_their_apis() {
+    let mut chunk_job = job(Entry::Chunk, &[]);
+    let source = "local seen = {} for _, name in { 'http', 'env', 'fs', 'emit', 'sdk', 'json', 'result' } do
+        seen[name] = _G[name] ~= nil end return seen";
+    let seen = run_in(&mut Vm::new().unwrap(), &chunk_job, source, Played::silent()).unwrap();
+    assert_eq!(
+        seen,
+        json!({ "http": false, "env": false, "fs": false, "emit": false, "sdk": true, "json": true, "result": true })
+    );
+    chunk_job.apis = Vec::new();
+    let seen = run_in(&mut Vm::new().unwrap(), &chunk_job, "return json == nil", Played::silent()).unwrap();
+    assert_eq!(seen, json!(true));
+}
+
+#[test]
+fn every_api_says_what_it_is() {
+    for api in HOST_APIS {
+        assert!(
+            api.types.contains(&format!("declare {}", api.name))
+                || api.types.contains(&format!("declare function {}", api.name)),
+            "{}",
+            api.name
+        );
+    }
+}
+
+#[test]
+fn arguments_that_are_no_json_say_where() {
+    assert_eq!(message("\nsdk.a.b({ f = print })"), "tools/x.lua:2: arguments.f: JSON has no functions");
+    assert_eq!(
+        message("\nsdk.a.b({ 1, x = 2 })").split("; ").next(),
+        Some("tools/x.lua:2: arguments: has items by position and also the key \"x\"")
+    );
+}

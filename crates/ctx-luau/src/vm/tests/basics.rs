@@ -1,0 +1,229 @@
+//! A chunk: its result, its errors, its bounds.
+
+use super::{Played, chunk, chunk_with, job, message, run_in};
+use crate::engine::protocol::{Answer, Ending, Entry, FailureKind, Question};
+use crate::vm::{Gone, LogLevel, Outside, Vm};
+use serde_json::json;
+use std::rc::Rc;
+use std::time::Duration;
+
+#[test]
+fn a_chunk_answers_by_return_or_by_result() {
+    assert_eq!(chunk("return 1 + 1").unwrap(), json!(2));
+    assert_eq!(chunk("result({ a = 1 })").unwrap(), json!({ "a": 1 }));
+    assert_eq!(chunk("return nil").unwrap(), json!(null));
+    assert_eq!(chunk("result(nil)").unwrap(), json!(null));
+    assert_eq!(chunk("return 1, 2").unwrap(), json!(1));
+}
+
+#[test]
+fn a_chunk_answers_exactly_once() {
+    let none = chunk("local a = 1").unwrap_err();
+    assert_eq!(none.kind, FailureKind::Contract);
+    assert!(
+        none.message.contains("the script ended without a result: call result(value) once or return a value")
+    );
+    assert_eq!(chunk("result(1) return 2").unwrap_err().kind, FailureKind::Contract);
+    assert_eq!(
+        message("result(1)\nresult(2)"),
+        "tools/x.lua:2: result(value) was called before: call it once"
+    );
+}
+
+#[test]
+fn a_variable_that_hides_result_is_explained() {
+    let text = message("local result = { a = 1 }\nresult(result)");
+    assert!(text.starts_with("tools/x.lua:2: attempt to call a table value"), "{text}");
+    assert!(text.contains("line 1 gives the name `result` to a variable"), "{text}");
+    let text = message("local sum, result = 1, 2");
+    assert!(text.contains("line 1 gives the name `result`"), "{text}");
+}
+
+#[test]
+fn errors_name_the_script_and_its_line_and_nothing_else() {
+    assert_eq!(message("local a = nil\nreturn a.b"), "tools/x.lua:2: attempt to index nil with 'b'");
+    assert_eq!(message("error('no')"), "tools/x.lua:1: no");
+    assert_eq!(message("error('no', 0)"), "no");
+    assert_eq!(message("error({ message = 'as a table' })"), "as a table");
+    assert_eq!(message("error(setmetatable({}, { __tostring = function() return 'shown' end }))"), "shown");
+    assert_eq!(message("\n\njson.decode('{')").split(':').take(2).collect::<Vec<_>>(), ["tools/x.lua", "3"]);
+    assert_eq!(message("\nstring.find('a', '[')"), "tools/x.lua:2: malformed pattern (missing ']')");
+    assert_eq!(
+        message("\nstring.rep(nil, 3)"),
+        "tools/x.lua:2: invalid argument #1 to 'rep' (string expected, got nil)"
+    );
+    assert_eq!(
+        message("\nhttp = http or sleep(-1)"),
+        "tools/x.lua:2: sleep: expected a number of seconds, 0 or more"
+    );
+}
+
+#[test]
+fn an_error_is_a_string_that_pcall_catches() {
+    let source = "local ok, e = pcall(function() json.decode('{') end) return { ok, type(e), e }";
+    let caught = chunk(source).unwrap();
+    assert_eq!(caught[0], json!(false));
+    assert_eq!(caught[1], json!("string"));
+    assert!(caught[2].as_str().unwrap().starts_with("tools/x.lua:1: not JSON: "), "{caught}");
+}
+
+#[test]
+fn what_is_no_text_is_refused() {
+    let mut vm = Vm::new().unwrap();
+    let big = format!("return 1 --{}", "x".repeat(256 * 1024));
+    for source in ["return 1\0", "\u{6}\u{3}abc\0", &big, "return", "x ="] {
+        let ended = run_in(&mut vm, &job(Entry::Chunk, &[]), source, Played::silent());
+        let failure = ended.unwrap_err();
+        let expected = if source == "return" { FailureKind::Contract } else { FailureKind::Source };
+        assert_eq!(failure.kind, expected, "{}", failure.message);
+    }
+    let ended = vm.run(&job(Entry::Chunk, &[]), b"return '\xff'", Played::silent());
+    assert!(format!("{ended:?}").contains("not UTF-8"));
+}
+
+#[test]
+fn syntax_errors_say_what_to_write() {
+    for (source, hint) in [
+        ("local x = 1\nlocal y = x & 3\nreturn y", "bit32.band(a, b)"),
+        ("return 1 << 3", "bit32.lshift(a, b)"),
+        ("return 1 | 3", "bit32.bor(a, b)"),
+        ("return 1 ~ 3", "bit32.bxor(a, b)"),
+        ("for i = 1, 3 do\ngoto continue\n::continue::\nend", "`continue`"),
+        ("local x <const> = 1\nreturn x", "`local name = value`"),
+    ] {
+        let text = message(source);
+        assert!(text.starts_with("tools/x.lua:") && text.contains(hint), "{text}");
+    }
+    assert!(message("local x = 1\nreturn x ~= )").starts_with("tools/x.lua:2: "));
+}
+
+#[test]
+fn what_is_absent_says_what_to_use() {
+    for (source, hint) in [
+        ("local m = require('json')", "json, http, log"),
+        ("io.open('x')", "fs.read(path)"),
+        ("return os.getenv('X')", "env.get(name)"),
+        ("load('return 1')()", "cannot be run as code"),
+    ] {
+        let text = message(source);
+        assert!(text.starts_with("tools/x.lua:1: ") && text.contains(hint), "{text}");
+    }
+}
+
+#[test]
+fn print_and_log_are_captured_and_bounded() {
+    let outside = Played::silent();
+    let source = "print('a', 1, nil, { x = 1 }) log.warn('b') log.debug('c') log.error('d') return 1";
+    chunk_with(source, outside.clone()).unwrap();
+    assert_eq!(
+        outside.logged(),
+        [
+            (LogLevel::Info, "a\t1\tnil\t{\"x\":1}".to_owned()),
+            (LogLevel::Warn, "b".to_owned()),
+            (LogLevel::Debug, "c".to_owned()),
+            (LogLevel::Error, "d".to_owned()),
+        ]
+    );
+    let outside = Played::silent();
+    chunk_with("for i = 1, 10000 do print(string.rep('x', 99)) end return 1", outside.clone()).unwrap();
+    let lines = outside.logged();
+    assert_eq!(lines.len(), 4096 / (99 + 16) + 1);
+    assert!(lines.last().unwrap().1.contains("the rest is dropped"));
+}
+
+#[test]
+fn a_deadline_cannot_be_caught() {
+    for source in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "pcall(function() while true do end end) return 1",
+        "coroutine.wrap(function() while true do pcall(error) end end)()",
+        "xpcall(function() while true do end end, function() while true do end end) return 1",
+    ] {
+        let mut job = job(Entry::Chunk, &[]);
+        job.bounds.time_ms = 20;
+        let mut vm = Vm::new().unwrap();
+        let failure = run_in(&mut vm, &job, source, Played::silent()).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Time, "{source}: {}", failure.message);
+        assert_eq!(failure.message, "tools/x.lua: timed out after 0.02 seconds");
+        assert!(vm.is_worn());
+    }
+}
+
+#[test]
+fn memory_is_bounded_and_may_be_caught() {
+    let bomb = "local t = {} while true do t[#t + 1] = string.rep('x', 100000) .. #t end";
+    assert_eq!(chunk(bomb).unwrap_err().kind, FailureKind::Memory);
+    assert_eq!(chunk("return #string.rep('x', 1e9)").unwrap_err().kind, FailureKind::Memory);
+    assert_eq!(chunk("return buffer.len(buffer.create(1e9))").unwrap_err().kind, FailureKind::Memory);
+    assert_eq!(chunk(&format!("pcall(function() {bomb} end) return 1")).unwrap(), json!(1));
+}
+
+#[test]
+fn a_result_that_is_no_json_says_where() {
+    let failure = chunk("return { items = { { name = 'a' }, { name = print } } }").unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Result);
+    assert_eq!(failure.message, "tools/x.lua: result.items[2].name: JSON has no functions");
+    let failure = chunk("result({ a = 0/0 })").unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Result);
+    assert_eq!(failure.message, "tools/x.lua:1: result.a: JSON has no NaN");
+    let failure = chunk("return string.rep('x', 2 ^ 20)").unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Result);
+}
+
+/// Answers late, by more than the whole time of a run.
+struct Late;
+
+impl Outside for Late {
+    fn ask(&self, _: Question) -> Result<u32, Gone> {
+        Ok(1)
+    }
+
+    fn next_answer(&self) -> Result<(u32, Answer), Gone> {
+        std::thread::sleep(Duration::from_millis(60));
+        Ok((1, Answer::Value { json: b"1".to_vec(), bytes: Vec::new() }))
+    }
+
+    fn log(&self, _: LogLevel, _: &str) -> Result<(), Gone> {
+        Ok(())
+    }
+}
+
+#[test]
+fn waiting_counts_unless_it_is_for_a_person() {
+    let mut job = job(Entry::Chunk, &[]);
+    job.bounds.time_ms = 50;
+    let ending = Vm::new().unwrap().run(&job, b"return sdk.a.b()", Rc::new(Late));
+    assert!(matches!(ending, Ending::Failed(failure) if failure.kind == FailureKind::Time));
+    let ending = Vm::new().unwrap().run(&job, b"return context.elicit('Sure?')", Rc::new(Late));
+    assert!(matches!(ending, Ending::Value(json) if json == b"1"));
+}
+
+/// Is not there.
+struct Nobody;
+
+impl Outside for Nobody {
+    fn ask(&self, _: Question) -> Result<u32, Gone> {
+        Ok(1)
+    }
+
+    fn next_answer(&self) -> Result<(u32, Answer), Gone> {
+        Err(Gone)
+    }
+
+    fn log(&self, _: LogLevel, _: &str) -> Result<(), Gone> {
+        Err(Gone)
+    }
+}
+
+#[test]
+fn a_script_ends_when_nobody_answers_any_more() {
+    for source in [
+        "while true do pcall(sdk.a.b) end",
+        "while true do print('x') end",
+        "parallel({ function() while true do pcall(sdk.a.b) end end })",
+    ] {
+        let ending = Vm::new().unwrap().run(&job(Entry::Chunk, &[]), source.as_bytes(), Rc::new(Nobody));
+        assert!(matches!(ending, Ending::Failed(_)), "{source}");
+    }
+}

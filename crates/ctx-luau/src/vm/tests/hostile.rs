@@ -1,0 +1,37 @@
+//! The hostile scripts that leave the process alone.
+
+use super::{Played, failed, job};
+use crate::engine::protocol::{Ending, Entry};
+use crate::vm::Vm;
+use ctx_testkit::{Hostile, hostile_scripts};
+use serde_json::Value;
+
+/// Time for a script that never ends by itself.
+const ENDLESS_MS: u64 = 30;
+
+fn complaint(case: &Hostile) -> Option<String> {
+    let mut job = job(Entry::Chunk, &[]);
+    if case.is_endless() {
+        job.bounds.time_ms = ENDLESS_MS;
+    }
+    let mut vm = Vm::new().expect("a VM");
+    let outside = Played::new(|_, _, _| failed("not_found", "no such function"));
+    let (fits, told) = match vm.run(&job, case.source.as_bytes(), outside) {
+        Ending::Value(json) => {
+            let value = serde_json::from_slice::<Value>(&json);
+            (value.is_ok_and(|value| case.is_met_by(Ok(&value))), String::from_utf8_lossy(&json).into_owned())
+        }
+        Ending::Failed(failure) => {
+            let kind = format!("{:?}", failure.kind).to_lowercase();
+            (case.is_met_by(Err(&kind)), format!("{kind}: {}", failure.message))
+        }
+    };
+    (!fits).then(|| format!("{}: {told}", case.name))
+}
+
+#[test]
+fn every_hostile_script_ends_as_it_must() {
+    let cases = hostile_scripts();
+    let complaints: Vec<_> = cases.iter().filter(|case| case.in_process).filter_map(complaint).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}

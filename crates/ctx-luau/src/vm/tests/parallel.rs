@@ -1,0 +1,106 @@
+//! Several questions at once.
+
+use super::{Played, chunk, chunk_with, failed, job, message, run_in, value};
+use crate::engine::protocol::Entry;
+use crate::vm::Vm;
+use serde_json::json;
+use std::rc::Rc;
+
+fn echo(last_first: bool) -> Rc<Played> {
+    Played::with_order(|_, arguments, _| value(arguments["arguments"]["n"].clone()), last_first)
+}
+
+#[test]
+fn results_keep_their_order_whatever_answer_comes_first() {
+    for last_first in [false, true] {
+        let outside = echo(last_first);
+        let source = "local list = {}
+            for i = 1, 5 do list[i] = function() local a = sdk.a.b({ n = i }) return sdk.a.b({ n = a * 10 }) end end
+            return parallel(list)";
+        assert_eq!(chunk_with(source, outside.clone()).unwrap(), json!([10, 20, 30, 40, 50]));
+        assert_eq!(outside.most_open(), 5);
+    }
+}
+
+#[test]
+fn names_are_kept_and_gaps_are_null() {
+    let source = "return { parallel({ a = function() return sdk.x.y({ n = 1 }) end, b = function() end }),
+        parallel({ function() end, function() return 2 end }), parallel({}) }";
+    assert_eq!(chunk_with(source, echo(false)).unwrap(), json!([{ "a": 1 }, [null, 2], {}]));
+}
+
+#[test]
+fn one_inside_another_lets_the_others_go_on() {
+    let outside = echo(false);
+    let source = "return parallel({
+        function() return parallel({ function() return sdk.a.b({ n = 1 }) end, function() return sdk.a.b({ n = 2 }) end }) end,
+        function() return sdk.a.b({ n = 3 }) end,
+    })";
+    assert_eq!(chunk_with(source, outside.clone()).unwrap(), json!([[1, 2], 3]));
+    assert_eq!(outside.most_open(), 3);
+}
+
+#[test]
+fn the_others_end_before_an_error_is_raised() {
+    let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
+        Some("a.bad") => failed("tool_error", "went wrong"),
+        _ => value(json!(1)),
+    });
+    let source = "local done = 0
+        local ok, e = pcall(parallel, {
+            function() sdk.a.bad() end,
+            function() sdk.a.good() sdk.a.good() done += 1 end,
+        })
+        return { ok, e, done }";
+    assert_eq!(chunk_with(source, outside.clone()).unwrap(), json!([false, "tools/x.lua:3: went wrong", 1]));
+    let failure = chunk_with("parallel({ function() sdk.a.bad() end })", outside).unwrap_err();
+    assert_eq!(failure.code.as_deref(), Some("tool_error"));
+}
+
+#[test]
+fn a_task_may_yield_and_use_coroutines_and_callbacks() {
+    let source = "return parallel({
+        function() coroutine.yield() coroutine.yield(5) return 1 end,
+        function() local co = coroutine.wrap(function() coroutine.yield(sdk.a.b({ n = 2 })) end) return co() end,
+        function() return (string.gsub('x', 'x', function() return sdk.a.b({ n = 'y' }) end)) end,
+    })";
+    assert_eq!(chunk_with(source, echo(true)).unwrap(), json!([1, 2, "y"]));
+}
+
+#[test]
+fn what_is_no_function_is_refused() {
+    assert_eq!(
+        message("\nparallel({ 1 })"),
+        "tools/x.lua:2: parallel: expected functions or promises, got number at 1"
+    );
+    assert_eq!(message("\nparallel()"), "tools/x.lua:2: parallel: expected a list of functions, got nil");
+    assert_eq!(
+        chunk("return parallel({ function() return coroutine.isyieldable() end })").unwrap(),
+        json!([true])
+    );
+}
+
+#[test]
+fn servers_as_globals_give_promises() {
+    let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
+        Some("files.text") => value(json!("{\"a\":1}")),
+        Some("files.plain") => value(json!("just text")),
+        Some("files.bad") => failed("tool_error", "went wrong"),
+        _ => value(arguments["arguments"].clone()),
+    });
+    let mut job = job(Entry::Chunk, &[]);
+    job.apis.push("sdk.files".to_owned());
+    let run = |source: &str| run_in(&mut Vm::new().unwrap(), &job, source, outside.clone());
+    let source = "local a, b = files.text(), files.echo({ n = 2 })
+        local all = parallel({ files.plain(), function() return 3 end })
+        return { b:await(), a:await().a, a:await().a, all }";
+    assert_eq!(run(source).unwrap(), json!([{ "n": 2 }, 1, 1, ["just text", 3]]));
+    assert_eq!(run("\nfiles.bad():await()").unwrap_err().message, "tools/x.lua:2: went wrong");
+    assert_eq!(run("parallel({ files.bad() })").unwrap_err().code.as_deref(), Some("tool_error"));
+    assert_eq!(
+        run("\nreturn files.text().a").unwrap_err().message,
+        "tools/x.lua:2: this is a promise: call :await() on it before you read 'a'"
+    );
+    assert!(run("return files == sdk.files").is_ok());
+    assert_eq!(outside.most_open(), 3);
+}

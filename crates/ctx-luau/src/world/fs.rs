@@ -1,0 +1,156 @@
+//! `fs`: files in the script's own directory and below, and nothing that a link leads to outside of it.
+
+use super::{Answered, BAD_REQUEST, FORBIDDEN};
+use crate::engine::Refusal;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use globset::{GlobBuilder, GlobMatcher};
+use serde_json::{Value, json};
+use std::io::{self, Read as _};
+use std::path::{Component, Path, PathBuf};
+
+/// Names that one listing gives at most.
+const NAMES_MAX: usize = 10_000;
+/// Directories that one listing looks into at most.
+const DIRECTORIES_MAX: usize = 10_000;
+const FAILED: &str = "fs";
+const NOT_FOUND: &str = "not_found";
+const TOO_LARGE: &str = "too_large";
+
+/// Reads one file, whatever is in it.
+pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: usize) -> Answered {
+    within(directory, move |root| {
+        let content = read_file(root, &path, bytes_max).map_err(|error| told("fs.read", &path, &error))?;
+        if content.len() > bytes_max {
+            let most = bytes_max as f64 / f64::from(1 << 20);
+            return Err(Refusal::new(TOO_LARGE, format!("fs.read: `{path}` is larger than {most} MiB")));
+        }
+        Ok((Value::Null, content))
+    })
+    .await
+}
+
+/// Lists the files of a directory whose names a glob matches, by paths that `fs.read` takes. A glob with
+/// `/` or `**` looks into the directories below, too.
+pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<String>) -> Answered {
+    let matcher = match &glob {
+        None => None,
+        Some(glob) => Some(GlobBuilder::new(glob).literal_separator(true).build().map_err(|error| {
+            Refusal::new(BAD_REQUEST, format!("fs.list: the glob cannot be read: {error}"))
+        })?),
+    };
+    let matcher = matcher.map(|glob| glob.compile_matcher());
+    let deep = glob.is_some_and(|glob| glob.contains('/') || glob.contains("**"));
+    within(directory, move |root| {
+        let names = list_files(root, &dir, matcher.as_ref(), deep);
+        Ok((json!(names.map_err(|error| told("fs.list", &dir, &error))?), Vec::new()))
+    })
+    .await
+}
+
+/// Works on the directory where it may block.
+async fn within(
+    directory: Option<PathBuf>,
+    work: impl FnOnce(&Dir) -> Answered + Send + 'static,
+) -> Answered {
+    let Some(directory) = directory else {
+        return Err(Refusal::new(FORBIDDEN, "fs is not available here"));
+    };
+    let work = move || match Dir::open_ambient_dir(directory, ambient_authority()) {
+        Ok(root) => work(&root),
+        Err(error) => {
+            Err(Refusal::new(FAILED, format!("fs: the script's directory cannot be read: {error}")))
+        }
+    };
+    let failed = |_| Err(Refusal::new(FAILED, "fs: the directory cannot be read"));
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
+}
+
+fn read_file(root: &Dir, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let path = inside(path)?;
+    // Before it is opened: some that are no files would wait for somebody to write.
+    if !root.metadata(&path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+    }
+    let mut content = Vec::new();
+    root.open(&path)?.take(bytes_max as u64 + 1).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn list_files(root: &Dir, dir: &str, matcher: Option<&GlobMatcher>, deep: bool) -> io::Result<Vec<String>> {
+    let top = inside(dir)?;
+    let mut names = Vec::new();
+    let mut left = vec![PathBuf::new()];
+    let mut seen = 0;
+    while let Some(below) = left.pop() {
+        seen += 1;
+        for entry in root.read_dir(top.join(&below))? {
+            let entry = entry?;
+            let relative = below.join(entry.file_name());
+            let whole = top.join(&relative);
+            if deep && entry.file_type()?.is_dir() {
+                left.push(relative);
+                continue;
+            }
+            // A link counts as what it leads to, unless that is outside.
+            let is_file = root.metadata(&whole).is_ok_and(|metadata| metadata.is_file());
+            if is_file && matcher.is_none_or(|matcher| matcher.is_match(&relative)) {
+                names.extend(shown(&whole));
+            }
+            if names.len() > NAMES_MAX || left.len() + seen > DIRECTORIES_MAX {
+                return Err(io::Error::other(format!(
+                    "there are more than {NAMES_MAX} files or directories"
+                )));
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The path without `.` and `..`, if it stays inside.
+fn inside(path: &str) -> io::Result<PathBuf> {
+    let outside = || io::Error::new(io::ErrorKind::PermissionDenied, "outside");
+    let mut clean = PathBuf::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => clean.push(name),
+            Component::ParentDir if clean.pop() => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(outside()),
+        }
+    }
+    Ok(if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean })
+}
+
+/// A path as scripts write it; one that is not text cannot be written.
+fn shown(path: &Path) -> Option<String> {
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    let parts: Option<Vec<&str>> = parts.map(|part| part.as_os_str().to_str()).collect();
+    parts.map(|parts| parts.join("/"))
+}
+
+fn told(function: &str, path: &str, error: &io::Error) -> Refusal {
+    // The system's own refusal has a number; what leads outside is refused before the system is asked.
+    if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
+        let message = format!("{function}: `{path}` is outside of the script's directory");
+        return Refusal::new(FORBIDDEN, message);
+    }
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { FAILED };
+    Refusal::new(code, format!("{function}: `{path}` cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_climb_out_are_refused() {
+        for path in ["..", "../x", "a/../../x", "/etc/passwd", "./../x"] {
+            assert!(inside(path).is_err(), "{path}");
+        }
+        for (path, clean) in [("a/b", "a/b"), ("./a", "a"), ("a/../b", "b"), (".", "."), ("", ".")] {
+            assert_eq!(inside(path).unwrap(), Path::new(clean), "{path}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The parent's side of the host APIs: it answers what scripts ask, within what each may reach.
+
+mod address;
+mod call;
+mod fs;
+mod hosts;
+mod http;
+
+pub(crate) use hosts::AllowedHosts;
+pub(crate) use http::Http;
+
+use crate::engine::{Refusal, World};
+use crate::kinds::{Emitter, Script, tracing_level};
+use crate::vm::LogLevel;
+use async_trait::async_trait;
+use ctx_core::{Call, Progress, Redactor, Secret};
+use serde_json::{Map, Value, json};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// The code of a question that is asked wrongly.
+const BAD_REQUEST: &str = "bad_request";
+/// The code of a question that this script may not ask.
+const FORBIDDEN: &str = "forbidden";
+/// The code of a question to a person who did not answer.
+const DECLINED: &str = "declined";
+
+/// An answer: a value, and what need not be text.
+type Answered = Result<(Value, Vec<u8>), Refusal>;
+
+/// What one run of a script may reach.
+pub(crate) struct ScriptWorld<'a> {
+    script: &'a Script,
+    far: Far<'a>,
+    redactor: Redactor,
+    requests: AtomicU32,
+}
+
+/// Whoever the script works for.
+#[derive(Clone, Copy)]
+enum Far<'a> {
+    Call(&'a Call),
+    Sync(&'a Emitter<'a>),
+}
+
+impl<'a> ScriptWorld<'a> {
+    /// For a script that runs inside of a call.
+    pub(crate) fn of_call(script: &'a Script, call: &'a Call) -> Self {
+        let redactor = call.catalog().redactor().clone();
+        Self { script, far: Far::Call(call), redactor, requests: AtomicU32::new(0) }
+    }
+
+    /// For a connector.
+    pub(crate) fn of_sync(script: &'a Script, emitter: &'a Emitter<'a>) -> Self {
+        let redactor = emitter.redactor.clone();
+        Self { script, far: Far::Sync(emitter), redactor, requests: AtomicU32::new(0) }
+    }
+
+    fn call(&self, what: &str) -> Result<&'a Call, Refusal> {
+        match self.far {
+            Far::Call(call) => Ok(call),
+            Far::Sync(_) => Err(Refusal::new(FORBIDDEN, format!("{what} is not available in connectors"))),
+        }
+    }
+
+    fn env_get(&self, arguments: &Map<String, Value>) -> Answered {
+        let name = text(arguments, "name")?;
+        // Asking for what cannot be a name must not reach the system's own functions.
+        let is_name = !name.is_empty() && !name.contains(['=', '\0']);
+        let value = if is_name { (self.script.inner.environment)(name) } else { None };
+        if let Some(value) = &value {
+            self.redactor.learn(&Secret::new(value));
+        }
+        Ok((json!(value), Vec::new()))
+    }
+
+    async fn sleep(arguments: &Map<String, Value>) -> Answered {
+        let seconds = arguments.get("seconds").and_then(Value::as_f64).unwrap_or(f64::NAN);
+        let wanted = Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Refusal::new(BAD_REQUEST, "sleep: expected a number of seconds, 0 or more"))?;
+        // The run's deadline ends it.
+        tokio::time::sleep(wanted).await;
+        Ok(nothing())
+    }
+
+    fn progress(&self, arguments: &Map<String, Value>) -> Answered {
+        let number = |field: &str| match arguments.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| {
+                Refusal::new(BAD_REQUEST, format!("context.progress: `{field}` must be a number"))
+            }),
+        };
+        let done = number("done")?
+            .ok_or_else(|| Refusal::new(BAD_REQUEST, "context.progress: say how much is done"))?;
+        let message = arguments.get("message").and_then(Value::as_str);
+        let message = message.map(|message| self.redactor.text(message.to_owned()));
+        let total = number("total")?;
+        self.call("context.progress")?.peer().progress(Progress { done, total, message });
+        Ok(nothing())
+    }
+
+    async fn elicit(&self, arguments: &Map<String, Value>) -> Answered {
+        let call = self.call("context.elicit")?;
+        let message = text(arguments, "message")?;
+        let anything = json!({ "type": "object", "properties": {} });
+        let schema = arguments.get("schema").filter(|schema| schema.is_object()).unwrap_or(&anything);
+        match call.ask(message, schema).await {
+            Some(value) => Ok((value, Vec::new())),
+            None => Err(Refusal::new(
+                DECLINED,
+                "context.elicit: there is no answer; the client cannot ask, or the person declined",
+            )),
+        }
+    }
+
+    async fn http(&self, arguments: &Map<String, Value>, body: Vec<u8>) -> Answered {
+        let asked = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let most = self.script.inner.limits.connector_requests;
+        if matches!(self.far, Far::Sync(_)) && asked > most {
+            return Err(Refusal::new(FORBIDDEN, format!("a scan may make at most {most} requests")));
+        }
+        let request = http::Request::new(arguments, body)?;
+        let inner = &self.script.inner;
+        inner.http.send(request, &self.script.allowed_hosts, &inner.limits).await
+    }
+}
+
+#[async_trait]
+impl World for ScriptWorld<'_> {
+    async fn answer(&self, about: &str, arguments: Value, bytes: Vec<u8>) -> Answered {
+        let arguments = match (about, self.far) {
+            // Whatever it is, it is the emitter's to judge.
+            ("emit", Far::Sync(emitter)) => return emitter.emit(arguments).await.map(|()| nothing()),
+            _ => arguments,
+        };
+        let arguments = match arguments {
+            Value::Object(fields) => fields,
+            _ => return Err(Refusal::new(BAD_REQUEST, format!("{about}: expected a table"))),
+        };
+        // A script that was sent has neither a file nor the right to these, whatever its worker says.
+        let configured = self.script.settings.is_some();
+        match about {
+            "call" => call::call(self.call("calling tools")?, &arguments).await,
+            "sleep" => Self::sleep(&arguments).await,
+            "progress" => self.progress(&arguments),
+            "elicit" => self.elicit(&arguments).await,
+            "http.request" if configured => self.http(&arguments, bytes).await,
+            "env.get" if configured => self.env_get(&arguments),
+            "fs.read" if configured => {
+                let most = self.script.inner.limits.http_response_bytes;
+                fs::read(self.script.directory.clone(), text(&arguments, "path")?.to_owned(), most).await
+            }
+            "fs.list" if configured => {
+                let glob = arguments.get("glob").and_then(Value::as_str).map(str::to_owned);
+                fs::list(self.script.directory.clone(), text(&arguments, "dir")?.to_owned(), glob).await
+            }
+            other => Err(Refusal::new(FORBIDDEN, format!("{other} is not available here"))),
+        }
+    }
+
+    fn log(&self, level: LogLevel, message: &str) {
+        let (script, message) = (self.script.name(), self.redactor.text(message.to_owned()));
+        match level {
+            LogLevel::Debug => tracing::debug!(target: "script", script, "{message}"),
+            LogLevel::Info => tracing::info!(target: "script", script, "{message}"),
+            LogLevel::Warn => tracing::warn!(target: "script", script, "{message}"),
+            LogLevel::Error => tracing::error!(target: "script", script, "{message}"),
+        }
+        match self.far {
+            Far::Call(call) => call.peer().log(tracing_level(level), &message),
+            Far::Sync(emitter) => emitter.hear(level),
+        }
+    }
+}
+
+/// Where scripts are only looked at.
+pub(crate) struct NoWorld;
+
+#[async_trait]
+impl World for NoWorld {
+    async fn answer(&self, about: &str, _: Value, _: Vec<u8>) -> Answered {
+        Err(Refusal::new(FORBIDDEN, format!("{about} is not available while the script is loaded")))
+    }
+}
+
+fn nothing() -> (Value, Vec<u8>) {
+    (Value::Null, Vec::new())
+}
+
+fn text<'a>(arguments: &'a Map<String, Value>, field: &str) -> Result<&'a str, Refusal> {
+    let value = arguments.get(field).and_then(Value::as_str);
+    value.ok_or_else(|| Refusal::new(BAD_REQUEST, format!("`{field}` must be a string")))
+}

@@ -1,0 +1,98 @@
+//! Workers that do not keep to the rules.
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const READY: u8 = 16;
+const QUESTION: u8 = 17;
+const LOG: u8 = 18;
+const DONE: u8 = 19;
+const VERSION: u32 = 1;
+const LINES: usize = 1_000_000;
+
+fn header(kind: u8, number: u32, name: usize, json: u32, bytes: u32) -> Vec<u8> {
+    let mut header = vec![kind, u8::try_from(name).unwrap()];
+    for figure in [number, json, bytes] {
+        header.extend_from_slice(&figure.to_le_bytes());
+    }
+    header
+}
+
+fn frame(kind: u8, number: u32, name: &str, json: &str) -> Vec<u8> {
+    let header = header(kind, number, name.len(), u32::try_from(json.len()).unwrap(), 0);
+    [&header[..], name.as_bytes(), json.as_bytes()].concat()
+}
+
+/// Fails where the parent has had enough.
+fn say(bytes: &[u8]) {
+    if std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()).is_err() {
+        std::thread::sleep(Duration::MAX);
+    }
+}
+
+fn hear() -> Vec<u8> {
+    let mut heard = vec![0; 1 << 16];
+    let length = std::io::stdin().read(&mut heard).unwrap();
+    heard.truncate(length);
+    heard
+}
+
+#[allow(clippy::disallowed_methods, reason = "tells what a worker could learn")]
+fn surroundings() -> String {
+    let folder = std::env::current_dir().unwrap();
+    serde_json::json!({ "environment": std::env::vars_os().count(), "folder": folder }).to_string()
+}
+
+/// Behaves as its argument says, and then never says a thing again.
+pub(crate) fn main(how: &str) -> ExitCode {
+    let greeting = hear();
+    if greeting.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    match how {
+        "is-silent" => std::thread::sleep(Duration::MAX),
+        "greets-with-garbage" => say(b"Hello, this is a worker speaking."),
+        "ends-at-once" => return ExitCode::from(7),
+        _ => say(&frame(READY, VERSION, "", "")),
+    }
+    let run = hear();
+    if run.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    match how {
+        "claims-too-much" => say(&header(DONE, 0, 0, u32::MAX, u32::MAX)),
+        "claims-a-lot-and-stops" => say(&header(DONE, 0, 0, 60 << 20, 0)),
+        "is-of-no-kind" => say(&frame(99, 0, "", "")),
+        "greets-again" => say(&frame(READY, VERSION, "", "")),
+        "logs-without-end" => (0..LINES).for_each(|_| say(&frame(LOG, 1, "", ""))),
+        "asks-without-waiting" => {
+            (0..1_000).for_each(|number| say(&frame(QUESTION, number, "never", "null")));
+        }
+        "asks-the-same-twice" => (0..2).for_each(|_| say(&frame(QUESTION, 1, "env.get", "null"))),
+        "answers-too-deep" => {
+            say(&frame(DONE, 0, "", &format!("{}{}", "[".repeat(1_000), "]".repeat(1_000))));
+        }
+        "answers-too-many" => say(&frame(DONE, 0, "", &format!("[{}1]", "1,".repeat(400_000)))),
+        "answers-too-large" => say(&frame(DONE, 0, "", &format!("\"{}\"", "a".repeat(3 << 20)))),
+        "answers-no-json" => say(&frame(DONE, 0, "", "{")),
+        "answers-twice" => say(&[frame(DONE, 0, "", "1"), frame(DONE, 0, "", "2")].concat()),
+        "ends" => return ExitCode::from(7),
+        "has-no-memory" => {
+            std::io::stderr().write_all(b"memory allocation of 64 bytes failed").unwrap();
+            std::process::abort();
+        }
+        "says-what-it-has" => say(&frame(DONE, 0, "", &surroundings())),
+        "asks-two-at-once" => {
+            say(&[frame(QUESTION, 1, "echo", "\"a\""), frame(QUESTION, 2, "echo", "\"b\"")].concat());
+            let mut heard = String::new();
+            while !(heard.contains("\"a\"") && heard.contains("\"b\"")) {
+                heard.push_str(&String::from_utf8_lossy(&hear()));
+            }
+            say(&frame(DONE, 0, "", "\"both\""));
+        }
+        _ => {}
+    }
+    std::thread::sleep(Duration::MAX);
+    ExitCode::SUCCESS
+}

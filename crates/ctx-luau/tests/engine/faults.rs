@@ -1,0 +1,190 @@
+//! What happens when workers, or we, go wrong.
+
+use super::world::{FAKE, LATE, LONG, PARENT, SHORT, TestWorld, WORKER};
+use super::world::{engine, run, script, settings, until, value};
+use crate::Test;
+use ctx_luau::{Engine, RunErrorKind};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+pub(crate) const TESTS: &[Test] = tests!(faults:
+    a_worker_killed_in_a_run_is_a_crash_and_the_next_run_works,
+    a_worker_killed_while_idle_is_not_noticed,
+    workers_that_break_the_rules_are_crashes,
+    a_worker_without_memory_is_told_from_a_crash,
+    workers_that_never_become_ready_are_told,
+    a_worker_that_ignores_the_deadline_is_ended,
+    no_worker_outlives_its_killed_parent,
+    workers_are_given_nothing,
+    a_program_that_does_not_exist_is_told,
+    ended_workers_leave_nothing_behind,
+);
+
+/// Processes whose parent is this one, by a figure of `/proc/<id>/stat`.
+fn children_of(parent: u32) -> BTreeSet<u32> {
+    let ids = fs::read_dir("/proc").unwrap();
+    let ids = ids.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default().to_owned();
+        after_name.split_whitespace().nth(1).and_then(|field| field.parse().ok()) == Some(parent)
+    })
+    .collect()
+}
+
+/// Ended, if not yet seen by whoever looks after it.
+fn has_ended(id: &u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
+}
+
+fn kill(id: u32) {
+    assert!(Command::new("kill").arg("-KILL").arg(id.to_string()).status().unwrap().success());
+}
+
+fn lean(arguments: &[&str]) -> Engine {
+    let mut settings = settings(arguments);
+    settings.workers_spare = 0;
+    Engine::new(settings).unwrap()
+}
+
+async fn a_worker_killed_in_a_run_is_a_crash_and_the_next_run_works() {
+    let engine = lean(&[WORKER]);
+    let world = TestWorld::that_never_answers();
+    for source in ["print('begun') return env.get('X')", "print('begun') while true do end"] {
+        let before = children_of(std::process::id());
+        let script = script(source, LONG);
+        let killed = async {
+            until("the script runs", || !world.logged.lock().unwrap().is_empty()).await;
+            children_of(std::process::id()).difference(&before).copied().for_each(kill);
+        };
+        let (ended, ()) = tokio::join!(engine.run(&script, &world), killed);
+        let error = ended.unwrap_err();
+        assert_eq!(error.kind, RunErrorKind::Crashed);
+        assert!(error.message.contains("SIGKILL"), "{}", error.message);
+        world.logged.lock().unwrap().clear();
+        assert_eq!(world.open.load(Ordering::SeqCst), 0);
+    }
+    assert_eq!(value(&engine, "return 1").await, json!(1));
+}
+
+async fn a_worker_killed_while_idle_is_not_noticed() {
+    let engine = lean(&[WORKER]);
+    let before = children_of(std::process::id());
+    value(&engine, "return 1").await;
+    let workers: Vec<u32> = children_of(std::process::id()).difference(&before).copied().collect();
+    assert_eq!(workers.len(), 1);
+    workers.iter().copied().for_each(kill);
+    until("it ended", || workers.iter().all(has_ended)).await;
+    assert_eq!(value(&engine, "return 2").await, json!(2));
+}
+
+async fn workers_that_break_the_rules_are_crashes() {
+    for (how, said) in [
+        ("claims-too-much", "too large"),
+        ("is-of-no-kind", "kind that does not exist"),
+        ("greets-again", "no place here"),
+        ("logs-without-end", "too much logged"),
+        ("asks-without-waiting", "too many questions at once"),
+        ("asks-the-same-twice", "no place here"),
+        ("answers-too-deep", "too deep"),
+        ("answers-too-many", "too many values"),
+        ("answers-too-large", "too large"),
+        ("answers-no-json", "not JSON"),
+        ("answers-twice", "no place here"),
+        ("ends", "exit status: 7"),
+    ] {
+        let engine = lean(&[FAKE, how]);
+        let world = TestWorld::that_never_answers();
+        let error = engine.run(&script("", LONG), &world).await.unwrap_err();
+        assert_eq!(error.kind, RunErrorKind::Crashed, "{how}: {error}");
+        assert!(error.message.contains(said), "{how}: {error}");
+        assert_eq!(engine.figures().workers, 0, "{how}");
+    }
+}
+
+async fn a_worker_without_memory_is_told_from_a_crash() {
+    let error = run(&lean(&[FAKE, "has-no-memory"]), "", LONG).await.unwrap_err();
+    assert_eq!(error.kind, RunErrorKind::Memory, "{error}");
+}
+
+async fn workers_that_never_become_ready_are_told() {
+    for (how, said) in [("greets-with-garbage", "kind that does not exist"), ("ends-at-once", "status: 7")] {
+        let error = run(&lean(&[FAKE, how]), "", LONG).await.unwrap_err();
+        assert_eq!(error.kind, RunErrorKind::Unavailable, "{how}: {error}");
+        assert!(error.message.contains(said), "{how}: {error}");
+    }
+    let error = run(&lean(&[FAKE, "is-silent"]), "", SHORT).await.unwrap_err();
+    assert_eq!(error.kind, RunErrorKind::Overloaded);
+}
+
+async fn a_worker_that_ignores_the_deadline_is_ended() {
+    for how in ["does-nothing", "claims-a-lot-and-stops"] {
+        let engine = lean(&[FAKE, how]);
+        let began = Instant::now();
+        let error = run(&engine, "", SHORT).await.unwrap_err();
+        assert_eq!(error.kind, RunErrorKind::Time);
+        assert!(began.elapsed() < SHORT + LATE, "{:?}", began.elapsed());
+        assert_eq!(engine.figures().workers, 0);
+    }
+}
+
+/// A program with an engine whose scripts, one busy and one waiting, do not end.
+pub(crate) fn parent() -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let engine = engine();
+        let world = TestWorld::that_never_answers();
+        let (busy, waiting) =
+            (script("print('busy') while true do end", LONG), script("print('waits') env.get('X')", LONG));
+        let told = async {
+            until("both run", || world.logged.lock().unwrap().len() == 2).await;
+            until("a spare one waits", || engine.figures().idle == 1).await;
+            let workers = children_of(std::process::id());
+            let workers: Vec<String> = workers.iter().map(ToString::to_string).collect();
+            std::io::stdout().write_all(format!("{}\n", workers.join(" ")).as_bytes()).unwrap();
+        };
+        let ended = tokio::join!(engine.run(&busy, &world), engine.run(&waiting, &world), told);
+        panic!("{ended:?}")
+    })
+}
+
+async fn no_worker_outlives_its_killed_parent() {
+    let mut parent =
+        Command::new(std::env::current_exe().unwrap()).arg(PARENT).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let workers: Vec<u32> = line.split_whitespace().map(|id| id.parse().unwrap()).collect();
+    assert_eq!(workers.len(), 3, "{line}");
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    until("its workers are gone", || workers.iter().all(has_ended)).await;
+}
+
+async fn workers_are_given_nothing() {
+    let given = value(&lean(&[FAKE, "says-what-it-has"]), "").await;
+    assert_eq!(given, json!({ "environment": 0, "folder": "/" }));
+}
+
+async fn a_program_that_does_not_exist_is_told() {
+    let mut settings = settings(&[]);
+    settings.program = "/nowhere/at/all".into();
+    let error = run(&Engine::new(settings).unwrap(), "return 1", LONG).await.unwrap_err();
+    assert_eq!(error.kind, RunErrorKind::Unavailable);
+}
+
+async fn ended_workers_leave_nothing_behind() {
+    let before = children_of(std::process::id());
+    let engine = engine();
+    for _ in 0..3 {
+        run(&engine, "while true do end", SHORT / 3).await.unwrap_err();
+        run(&lean(&[FAKE, "does-nothing"]), "", SHORT / 3).await.unwrap_err();
+    }
+    engine.shutdown().await;
+    until("no process is left, ended or not", || children_of(std::process::id()).is_subset(&before)).await;
+}

@@ -1,0 +1,44 @@
+//! Scripts that mean harm, in workers: each ends as it must, and the next one finds nothing of it.
+
+use super::world::{LATE, LONG, SHORT, TestWorld, engine, script, value};
+use crate::Test;
+use ctx_luau::Engine;
+use ctx_testkit::{Hostile, hostile_scripts};
+use serde_json::json;
+use std::time::Instant;
+
+pub(crate) const TESTS: &[Test] = tests!(hostile:
+    every_hostile_script_ends_as_it_must_and_in_time,
+);
+
+/// Scripts at once: hostile ones do not see each other.
+const AT_ONCE: usize = 4;
+
+async fn complaint(engine: &Engine, case: &Hostile) -> Option<String> {
+    let endless = case.is_endless();
+    let mut run = script(&case.source, if endless { SHORT } else { LONG });
+    let apis = ["base64", "context", "crypto", "json", "log", "parallel", "result", "sdk", "sleep"];
+    run.apis = apis.map(String::from).to_vec();
+    // What the scripts were written for.
+    (run.memory_bytes, run.log_bytes) = (16 << 20, 4 << 10);
+    let began = Instant::now();
+    let ended = engine.run(&run, &TestWorld::default()).await;
+    if endless && began.elapsed() > SHORT + LATE {
+        return Some(format!("{}: took {:?}", case.name, began.elapsed()));
+    }
+    let fits = match &ended {
+        Ok(completed) => case.is_met_by(Ok(&completed.value)),
+        Err(error) => case.is_met_by(Err(&format!("{:?}", error.kind).to_lowercase())),
+    };
+    (!fits).then(|| format!("{}: {ended:?}", case.name))
+}
+
+async fn every_hostile_script_ends_as_it_must_and_in_time() {
+    use futures::StreamExt;
+    let (engine, cases) = (engine(), hostile_scripts());
+    let complaints: Vec<Option<String>> =
+        futures::stream::iter(&cases).map(|case| complaint(&engine, case)).buffered(AT_ONCE).collect().await;
+    let complaints: Vec<String> = complaints.into_iter().flatten().collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert_eq!(value(&engine, "return 1").await, json!(1));
+}

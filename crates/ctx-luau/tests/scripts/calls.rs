@@ -1,0 +1,109 @@
+//! Calls that scripts make: through the one door, within the budget of their own call.
+
+use crate::Test;
+use crate::bench::{Bench, call, catalog_of, tool_source};
+use ctx_core::{ContentBlock, Limits, Output};
+use serde_json::{Value, json};
+
+pub(crate) const TESTS: &[Test] = tests!(calls:
+    a_tool_calls_another,
+    an_empty_table_becomes_the_list_that_is_wanted,
+    what_fails_inside_can_be_caught,
+    content_without_a_value_is_what_a_script_gets,
+    calls_are_counted,
+    calls_nest_so_deep,
+);
+
+async fn a_tool_calls_another() {
+    let bench = Bench::new();
+    let inner = bench.script("inner", &tool_source("inner", "return { doubled = params.n * 2 }"));
+    let inner = bench.scripts.tool(&inner).await.unwrap();
+    let outer = bench.tool("return sdk.tools.inner({ n = 4 }).doubled + 1").await;
+    let catalog = catalog_of([inner, outer], [], [], Limits::default());
+    assert_eq!(call(&catalog, "x", json!({})).await.unwrap().value, json!(9));
+}
+
+async fn an_empty_table_becomes_the_list_that_is_wanted() {
+    let bench = Bench::new();
+    let schema =
+        json!({"type": "object", "properties": {"tags": {"type": "array"}, "map": {"type": "object"}}});
+    let echo = ctx_testkit::echo("echo").schema(schema);
+    let tool = bench.tool("return sdk.others.echo({ tags = {}, map = {}, rest = {} })").await;
+    let catalog = catalog_of([tool], [], [ctx_testkit::provider("others", [echo])], Limits::default());
+    let answer = call(&catalog, "x", json!({})).await.unwrap().value;
+    assert_eq!(answer, json!({"tags": [], "map": {}, "rest": {}}));
+}
+
+async fn what_fails_inside_can_be_caught() {
+    let bench = Bench::new();
+    let tool = bench.tool("local ok, why = pcall(sdk.others.nothing) return why").await;
+    let loud = bench.script("loud", &tool_source("loud", "return sdk.others.ech({ a = 1 })"));
+    let loud = bench.scripts.tool(&loud).await.unwrap();
+    let others = ctx_testkit::provider("others", [ctx_testkit::echo("echo")]);
+    let catalog = catalog_of([tool, loud], [], [others], Limits::default());
+    let answer = call(&catalog, "x", json!({})).await.unwrap().value;
+    assert!(answer.as_str().unwrap().contains("no tool registered with name: others.nothing"), "{answer}");
+    let error = call(&catalog, "loud", json!({})).await.unwrap_err();
+    assert_eq!(error.kind().code(), "tool_error");
+    let message = error.message();
+    assert!(
+        message.starts_with("tools/loud.lua:2: no tool registered") && message.contains("others.echo"),
+        "{error}"
+    );
+}
+
+async fn content_without_a_value_is_what_a_script_gets() {
+    let bench = Bench::new();
+    let texts = |texts: &'static [&str]| {
+        move || Output {
+            content: texts.iter().map(|text| ContentBlock::Text((*text).to_owned())).collect(),
+            ..Output::default()
+        }
+    };
+    let (one, two, none) = (texts(&["a"]), texts(&["a", "b"]), texts(&[]));
+    let others = ctx_testkit::provider(
+        "others",
+        [
+            ctx_testkit::tool("one", move |_, _| {
+                let output = one();
+                Box::pin(async { Ok(output) })
+            }),
+            ctx_testkit::tool("two", move |_, _| {
+                let output = two();
+                Box::pin(async { Ok(output) })
+            }),
+            ctx_testkit::tool("none", move |_, _| {
+                let output = none();
+                Box::pin(async { Ok(output) })
+            }),
+        ],
+    );
+    let tool = bench.tool("local o = sdk.others return { o.one(), o.two(), o.none() == nil }").await;
+    let catalog = catalog_of([tool], [], [others], Limits::default());
+    assert_eq!(call(&catalog, "x", json!({})).await.unwrap().value, json!(["a", ["a", "b"], true]));
+}
+
+async fn calls_are_counted() {
+    let bench = Bench::new();
+    let body = "local count = 0
+        while pcall(sdk.others.echo, { n = count }) do count = count + 1 end
+        local _, why = pcall(sdk.others.echo)
+        return { count, why }";
+    let others = ctx_testkit::provider("others", [ctx_testkit::echo("echo")]);
+    let limits = Limits { nested_calls: 7, ..Limits::default() };
+    let catalog = catalog_of([bench.tool(body).await], [], [others], limits);
+    let answer = call(&catalog, "x", json!({})).await.unwrap().value;
+    assert_eq!(answer[0], json!(7));
+    assert!(answer[1].as_str().unwrap().contains("at most 7 calls"), "{answer}");
+}
+
+async fn calls_nest_so_deep() {
+    let bench = Bench::new();
+    let body = "local ok, deeper = pcall(sdk.tools.x)
+        if ok then return { depth = deeper.depth + 1, why = deeper.why } end
+        return { depth = 0, why = deeper }";
+    let catalog = catalog_of([bench.tool(body).await], [], [], Limits::default());
+    let answer: Value = call(&catalog, "x", json!({})).await.unwrap().value;
+    assert_eq!(answer["depth"], json!(8));
+    assert!(answer["why"].as_str().unwrap().contains("calls may nest at most 8 deep"), "{answer}");
+}
