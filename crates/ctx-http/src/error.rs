@@ -44,8 +44,13 @@ impl ApiError {
         answer
     }
 
-    fn body(&self) -> Value {
-        json!({"error": {"code": self.error.kind().code(), "message": self.error.message()}})
+    /// The answer's body, and what an `error` event tells.
+    pub(crate) fn body(&self) -> Value {
+        let mut body = json!({"error": {"code": self.error.kind().code(), "message": self.error.message()}});
+        if !self.error.logs().is_empty() {
+            body["logs"] = json!(self.error.logs());
+        }
+        body
     }
 }
 

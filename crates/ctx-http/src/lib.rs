@@ -10,6 +10,7 @@ mod json;
 mod openapi;
 mod routes;
 mod serve;
+mod stream;
 mod wire;
 
 pub use guard::InvalidHost;
@@ -19,6 +20,7 @@ use ctx_core::{LiveCatalog, Secret};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::task::TaskTracker;
 
 /// What the server serves, and to whom.
 #[derive(Clone)]
@@ -26,6 +28,8 @@ pub struct Api {
     pub(crate) catalog: Arc<LiveCatalog>,
     pub(crate) guard: Arc<guard::Guard>,
     pub(crate) limits: HttpLimits,
+    /// Calls whose clients are told of them as they go; they run beside their connections.
+    pub(crate) streamed: TaskTracker,
 }
 
 /// Who may knock.
@@ -64,7 +68,8 @@ impl Api {
         access: Access,
         limits: HttpLimits,
     ) -> Result<Self, InvalidHost> {
-        Ok(Self { catalog, guard: Arc::new(guard::Guard::new(address, access)?), limits })
+        let guard = Arc::new(guard::Guard::new(address, access)?);
+        Ok(Self { catalog, guard, limits, streamed: TaskTracker::new() })
     }
 
     /// The description that `GET /openapi.json` gives.

@@ -3,18 +3,23 @@
 //! The structure is utoipa's; the schemas are the tools' own, put in as they are, because OpenAPI
 //! 3.1 speaks JSON Schema and a typed model of it would lose keywords.
 
-use crate::routes::{is_unwrapped, listed};
+use crate::routes::{Form, listed};
 use ctx_core::{Catalog, Entry};
 use serde_json::{Map, Value, json};
-use utoipa::openapi::path::{OperationBuilder, PathItemBuilder};
-use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItemBuilder};
+use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, ContentBuilder, HttpMethod, InfoBuilder, OpenApiBuilder, PathItem, PathsBuilder, Ref,
-    Required, ResponseBuilder, ResponsesBuilder,
+    ComponentsBuilder, Content, ContentBuilder, HttpMethod, InfoBuilder, OpenApiBuilder, PathItem,
+    PathsBuilder, Ref, Required, ResponseBuilder, ResponsesBuilder,
 };
 
 const ERROR: &str = "Error";
+const EVENTS: &str = "Events";
+/// What an event stream says, for which OpenAPI has no words of its own.
+const EVENTS_DESCRIPTION: &str = "Server-Sent Events: any number of `progress` \
+    ({\"progress\", \"total\", \"message\"}) and `log` ({\"level\", \"message\"}), then one `result` (the JSON body) \
+    or one `error` (the body of a failure).";
 
 /// The API as it is with this catalog.
 pub(crate) fn document(catalog: &Catalog) -> Value {
@@ -22,6 +27,9 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
     let mut paths = PathsBuilder::new()
         .path("/health", item(HttpMethod::Get, operation("health", "Whether the server is up", "Health")))
         .path("/tools/list", item(HttpMethod::Get, operation("list_tools", "List the tools", "ToolList")));
+    paths = paths
+        .path("/agents/list", item(HttpMethod::Get, operation("list_agents", "List the agents", "AgentList")))
+        .path("/agents/{name}/prompt", prompt_item());
     for entry in listed(catalog) {
         let name = entry.name.outward();
         schemas.insert(request_name(entry), entry.spec.input_schema.clone());
@@ -48,27 +56,50 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
 }
 
 fn tool_item(entry: &Entry, name: &str) -> PathItem {
-    let body = RequestBodyBuilder::new()
-        .content(
-            "application/json",
-            ContentBuilder::new().schema(Some(reference(&request_name(entry)))).build(),
-        )
-        .required(Some(Required::True))
-        .build();
-    let described = |id: &str| operation(id, &entry.spec.description, &response_name(entry));
+    let response = response_name(entry);
+    let described =
+        |id: &str, contents: &[(&str, &str)]| operation_with(id, &entry.spec.description, contents);
+    let followed = [("application/json", response.as_str()), ("text/event-stream", EVENTS)];
     if name == "sources" {
         return PathItemBuilder::new()
-            .operation(HttpMethod::Get, described("get_sources").build())
-            .operation(HttpMethod::Post, described(name).build())
+            .operation(HttpMethod::Get, described("get_sources", &followed[..1]).build())
+            .operation(HttpMethod::Post, described(name, &followed).build())
             .build();
     }
-    item(HttpMethod::Post, described(name).request_body(Some(body)))
+    let body = request_body(&request_name(entry), Required::True);
+    item(HttpMethod::Post, described(name, &followed).request_body(Some(body)))
+}
+
+fn prompt_item() -> PathItem {
+    let name = ParameterBuilder::new()
+        .name("name")
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some("The agent, as `/agents/list` names it"))
+        .schema(Some(reference("AgentName")))
+        .build();
+    let body = request_body("AgentArguments", Required::False);
+    let summary = "Resolve an agent to what a model is told";
+    let described = operation("prompt_agent", summary, "Prompt").parameter(name).request_body(Some(body));
+    item(HttpMethod::Post, described)
+}
+
+fn request_body(schema: &str, required: Required) -> RequestBody {
+    RequestBodyBuilder::new().content("application/json", content(schema)).required(Some(required)).build()
 }
 
 fn operation(id: &str, summary: &str, response: &str) -> OperationBuilder {
-    let content = |name: &str| ContentBuilder::new().schema(Some(reference(name))).build();
-    let ok =
-        ResponseBuilder::new().description("Success").content("application/json", content(response)).build();
+    operation_with(id, summary, &[("application/json", response)])
+}
+
+/// An operation that answers in these media types, each with its schema.
+fn operation_with(id: &str, summary: &str, contents: &[(&str, &str)]) -> OperationBuilder {
+    let ok = contents
+        .iter()
+        .fold(ResponseBuilder::new().description("Success"), |ok, (media_type, schema)| {
+            ok.content(*media_type, content(schema))
+        })
+        .build();
     let failed = ResponseBuilder::new()
         .description("Failure; `code` says which")
         .content("application/json", content(ERROR))
@@ -77,6 +108,10 @@ fn operation(id: &str, summary: &str, response: &str) -> OperationBuilder {
         .operation_id(Some(id))
         .summary(Some(summary))
         .responses(ResponsesBuilder::new().response("200", ok).response("default", failed).build())
+}
+
+fn content(schema: &str) -> Content {
+    ContentBuilder::new().schema(Some(reference(schema))).build()
 }
 
 fn item(method: HttpMethod, operation: OperationBuilder) -> PathItem {
@@ -101,25 +136,50 @@ fn response_name(entry: &Entry) -> String {
 
 fn response_schema(entry: &Entry) -> Value {
     let own = entry.spec.output_schema.clone().unwrap_or_else(|| json!({}));
-    if is_unwrapped(entry) {
-        return own;
-    }
-    json!({"type": "object", "properties": {"result": own}, "required": ["result"]})
+    let required: &[&str] = match Form::of(entry) {
+        Form::Unwrapped => return own,
+        Form::Wrapped => &["result"],
+        Form::WithLogs => &["result", "logs"],
+    };
+    json!({"type": "object", "properties": {"result": own, "logs": logs()}, "required": required})
+}
+
+fn object(properties: Value) -> Value {
+    let required: Vec<&String> = properties.as_object().into_iter().flat_map(Map::keys).collect();
+    json!({"type": "object", "required": required, "properties": properties})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn logs() -> Value {
+    let level = json!({"enum": ["trace", "debug", "info", "warn", "error"]});
+    json!({"type": "array", "items": object(json!({"level": level, "message": text()}))})
 }
 
 /// The shapes that are not a tool's.
 fn own_schemas() -> Map<String, Value> {
-    let object = |properties: Value| {
-        let required: Vec<&String> = properties.as_object().into_iter().flat_map(Map::keys).collect();
-        json!({"type": "object", "required": required, "properties": properties})
-    };
-    let text = || json!({"type": "string"});
     let tool = object(json!({
         "name": text(), "description": text(), "builtin": {"type": "boolean"}, "parameters": {"type": "object"},
     }));
-    let error = object(json!({"code": text(), "message": text()}));
+    let mut error = object(json!({"error": object(json!({"code": text(), "message": text()}))}));
+    error["properties"]["logs"] = logs();
+    let texts = || json!({"type": "array", "items": text()});
+    let argument = object(json!({"name": text(), "description": text(), "required": {"type": "boolean"}}));
+    let agent = object(json!({
+        "name": text(), "description": text(), "tools": texts(),
+        "source": {"enum": ["toml", "lua", "rust"]}, "arguments": {"type": "array", "items": argument},
+    }));
+    let message = object(json!({"role": {"enum": ["user", "assistant", "system"]}, "content": text()}));
+    let messages = json!({"type": "array", "items": message});
     Map::from_iter([
-        (ERROR.to_owned(), object(json!({ "error": error }))),
+        (ERROR.to_owned(), error),
+        (EVENTS.to_owned(), json!({"type": "string", "description": EVENTS_DESCRIPTION})),
+        ("AgentArguments".to_owned(), json!({"type": "object"})),
+        ("AgentList".to_owned(), object(json!({"agents": {"type": "array", "items": agent}}))),
+        ("AgentName".to_owned(), text()),
+        ("Prompt".to_owned(), object(json!({"system": text(), "tools": texts(), "messages": messages}))),
         ("Health".to_owned(), object(json!({"status": text(), "version": text()}))),
         ("ToolList".to_owned(), object(json!({"tools": {"type": "array", "items": tool}}))),
     ])

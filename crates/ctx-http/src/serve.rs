@@ -32,6 +32,7 @@ const BUFFER_SLACK: usize = 64 << 10;
 /// Serves until `shutdown` is cancelled, then lets requests in flight finish for a while.
 pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken) -> io::Result<()> {
     let limits = api.limits;
+    let streamed = api.streamed.clone();
     let service = TowerToHyperService::new(
         routes::router(api).map_request(|request: hyper::Request<Incoming>| request.map(Body::new)),
     );
@@ -102,6 +103,9 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
         abort.cancel();
         connections.wait().await;
     }
+    // Their clients are gone, so they end at once; their runs are recorded before we say that all is over.
+    streamed.close();
+    streamed.wait().await;
     Ok(())
 }
 

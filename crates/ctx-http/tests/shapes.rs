@@ -3,7 +3,8 @@
 mod common;
 
 use common::documents::serving_documents;
-use common::{Request, Setup, echo, get, post, provider, returning, standard_tools};
+use common::{Request, Setup, TestTool, echo, get, post, provider, returning, standard_tools, tool};
+use ctx_core::{ContentBlock, LogLine, Output};
 use serde_json::{Map, Value, json};
 
 /// A value with its leaves replaced by the words the published schemas use for them.
@@ -223,6 +224,20 @@ async fn results_of_tools_are_wrapped_whatever_they_are() {
 }
 
 #[tokio::test]
+async fn a_tool_that_answers_in_blocks_alone_has_them_for_its_result() {
+    let texts = |texts: &'static [&str]| {
+        tool("any", move |_, _| async move {
+            let content = texts.iter().map(|text| ContentBlock::Text(text.to_string())).collect();
+            Ok(Output { content, ..Output::default() })
+        })
+    };
+    for (blocks, expected) in [(&["one"][..], json!("one")), (&["one", "two"][..], json!(["one", "two"]))] {
+        let server = Setup::with([texts(blocks)]).start().await;
+        assert_eq!(server.call("any", json!({})).await, json!({"result": expected}));
+    }
+}
+
+#[tokio::test]
 async fn a_result_that_looks_like_a_failure_or_a_wrapper_is_still_a_result() {
     for value in [json!({"error": "no such ticket"}), json!({"result": 1}), json!({"error": {"code": "x"}})] {
         let server = Setup::with([returning("any", value.clone())]).start().await;
@@ -236,6 +251,28 @@ async fn results_of_context_are_not_wrapped_whatever_they_are() {
         let server = Setup::new().provider(provider("context", [returning("search", value.clone())])).start();
         assert_eq!(server.await.call("search", json!({})).await, value);
     }
+}
+
+fn logging(name: &str, lines: &'static [&str]) -> TestTool {
+    tool(name, move |_, _| async move {
+        let line = |text: &&str| LogLine { level: tracing::Level::INFO, message: text.to_string() };
+        Ok(Output { value: json!(1), logs: lines.iter().map(line).collect(), ..Output::default() })
+    })
+}
+
+#[tokio::test]
+async fn logs_stand_beside_a_result_where_there_are_some_and_always_for_execute() {
+    let context = provider("context", [logging("search", &["a"])]);
+    let server = Setup::with([logging("quiet", &[]), logging("loud", &["a", "b"])])
+        .provider(provider("ctx", [logging("execute", &[])]))
+        .provider(context)
+        .start()
+        .await;
+    let lines = json!([{"level": "info", "message": "a"}, {"level": "info", "message": "b"}]);
+    assert_eq!(server.call("quiet", json!({})).await, json!({"result": 1}));
+    assert_eq!(server.call("loud", json!({})).await, json!({"result": 1, "logs": lines}));
+    assert_eq!(server.call("execute", json!({})).await, json!({"result": 1, "logs": []}));
+    assert_eq!(server.call("search", json!({})).await, json!(1));
 }
 
 #[tokio::test]
@@ -291,9 +328,30 @@ async fn openapi_describes_every_tool_that_is_listed() {
     let expected = [
         ("/health", "get"),
         ("/tools/list", "get"),
+        ("/agents/list", "get"),
+        ("/agents/{name}/prompt", "post"),
         ("/tools/get", "post"),
         ("/tools/search", "post"),
         ("/tools/sources", "get post"),
     ];
     assert_eq!(paths, expected.map(|(path, methods)| (path, methods.to_owned())));
+}
+
+#[tokio::test]
+async fn openapi_refers_to_no_schema_that_is_not_there() {
+    let server = Setup::with(standard_tools()).provider(provider("ctx", [echo("execute")])).start().await;
+    let described = server.send(get("/openapi.json")).await.success();
+    let text = described.to_string();
+    let references: Vec<&str> = text
+        .split("\"$ref\":\"#/components/schemas/")
+        .skip(1)
+        .map(|rest| &rest[..rest.find('"').unwrap()])
+        .collect();
+    assert!(references.contains(&"Events") && references.contains(&"Prompt"));
+    for reference in references {
+        assert!(described["components"]["schemas"][reference].is_object(), "{reference}");
+    }
+    let required = |name: &str| described["components"]["schemas"][name]["required"].clone();
+    assert_eq!(required("echo_response"), json!(["result"]));
+    assert_eq!(required("execute_response"), json!(["result", "logs"]));
 }

@@ -1,13 +1,15 @@
 //! One file for each group of routes.
 
+mod agents;
 mod health;
 mod tools;
 
-pub(crate) use tools::{is_unwrapped, listed};
+pub(crate) use tools::{Form, listed};
 
 use crate::error::ApiError;
 use crate::{Api, guard, openapi};
-use axum::extract::State;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -21,8 +23,10 @@ pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .route("/health", get(health::health))
         .route("/tools/list", get(tools::list).post(tools::call_list))
-        .route("/tools/sources", get(tools::sources).post(tools::sources))
+        .route("/tools/sources", get(tools::get_sources).post(tools::sources))
         .route("/tools/{name}", post(tools::call))
+        .route("/agents/list", get(agents::list))
+        .route("/agents/{name}/prompt", post(agents::prompt))
         .route("/openapi.json", get(describe))
         .fallback(async || ApiError::new(ErrorKind::NotFound, "no such route; see /openapi.json"))
         .method_not_allowed_fallback(async || {
@@ -32,6 +36,12 @@ pub(crate) fn router(api: Api) -> Router {
         .layer(middleware::from_fn_with_state(api.clone(), guard::admit))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(api)
+}
+
+/// The name in a route's path.
+fn named(name: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
+    name.map(|Path(name)| name)
+        .map_err(|rejection| ApiError::new(ErrorKind::BadRequest, rejection.body_text()))
 }
 
 async fn describe(State(api): State<Api>) -> Json<serde_json::Value> {

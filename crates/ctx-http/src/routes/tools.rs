@@ -1,18 +1,22 @@
 //! Tools over HTTP: listed, and called one at a time.
 
-use crate::Api;
+use super::named;
 use crate::error::ApiError;
 use crate::json::read_object;
+use crate::{Api, stream};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use ctx_core::{Call, Caller, Catalog, Entry, ErrorKind};
+use axum::response::{IntoResponse, Response};
+use ctx_core::{Call, Caller, Catalog, Entry, ErrorKind, Output};
 use serde_json::{Value, json};
 
 /// The provider whose answers are not wrapped in `{"result": …}`.
 const UNWRAPPED_PROVIDER: &str = "context";
+/// The tool whose logs are part of every answer, however short.
+const LOGGING_TOOL: (&str, &str) = ("ctx", "execute");
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
     let catalog = api.catalog.current();
@@ -36,8 +40,40 @@ pub(crate) fn listed(catalog: &Catalog) -> impl Iterator<Item = &Entry> {
     exposed(true).chain(exposed(false))
 }
 
-pub(crate) fn is_unwrapped(entry: &Entry) -> bool {
-    entry.name.provider().as_str() == UNWRAPPED_PROVIDER
+/// What a tool's answer looks like as a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The value itself; its shape is published.
+    Unwrapped,
+    /// `{"result": …}`, and `logs` where something was logged.
+    Wrapped,
+    /// `{"result": …, "logs": […]}`.
+    WithLogs,
+}
+
+impl Form {
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let (provider, tool) = (entry.name.provider().as_str(), entry.name.tool().as_str());
+        if provider == UNWRAPPED_PROVIDER {
+            Self::Unwrapped
+        } else if (provider, tool) == LOGGING_TOOL {
+            Self::WithLogs
+        } else {
+            Self::Wrapped
+        }
+    }
+
+    pub(crate) fn body(self, output: Output) -> Value {
+        if self == Self::Unwrapped {
+            return output.value;
+        }
+        let logs = (self == Self::WithLogs || !output.logs.is_empty()).then(|| json!(output.logs));
+        let mut body = json!({ "result": output.into_data() });
+        if let Some(logs) = logs {
+            body["logs"] = logs;
+        }
+        body
+    }
 }
 
 pub(crate) async fn call(
@@ -45,10 +81,8 @@ pub(crate) async fn call(
     name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
-    let Path(name) = name.map_err(|rejection| ApiError::new(ErrorKind::BadRequest, rejection.body_text()))?;
-    let arguments = read_object(&headers, body, &api.limits).await?;
-    run(&api, &name, arguments).await
+) -> Result<Response, ApiError> {
+    answer(&api, &named(name)?, &headers, body).await
 }
 
 /// A tool may be named like the listing's route.
@@ -56,28 +90,51 @@ pub(crate) async fn call_list(
     State(api): State<Api>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
-    let arguments = read_object(&headers, body, &api.limits).await?;
-    run(&api, "list", arguments).await
+) -> Result<Response, ApiError> {
+    answer(&api, "list", &headers, body).await
 }
 
 pub(crate) async fn sources(
     State(api): State<Api>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
-    let arguments = read_object(&headers, body, &api.limits).await?;
-    run(&api, "sources", arguments).await
+) -> Result<Response, ApiError> {
+    answer(&api, "sources", &headers, body).await
 }
 
-async fn run(api: &Api, name: &str, arguments: Value) -> Result<Json<Value>, ApiError> {
+/// What is got is whole: only what is posted can be followed as it goes.
+pub(crate) async fn get_sources(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let arguments = read_object(&headers, body, &api.limits).await?;
+    let (form, call) = find(&api, "sources")?;
+    whole("sources", arguments, call, form).await
+}
+
+/// Calls a tool and answers when it has ended, or as it goes where the client asks for that.
+async fn answer(api: &Api, name: &str, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
+    let arguments = read_object(headers, body, &api.limits).await?;
+    let (form, call) = find(api, name)?;
+    if stream::is_wanted(headers) {
+        return stream::stream(name.to_owned(), arguments, call, form, &api.streamed);
+    }
+    whole(name, arguments, call, form).await
+}
+
+async fn whole(name: &str, arguments: Value, call: Call, form: Form) -> Result<Response, ApiError> {
+    let output = Catalog::call(name, arguments, call).await?;
+    Ok(Json(form.body(output)).into_response())
+}
+
+/// A call of the tool that clients know by this name, and what its answer looks like.
+fn find(api: &Api, name: &str) -> Result<(Form, Call), ApiError> {
     let catalog = api.catalog.current();
     let entry = catalog.entry(name).filter(|entry| entry.exposed && entry.name.outward() == name);
     let Some(entry) = entry else {
         return Err(ApiError::new(ErrorKind::NotFound, format!("no tool registered with name: {name}")));
     };
-    let unwrapped = is_unwrapped(entry);
-    let call = Call::new(catalog.clone(), Caller::Http);
-    let value = Catalog::call(name, arguments, call).await?.value;
-    Ok(Json(if unwrapped { value } else { json!({ "result": value }) }))
+    let form = Form::of(entry);
+    Ok((form, Call::new(catalog, Caller::Http)))
 }

@@ -114,15 +114,7 @@ impl Client {
 
     /// The next answer.
     pub(crate) async fn answer(&mut self) -> Answer {
-        let head_end = loop {
-            if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
-                break at;
-            }
-            let before = String::from_utf8_lossy(&self.unread).into_owned();
-            assert!(self.read().await, "the connection ended instead of an answer, after {before:?}");
-        };
-        let head = String::from_utf8(self.unread.drain(..head_end + 4).collect()).expect("a head in ASCII");
-        let mut answer = Answer::from_head(&head);
+        let mut answer = self.head().await;
         let length = answer.header("content-length").map_or(0, |text| text.parse().expect("a length"));
         let length = if self.expects_no_body { 0 } else { length };
         assert_eq!(answer.header("transfer-encoding"), None, "answers have a length");
@@ -131,6 +123,35 @@ impl Client {
         }
         answer.body = self.unread.drain(..length).collect();
         answer
+    }
+
+    /// The next answer without its body.
+    pub(crate) async fn head(&mut self) -> Answer {
+        let head = self.read_to(b"\r\n\r\n").await;
+        Answer::from_head(&String::from_utf8(head).expect("a head in ASCII"))
+    }
+
+    /// The next piece of a body of unknown length; the last is empty.
+    pub(crate) async fn chunk(&mut self) -> Vec<u8> {
+        let size = String::from_utf8(self.read_to(b"\r\n").await).expect("a size in ASCII");
+        let size = usize::from_str_radix(size.trim(), 16).expect("a size");
+        while self.unread.len() < size + 2 {
+            assert!(self.read().await, "the connection ended inside a body");
+        }
+        let mut chunk: Vec<u8> = self.unread.drain(..size + 2).collect();
+        assert_eq!(chunk.split_off(size), b"\r\n");
+        chunk
+    }
+
+    async fn read_to(&mut self, end: &[u8]) -> Vec<u8> {
+        let at = loop {
+            if let Some(at) = self.unread.windows(end.len()).position(|window| window == end) {
+                break at;
+            }
+            let before = String::from_utf8_lossy(&self.unread).into_owned();
+            assert!(self.read().await, "the connection ended instead of an answer, after {before:?}");
+        };
+        self.unread.drain(..at + end.len()).collect()
     }
 
     /// Waits for the end of the connection and gives what came before it; a reset is no end.
@@ -206,6 +227,13 @@ impl Answer {
         let value = self.json();
         assert_eq!(self.status, 200, "{value}");
         value
+    }
+
+    /// Status and body of a failure that tells more than the one shape.
+    pub(crate) fn failure(&self) -> (u16, Value) {
+        let value = self.json();
+        assert!(value["error"].is_object(), "{value}");
+        (self.status, value)
     }
 
     /// Status, code and message of a failure, which has the one shape and nothing beside it.

@@ -5,9 +5,11 @@
 
 mod client;
 pub(crate) mod documents;
+mod events;
 mod tools;
 
 pub(crate) use client::{Answer, Client, Request, get, post};
+pub(crate) use events::{Events, followed};
 pub(crate) use tools::{Gate, TestTool, echo, provider, returning, standard_tools, tool};
 
 use ctx_core::{Catalog, LiveCatalog, Provider, Run, RunLog, Secret};

@@ -1,0 +1,128 @@
+//! What a script answers: data, or a whole `CallToolResult` of MCP.
+
+use ctx_core::{ContentBlock, ErrorKind, LogLine, Output, ToolError};
+use serde_json::{Map, Value};
+
+/// The blocks that MCP knows, each with the field that it cannot do without.
+const BLOCKS: &[(&str, &str)] = &[
+    ("text", "text"),
+    ("image", "data"),
+    ("audio", "data"),
+    ("resource", "resource"),
+    ("resource_link", "uri"),
+];
+
+/// The fields of a `CallToolResult`.
+const FIELDS: &[&str] = &["content", "structuredContent", "isError", "_meta"];
+
+/// The answer that a script gives by its value.
+pub(crate) fn answer(value: Value, logs: Vec<LogLine>) -> Result<Output, ToolError> {
+    match value {
+        Value::Object(fields) if is_tool_result(&fields) => tool_result(fields, logs),
+        value => Ok(Output { value, content: Vec::new(), logs }),
+    }
+}
+
+/// Whether a table is a `CallToolResult`. One with other fields is data that only looks like it, and
+/// would lose them.
+fn is_tool_result(fields: &Map<String, Value>) -> bool {
+    let Some(Value::Array(blocks)) = fields.get("content") else { return false };
+    !blocks.is_empty()
+        && blocks.iter().all(is_block)
+        && fields.keys().all(|field| FIELDS.contains(&field.as_str()))
+}
+
+fn is_block(block: &Value) -> bool {
+    let kind = block.get("type").and_then(Value::as_str);
+    BLOCKS.iter().any(|(known, field)| kind == Some(known) && block.get(field).is_some())
+}
+
+fn tool_result(mut fields: Map<String, Value>, logs: Vec<LogLine>) -> Result<Output, ToolError> {
+    let blocks = match fields.remove("content") {
+        Some(Value::Array(blocks)) => blocks,
+        _ => Vec::new(),
+    };
+    let content: Vec<ContentBlock> = blocks.into_iter().filter_map(content_block).collect();
+    if fields.get("isError") == Some(&Value::Bool(true)) {
+        return Err(ToolError::new(ErrorKind::Tool, error_text(&content)).with_logs(logs));
+    }
+    let value = fields.remove("structuredContent").unwrap_or_default();
+    Ok(Output { value, content, logs })
+}
+
+fn content_block(block: Value) -> Option<ContentBlock> {
+    let Value::Object(fields) = block else { return None };
+    match fields.get("text") {
+        // Whatever says more than its text, as annotations do, is kept whole.
+        Some(Value::String(text)) if fields["type"] == "text" && fields.len() == 2 => {
+            Some(ContentBlock::Text(text.clone()))
+        }
+        _ => Some(ContentBlock::Other(fields)),
+    }
+}
+
+fn error_text(content: &[ContentBlock]) -> String {
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::Text(text) => Some(text.as_str()),
+            ContentBlock::Other(fields) => fields.get("text").and_then(Value::as_str),
+        })
+        .collect();
+    if texts.is_empty() { "the script answered with an error".to_owned() } else { texts.join("\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn answered(value: Value) -> Output {
+        answer(value, Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn data_stays_data() {
+        let values = [
+            json!(null),
+            json!("text"),
+            json!([1, 2]),
+            json!({"sum": 10}),
+            json!({"content": "a page"}),
+            json!({"content": []}),
+            json!({"content": [{"type": "paragraph", "text": "x"}]}),
+            json!({"content": [{"type": "text"}]}),
+            json!({"content": [{"type": "text", "text": "x"}, 1]}),
+            json!({"title": "a page", "content": [{"type": "text", "text": "x"}]}),
+            json!({"isError": true}),
+        ];
+        for value in values {
+            assert_eq!(answered(value.clone()), Output::from(value));
+        }
+    }
+
+    #[test]
+    fn a_tool_result_passes_as_it_is() {
+        let image = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
+        let weighed = json!({"type": "text", "text": "b", "annotations": {"priority": 1}});
+        let output = answered(json!({
+            "content": [{"type": "text", "text": "a"}, image, weighed],
+            "structuredContent": {"sum": 10},
+            "isError": false,
+        }));
+        assert_eq!(output.value, json!({"sum": 10}));
+        let other = |value: &Value| ContentBlock::Other(value.as_object().unwrap().clone());
+        assert_eq!(output.content, [ContentBlock::Text("a".to_owned()), other(&image), other(&weighed)]);
+    }
+
+    #[test]
+    fn a_tool_result_that_is_an_error_fails_with_its_texts() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let failed = |content: Value| {
+            answer(json!({"content": content, "isError": true}), Vec::new()).unwrap_err().message().to_owned()
+        };
+        assert_eq!(failed(json!([text("no"), text("luck")])), "no\nluck");
+        let link = json!({"type": "resource_link", "uri": "file:///x", "name": "x"});
+        assert_eq!(failed(json!([link])), "the script answered with an error");
+    }
+}

@@ -1,0 +1,66 @@
+//! `execute`: runs a script that was sent.
+
+use crate::answer::answer;
+use async_trait::async_trait;
+use ctx_core::{Annotations, Call, LogLine, Output, Tool, ToolError, ToolSpec};
+use ctx_luau::{GRACE, RunErrorKind, Scripts};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an agent reads before it writes its first script.
+const DESCRIPTION: &str = "Runs a Luau script that calls many functions in one go; only its result comes \
+    back. `sdk.<provider>.<name>{...}` calls a function and gives its value, `context.search(query)` \
+    searches, `parallel{f, g}` runs functions side by side, `print(...)` logs. End with `return value`.";
+
+/// The tool.
+pub(crate) struct Execute {
+    scripts: Scripts,
+    spec: Arc<ToolSpec>,
+}
+
+impl Execute {
+    pub(crate) fn new(scripts: Scripts) -> Self {
+        let input_schema = json!({
+            "type": "object",
+            "properties": {"script": {"type": "string", "description": "The script's text."}},
+            "required": ["script"],
+            "additionalProperties": false,
+        });
+        let spec = ToolSpec {
+            name: "execute".to_owned(),
+            title: Some("Run a script".to_owned()),
+            description: DESCRIPTION.to_owned(),
+            input_schema,
+            output_schema: None,
+            // Whatever its script does.
+            annotations: Annotations::default(),
+        };
+        Self { scripts, spec: Arc::new(spec) }
+    }
+}
+
+#[async_trait]
+impl Tool for Execute {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let script = arguments.get("script").and_then(Value::as_str).unwrap_or_default();
+        let completed = self.scripts.execute(script, call).await.map_err(|error| match error.kind {
+            // It never ran: what was sent is at fault, not what it did.
+            RunErrorKind::Source => ToolError::bad_request(error.message),
+            _ => error.into_tool_error(call),
+        })?;
+        answer(completed.value, completed.logs.into_iter().map(LogLine::from).collect())
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.scripts.limits().timeout)
+    }
+
+    fn grace(&self) -> Duration {
+        GRACE
+    }
+}

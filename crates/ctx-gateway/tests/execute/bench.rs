@@ -1,0 +1,81 @@
+//! A catalog with `execute` and the test's own tools in it.
+
+use ctx_core::{Call, Caller, Catalog, ErrorKind, LogLine, Output, Provider, ToolError};
+use ctx_gateway::Gateway;
+use ctx_luau::{Engine, EngineSettings, ScriptLimits, Scripts};
+use ctx_testkit::{TestTool, provider};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const WORKER: &str = "__worker";
+/// How long scripts may take that end by themselves, however busy the machine.
+const LONG: Duration = Duration::from_secs(60);
+/// How long scripts may take that do not.
+pub(crate) const SHORT: Duration = Duration::from_millis(300);
+
+pub(crate) fn settings() -> EngineSettings {
+    EngineSettings::new(std::env::current_exe().unwrap(), vec![WORKER.into()])
+}
+
+pub(crate) fn limits() -> ScriptLimits {
+    ScriptLimits { timeout: LONG, ..ScriptLimits::default() }
+}
+
+/// A catalog of `execute` and these.
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+impl Bench {
+    /// With these tools.
+    pub(crate) fn with<const N: usize>(tools: [TestTool; N]) -> Self {
+        Self::of(settings(), limits(), vec![provider("tools", tools)])
+    }
+
+    pub(crate) fn of(
+        settings: EngineSettings,
+        limits: ScriptLimits,
+        providers: Vec<Arc<dyn Provider>>,
+    ) -> Self {
+        let engine = Engine::new(settings).unwrap();
+        let scripts = Scripts::new(engine.clone(), limits, Arc::new(|_| None));
+        let builder = Catalog::builder().provider(Arc::new(Gateway::new(scripts)));
+        let catalog = providers.into_iter().fold(builder, |builder, each| builder.provider(each)).build();
+        assert_eq!(catalog.warnings(), [""; 0]);
+        Self { engine, catalog }
+    }
+
+    pub(crate) fn call(&self) -> Call {
+        Call::new(self.catalog.clone(), Caller::Library("test".to_owned()))
+    }
+
+    /// Runs a script.
+    pub(crate) async fn try_run(&self, script: &str) -> Result<Output, ToolError> {
+        Catalog::call("execute", json!({ "script": script }), self.call()).await
+    }
+
+    /// Runs a script that must not fail.
+    pub(crate) async fn run(&self, script: &str) -> Output {
+        self.try_run(script).await.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// The value of a script that must not fail.
+    pub(crate) async fn value(&self, script: &str) -> Value {
+        self.run(script).await.value
+    }
+
+    /// How a script fails.
+    pub(crate) async fn failure(&self, script: &str) -> (ErrorKind, String) {
+        match self.try_run(script).await {
+            Ok(output) => panic!("{script}: {output:?}"),
+            Err(error) => (error.kind(), error.message().to_owned()),
+        }
+    }
+}
+
+/// Log lines as one text each.
+pub(crate) fn told(lines: &[LogLine]) -> Vec<String> {
+    lines.iter().map(|line| format!("{} {}", line.level, line.message)).collect()
+}

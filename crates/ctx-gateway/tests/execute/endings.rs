@@ -1,0 +1,149 @@
+//! How scripts end that do not end well.
+
+use crate::Test;
+use crate::bench::{Bench, SHORT, limits, settings, told};
+use ctx_core::{Catalog, ErrorKind};
+use ctx_luau::{EngineSettings, ScriptLimits};
+use ctx_testkit::{TestTool, provider, tool};
+use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const TESTS: &[Test] = tests![endings:
+    a_script_that_is_none_is_a_bad_request_with_the_line,
+    a_script_that_is_too_large_is_a_bad_request,
+    a_script_is_required,
+    an_error_names_its_line,
+    a_script_over_its_time_is_a_timeout_and_keeps_its_logs,
+    a_call_over_the_scripts_time_is_a_timeout_too,
+    a_script_over_its_memory_fails,
+    a_result_that_cannot_be_told_fails,
+    cancelling_a_call_ends_its_script_and_what_it_called,
+    a_script_that_finds_no_worker_is_told_when_to_come_back,
+];
+
+pub(crate) async fn a_script_that_is_none_is_a_bad_request_with_the_line() {
+    let (kind, message) = Bench::with([]).failure("local a = 1\nlocal = 2").await;
+    assert_eq!(kind, ErrorKind::BadRequest);
+    assert!(message.starts_with("script:2: "), "{message}");
+    let (kind, _) = Bench::with([]).failure("\u{0}").await;
+    assert_eq!(kind, ErrorKind::BadRequest);
+}
+
+pub(crate) async fn a_script_that_is_too_large_is_a_bad_request() {
+    let script = format!("-- {}\nreturn 1", "x".repeat(256 << 10));
+    let message = "script: the script is larger than 256 KiB".to_owned();
+    assert_eq!(Bench::with([]).failure(&script).await, (ErrorKind::BadRequest, message));
+}
+
+pub(crate) async fn a_script_is_required() {
+    let bench = Bench::with([]);
+    let refusal = async |arguments| {
+        let error = Catalog::call("execute", arguments, bench.call()).await.unwrap_err();
+        (error.kind(), error.message().to_owned())
+    };
+    let missing = "missing required parameter: script".to_owned();
+    assert_eq!(refusal(json!({})).await, (ErrorKind::BadRequest, missing));
+    assert_eq!(refusal(json!({"script": 1})).await.0, ErrorKind::BadRequest);
+    assert_eq!(refusal(json!({"script": "return 1", "code": ""})).await.0, ErrorKind::BadRequest);
+}
+
+pub(crate) async fn an_error_names_its_line() {
+    let (kind, message) = Bench::with([]).failure("local a = 1\nlocal b = nil\nreturn b.c").await;
+    assert_eq!(kind, ErrorKind::Tool);
+    assert!(message.starts_with("script:3: attempt to index nil"), "{message}");
+}
+
+fn hasty<const N: usize>(tools: [TestTool; N]) -> Bench {
+    Bench::of(settings(), ScriptLimits { timeout: SHORT, ..limits() }, vec![provider("tools", tools)])
+}
+
+pub(crate) async fn a_script_over_its_time_is_a_timeout_and_keeps_its_logs() {
+    let error = hasty([]).try_run("print('begun')\nwhile true do end").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.message(), "tool 'execute' timed out after 0.3 seconds");
+    assert_eq!(told(error.logs()), ["INFO begun"]);
+}
+
+pub(crate) async fn a_call_over_the_scripts_time_is_a_timeout_too() {
+    let never = tool("never", |_, _| Box::pin(std::future::pending()));
+    let error = hasty([never]).try_run("print('begun')\nsdk.tools.never()").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.message(), "tool 'execute' timed out after 0.3 seconds");
+    assert_eq!(told(error.logs()), ["INFO begun"]);
+}
+
+pub(crate) async fn a_script_over_its_memory_fails() {
+    let script = "local t = {}\nwhile true do t[#t + 1] = string.rep('x', 1024) .. #t end";
+    let (kind, message) = Bench::with([]).failure(script).await;
+    assert_eq!(kind, ErrorKind::Tool);
+    assert!(message.contains("memory"), "{message}");
+}
+
+pub(crate) async fn a_result_that_cannot_be_told_fails() {
+    let bench = Bench::with([]);
+    for script in ["return print", "return string.rep('x', 2 * 1024 * 1024)", "local t = {} t.t = t return t"]
+    {
+        let (kind, message) = bench.failure(script).await;
+        assert_eq!(kind, ErrorKind::Tool, "{message}");
+        assert!(message.contains("result"), "{message}");
+    }
+}
+
+/// A call that tells when it is there and when it is gone.
+struct Stay(Arc<Semaphore>);
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
+/// A tool that never ends by itself.
+fn staying(come: &Arc<Semaphore>, gone: &Arc<Semaphore>) -> TestTool {
+    let (come, gone) = (come.clone(), gone.clone());
+    tool("stay", move |_, _| {
+        let stay = Stay(gone.clone());
+        come.add_permits(1);
+        Box::pin(async move {
+            let _stay = stay;
+            std::future::pending().await
+        })
+    })
+}
+
+async fn take(semaphore: &Semaphore) {
+    semaphore.acquire().await.unwrap().forget();
+}
+
+pub(crate) async fn cancelling_a_call_ends_its_script_and_what_it_called() {
+    let (come, gone) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let bench = Bench::with([staying(&come, &gone)]);
+    let token = CancellationToken::new();
+    let call = bench.call().with_cancellation(&token);
+    let script = json!({"script": "pcall(sdk.tools.stay)\nwhile true do end"});
+    let running = tokio::spawn(Catalog::call("execute", script, call));
+    take(&come).await;
+    token.cancel();
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    take(&gone).await;
+    // The engine is as good as new.
+    assert_eq!(bench.value("return 1").await, json!(1));
+}
+
+pub(crate) async fn a_script_that_finds_no_worker_is_told_when_to_come_back() {
+    let (come, gone) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let settings = EngineSettings { workers_max: 1, queue_max: 0, ..settings() };
+    let bench = Bench::of(settings, limits(), vec![provider("tools", [staying(&come, &gone)])]);
+    let script = json!({"script": "sdk.tools.stay()"});
+    let running = tokio::spawn(Catalog::call("execute", script, bench.call()));
+    take(&come).await;
+    let error = bench.try_run("return 1").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert!(error.wait().is_some());
+    running.abort();
+    take(&gone).await;
+    bench.engine.shutdown().await;
+}

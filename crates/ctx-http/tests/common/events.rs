@@ -1,0 +1,64 @@
+//! A client that follows a call as it goes.
+
+use super::{Answer, Client, Request, Server, post};
+use serde_json::Value;
+
+/// A request to follow a call of this tool.
+pub(crate) fn followed(name: &str) -> Request {
+    post(&format!("/tools/{name}")).header("Accept", "text/event-stream")
+}
+
+/// An event stream that is being read.
+pub(crate) struct Events {
+    client: Client,
+    pub(crate) head: Answer,
+    text: String,
+}
+
+impl Events {
+    /// Sends a request whose answer must be a stream.
+    pub(crate) async fn of(server: &Server, request: Request) -> Self {
+        let mut client = server.connect().await;
+        client.send(request).await;
+        let head = client.head().await;
+        assert_eq!(
+            (head.status, head.header("content-type"), head.header("transfer-encoding")),
+            (200, Some("text/event-stream"), Some("chunked"))
+        );
+        Self { client, head, text: String::new() }
+    }
+
+    /// The next event, by name and data; `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
+        let end = loop {
+            if let Some(end) = self.text.find("\n\n") {
+                break end;
+            }
+            let chunk = self.client.chunk().await;
+            if chunk.is_empty() {
+                assert_eq!(self.text, "", "the stream ended inside an event");
+                return None;
+            }
+            self.text.push_str(&String::from_utf8(chunk).expect("whole characters in every piece"));
+        };
+        let event: String = self.text.drain(..end + 2).collect();
+        let (name, data) = event.trim_end().split_once('\n').expect("a name and data");
+        let name = name.strip_prefix("event: ").expect("a name").to_owned();
+        let data = data.strip_prefix("data: ").expect("data");
+        Some((name, serde_json::from_str(data).expect("JSON in one line")))
+    }
+
+    /// Every event to the end of the stream.
+    pub(crate) async fn all(mut self) -> Vec<(String, Value)> {
+        let mut all = Vec::new();
+        while let Some(event) = self.next().await {
+            all.push(event);
+        }
+        all
+    }
+
+    /// Waits for a server that has a right to hang up in the middle.
+    pub(crate) async fn cut(&mut self) -> Vec<u8> {
+        self.client.cut().await
+    }
+}
