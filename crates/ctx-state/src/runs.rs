@@ -1,5 +1,6 @@
 //! Runs, kept for 30 days or 10,000, whichever is less.
 
+use crate::file::{StateError, connect};
 use ctx_core::{Outcome, Run, RunId, RunLog};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -16,7 +17,6 @@ const QUEUE: usize = 4_096;
 const GATHER: Duration = Duration::from_millis(200);
 /// Batches between two clean-ups.
 const PRUNE_EVERY: u64 = 64;
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Format of the file; each step leads from its index to the next.
 const MIGRATIONS: &[&str] = &["CREATE TABLE runs (
        id TEXT PRIMARY KEY,
@@ -56,32 +56,6 @@ struct Waiting {
     overflowed: bool,
 }
 
-/// A record that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// A newer version wrote it.
-    #[error("{} was written by a newer ctx (format {found}, this one knows {known})", path.display())]
-    Newer {
-        /// Where it lies.
-        path: PathBuf,
-        /// Its format.
-        found: i64,
-        /// The newest format we know.
-        known: i64,
-    },
-    /// There is no thread for the writer.
-    #[error("cannot start the writer of runs: {0}")]
-    Writer(String),
-    /// Anything else.
-    #[error("cannot use {}: {source}", path.display())]
-    Sqlite {
-        /// Where it lies.
-        path: PathBuf,
-        /// What SQLite says.
-        source: rusqlite::Error,
-    },
-}
-
 /// Which runs to list.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
@@ -96,7 +70,7 @@ pub struct RunFilter {
 impl Runs {
     /// Opens the record at `path`, creating it where there is none, and starts its writer.
     pub fn open(path: &Path) -> Result<Self, StateError> {
-        let connection = connect(path)?;
+        let connection = connect(path, MIGRATIONS)?;
         let queue = Arc::new(Queue::default());
         let writer = std::thread::Builder::new().name("runs".to_owned()).spawn({
             let queue = queue.clone();
@@ -166,7 +140,7 @@ impl Runs {
     }
 
     fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StateError> {
-        let connection = connect(&self.path)?;
+        let connection = connect(&self.path, MIGRATIONS)?;
         work(&connection).map_err(|source| StateError::Sqlite { path: self.path.clone(), source })
     }
 }
@@ -213,41 +187,6 @@ impl Drop for Runs {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn connect(path: &Path) -> Result<Connection, StateError> {
-    let failed = |source| StateError::Sqlite { path: path.to_owned(), source };
-    let connection = Connection::open(path).map_err(failed)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let version = |connection: &Connection| -> rusqlite::Result<i64> {
-        connection.pragma_query_value(None, "user_version", |row| row.get(0))
-    };
-    let found = version(&connection).map_err(failed)?;
-    if found > known {
-        return Err(StateError::Newer { path: path.to_owned(), found, known });
-    }
-    if found < known {
-        migrate(&connection, version).map_err(failed)?;
-    }
-    connection.execute_batch("PRAGMA synchronous = NORMAL").map_err(failed)?;
-    Ok(connection)
-}
-
-fn migrate(
-    connection: &Connection,
-    version: impl Fn(&Connection) -> rusqlite::Result<i64>,
-) -> rusqlite::Result<()> {
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    let behavior = rusqlite::TransactionBehavior::Immediate;
-    let transaction = rusqlite::Transaction::new_unchecked(connection, behavior)?;
-    // Asked again inside the lock: another process may have been faster.
-    let found = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
-    for step in MIGRATIONS.iter().skip(found) {
-        transaction.execute_batch(step)?;
-    }
-    transaction.pragma_update(None, "user_version", MIGRATIONS.len())?;
-    transaction.commit()
 }
 
 fn write_all(connection: &Connection, queue: &Queue) {
@@ -386,7 +325,7 @@ mod tests {
     fn only_the_newest_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.sqlite");
-        let connection = connect(&path).unwrap();
+        let connection = connect(&path, MIGRATIONS).unwrap();
         let more = u128::try_from(RUNS_MAX).unwrap() + 50;
         write_batch(&connection, (1..=more).map(|id| sample(id, None, None)), true).unwrap();
         let runs = Runs::open(&path).unwrap();
@@ -399,7 +338,7 @@ mod tests {
     fn a_newer_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.sqlite");
-        connect(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+        connect(&path, MIGRATIONS).unwrap().pragma_update(None, "user_version", 99).unwrap();
         assert!(matches!(Runs::open(&path), Err(StateError::Newer { found: 99, .. })));
     }
 

@@ -3,7 +3,9 @@
 use crate::commands::{self, Command};
 use crate::config::{Config, Located, locate, locate_in};
 use crate::error::{CommandError, CommandResult};
+use crate::harness::Additions;
 use crate::output::Output;
+use crate::trust;
 use crate::workspace::Workspace;
 use clap::{CommandFactory, Parser};
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 /// Everything you know and everything you can do, for AI agents, from one local binary.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "ctx", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -21,7 +23,7 @@ pub(crate) struct Cli {
 }
 
 /// Options every command has.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Global {
     /// The configuration file to use.
     #[arg(short, long, global = true, value_name = "PATH")]
@@ -35,6 +37,9 @@ pub(crate) struct Global {
     /// Say more; twice for everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// What the program adds to what is configured.
+    #[arg(skip)]
+    pub(crate) additions: Additions,
 }
 
 impl Global {
@@ -61,6 +66,11 @@ impl Global {
         }
     }
 
+    /// The same where there need not be a workspace: then it is that of the user, or the defaults.
+    pub(crate) fn load_any(&self) -> CommandResult<Config> {
+        Ok(Config::load(&self.locate()?, &variable)?)
+    }
+
     /// The configuration of the workspace that this command is about.
     pub(crate) fn load(&self) -> CommandResult<Config> {
         let located = self.locate()?;
@@ -73,7 +83,19 @@ impl Global {
 
     /// The workspace that this command is about, opened; its warnings are told.
     pub(crate) fn open(&self) -> CommandResult<Workspace> {
-        let workspace = Workspace::open(self.load()?)?;
+        self.open_config(self.load()?)
+    }
+
+    /// The same for a command that runs scripts of these groups: whether they may is settled first.
+    pub(crate) fn open_for_scripts(&self, groups: &[&str]) -> CommandResult<Workspace> {
+        let config = self.load()?;
+        trust::settle(&config, groups, &self.output())?;
+        self.open_config(config)
+    }
+
+    /// The workspace of this configuration, opened; its warnings are told.
+    pub(crate) fn open_config(&self, config: Config) -> CommandResult<Workspace> {
+        let workspace = Workspace::open(config, &self.additions)?;
         let output = self.output();
         workspace.warnings.iter().for_each(|warning| output.warn(warning));
         Ok(workspace)
@@ -83,6 +105,11 @@ impl Global {
 /// The configuration of the workspace in exactly this folder.
 pub(crate) fn load_in(directory: &Path) -> CommandResult<Config> {
     Ok(Config::load(&locate_in(directory, user_config()), &variable)?)
+}
+
+/// The configuration in exactly this file.
+pub(crate) fn load_at(path: &Path) -> CommandResult<Config> {
+    Ok(Config::load(&locate(Some(path), &working_directory()?, user_config()), &variable)?)
 }
 
 /// Where the user is.
@@ -108,25 +135,43 @@ fn user_config() -> Option<PathBuf> {
     Some(folder.join("ctx/config.toml"))
 }
 
-/// Runs the command that was typed.
-pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    start_log(cli.global.verbose, cli.global.quiet);
-    let output = cli.global.output();
+/// What the program is told to be a worker for scripts by. No command: a worker reads no settings,
+/// starts no threads and prints nothing.
+pub(crate) const WORKER: &str = "__worker";
+
+/// Runs the command that was typed, in a runtime of its own.
+pub(crate) fn main(additions: Additions) -> ExitCode {
+    let cli = read(additions);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            output.fail(&CommandError::new(format!("cannot start: {error}")));
+            cli.global.output().fail(&CommandError::new(format!("cannot start: {error}")));
             return ExitCode::FAILURE;
         }
     };
-    let result = runtime.block_on(commands::run(cli.command, &cli.global));
+    let ended = runtime.block_on(obey(cli));
     // What still blocks a thread (a folder on a dead network drive) must not hold up the end.
     runtime.shutdown_background();
-    match result {
+    ended
+}
+
+/// The same in the runtime of whoever calls.
+pub(crate) async fn run(additions: Additions) -> ExitCode {
+    obey(read(additions)).await
+}
+
+fn read(additions: Additions) -> Cli {
+    let mut cli = Cli::parse();
+    cli.global.additions = additions;
+    start_log(cli.global.verbose, cli.global.quiet);
+    cli
+}
+
+async fn obey(cli: Cli) -> ExitCode {
+    match commands::run(cli.command, &cli.global).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output.fail(&error);
+            cli.global.output().fail(&error);
             ExitCode::from(error.exit as u8)
         }
     }
@@ -137,7 +182,9 @@ fn start_log(verbose: u8, quiet: bool) {
     let level = match (quiet, verbose) {
         (true, _) => "error",
         (false, 0) => "warn",
-        (false, 1) => "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_state=debug",
+        (false, 1) => {
+            "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_state=debug,script=debug"
+        }
         (false, _) => "debug",
     };
     let filter = EnvFilter::try_from_env("CTX_LOG").unwrap_or_else(|_| EnvFilter::new(level));

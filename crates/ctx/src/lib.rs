@@ -1,4 +1,7 @@
 //! The program: the only crate that reads configuration and the environment, prints, and wires.
+//!
+//! It is a library, too: a [`Harness`] is the whole program with tools, connectors and agents of one's
+//! own. What they are made of is named here, so that whoever writes them needs no other crate of ours.
 #![allow(
     clippy::disallowed_methods,
     reason = "this crate is where the environment and the working directory are read"
@@ -8,8 +11,24 @@ mod cli;
 mod commands;
 mod config;
 mod error;
+mod harness;
 mod output;
+mod scripts;
 mod signals;
+mod trust;
 mod workspace;
 
-pub use cli::main;
+pub use ctx_core::{
+    Agent, AgentArgument, AgentSource, AgentSpec, Annotations, Call, Caller, Catalog, Change, Connector,
+    Content, ContentBlock, Cursor, Document, ErrorKind, Listing, LogLine, Message, Output, Peer, Progress,
+    Prompt, Pulled, RateLimit, Role, Signal, Sink, SinkClosed, SourceError, Tool, ToolError, ToolSpec,
+    Watcher, json_schema,
+};
+pub use harness::{Harness, SourceOptions, worker_if_asked};
+pub use jiff::Timestamp;
+pub use tracing::Level;
+
+/// `ctx` as it is, with nothing added.
+pub fn main() -> std::process::ExitCode {
+    Harness::builder().main()
+}

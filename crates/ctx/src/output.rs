@@ -58,6 +58,21 @@ impl Output {
         }
     }
 
+    /// Says what can be done about a warning.
+    pub(crate) fn hint(&self, text: &str) {
+        if !self.quiet {
+            talk(&format!("hint: {text}"));
+        }
+    }
+
+    /// Asks, on the line that the answer is typed on.
+    pub(crate) fn ask(&self, question: &str) {
+        let mut stderr = io::stderr().lock();
+        if write!(stderr, "{}", harmless(question)).and_then(|()| stderr.flush()).is_err() {
+            // Whoever cannot see the question will not say yes.
+        }
+    }
+
     /// Says what went wrong; never silenced.
     pub(crate) fn fail(&self, error: &CommandError) {
         for message in &error.messages {

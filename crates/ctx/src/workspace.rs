@@ -1,12 +1,19 @@
 //! An opened directory: settings, store, catalog, wired together.
 
-use crate::config::{Config, Every, SourceSettings};
+use crate::config::{Config, ConnectorSection, Every, InlineAgentSection, Section, SourceSettings};
 use crate::error::{CommandError, CommandResult};
+use crate::harness::{AddedSource, Additions};
+use crate::scripts::{self, Configured, Runner, ScriptProvider, ScriptSet, ScriptSource, Untrusted};
+use crate::trust;
 use ctx_core::chain;
-use ctx_core::{Call, Caller, Catalog, Discard, LiveCatalog, Redactor, RunLog, SourceName, ToolError};
+use ctx_core::{
+    Agent, AgentArgument, Call, Caller, Catalog, Connector, Discard, Limits, LiveCatalog, Provider, Redactor,
+    RunLog, SourceName, ToolError,
+};
 use ctx_knowledge::{
     Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source, cache_path, store_files,
 };
+use ctx_luau::{InlineAgent, ScriptSettings};
 use ctx_state::Runs;
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +29,49 @@ pub(crate) struct Workspace {
     pub(crate) freshness: Vec<Freshness>,
     /// What does not stop anything but should be known.
     pub(crate) warnings: Vec<String>,
+    /// Whether the scripts of the workspace's file may run.
+    pub(crate) trusted: bool,
+    parts: Arc<Parts>,
+    runner: Arc<Runner>,
     runs: Option<Arc<Runs>>,
+}
+
+/// What every catalog of a workspace is made of, besides scripts.
+pub(crate) struct Parts {
+    context: Arc<Context>,
+    agents: Vec<Arc<dyn Agent>>,
+    /// What the program adds.
+    added: Arc<dyn Provider>,
+    limits: Limits,
+    redactor: Redactor,
+    log: Arc<dyn RunLog>,
+}
+
+impl Parts {
+    /// A catalog with these providers between knowledge and what the program adds.
+    pub(crate) fn catalog(
+        &self,
+        providers: &[Arc<dyn Provider>],
+        log: Arc<dyn RunLog>,
+        old: Option<&Catalog>,
+    ) -> Arc<Catalog> {
+        let builder = Catalog::builder()
+            .provider(self.context.clone())
+            .limits(self.limits)
+            .redactor(self.redactor.clone())
+            .runs(log);
+        let builder = providers.iter().fold(builder, |builder, provider| builder.provider(provider.clone()));
+        let builder = builder.provider(self.added.clone());
+        old.into_iter().fold(builder, |builder, old| builder.replacing(old)).build()
+    }
+
+    /// Makes calls that begin from now on see the scripts as they are.
+    pub(crate) fn take_up(&self, scripts: &ScriptSet, live: &LiveCatalog) -> Arc<Catalog> {
+        let old = live.current();
+        let catalog = self.catalog(&scripts.providers(&self.agents), self.log.clone(), Some(&*old));
+        live.swap(catalog.clone());
+        catalog
+    }
 }
 
 /// How a source is kept fresh while it is served.
@@ -35,11 +84,24 @@ pub(crate) struct Freshness {
 }
 
 impl Workspace {
-    /// Opens store and state, creating what is missing.
-    pub(crate) fn open(config: Config) -> CommandResult<Self> {
+    /// Opens store and state, creating what is missing, with what the program adds to them.
+    pub(crate) fn open(config: Config, additions: &Additions) -> CommandResult<Self> {
         let mut warnings = config.warnings.clone();
-        let (sources, mut freshness): (Vec<_>, Vec<Freshness>) =
+        // Why it cannot be known is told by those commands that would run them.
+        let trusted = trust::is_trusted(&config).unwrap_or(false);
+        let runner = Runner::new(&config.settings, Redactor::new(config.secrets()))
+            .map_err(|problem| CommandError::new(problem.message))?;
+        let runner = Arc::new(runner);
+        let (mut sources, mut freshness): (Vec<_>, Vec<Freshness>) =
             sources(&config, &mut warnings).into_iter().unzip();
+        for (source, fresh) in script_sources(&config, trusted, &runner) {
+            sources.push(source);
+            freshness.extend(fresh);
+        }
+        for (source, fresh) in added_sources(&additions.sources, &mut warnings) {
+            sources.push(source);
+            freshness.push(fresh);
+        }
         let settings = &config.settings;
         let embedding = settings
             .embedding(&config.root)
@@ -68,16 +130,55 @@ impl Workspace {
             Some(runs) => runs.clone(),
             None => Arc::new(Discard),
         };
-        let catalog = catalog(&config, &knowledge, log);
+        let parts = Parts {
+            context: Arc::new(Context::new(knowledge.clone())),
+            agents: inline_agents(&config),
+            added: additions.callable(&mut warnings),
+            limits: settings.limits(),
+            redactor: runner.redactor().clone(),
+            log,
+        };
+        let catalog = parts.catalog(&[parts.inline()], parts.log.clone(), None);
         warnings.extend(catalog.warnings().iter().cloned());
         let catalog = Arc::new(LiveCatalog::new(catalog));
-        Ok(Self { config, knowledge, catalog, freshness, warnings, runs })
+        let parts = Arc::new(parts);
+        Ok(Self { config, knowledge, catalog, freshness, warnings, trusted, parts, runner, runs })
+    }
+
+    /// Loads the scripts that can be called, and has later calls see them.
+    pub(crate) async fn load_scripts(&self) -> ScriptSet {
+        let before = self.catalog.current();
+        let mut scripts = ScriptSet::load(self.runner.clone(), self.configured()).await;
+        let catalog = self.parts.take_up(&scripts, &self.catalog);
+        let is_new = |warning: &&String| !before.warnings().contains(warning);
+        scripts.warnings = catalog.warnings().iter().filter(is_new).cloned().collect();
+        scripts
+    }
+
+    /// The scripts that can be called, and may.
+    pub(crate) fn configured(&self) -> Vec<Configured> {
+        scripts::configured(&self.config, &|section| self.may_run(section))
+    }
+
+    /// Whether the script of a section may run: it is the user's own, or the workspace is trusted.
+    pub(crate) fn may_run(&self, section: &str) -> bool {
+        self.trusted || !self.config.uses.iter().any(|used| used.section == section)
+    }
+
+    /// What runs scripts.
+    pub(crate) fn runner(&self) -> &Arc<Runner> {
+        &self.runner
+    }
+
+    /// What catalogs are made of.
+    pub(crate) fn parts(&self) -> &Arc<Parts> {
+        &self.parts
     }
 
     /// Records no calls that begin from now on: those of a measurement are nobody's, and so many that
     /// they would push out the others.
     pub(crate) fn stop_recording(&self) {
-        self.catalog.swap(catalog(&self.config, &self.knowledge, Arc::new(Discard)));
+        self.catalog.swap(self.parts.catalog(&[self.parts.inline()], Arc::new(Discard), None));
     }
 
     /// Calls a tool on behalf of a command.
@@ -99,14 +200,70 @@ impl Workspace {
     }
 }
 
-/// Everything that can be called.
-fn catalog(config: &Config, knowledge: &Arc<Knowledge>, log: Arc<dyn RunLog>) -> Arc<Catalog> {
-    Catalog::builder()
-        .provider(Arc::new(Context::new(knowledge.clone())))
-        .limits(config.settings.limits())
-        .redactor(Redactor::new(config.secrets()))
-        .runs(log)
-        .build()
+impl Parts {
+    /// What the user has of their own without any script.
+    fn inline(&self) -> Arc<dyn Provider> {
+        Arc::new(ScriptProvider { tools: Vec::new(), agents: self.agents.clone() })
+    }
+}
+
+/// Agents that are written down in the configuration.
+fn inline_agents(config: &Config) -> Vec<Arc<dyn Agent>> {
+    let agent = |section: Section<InlineAgentSection>| {
+        let own = section.own;
+        let arguments = own.arguments.into_iter().map(|argument| AgentArgument {
+            name: argument.name,
+            description: argument.description,
+            required: argument.required,
+        });
+        let agent = InlineAgent::new(section.name, own.description, own.tools, own.system_prompt);
+        Arc::new(agent.with_arguments(arguments.collect())) as Arc<dyn Agent>
+    };
+    config.settings.inline_agents().into_iter().map(agent).collect()
+}
+
+/// The sources that scripts read. One that may not run is there, and is not kept fresh.
+fn script_sources(config: &Config, trusted: bool, runner: &Arc<Runner>) -> Vec<(Source, Option<Freshness>)> {
+    let source = |(section, common): (Section<ConnectorSection>, SourceSettings)| {
+        let name = SourceName::new("script", &section.name);
+        let untrusted = format!("connectors.script.{}", section.name);
+        if !trusted && config.uses.iter().any(|used| used.section == untrusted) {
+            return (Source { name, connector: Arc::new(Untrusted), tags: common.tags }, None);
+        }
+        let freshness = Freshness { name: name.clone(), every: common.every, watch: false };
+        let settings = connector_settings(config, section);
+        let connector: Arc<dyn Connector> = Arc::new(ScriptSource::new(runner.clone(), settings));
+        (Source { name, connector, tags: common.tags }, Some(freshness))
+    };
+    config.settings.script_connectors().into_iter().map(source).collect()
+}
+
+/// The sources that the program adds. A second one of a name is left out with a warning.
+fn added_sources(added: &[AddedSource], warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
+    let mut sources: Vec<(Source, Freshness)> = Vec::new();
+    for AddedSource { name, connector, options } in added {
+        if sources.iter().any(|(source, _)| source.name == *name) {
+            warnings.push(format!("a source is left out: the name `{name}` is taken"));
+            continue;
+        }
+        let every = options.every.map(Every::try_from).transpose().unwrap_or_else(|problem| {
+            warnings.push(format!("{name} is not synced on schedule: {problem}"));
+            None
+        });
+        let source = Source { name: name.clone(), connector: connector.clone(), tags: options.tags.clone() };
+        sources.push((source, Freshness { name: name.clone(), every, watch: true }));
+    }
+    sources
+}
+
+/// A connector's script as its section has it.
+pub(crate) fn connector_settings(config: &Config, section: Section<ConnectorSection>) -> ScriptSettings {
+    let own = section.own;
+    ScriptSettings {
+        timeout: own.timeout(),
+        allow_hosts: own.allow_hosts.clone(),
+        ..scripts::script(config, section.name, &own.path, section.config)
+    }
 }
 
 /// Where the record of runs lies: beside the store.

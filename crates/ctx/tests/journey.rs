@@ -209,6 +209,9 @@ fn tools_are_listed_with_their_parameters() {
           prefix     Whether the last word may be the beginning of one, as while typing.
     sources  (built in)
         List the sources of the knowledge base and their health.
+    execute  (built in)
+        Runs a Luau script that calls many functions in one go; only its result comes back. `sdk.<provider>.<name>{...}` calls a function and gives its value, `context.search(query)` searches, `parallel{f, g}` runs functions side by side, `print(...)` logs. End with `return value`.
+        * script     The script's text.
 
     ----- stderr -----
     ");

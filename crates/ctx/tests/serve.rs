@@ -187,3 +187,18 @@ fn up_syncs_and_serves_in_one_step() {
     "#);
     assert!(w.path("project/.ctx/data/ctx.sqlite").is_file());
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_may_open_as_many_files_as_may_be_had() {
+    let workspace = TestWorkspace::new().file("docs/a.md", "A.\n");
+    let told = workspace.shell(
+        "ulimit -Sn 64; ulimit -Hn 512
+         ctx serve mcp 2>log &
+         until grep -q serving log; do sleep 0.05; done
+         grep 'open files' /proc/$!/limits
+         kill $!; wait $!",
+    );
+    let figures: Vec<&str> = told.stdout.split_whitespace().collect();
+    assert_eq!(figures[..5], ["Max", "open", "files", "512", "512"]);
+}

@@ -7,7 +7,7 @@ use ctx_core::chain;
 use serde::Serialize;
 use serde_json::json;
 
-/// Check configuration, store, index, embeddings and sources, and say what to do.
+/// Check configuration, store, index, embeddings, sources and scripts, and say what to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {}
 
@@ -68,7 +68,7 @@ async fn check_all(global: &Global) -> Vec<Check> {
         .as_ref()
         .map_or_else(|| "no file, defaults only".to_owned(), |path| path.display().to_string());
     let mut checks = Vec::new();
-    let workspace = match Workspace::open(config) {
+    let workspace = match Workspace::open(config, &global.additions) {
         Ok(workspace) => workspace,
         Err(error) if error.exit == Exit::Usage => {
             checks.push(Check::from_error("configuration", error));
@@ -89,7 +89,28 @@ async fn check_all(global: &Global) -> Vec<Check> {
     check_knowledge(&workspace, &mut checks);
     check_embeddings(&workspace, &mut checks).await;
     check_sources(&workspace, &mut checks).await;
+    check_scripts(&workspace, &mut checks).await;
     checks
+}
+
+/// Loads every script, since only that shows whether it can be.
+async fn check_scripts(workspace: &Workspace, checks: &mut Vec<Check>) {
+    if !workspace.trusted {
+        let left_out: Vec<&str> = workspace.config.uses.iter().map(|used| used.section.as_str()).collect();
+        let detail = format!("not trusted, so these are left out: {}", left_out.join(", "));
+        checks.push(Check::failed("scripts", detail, "look at them, then run `ctx trust`"));
+    }
+    let scripts = workspace.load_scripts().await;
+    for script in scripts.iter() {
+        let section = script.configured.section();
+        checks.push(match script.problem() {
+            None => Check::passed(&section, &script.configured.settings.shown),
+            Some(problem) => Check::failed(&section, problem, "it is left out until its file is in order"),
+        });
+    }
+    for warning in &scripts.warnings {
+        checks.push(Check::failed("scripts", warning, "give one of them another name"));
+    }
 }
 
 fn check_knowledge(workspace: &Workspace, checks: &mut Vec<Check>) {

@@ -1,9 +1,9 @@
 //! `ctx init`
 
 use crate::cli::{Global, load_in, working_directory};
-use crate::config::{FILE_NAMES, locate_in};
+use crate::config::{Config, FILE_NAMES, locate_in};
 use crate::error::{CommandError, CommandResult};
-use crate::workspace::Workspace;
+use crate::trust;
 use ctx_knowledge::KINDS;
 use ignore::WalkBuilder;
 use serde_json::json;
@@ -39,9 +39,12 @@ impl Init {
         };
         let created = ensure(&directory)?;
         let config = load_in(&directory)?;
+        if created {
+            // What we wrote ourselves needs nobody's trust.
+            trust_own(&config);
+        }
         let file = config.path.clone();
-        let workspace = Workspace::open(config)?;
-        workspace.warnings.iter().for_each(|warning| output.warn(warning));
+        global.open_config(config)?;
         let shown = file.as_deref().unwrap_or(&directory).display().to_string();
         output.answer(&json!({"config": shown, "created": created}), || {
             if created {
@@ -50,6 +53,13 @@ impl Init {
                 format!("{shown} is there already; nothing was changed")
             }
         })
+    }
+}
+
+/// Remembers that a configuration is ours. Without that it is asked about when it has scripts, no more.
+pub(crate) fn trust_own(config: &Config) {
+    if let Err(error) = trust::remember(config) {
+        tracing::debug!("it is not remembered as trusted: {}", error.messages.join("; "));
     }
 }
 
@@ -92,6 +102,8 @@ include_globs = [{globs}]
 # exclude_globs = ["**/drafts/**"]
 # tags = ["docs"]
 {others}
+# What agents can do: `ctx tool init NAME` writes a tool in Lua and its section here.
+
 [server]
 # bind = "127.0.0.1:7331"
 # To serve others than this machine, bind another address and set a token:

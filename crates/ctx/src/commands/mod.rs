@@ -1,10 +1,13 @@
 //! One command in each file.
 
+mod agent;
 mod completions;
 mod config;
+mod connector;
 mod doctor;
 mod embed;
 mod eval;
+mod exec;
 mod export;
 mod filling;
 mod get;
@@ -17,7 +20,10 @@ mod serve;
 mod sources;
 mod stats;
 mod sync;
+mod template;
 mod tool;
+mod trial;
+mod trust;
 mod up;
 
 use crate::cli::Global;
@@ -38,10 +44,14 @@ pub(crate) enum Command {
     Export(export::Export),
     Embed(embed::Embed),
     Serve(serve::Serve),
+    Exec(exec::Exec),
     Tool(tool::Tool),
+    Connector(connector::Connector),
+    Agent(agent::Agent),
     Runs(runs::Runs),
     Config(config::Config),
     Doctor(doctor::Doctor),
+    Trust(trust::Trust),
     Completions(completions::Completions),
     #[command(name = "__reference", hide = true)]
     Reference(reference::Reference),
@@ -61,10 +71,14 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Export(export) => export.run(global),
         Command::Embed(embed) => embed.run(global).await,
         Command::Serve(serve) => serve.run(global).await,
-        Command::Tool(tool) => tool.run(global),
+        Command::Exec(exec) => exec.run(global).await,
+        Command::Tool(tool) => tool.run(global).await,
+        Command::Connector(connector) => connector.run(global).await,
+        Command::Agent(agent) => agent.run(global).await,
         Command::Runs(runs) => runs.run(global),
         Command::Config(config) => config.run(global),
         Command::Doctor(doctor) => doctor.run(global).await,
+        Command::Trust(trust) => trust.run(global),
         Command::Completions(completions) => completions.run(global),
         Command::Reference(reference) => reference.run(),
     }

@@ -24,7 +24,8 @@ impl Reference {
     pub(crate) fn run(self) -> CommandResult {
         let scratch = std::env::temp_dir().join(format!("ctx-reference-{}", std::process::id()));
         let openapi = openapi(&scratch).map_err(|error| CommandError::new(error.to_string()))?;
-        let pages = [("cli.md", cli()), ("config.md", config()), ("openapi.json", openapi)];
+        let pages =
+            [("cli.md", cli()), ("config.md", config()), ("lua.md", lua()), ("openapi.json", openapi)];
         let written =
             pages.into_iter().try_for_each(|(name, text)| std::fs::write(self.folder.join(name), text));
         written
@@ -61,16 +62,28 @@ fn config() -> String {
     );
     let schema = settings_schema();
     for (name, section) in schema["properties"].as_object().into_iter().flatten() {
-        if name == "connectors" {
-            for (kind, sources) in section["properties"].as_object().into_iter().flatten() {
-                let heading = format!("[connectors.{kind}.<name>]");
-                section_table(&heading, sources, &sources["additionalProperties"], &mut text);
+        if section["additionalProperties"] == false && section["type"] != "object" {
+            // Kinds of sections, with names of the user's own choosing below them.
+            for (kind, named) in section["properties"].as_object().into_iter().flatten() {
+                let heading = format!("[{name}.{kind}.<name>]");
+                section_table(&heading, named, &named["additionalProperties"], &mut text);
             }
         } else {
             section_table(&format!("[{name}]"), section, section, &mut text);
         }
     }
     text.push_str(&format!("\n## Defaults\n\n```toml\n{}```\n", crate::config::defaults()));
+    text
+}
+
+fn lua() -> String {
+    let mut text = format!(
+        "{NOTICE}\n# What scripts can call\n\nBesides the language ([Luau](https://luau.org)), in its own types. Which \
+         kinds of script see what is told in the [guide](../guide/tools.md#what-a-script-can-use).\n"
+    );
+    for (name, types) in ctx_luau::api_types() {
+        text.push_str(&format!("\n## `{name}`\n\n```lua\n{}\n```\n", types.trim_end()));
+    }
     text
 }
 

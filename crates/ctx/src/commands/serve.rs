@@ -5,7 +5,10 @@ use super::refresh::{News, Refresh, Tell};
 use super::sync::summary;
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult};
+use crate::output::Output;
+use crate::scripts::ScriptSet;
 use crate::signals::Signals;
+use crate::trust::ALL_GROUPS;
 use crate::workspace::Workspace;
 use clap::Subcommand;
 use ctx_core::chain;
@@ -38,16 +41,25 @@ enum What {
 impl Serve {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let What::Mcp = self.what;
-        let workspace = global.open()?;
+        let workspace = global.open_for_scripts(ALL_GROUPS)?;
         let server = Server::bind(&workspace).await?;
+        let scripts = load_scripts(&workspace, &global.output()).await;
         global.output().say(&format!("serving {}", server.url()));
         let tell: Tell = Arc::new(|news| log(&news));
         let sources = Refresh::of(&workspace);
         let refresh = Refresh::start(&workspace.knowledge, sources, &tell, &server.shutdown());
-        let ended = server.run(&workspace).await;
+        let ended = server.run(&workspace, scripts).await;
         refresh.end().await;
         ended
     }
+}
+
+/// Loads the scripts to be served; those that cannot be are told and left out.
+pub(crate) async fn load_scripts(workspace: &Workspace, output: &Output) -> ScriptSet {
+    let scripts = workspace.load_scripts().await;
+    scripts.problems().iter().for_each(|problem| output.warn(problem));
+    workspace.runner().warm_up();
+    scripts
 }
 
 /// A server has nobody to talk to but its log.
@@ -77,6 +89,7 @@ impl Server {
     pub(crate) async fn bind(workspace: &Workspace) -> CommandResult<Self> {
         // Before anybody is told that it serves: whoever knows may want to stop it.
         let signals = Signals::listen()?;
+        allow_descriptors();
         let settings = &workspace.config.settings;
         let bind = &settings.server.bind;
         let wanted = resolve(bind).await?;
@@ -112,10 +125,15 @@ impl Server {
     }
 
     /// Serves until a signal comes, then drains; a second signal ends it at once.
-    pub(crate) async fn run(self, workspace: &Workspace) -> CommandResult {
+    pub(crate) async fn run(self, workspace: &Workspace, scripts: ScriptSet) -> CommandResult {
         let Self { listener, api, mut signals, shutdown, .. } = self;
         let tending = tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone()));
         let filling = Filling::start(workspace.knowledge.clone(), shutdown.clone());
+        let reloading = tokio::spawn(scripts.keep_fresh(
+            workspace.parts().clone(),
+            workspace.catalog.clone(),
+            shutdown.clone(),
+        ));
         // A task of its own: whatever else this one does must not keep connections waiting.
         let mut serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
         let failed = |error: &dyn std::error::Error| CommandError::new(format!("the server failed: {error}"));
@@ -137,6 +155,8 @@ impl Server {
         };
         shutdown.cancel();
         tending.abort();
+        reloading.abort();
+        workspace.runner().shutdown().await;
         // A batch may be on its way to a model that is slow; without it nothing is lost.
         let drain = workspace.config.settings.http_limits().drain;
         if tokio::time::timeout(drain, filling.end()).await.is_err() {
@@ -144,6 +164,21 @@ impl Server {
         }
         workspace.close();
         ended
+    }
+}
+
+/// Every connection needs a descriptor and every worker three, and what is allowed at first is meant
+/// for programs that serve nobody. Raised to what may be had.
+fn allow_descriptors() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        if current != maximum
+            && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        {
+            tracing::debug!("no more files may be open at once than before: {error}");
+        }
     }
 }
 

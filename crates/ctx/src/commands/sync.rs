@@ -7,6 +7,7 @@ use crate::cli::Global;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
 use crate::signals::Signals;
+use crate::trust;
 use crate::workspace::{Freshness, Workspace};
 use clap::ValueEnum;
 use ctx_core::{SourceName, nearest};
@@ -74,9 +75,9 @@ pub(crate) enum ProgressKind {
 impl Sync {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let signals = Signals::listen()?;
-        let workspace = global.open()?;
+        let workspace = global.open_for_scripts(&["connectors."])?;
         let output = global.output();
-        let names = choose(&self.sources, &workspace.knowledge)?;
+        let names = choose(&self.sources, &workspace)?;
         let options = SyncOptions {
             full: self.full,
             dry_run: self.dry_run,
@@ -285,9 +286,10 @@ pub(crate) fn summary(report: &SyncReport) -> String {
 }
 
 /// The configured sources that are meant.
-fn choose(wanted: &[String], knowledge: &Knowledge) -> CommandResult<Vec<SourceName>> {
-    let known: Vec<&SourceName> = knowledge.source_names().collect();
-    if known.is_empty() {
+fn choose(wanted: &[String], workspace: &Workspace) -> CommandResult<Vec<SourceName>> {
+    let known: Vec<&SourceName> = workspace.freshness.iter().map(|source| &source.name).collect();
+    let left_out = workspace.knowledge.source_names().find(|name| !known.contains(name));
+    if known.is_empty() && left_out.is_none() {
         return Err(CommandError::usage("no source is configured")
             .hint("add a [connectors.filesystem.<name>] section with a `root` to ctx.toml"));
     }
@@ -298,6 +300,9 @@ fn choose(wanted: &[String], knowledge: &Knowledge) -> CommandResult<Vec<SourceN
             .filter(|name| text == "all" || name.matches(text))
             .map(|name| (*name).clone())
             .collect();
+        if found.is_empty() && left_out.is_some_and(|name| text == "all" || name.matches(text)) {
+            return Err(CommandError::new(format!("{text} cannot be synced: {}", trust::refusal())));
+        }
         if found.is_empty() {
             let names: Vec<String> = known.iter().map(ToString::to_string).collect();
             let error = CommandError::usage(format!("no source named `{text}`"));

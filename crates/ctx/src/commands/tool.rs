@@ -1,12 +1,18 @@
 //! `ctx tool`
 
+use super::template;
+use super::trial::{Bench, Report, arguments, pair};
 use crate::cli::Global;
 use crate::error::CommandResult;
+use crate::output::count;
+use crate::scripts::{Kind, ScriptProvider, ScriptSet};
 use clap::Subcommand;
-use ctx_core::Entry;
+use ctx_core::{Catalog, Entry, Identifier};
 use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-/// List what can be called.
+/// List what can be called, and make tools of your own.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Tool {
     #[command(subcommand)]
@@ -15,36 +21,117 @@ pub(crate) struct Tool {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List every tool and its parameters.
+    /// Write a new tool, tools/NAME.lua, and its section in ctx.toml.
+    Init {
+        /// Its name, like `post-slack`.
+        name: String,
+    },
+    Test(Test),
+    /// List every tool and its parameters, and what is wrong with those that are left out.
     List,
 }
 
+/// Run a tool's script once, as a server would, and print its result.
+#[derive(Debug, clap::Args)]
+struct Test {
+    /// The script.
+    file: PathBuf,
+    /// A parameter; its value is read as the type that the tool declares.
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    parameters: Vec<(String, String)>,
+    /// All parameters as a JSON object.
+    #[arg(long, value_name = "JSON")]
+    params: Option<String>,
+    /// Whose section of ctx.toml is its configuration; the one that names this file when absent.
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+}
+
 impl Tool {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
-        let Action::List = self.action;
-        let workspace = global.open()?;
-        let catalog = workspace.catalog.current();
-        let tools: Vec<Value> = catalog
-            .entries()
-            .map(|entry| {
-                json!({
-                    "name": entry.name.outward(),
-                    "full_name": entry.name.to_string(),
-                    "description": entry.spec.description,
-                    "builtin": entry.builtin,
-                    "parameters": entry.spec.input_schema,
-                })
-            })
-            .collect();
-        global.output().answer(&json!({ "tools": tools }), || catalog.entries().map(as_text).collect())
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        match self.action {
+            Action::Init { name } => template::write(&template::TOOL, &name, global),
+            Action::Test(test) => test.run(global).await,
+            Action::List => list(global).await,
+        }
     }
 }
 
-fn as_text(entry: &Entry) -> String {
+impl Test {
+    async fn run(self, global: &Global) -> CommandResult {
+        let bench = Bench::open(global)?;
+        let mut report = Report::new("tool", global.output());
+        let mut settings = bench.settings("tools", &self.file, self.source.as_deref())?;
+        let scripts = bench.scripts()?;
+        let Some(described) = report.describe(scripts, &mut settings).await? else {
+            return report.fail();
+        };
+        let tool = match scripts.tool(&settings).await {
+            Ok(tool) => tool,
+            Err(problem) => return report.refuse(&problem.message),
+        };
+        report.passed("tool.execute defined")?;
+        report.passed(&format!("{} declared", count(described.parameters as u64, "parameter")))?;
+        let given = arguments(self.params.as_deref(), self.parameters, &tool.spec().input_schema)?;
+        report.calling("execute", &given)?;
+        let name = Identifier::sanitize(&settings.name).to_string();
+        let own = Arc::new(ScriptProvider { tools: vec![tool], agents: Vec::new() });
+        let call = bench.call(own, global.output());
+        report
+            .run("result", async {
+                let output = Catalog::call(&format!("tools.{name}"), given, call).await?;
+                Ok(output.value)
+            })
+            .await
+    }
+}
+
+async fn list(global: &Global) -> CommandResult {
+    let workspace = global.open_for_scripts(&["tools."])?;
+    let scripts = workspace.load_scripts().await;
+    let catalog = workspace.catalog.current();
+    let script = |entry: &Entry| script_of(&scripts, entry);
+    // Agents are called by other means.
+    let listed = || catalog.entries().filter(|entry| entry.exposed);
+    let tools: Vec<Value> = listed()
+        .map(|entry| {
+            json!({
+                "name": entry.name.outward(),
+                "full_name": entry.name.to_string(),
+                "description": entry.spec.description,
+                "builtin": entry.builtin,
+                "script": script(entry),
+                "parameters": entry.spec.input_schema,
+            })
+        })
+        .collect();
+    let problems = scripts.problems();
+    let answer = json!({ "tools": tools, "problems": problems });
+    global.output().answer(&answer, || listed().map(|entry| as_text(entry, script(entry))).collect())?;
+    problems.iter().for_each(|problem| global.output().warn(problem));
+    Ok(())
+}
+
+/// The script that a tool is made of, as it is configured.
+fn script_of(scripts: &ScriptSet, entry: &Entry) -> Option<String> {
+    let found = scripts.iter().find(|script| {
+        let configured = &script.configured;
+        configured.kind == Kind::Tool
+            && !entry.builtin
+            && Identifier::sanitize(&configured.settings.name) == *entry.name.tool()
+    })?;
+    Some(found.configured.settings.shown.clone())
+}
+
+fn as_text(entry: &Entry, script: Option<String>) -> String {
     let schema = &entry.spec.input_schema;
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let origin = if entry.builtin { "  (built in)" } else { "" };
+    let origin = match script {
+        _ if entry.builtin => "  (built in)".to_owned(),
+        Some(script) => format!("  ({script})"),
+        None => String::new(),
+    };
     let mut text = format!("{}{origin}\n    {}\n", entry.name.outward(), entry.spec.description);
     for (name, parameter) in schema["properties"].as_object().into_iter().flatten() {
         let mark = if required.contains(&name.as_str()) { "*" } else { " " };

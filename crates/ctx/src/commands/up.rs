@@ -2,12 +2,13 @@
 
 use super::init;
 use super::refresh::{Kept, News, Refresh, Tell};
-use super::serve::Server;
+use super::serve::{Server, load_scripts};
 use super::sync::{ProgressKind, summary, sync_all, warn};
 use crate::cli::{Global, load_in, working_directory};
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{Output, count};
+use crate::trust;
 use crate::workspace::Workspace;
 use ctx_knowledge::SyncOptions;
 use std::path::PathBuf;
@@ -24,10 +25,12 @@ pub(crate) struct Up {
 impl Up {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
-        let workspace = Workspace::open(self.config(global)?)?;
-        workspace.warnings.iter().for_each(|warning| output.warn(warning));
+        let config = self.config(global)?;
+        trust::settle(&config, trust::ALL_GROUPS, &output)?;
+        let workspace = global.open_config(config)?;
         // Taken first: an address in use should be known before a long sync, not after.
         let server = Server::bind(&workspace).await?;
+        let scripts = load_scripts(&workspace, &output).await;
         let url = server.url();
         let token = workspace.config.settings.server.token.is_some();
 
@@ -41,7 +44,7 @@ impl Up {
             Refresh::start(&workspace.knowledge, sources, &tell, &shutdown).end().await;
         };
         // Serving decides when to end, and syncing ends with it.
-        let (ended, ()) = tokio::join!(server.run(&workspace), syncing);
+        let (ended, ()) = tokio::join!(server.run(&workspace, scripts), syncing);
         ended
     }
 
@@ -56,10 +59,13 @@ impl Up {
             None if located.workspace.is_some() => return global.load(),
             None => working_directory()?,
         };
-        if init::ensure(&directory)? {
+        let created = init::ensure(&directory)?;
+        let config = load_in(&directory)?;
+        if created {
             global.output().say(&format!("created {}", directory.join("ctx.toml").display()));
+            init::trust_own(&config);
         }
-        load_in(&directory)
+        Ok(config)
     }
 }
 

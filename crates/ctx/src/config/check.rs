@@ -16,6 +16,10 @@ pub(super) fn unknown_keys(table: &Table, schema: &Value) -> Result<(), ConfigEr
 
 /// Finds each with the line it is on.
 fn walk(table: &Table, schema: &Value, prefix: &str, problems: &mut Vec<(usize, String)>) {
+    if *schema == Value::Bool(true) {
+        // All of it is somebody else's to understand.
+        return;
+    }
     let known = schema.get("properties").and_then(Value::as_object);
     // Present and not `false`: keys of the user's own choosing.
     let others = schema.get("additionalProperties").filter(|others| **others != Value::Bool(false));

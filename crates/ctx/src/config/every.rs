@@ -32,9 +32,19 @@ impl TryFrom<String> for Every {
             number.checked_mul(*seconds).map(Duration::from_secs)
         });
         match parsed {
-            Some(duration) if (SHORTEST..=LONGEST).contains(&duration) => Ok(Self(duration)),
-            Some(_) => Err(format!("\"{text}\" must be between {} and {}", Self(SHORTEST), Self(LONGEST))),
+            Some(duration) => Self::try_from(duration).map_err(|problem| format!("\"{text}\" {problem}")),
             None => Err(format!("\"{text}\" is no time; write one like \"30s\", \"15m\", \"2h\" or \"1d\"")),
+        }
+    }
+}
+
+impl TryFrom<Duration> for Every {
+    type Error = String;
+
+    fn try_from(duration: Duration) -> Result<Self, String> {
+        match (SHORTEST..=LONGEST).contains(&duration) {
+            true => Ok(Self(duration)),
+            false => Err(format!("must be between {} and {}", Self(SHORTEST), Self(LONGEST))),
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Located {
     pub(crate) workspace: Option<PathBuf>,
     /// What relative paths are relative to.
     pub(crate) root: PathBuf,
+    /// Whether the user named the workspace's file or its folder; else it was found by looking around.
+    pub(crate) named: bool,
 }
 
 /// Finds the files: a named one, else the nearest in the working directory and its ancestors.
@@ -23,7 +25,7 @@ pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBu
         None => directory.ancestors().find_map(file_in),
     };
     let root = workspace.as_deref().map_or_else(|| directory.to_owned(), root_of);
-    Located { user: user.filter(|path| path.is_file()), workspace, root }
+    Located { user: user.filter(|path| path.is_file()), workspace, root, named: named.is_some() }
 }
 
 /// Finds the files of the workspace in exactly this folder.
@@ -32,6 +34,7 @@ pub(crate) fn locate_in(directory: &Path, user: Option<PathBuf>) -> Located {
         user: user.filter(|path| path.is_file()),
         workspace: file_in(directory),
         root: directory.to_owned(),
+        named: true,
     }
 }
 

@@ -7,13 +7,17 @@ mod check;
 mod every;
 mod expand;
 mod locate;
+mod schema;
+mod scripts;
 mod settings;
 mod show;
 mod tree;
 
 pub(crate) use every::Every;
 pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in};
-pub(crate) use settings::{Settings, SourceSettings, settings_schema};
+pub(crate) use schema::settings_schema;
+pub(crate) use scripts::{ConnectorSection, InlineAgentSection, ScriptUse, Section};
+pub(crate) use settings::{Settings, SourceSettings};
 pub(crate) use show::Shown;
 
 use ctx_core::Secret;
@@ -35,6 +39,10 @@ pub(crate) struct Config {
     pub(crate) path: Option<PathBuf>,
     /// What does not stop anything but should be known.
     pub(crate) warnings: Vec<String>,
+    /// Whether the user named the workspace's file, or its folder, and it was not just found.
+    pub(crate) named: bool,
+    /// What the workspace's file would run.
+    pub(crate) uses: Vec<ScriptUse>,
     /// What the files say, merged, with origins.
     tree: Table,
 }
@@ -59,17 +67,22 @@ impl Config {
         let mut warnings = Vec::new();
         let mut tree = Layer::parse("default", DEFAULTS)?.table;
         let schema = settings_schema();
+        let mut uses = Vec::new();
         for path in located.user.iter().chain(&located.workspace) {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| ConfigError::one(format!("cannot read {}: {error}", path.display())))?;
             let mut layer = Layer::parse(&shown_path(path, &located.root), &text)?;
             check::unknown_keys(&layer.table, &schema)?;
             expand::expand(&mut layer, variables, &mut warnings)?;
+            if Some(path) == located.workspace.as_ref() {
+                uses = scripts::uses(&layer.table);
+            }
             tree.merge(layer.table);
         }
         let settings = settings::read(&tree)?;
         let path = located.workspace.clone();
-        Ok(Self { settings, root: located.root.clone(), path, warnings, tree })
+        let (root, named) = (located.root.clone(), located.named);
+        Ok(Self { settings, root, path, warnings, named, uses, tree })
     }
 
     /// Where the store lies.
@@ -81,6 +94,11 @@ impl Config {
     pub(crate) fn place(&self, path: &[&str]) -> String {
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
         self.tree.origin_of(&path).map_or_else(String::new, |origin| format!("{origin}: "))
+    }
+
+    /// Whether there is a section of this name.
+    pub(crate) fn has_section(&self, path: &[&str]) -> bool {
+        self.tree.has_table(path)
     }
 
     /// Values that must never be written anywhere.

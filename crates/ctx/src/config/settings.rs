@@ -2,14 +2,18 @@
 
 use super::ConfigError;
 use super::every::Every;
+use super::scripts::{
+    AgentSection, ConnectorSection, InlineAgentSection, SECTION_KINDS, Section, Sections, ToolSection,
+    sections,
+};
 use super::tree::Table;
-use ctx_core::{Limits, Redactor, Secret, json_schema};
+use ctx_core::{Limits, Redactor, Secret};
 use ctx_http::{Access, HttpLimits};
-use ctx_knowledge::{Chunking, EmbedderSettings, EmbeddingOptions, Fill, KINDS, Mode, PROVIDERS, Tuning};
+use ctx_knowledge::{Chunking, EmbedderSettings, EmbeddingOptions, Fill, Mode, PROVIDERS, Tuning};
+use ctx_luau::{EngineSettings, ScriptLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use serde_json::Value;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +42,15 @@ pub(crate) struct Settings {
     /// Where documents come from, by kind and name.
     #[serde(default)]
     #[schemars(skip)]
-    pub(crate) connectors: BTreeMap<String, BTreeMap<String, Map<String, Value>>>,
+    pub(crate) connectors: Sections,
+    /// Tools of the user's own, by kind and name.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub(crate) tools: Sections,
+    /// Personas, by kind and name.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub(crate) agents: Sections,
 }
 
 /// `[db]`
@@ -124,7 +136,17 @@ pub(crate) struct LimitSettings {
     script_timeout: NonZeroU32,
     /// Calls one call may make inside it.
     script_calls: NonZeroU32,
-    /// Bytes of a tool's result.
+    /// Megabytes of memory that a script may use.
+    script_memory_mb: NonZeroU32,
+    /// Scripts that may run at once.
+    script_workers: NonZeroU32,
+    /// Bytes of a script's result.
+    script_result_bytes: NonZeroU32,
+    /// Bytes of what a script may log in one run.
+    script_log_bytes: NonZeroU32,
+    /// Bytes of a script.
+    script_source_bytes: NonZeroU32,
+    /// Bytes of a tool's result, whatever it is made of.
     result_bytes: NonZeroU32,
     /// Bytes of a document to extract text from.
     pub(crate) document_bytes: NonZeroU64,
@@ -216,6 +238,66 @@ impl Settings {
         }
     }
 
+    /// Bounds on scripts, and how many run at once.
+    pub(crate) fn script_limits(&self, engine: EngineSettings) -> (EngineSettings, ScriptLimits) {
+        let limits = &self.limits;
+        let usual = ScriptLimits::default();
+        let memory_bytes = (limits.script_memory_mb.get() as usize).saturating_mul(1 << 20);
+        let script_limits = ScriptLimits {
+            timeout: seconds(limits.script_timeout),
+            memory_bytes,
+            connector_memory_bytes: usual.connector_memory_bytes.max(memory_bytes),
+            result_bytes: limits.script_result_bytes.get() as usize,
+            log_bytes: limits.script_log_bytes.get() as usize,
+            source_bytes: limits.script_source_bytes.get() as usize,
+            document_bytes: usize::try_from(limits.document_bytes.get()).unwrap_or(usize::MAX),
+            ..usual
+        };
+        let engine = EngineSettings {
+            workers_max: limits.script_workers.get() as usize,
+            memory_bytes_max: script_limits.connector_memory_bytes,
+            ..engine
+        };
+        (engine, script_limits)
+    }
+
+    fn sections(&self, group: &str) -> &Sections {
+        match group {
+            "tools" => &self.tools,
+            "agents" => &self.agents,
+            _ => &self.connectors,
+        }
+    }
+
+    /// Tools made of scripts.
+    pub(crate) fn script_tools(&self) -> Vec<Section<ToolSection>> {
+        sections(&self.tools, "tools", "script")
+    }
+
+    /// Agents made of scripts.
+    pub(crate) fn script_agents(&self) -> Vec<Section<AgentSection>> {
+        sections(&self.agents, "agents", "script")
+    }
+
+    /// Agents written down.
+    pub(crate) fn inline_agents(&self) -> Vec<Section<InlineAgentSection>> {
+        sections(&self.agents, "agents", "inline")
+    }
+
+    /// Sources that scripts read.
+    pub(crate) fn script_connectors(&self) -> Vec<(Section<ConnectorSection>, SourceSettings)> {
+        let common = |name: &str| {
+            let fields = self.connectors.get("script")?.get(name)?;
+            SourceSettings::deserialize(Value::Object(fields.clone())).ok()
+        };
+        let found = sections(&self.connectors, "connectors", "script").into_iter();
+        let with_common = |section: Section<ConnectorSection>| {
+            let common = common(&section.name)?;
+            Some((section, common))
+        };
+        found.filter_map(with_common).collect()
+    }
+
     /// Bounds on requests.
     pub(crate) fn http_limits(&self) -> HttpLimits {
         HttpLimits {
@@ -238,7 +320,7 @@ impl Settings {
     }
 }
 
-fn seconds(count: NonZeroU32) -> Duration {
+pub(super) fn seconds(count: NonZeroU32) -> Duration {
     Duration::from_secs(u64::from(count.get()))
 }
 
@@ -278,30 +360,25 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
             }
         }
     }
+    for kind in SECTION_KINDS {
+        for (name, fields) in settings.sections(kind.group).get(kind.kind).into_iter().flatten() {
+            if let Err((key, message)) = kind.check(fields) {
+                problem(&section_key(kind.group, kind.kind, name, &key), message);
+            }
+        }
+    }
     if problems.is_empty() { Ok(settings) } else { Err(ConfigError { problems }) }
+}
+
+/// The path of a key in a section; of the section itself where no key is to blame.
+fn section_key(group: &str, kind: &str, name: &str, key: &str) -> String {
+    match key {
+        "." | "?" => format!("{group}.{kind}.{name}"),
+        key => format!("{group}.{kind}.{name}.{key}"),
+    }
 }
 
 fn located(tree: &Table, path: &[String], message: &str) -> String {
     let place = tree.origin_of(path).map_or_else(String::new, |origin| format!("{origin}: "));
     format!("{place}`{}`: {message}", path.join("."))
-}
-
-/// JSON Schema of the whole configuration, connectors of every kind included.
-pub(crate) fn settings_schema() -> Value {
-    let mut schema = json_schema::<Settings>();
-    let common = json_schema::<SourceSettings>()["properties"].clone();
-    let kinds = KINDS.iter().map(|kind| {
-        let mut source = (kind.schema)();
-        if let (Some(own), Some(common)) = (source["properties"].as_object_mut(), common.as_object()) {
-            own.extend(common.clone());
-        }
-        source["additionalProperties"] = json!(false);
-        (kind.name.to_owned(), json!({"description": kind.summary, "additionalProperties": source}))
-    });
-    schema["properties"]["connectors"] = json!({
-        "description": "Where documents come from: `[connectors.<kind>.<name>]`.",
-        "properties": Value::Object(kinds.collect()),
-        "additionalProperties": false,
-    });
-    schema
 }

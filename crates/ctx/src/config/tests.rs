@@ -7,7 +7,7 @@ fn load(text: &str) -> Result<Config, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctx.toml");
     fs::write(&path, text).unwrap();
-    let located = Located { user: None, workspace: Some(path), root: folder.path().to_owned() };
+    let located = Located { user: None, workspace: Some(path), root: folder.path().to_owned(), named: true };
     Config::load(&located, &|name| (name == "SET").then(|| "value".to_owned()))
 }
 
@@ -34,7 +34,7 @@ fn unknown_keys_are_all_told_with_line_and_suggestion() {
             "ctx.toml:8: unknown key `connectors.filesystem.a.roots`; did you mean `root`?",
         ]
     );
-    let kinds: Vec<&str> = ctx_knowledge::KINDS.iter().map(|kind| kind.name).collect();
+    let kinds: Vec<&str> = ctx_knowledge::KINDS.iter().map(|kind| kind.name).chain(["script"]).collect();
     assert_eq!(
         problems("[connectors.floppy.a]\nroot = \".\"\n"),
         [format!("ctx.toml:1: unknown key `connectors.floppy`; known here: {}", kinds.join(", "))]
@@ -79,6 +79,87 @@ fn what_is_wrong_with_a_source_names_its_key() {
     assert_eq!(
         problems("[connectors.filesystem.a]\nroot = \".\"\nwatch = \"no\"\n"),
         ["ctx.toml:3: `connectors.filesystem.a.watch`: invalid type: string \"no\", expected a boolean"]
+    );
+}
+
+#[test]
+fn keys_of_a_script_are_its_own_and_those_that_are_ours_are_checked() {
+    let config = load(
+        "[tools.script.post]\npath = \"tools/post.lua\"\ntimeout = 5\nrate_limit = \"10/m\"\napprove = false\n\
+         channel = \"#ops\"\n[tools.script.post.deep]\nanything = [1]\n\
+         [connectors.script.jira]\npath = \"jira.lua\"\nevery = \"15m\"\ntags = [\"jira\"]\nproject = \"ENG\"\n",
+    )
+    .unwrap();
+    let tools = config.settings.script_tools();
+    let shown = serde_json::to_string(&tools[0].config).unwrap();
+    assert_eq!(shown, r##"{"channel":"#ops","deep":{"anything":[1]}}"##);
+    assert_eq!(tools[0].own.timeout().unwrap().as_secs(), 5);
+    let connectors = config.settings.script_connectors();
+    assert_eq!(serde_json::to_string(&connectors[0].0.config).unwrap(), r#"{"project":"ENG"}"#);
+    for (text, problem) in [
+        ("[tools.script.a]\nurl = \"x\"\n", "ctx.toml:1: `tools.script.a`: missing field `path`"),
+        (
+            "[tools.script.a]\npath = \"a.lua\"\ntimeout = 0\n",
+            "ctx.toml:3: `tools.script.a.timeout`: invalid value: integer `0`, expected a nonzero u32",
+        ),
+        (
+            "[tools.script.a]\npath = \"a.lua\"\nrate_limit = \"often\"\n",
+            "ctx.toml:3: `tools.script.a.rate_limit`: `often` is not a rate limit; write calls per second, minute, \
+             hour or day, like `10/m`",
+        ),
+        (
+            "[tools.script.a]\npath = \"a.lua\"\napprove = true\n",
+            "ctx.toml:3: `tools.script.a.approve`: approval of calls is not there yet; leave it out, or leave out \
+             the tool",
+        ),
+        (
+            "[connectors.script.a]\npath = \"a.lua\"\nevery = \"1s\"\n",
+            "ctx.toml:3: `connectors.script.a.every`: \"1s\" must be between 10s and 366d",
+        ),
+        (
+            "[tools.scripts.a]\npath = \"a.lua\"\n",
+            "ctx.toml:1: unknown key `tools.scripts`; did you mean `script`?",
+        ),
+        (
+            "[agents.inline.a]\ndescription = \"x\"\nsystem_prompt = \"y\"\ntool = []\n",
+            "ctx.toml:4: unknown key `agents.inline.a.tool`; did you mean `tools`?",
+        ),
+        (
+            "[agents.inline.a]\ndescription = \"x\"\nsystem_prompt = \"y\"\narguments = [{ nam = \"x\" }]\n",
+            "ctx.toml:1: `agents.inline.a.arguments[0].nam`: unknown field `nam`, expected one of `name`, \
+             `description`, `required`",
+        ),
+    ] {
+        assert_eq!(problems(text), [problem], "{text}");
+    }
+}
+
+#[test]
+fn what_a_file_would_run_is_known_by_section_and_path() {
+    let uses = load(
+        "[tools.script.b]\npath = \"b.lua\"\nurl = \"x\"\n[agents.script.a]\npath = \"a.lua\"\n\
+         [agents.inline.c]\ndescription = \"x\"\nsystem_prompt = \"y\"\n",
+    )
+    .unwrap()
+    .uses;
+    let shown: Vec<_> = uses.iter().map(|used| format!("{} {}", used.section, used.what)).collect();
+    assert_eq!(shown, ["agents.script.a a.lua", "tools.script.b b.lua"]);
+}
+
+#[test]
+fn a_secret_of_a_script_is_masked_and_one_that_is_not_set_leaves_it_out() {
+    let config = load(
+        "[tools.script.a]\npath = \"a.lua\"\napi_token = \"hunter2hunter2\"\n[tools.script.b]\npath = \"b.lua\"\n\
+         key = \"${UNSET}\"\n",
+    )
+    .unwrap();
+    assert!(!serde_json::to_string(&config.shown()).unwrap().contains("hunter2"));
+    assert_eq!(config.settings.script_tools().len(), 1);
+    assert_eq!(
+        config.warnings,
+        [
+            "ctx.toml:6: [tools.script.b] is left out: `tools.script.b.key` needs the variable UNSET, which is not set"
+        ]
     );
 }
 
@@ -147,7 +228,8 @@ fn the_workspace_overrides_the_user_key_by_key() {
     let (user, workspace) = (folder.path().join("user.toml"), folder.path().join("ctx.toml"));
     fs::write(&user, "[retrieval]\nfinal_limit = 5\nmode = \"keyword\"\n").unwrap();
     fs::write(&workspace, "[retrieval]\nfinal_limit = 7\n").unwrap();
-    let located = Located { user: Some(user), workspace: Some(workspace), root: folder.path().to_owned() };
+    let located =
+        Located { user: Some(user), workspace: Some(workspace), root: folder.path().to_owned(), named: true };
     let config = Config::load(&located, &|_| None).unwrap();
     assert_eq!(config.settings.retrieval.final_limit.get(), 7);
     assert_eq!(config.settings.retrieval.mode, ctx_knowledge::Mode::Keyword);

@@ -96,6 +96,12 @@ impl Table {
         }
     }
 
+    /// Whether there is a table at this path.
+    pub(super) fn has_table(&self, path: &[&str]) -> bool {
+        let Some((first, rest)) = path.split_first() else { return true };
+        matches!(self.entries.get(*first), Some(Node::Table(table)) if table.has_table(rest))
+    }
+
     /// Every value, with the keys that lead to it.
     pub(super) fn leaves(&self) -> Vec<(Vec<String>, &Leaf)> {
         let mut found = Vec::new();

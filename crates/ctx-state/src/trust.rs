@@ -1,0 +1,145 @@
+//! Which configurations may run scripts: what the user has said, for all of their workspaces.
+
+use crate::file::{StateError, connect};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Format of the file; each step leads from its index to the next.
+const MIGRATIONS: &[&str] = &["CREATE TABLE trusted (
+       config TEXT PRIMARY KEY,
+       hash TEXT NOT NULL,
+       trusted_at INTEGER NOT NULL
+     ) STRICT, WITHOUT ROWID;"];
+
+/// What the user trusts.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    path: PathBuf,
+}
+
+/// A configuration that was trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trusted {
+    /// Of what it ran then.
+    pub hash: String,
+    /// When that was.
+    pub trusted_at: Timestamp,
+}
+
+impl Trust {
+    /// Remembered in this file, which need not be there yet.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// What is remembered of a configuration, by its path without links.
+    pub fn of(&self, config: &Path) -> Result<Option<Trusted>, StateError> {
+        // Asking is no reason to make a file.
+        if !self.path.exists() {
+            return Ok(None);
+        }
+        self.with(|connection| {
+            let row = connection.query_row(
+                "SELECT hash, trusted_at FROM trusted WHERE config = ?1",
+                [key(config)],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            );
+            let found: Option<(String, i64)> = row.optional()?;
+            Ok(found.map(|(hash, at)| Trusted {
+                hash,
+                trusted_at: Timestamp::from_millisecond(at).unwrap_or(Timestamp::UNIX_EPOCH),
+            }))
+        })
+    }
+
+    /// Trusts a configuration as long as the hash of what it runs is this.
+    pub fn remember(&self, config: &Path, hash: &str) -> Result<(), StateError> {
+        self.create()?;
+        self.with(|connection| {
+            connection.execute(
+                "INSERT OR REPLACE INTO trusted VALUES (?1, ?2, ?3)",
+                params![key(config), hash, Timestamp::now().as_millisecond()],
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Trusts a configuration no longer; tells whether it was.
+    pub fn forget(&self, config: &Path) -> Result<bool, StateError> {
+        if !self.path.exists() {
+            return Ok(false);
+        }
+        self.with(|connection| connection.execute("DELETE FROM trusted WHERE config = ?1", [key(config)]))
+            .map(|removed| removed > 0)
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StateError> {
+        let connection = connect(&self.path, MIGRATIONS)?;
+        work(&connection).map_err(|source| StateError::Sqlite { path: self.path.clone(), source })
+    }
+
+    /// Makes the file before SQLite does, so that it is never anybody else's to read or to write.
+    fn create(&self) -> Result<(), StateError> {
+        let failed = |source| StateError::Create { path: self.path.clone(), source };
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A path as text that no other path has.
+fn key(config: &Path) -> String {
+    match config.to_str() {
+        Some(text) => text.to_owned(),
+        None => format!("{config:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_trusted_until_it_is_forgotten_and_no_other_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let trust = Trust::new(folder.path().join("state/ctx/trust.sqlite"));
+        let (mine, other) = (Path::new("/w/ctx.toml"), Path::new("/other/ctx.toml"));
+        assert_eq!(trust.of(mine).unwrap(), None);
+        assert!(!trust.forget(mine).unwrap());
+        trust.remember(mine, "one").unwrap();
+        trust.remember(mine, "two").unwrap();
+        assert_eq!(trust.of(mine).unwrap().unwrap().hash, "two");
+        assert_eq!(trust.of(other).unwrap(), None);
+        assert!(trust.forget(mine).unwrap());
+        assert_eq!(trust.of(mine).unwrap(), None);
+    }
+
+    #[test]
+    fn asking_makes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trust.sqlite");
+        assert_eq!(Trust::new(path.clone()).of(Path::new("/w/ctx.toml")).unwrap(), None);
+        assert!(!path.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_file_is_the_users_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trust.sqlite");
+        Trust::new(path.clone()).remember(Path::new("/w/ctx.toml"), "one").unwrap();
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

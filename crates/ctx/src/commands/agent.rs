@@ -1,0 +1,117 @@
+//! `ctx agent`
+
+use super::template;
+use super::trial::{Bench, Report, arguments, pair};
+use crate::cli::Global;
+use crate::error::CommandResult;
+use crate::output::count;
+use crate::scripts::ScriptProvider;
+use clap::Subcommand;
+use ctx_core::{AgentSpec, Call, Caller, Catalog};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// List agents, and make your own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Agent {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Write a new agent, agents/NAME.lua, and its section in ctx.toml.
+    Init {
+        /// Its name, like `incident-responder`.
+        name: String,
+    },
+    Test(Test),
+    /// List every agent and its arguments, and what is wrong with those that are left out.
+    List,
+}
+
+/// Resolve an agent once, as a server would, and print its prompt.
+#[derive(Debug, clap::Args)]
+struct Test {
+    /// Its script, or the name of one that is written in ctx.toml.
+    #[arg(value_name = "FILE|NAME")]
+    agent: PathBuf,
+    /// An argument.
+    #[arg(long = "arg", visible_alias = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    arguments: Vec<(String, String)>,
+    /// All arguments as a JSON object.
+    #[arg(long, visible_alias = "params", value_name = "JSON")]
+    args: Option<String>,
+    /// Whose section of ctx.toml is its configuration; the one that names this file when absent.
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+}
+
+impl Agent {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        match self.action {
+            Action::Init { name } => template::write(&template::AGENT, &name, global),
+            Action::Test(test) => test.run(global).await,
+            Action::List => list(global).await,
+        }
+    }
+}
+
+impl Test {
+    async fn run(self, global: &Global) -> CommandResult {
+        let bench = Bench::open(global)?;
+        let given = arguments(self.args.as_deref(), self.arguments, &Value::Null)?;
+        if let (false, Some(workspace)) = (self.agent.exists(), bench.workspace()) {
+            let catalog = workspace.catalog.current();
+            let name = self.agent.to_string_lossy();
+            if catalog.agents().any(|agent| agent.name == name) {
+                let prompt = Catalog::prompt(&name, given, Call::new(catalog, Caller::Cli)).await?;
+                return global.output().answer(&prompt, || prompt.system.clone());
+            }
+        }
+        let mut report = Report::new("agent", global.output());
+        let mut settings = bench.settings("agents", &self.agent, self.source.as_deref())?;
+        let scripts = bench.scripts()?;
+        let Some(described) = report.describe(scripts, &mut settings).await? else {
+            return report.fail();
+        };
+        let agent = match scripts.agent(&settings).await {
+            Ok(agent) => agent,
+            Err(problem) => return report.refuse(&problem.message),
+        };
+        report.passed("agent.resolve defined")?;
+        report.passed(&format!("{} declared", count(described.parameters as u64, "argument")))?;
+        report.calling("resolve", &given)?;
+        let own = Arc::new(ScriptProvider { tools: Vec::new(), agents: vec![agent] });
+        let call = bench.call(own, global.output());
+        let prompting = async {
+            let prompt = Catalog::prompt(&settings.name, given, call).await?;
+            Ok(json!(prompt))
+        };
+        report.run("prompt", prompting).await
+    }
+}
+
+async fn list(global: &Global) -> CommandResult {
+    let workspace = global.open_for_scripts(&["agents."])?;
+    let scripts = workspace.load_scripts().await;
+    let catalog = workspace.catalog.current();
+    let agents: Vec<&AgentSpec> = catalog.agents().collect();
+    let problems = scripts.problems();
+    let answer = json!({ "agents": agents, "problems": problems });
+    global.output().answer(&answer, || agents.iter().map(|agent| as_text(agent)).collect())?;
+    problems.iter().for_each(|problem| global.output().warn(problem));
+    Ok(())
+}
+
+fn as_text(agent: &AgentSpec) -> String {
+    let tools =
+        if agent.tools.is_empty() { String::new() } else { format!("  ({})", agent.tools.join(", ")) };
+    let mut text = format!("{}{tools}\n    {}\n", agent.name, agent.description);
+    for argument in &agent.arguments {
+        let mark = if argument.required { "*" } else { " " };
+        text.push_str(&format!("    {mark} {:<10} {}\n", argument.name, argument.description));
+    }
+    text
+}

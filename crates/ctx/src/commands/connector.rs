@@ -1,0 +1,178 @@
+//! `ctx connector`
+
+use super::template;
+use super::trial::{Bench, Report};
+use crate::cli::Global;
+use crate::error::CommandResult;
+use crate::output::count;
+use clap::Subcommand;
+use ctx_core::{Change, Content, Document, Known, Sink, chain};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Items that are shown; the others are counted.
+const SHOWN_MAX: usize = 5;
+/// How much of an item's text is shown.
+const TEXT_SHOWN: usize = 200;
+/// Items on their way to being counted.
+const WAITING_MAX: usize = 16;
+
+/// Make connectors of your own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Connector {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Write a new connector, connectors/NAME.lua, and its section in ctx.toml.
+    Init {
+        /// Its name, like `jira`.
+        name: String,
+    },
+    Test(Test),
+}
+
+/// Run a connector's scan once, without writing anything, and print what it brings.
+#[derive(Debug, clap::Args)]
+struct Test {
+    /// The script.
+    file: PathBuf,
+    /// Whose section of ctx.toml is its configuration; the one that names this file when absent.
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+}
+
+impl Connector {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        match self.action {
+            Action::Init { name } => template::write(&template::CONNECTOR, &name, global),
+            Action::Test(test) => test.run(global).await,
+        }
+    }
+}
+
+impl Test {
+    async fn run(self, global: &Global) -> CommandResult {
+        let bench = Bench::open(global)?;
+        let mut report = Report::new("connector", global.output());
+        let mut settings = bench.settings("connectors", &self.file, self.source.as_deref())?;
+        let scripts = bench.scripts()?;
+        if report.describe(scripts, &mut settings).await?.is_none() {
+            return report.fail();
+        }
+        let connector = match scripts.connector(&settings).await {
+            Ok(connector) => connector,
+            Err(problem) => return report.refuse(&problem.message),
+        };
+        report.passed("connector.scan defined")?;
+        report.passed("Calling scan(config)...")?;
+        let started = Instant::now();
+        let (sink, mut changes) = Sink::channel(WAITING_MAX, Arc::new(NothingKnown));
+        let counting = async {
+            let mut brought = Brought::default();
+            while let Some(change) = changes.recv().await {
+                brought.take(change);
+            }
+            brought
+        };
+        let pulling = async {
+            let pulled = connector.pull(None, &sink).await;
+            drop(sink);
+            pulled
+        };
+        let (pulled, brought) = tokio::join!(pulling, counting);
+        let pulled = match pulled {
+            Ok(pulled) => pulled,
+            Err(error) => return report.refuse(&chain(&error)),
+        };
+        let took = started.elapsed();
+        report.passed(&format!("Returned {} in {:.1}s", brought.counted(), took.as_secs_f64()))?;
+        let answer = json!({
+            "items": brought.items,
+            "deleted": brought.deleted,
+            "unreadable": brought.unreadable,
+            "shown": brought.shown,
+            "cursor": pulled.cursor,
+        });
+        report.result("scan", &answer, took.as_millis())
+    }
+}
+
+/// As on the first sync of all.
+struct NothingKnown;
+
+impl Known for NothingKnown {
+    fn is_current(&self, _: &str, _: &str) -> bool {
+        false
+    }
+}
+
+/// What a scan brought.
+#[derive(Default)]
+struct Brought {
+    items: u64,
+    deleted: u64,
+    unreadable: Vec<Value>,
+    shown: Vec<Value>,
+}
+
+impl Brought {
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Upsert(document) => {
+                self.items += 1;
+                if self.shown.len() < SHOWN_MAX {
+                    self.shown.push(brief(&document));
+                }
+            }
+            Change::Delete { .. } => self.deleted += 1,
+            Change::Unreadable { source_id, reason } => {
+                self.unreadable.push(json!({"source_id": source_id, "reason": reason}));
+            }
+        }
+    }
+
+    fn counted(&self) -> String {
+        let mut parts = vec![count(self.items, "item")];
+        if self.deleted > 0 {
+            parts.push(format!("{} deleted", self.deleted));
+        }
+        if !self.unreadable.is_empty() {
+            parts.push(format!("{} that cannot be used", self.unreadable.len()));
+        }
+        parts.join(", ")
+    }
+}
+
+/// A document as it is shown: all that was said of it, and the beginning of its text.
+fn brief(document: &Document) -> Value {
+    let text = match &document.content {
+        Content::Text(text) => text.clone(),
+        Content::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+    };
+    let mut body: String = text.chars().take(TEXT_SHOWN).collect();
+    if body.len() < text.len() {
+        body.push('…');
+    }
+    let mut shown = json!({"source_id": document.source_id, "title": document.title, "body": body});
+    let optional = [
+        ("source_url", json!(document.source_url)),
+        ("author", json!(document.author)),
+        ("created_at", json!(document.created_at)),
+        ("updated_at", json!(document.updated_at)),
+        ("content_type", json!(document.content_type)),
+        ("tags", json!(document.tags)),
+        ("metadata", json!(document.metadata)),
+    ];
+    for (name, value) in optional {
+        let is_empty = value.is_null() || value == json!([]) || value == json!({});
+        if let (false, Some(fields)) = (is_empty, shown.as_object_mut()) {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+    shown
+}

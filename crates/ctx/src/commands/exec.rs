@@ -1,0 +1,60 @@
+//! `ctx exec`
+
+use super::trial::Terminal;
+use crate::cli::Global;
+use crate::error::{CommandError, CommandResult};
+use ctx_core::{Call, Caller, Catalog};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A script that is longer is refused before it is read whole.
+const SCRIPT_BYTES_MAX: u64 = 1 << 20;
+
+/// Run a script against everything that can be called, and print its result.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Exec {
+    /// The script; `-` reads it from standard input.
+    file: PathBuf,
+}
+
+impl Exec {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let script = read(&self.file)?;
+        let workspace = global.open_for_scripts(&["tools.", "agents."])?;
+        let scripts = workspace.load_scripts().await;
+        let output = global.output();
+        scripts.problems().iter().for_each(|problem| output.warn(problem));
+        let call = Call::new(workspace.catalog.current(), Caller::Cli).with_peer(Arc::new(Terminal(output)));
+        let done = Catalog::call("execute", json!({ "script": script }), call).await;
+        workspace.runner().shutdown().await;
+        workspace.close();
+        let done = done?;
+        let logs: Vec<Value> = done
+            .logs
+            .iter()
+            .map(|line| json!({"level": line.level.as_str().to_lowercase(), "message": line.message}))
+            .collect();
+        let result = done.into_data();
+        output.answer(&json!({ "result": result, "logs": logs }), || match &result {
+            Value::String(text) => text.clone(),
+            result => serde_json::to_string_pretty(result).unwrap_or_default(),
+        })
+    }
+}
+
+fn read(file: &Path) -> CommandResult<String> {
+    let mut bytes = Vec::new();
+    let read = if file == Path::new("-") {
+        std::io::stdin().lock().take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(file).and_then(|file| file.take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| CommandError::usage(format!("cannot read {}: {error}", file.display())))?;
+    if bytes.len() as u64 > SCRIPT_BYTES_MAX {
+        let most = SCRIPT_BYTES_MAX >> 20;
+        return Err(CommandError::usage(format!("{} is larger than {most} MiB", file.display())));
+    }
+    String::from_utf8(bytes).map_err(|_| CommandError::usage(format!("{} is not text", file.display())))
+}

@@ -1,0 +1,120 @@
+//! New scripts: a file that runs as it is written, and its section in the configuration.
+
+use crate::cli::{Global, load_at};
+use crate::config::Config;
+use crate::error::{CommandError, CommandResult};
+use crate::scripts::RESERVED;
+use crate::trust;
+use ctx_core::Identifier;
+use serde_json::json;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+/// The longest name of a script.
+const NAME_LENGTH_MAX: usize = 60;
+
+/// A kind of script that can be begun.
+pub(super) struct Template {
+    /// Where its section is, and the folder of its file.
+    group: &'static str,
+    text: &'static str,
+    /// How it is tried.
+    try_it: &'static str,
+}
+
+pub(super) const TOOL: Template = Template {
+    group: "tools",
+    text: include_str!("templates/tool.lua"),
+    try_it: "ctx tool test @PATH@ --param query=WORDS",
+};
+pub(super) const CONNECTOR: Template = Template {
+    group: "connectors",
+    text: include_str!("templates/connector.lua"),
+    try_it: "ctx connector test @PATH@",
+};
+pub(super) const AGENT: Template = Template {
+    group: "agents",
+    text: include_str!("templates/agent.lua"),
+    try_it: "ctx agent test @PATH@ --arg topic=WORDS",
+};
+
+/// Writes a script, and its section where there is a configuration to write it to.
+pub(super) fn write(template: &Template, name: &str, global: &Global) -> CommandResult {
+    let key = key(template, name)?;
+    let located = global.locate()?;
+    let config = match &located.workspace {
+        Some(_) => Some(global.load()?),
+        None => None,
+    };
+    let shown = format!("{}/{name}.lua", template.group);
+    let path = located.root.join(&shown);
+    let fill = |text: &str| text.replace("@NAME@", &key).replace("@PATH@", &shown);
+    create(&path, &shown, &fill(template.text))?;
+    let section = format!("[{}.script.{key}]\npath = \"{shown}\"\n", template.group);
+    let added = match &config {
+        Some(config) => add(config, template.group, &key, &section)?,
+        None => None,
+    };
+    let try_it = fill(template.try_it);
+    global.output().answer(&json!({"script": path, "section": section, "config": added}), || match &added {
+        Some(file) => {
+            format!("created {shown}\nadded [{}.script.{key}] to {file}\nnext: `{try_it}`", template.group)
+        }
+        None => format!("created {shown}\nnext: `{try_it}`; its section in ctx.toml would be\n\n{section}"),
+    })
+}
+
+/// The name in the configuration and in the script.
+fn key(template: &Template, name: &str) -> CommandResult<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(plain) || name.starts_with('-') {
+        return Err(CommandError::usage(format!("`{name}` cannot be the name of a script"))
+            .hint("letters, digits, `-` and `_`, like `post-slack`"));
+    }
+    // Only tools are called by name from scripts; agents and sources may have the name they were given.
+    if template.group != TOOL.group {
+        return Ok(name.to_owned());
+    }
+    let key = Identifier::sanitize(name).to_string();
+    if RESERVED.contains(&key.as_str()) {
+        return Err(CommandError::usage(format!("`{name}` is the name of something that is built in")));
+    }
+    Ok(key)
+}
+
+fn create(path: &Path, shown: &str, text: &str) -> CommandResult {
+    let failed = |error| CommandError::new(format!("cannot write {shown}: {error}"));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            return Err(CommandError::usage(format!("{shown} is there already; nothing was changed")));
+        }
+        opened => opened.map_err(failed)?,
+    };
+    file.write_all(text.as_bytes()).map_err(failed)
+}
+
+/// Adds a section at the end of the configuration, unless it has one; tells the file.
+fn add(config: &Config, group: &str, key: &str, section: &str) -> CommandResult<Option<String>> {
+    let Some(path) = &config.path else { return Ok(None) };
+    if config.has_section(&[group, "script", key]) {
+        return Ok(None);
+    }
+    let file = path.strip_prefix(&config.root).unwrap_or(path).display().to_string();
+    let failed = |error| CommandError::new(format!("cannot write {file}: {error}"));
+    // What the user has just asked for needs no trust; what was there before may.
+    let trusted = trust::is_remembered(config).unwrap_or(false);
+    let mut text = fs::read_to_string(path).map_err(failed)?;
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let gap = if text.is_empty() { "" } else { "\n" };
+    fs::write(path, format!("{text}{gap}{section}")).map_err(failed)?;
+    if trusted {
+        trust::remember(&load_at(path)?)?;
+    }
+    Ok(Some(file))
+}

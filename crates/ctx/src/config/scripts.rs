@@ -1,0 +1,261 @@
+//! Sections of scripts and agents: a few keys are ours, and where a script is named all others are its own.
+
+use super::settings::{SourceSettings, seconds};
+use super::tree::{Leaf, Node, Table};
+use ctx_core::{RateLimit, json_schema};
+use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Sections by kind and name, as they are written.
+pub(crate) type Sections = BTreeMap<String, BTreeMap<String, Map<String, Value>>>;
+
+/// What kind of section there may be below a group: `[tools.script.<name>]`.
+pub(crate) struct SectionKind {
+    /// `tools`
+    pub(crate) group: &'static str,
+    /// `script`
+    pub(crate) kind: &'static str,
+    summary: &'static str,
+    /// Whether keys that are not ours go to the script.
+    free: bool,
+    schema: fn() -> Value,
+    check: fn(&Value) -> Result<(), Problem>,
+}
+
+/// A key, and what is wrong with its value.
+pub(super) type Problem = (String, String);
+
+/// Every kind there is, besides the connectors that are built in.
+pub(crate) const SECTION_KINDS: &[SectionKind] = &[
+    SectionKind {
+        group: "connectors",
+        kind: "script",
+        summary: "What a Lua script brings in. Keys that are not listed here are the script's `config`.",
+        free: true,
+        schema: json_schema::<ConnectorSection>,
+        check: check::<ConnectorSection>,
+    },
+    SectionKind {
+        group: "tools",
+        kind: "script",
+        summary: "A tool made of a Lua script. Keys that are not listed here are the script's `context.config`.",
+        free: true,
+        schema: json_schema::<ToolSection>,
+        check: check::<ToolSection>,
+    },
+    SectionKind {
+        group: "agents",
+        kind: "inline",
+        summary: "An agent that is written down here.",
+        free: false,
+        schema: json_schema::<InlineAgentSection>,
+        check: check::<InlineAgentSection>,
+    },
+    SectionKind {
+        group: "agents",
+        kind: "script",
+        summary: "An agent made of a Lua script. Keys that are not listed here are the script's `config`.",
+        free: true,
+        schema: json_schema::<AgentSection>,
+        check: check::<AgentSection>,
+    },
+];
+
+/// `[tools.script.<name>]`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ToolSection {
+    /// The script's file, relative to the workspace.
+    pub(crate) path: PathBuf,
+    /// Seconds one call may take; `limits.script_timeout` when absent.
+    timeout: Option<NonZeroU32>,
+    /// How often it may be called, like `10/m`; as often as one likes when absent.
+    rate_limit: Option<Rate>,
+    /// Whether a person must agree to each call. Only `false`: nobody can be asked yet.
+    #[serde(default, deserialize_with = "only_false", rename = "approve")]
+    #[schemars(with = "bool")]
+    _approve: (),
+    /// Hosts that the script may reach by `http`; every public one when empty.
+    #[serde(default)]
+    pub(crate) allow_hosts: Vec<String>,
+}
+
+/// `[agents.script.<name>]`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct AgentSection {
+    /// The script's file, relative to the workspace.
+    pub(crate) path: PathBuf,
+    /// Seconds it may take; `limits.script_timeout` when absent.
+    timeout: Option<NonZeroU32>,
+    /// Hosts that the script may reach by `http`; every public one when empty.
+    #[serde(default)]
+    pub(crate) allow_hosts: Vec<String>,
+}
+
+/// `[connectors.script.<name>]`, besides what every source may have.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ConnectorSection {
+    /// The script's file, relative to the workspace.
+    pub(crate) path: PathBuf,
+    /// Seconds one sync may take; 300 when absent.
+    timeout: Option<NonZeroU32>,
+    /// Hosts that the script may reach by `http`; every public one when empty.
+    #[serde(default)]
+    pub(crate) allow_hosts: Vec<String>,
+}
+
+/// `[agents.inline.<name>]`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct InlineAgentSection {
+    /// What it is for.
+    pub(crate) description: String,
+    /// The tools it uses.
+    #[serde(default)]
+    pub(crate) tools: Vec<String>,
+    /// Its instructions.
+    pub(crate) system_prompt: String,
+    /// What it can be told: a list of `{ name, description, required }`.
+    #[serde(default)]
+    pub(crate) arguments: Vec<ArgumentSection>,
+}
+
+/// One argument of an agent.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArgumentSection {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it means.
+    #[serde(default)]
+    pub(crate) description: String,
+    /// Whether the agent cannot do without.
+    #[serde(default)]
+    pub(crate) required: bool,
+}
+
+impl ToolSection {
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(seconds)
+    }
+
+    pub(crate) fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_limit.map(|rate| rate.0)
+    }
+}
+
+impl AgentSection {
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(seconds)
+    }
+}
+
+impl ConnectorSection {
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(seconds)
+    }
+}
+
+/// A rate limit as it is written.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+struct Rate(RateLimit);
+
+impl TryFrom<String> for Rate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error: ctx_core::InvalidRate| error.to_string())
+    }
+}
+
+fn only_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    match bool::deserialize(deserializer)? {
+        false => Ok(()),
+        true => {
+            Err(D::Error::custom("approval of calls is not there yet; leave it out, or leave out the tool"))
+        }
+    }
+}
+
+/// One section: what is ours in it, and what is the script's.
+#[derive(Debug)]
+pub(crate) struct Section<T> {
+    pub(crate) name: String,
+    pub(crate) own: T,
+    pub(crate) config: Map<String, Value>,
+}
+
+/// The sections of a kind. They were understood once already, when the configuration was read.
+pub(super) fn sections<T: DeserializeOwned>(written: &Sections, group: &str, kind: &str) -> Vec<Section<T>> {
+    let found = SECTION_KINDS.iter().find(|known| (known.group, known.kind) == (group, kind));
+    let properties = found.map(SectionKind::properties).unwrap_or_default();
+    let section = |(name, fields): (&String, &Map<String, Value>)| {
+        let own = T::deserialize(Value::Object(fields.clone())).ok()?;
+        let rest = fields.iter().filter(|(key, _)| !properties.contains_key(*key));
+        let config = rest.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Some(Section { name: name.clone(), own, config })
+    };
+    written.get(kind).into_iter().flatten().filter_map(section).collect()
+}
+
+impl SectionKind {
+    /// What is wrong with a section of this kind.
+    pub(super) fn check(&self, fields: &Map<String, Value>) -> Result<(), Problem> {
+        (self.check)(&Value::Object(fields.clone()))
+    }
+
+    /// JSON Schema of all sections of this kind.
+    pub(super) fn schema(&self) -> Value {
+        let section = json!({"properties": self.properties(), "additionalProperties": self.free});
+        json!({"description": self.summary, "additionalProperties": section})
+    }
+
+    /// The keys that are ours.
+    fn properties(&self) -> Map<String, Value> {
+        let of = |schema: Value| schema["properties"].as_object().cloned().unwrap_or_default();
+        let mut properties = of((self.schema)());
+        if self.group == "connectors" {
+            properties.extend(of(json_schema::<SourceSettings>()));
+        }
+        properties
+    }
+}
+
+fn check<T: DeserializeOwned>(fields: &Value) -> Result<(), Problem> {
+    let read: Result<T, _> = serde_path_to_error::deserialize(fields);
+    read.map(drop).map_err(|error| (error.path().to_string(), error.inner().to_string()))
+}
+
+/// A script that a configuration would run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ScriptUse {
+    /// `tools.script.post_slack`
+    pub(crate) section: String,
+    /// Its file as written; where the section only changes one of the user's own, all that it says.
+    pub(crate) what: String,
+}
+
+/// What a file would run.
+pub(super) fn uses(file: &Table) -> Vec<ScriptUse> {
+    let mut uses = Vec::new();
+    for SectionKind { group, kind, .. } in SECTION_KINDS.iter().filter(|kind| kind.free) {
+        let Some(Node::Table(group_table)) = file.entries.get(*group) else { continue };
+        let Some(Node::Table(named)) = group_table.entries.get(*kind) else { continue };
+        for (name, node) in &named.entries {
+            let Node::Table(section) = node else { continue };
+            let what = match section.entries.get("path") {
+                Some(Node::Leaf(Leaf { value: Value::String(path), .. })) => path.clone(),
+                _ => section.to_json().to_string(),
+            };
+            uses.push(ScriptUse { section: format!("{group}.{kind}.{name}"), what });
+        }
+    }
+    uses.sort();
+    uses
+}

@@ -1,0 +1,208 @@
+//! The entry of the library: the whole command line, with tools, connectors and agents of one's own.
+
+use crate::cli::{self, WORKER};
+use crate::error::CommandError;
+use crate::output::Output;
+use crate::scripts::{RESERVED, ScriptProvider};
+use ctx_core::{Agent, Connector, Identifier, Provider, SourceName, Tool};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The kind of sources that are read by Rust code: `rust:tickets`.
+const KIND: &str = "rust";
+
+/// A program like `ctx` that can do more.
+///
+/// ```no_run
+/// # use async_trait::async_trait;
+/// # use ctx::{Call, Harness, Output, Tool, ToolError, ToolSpec};
+/// # use serde_json::{Map, Value, json};
+/// # use std::sync::Arc;
+/// struct Dice;
+///
+/// #[async_trait]
+/// impl Tool for Dice {
+///     fn spec(&self) -> Arc<ToolSpec> {
+///         Arc::new(ToolSpec::new("dice", "Rolls a die.", json!({"type": "object"})))
+///     }
+///
+///     async fn run(&self, _: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
+///         Ok(json!({"rolled": 4}).into())
+///     }
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     Harness::builder().tool(Dice).main()
+/// }
+/// ```
+#[derive(Default)]
+#[must_use = "it does nothing until `main` or `run`"]
+pub struct Harness {
+    additions: Additions,
+}
+
+/// How a source is kept, besides what its connector does.
+#[derive(Clone, Debug, Default)]
+pub struct SourceOptions {
+    /// Tags that all its documents get.
+    pub tags: Vec<String>,
+    /// How often a server syncs it: from ten seconds to a year. Not on schedule when absent.
+    pub every: Option<Duration>,
+}
+
+impl Harness {
+    /// Begins with nothing but what `ctx` itself can do.
+    pub fn builder() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool. It is called like one made of a script: `sdk.tools.<name>` in scripts,
+    /// `POST /tools/<name>` over HTTP. A script of the same name goes before it.
+    pub fn tool(mut self, tool: impl Tool) -> Self {
+        self.additions.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Adds an agent; its source should be [`AgentSource::Rust`](crate::AgentSource::Rust).
+    pub fn agent(mut self, agent: impl Agent) -> Self {
+        self.additions.agents.push(Arc::new(agent));
+        self
+    }
+
+    /// Adds a source, `rust:<name>`, that is synced when a sync is asked for.
+    pub fn connector(self, name: impl Into<String>, connector: impl Connector) -> Self {
+        self.connector_with(name, connector, SourceOptions::default())
+    }
+
+    /// Adds a source, `rust:<name>`, with tags or a schedule.
+    pub fn connector_with(
+        mut self,
+        name: impl Into<String>,
+        connector: impl Connector,
+        options: SourceOptions,
+    ) -> Self {
+        let name = SourceName::new(KIND, name);
+        self.additions.sources.push(AddedSource { name, connector: Arc::new(connector), options });
+        self
+    }
+
+    /// The whole program: what `fn main` returns. Call it before anything starts a thread.
+    pub fn main(self) -> ExitCode {
+        if let Some(ended) = worker_if_asked() {
+            return ended;
+        }
+        cli::main(self.additions)
+    }
+
+    /// The same inside of a runtime that is there already. Its program calls [`worker_if_asked`] first
+    /// thing in `main`, before it makes that runtime.
+    pub async fn run(self) -> ExitCode {
+        if is_worker() {
+            Output::default().fail(&CommandError::new(
+                "the program was started again to run a script, and had other threads by then: call \
+                 `ctx::worker_if_asked()` first thing in `main`, before the runtime is made",
+            ));
+            return ExitCode::FAILURE;
+        }
+        cli::run(self.additions).await
+    }
+}
+
+/// Runs scripts until there are no more, where the program was started again to do that; `main` then
+/// ends with what is returned.
+///
+/// Scripts run in processes of their own, which are this same program. Such a process gives up
+/// everything but computing before its first script, which only one without threads can. So this comes
+/// first in the `main` of a program that makes its own runtime; [`Harness::main`] does it by itself.
+///
+/// ```no_run
+/// # use ctx::Harness;
+/// fn main() -> std::process::ExitCode {
+///     if let Some(ended) = ctx::worker_if_asked() {
+///         return ended;
+///     }
+///     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+///     runtime.block_on(Harness::builder().run())
+/// }
+/// ```
+#[must_use = "a worker that has ended must not go on as a program"]
+pub fn worker_if_asked() -> Option<ExitCode> {
+    is_worker().then(ctx_luau::worker_main)
+}
+
+fn is_worker() -> bool {
+    std::env::args_os().nth(1).is_some_and(|first| first == WORKER)
+}
+
+/// What a program built on the library adds to every workspace it opens.
+#[derive(Clone, Default)]
+pub(crate) struct Additions {
+    tools: Vec<Arc<dyn Tool>>,
+    agents: Vec<Arc<dyn Agent>>,
+    pub(crate) sources: Vec<AddedSource>,
+}
+
+/// One such source.
+#[derive(Clone)]
+pub(crate) struct AddedSource {
+    pub(crate) name: SourceName,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) options: SourceOptions,
+}
+
+impl Additions {
+    /// What can be called of them. A provider beside that of the scripts, though of the same name: what
+    /// collides with a script is then left out and not renamed. Neither does it take the names of what
+    /// is built in; whatever is left out is told.
+    pub(crate) fn callable(&self, warnings: &mut Vec<String>) -> Arc<dyn Provider> {
+        let mut tools = self.tools.clone();
+        tools.retain(|tool| {
+            let name = Identifier::sanitize(&tool.spec().name);
+            let reserved = RESERVED.contains(&name.as_str());
+            if reserved {
+                warnings.push(format!("tools.{name} is left out: the name `{name}` is taken"));
+            }
+            !reserved
+        });
+        Arc::new(ScriptProvider { tools, agents: self.agents.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use ctx_core::{Call, Catalog, Output, ToolError, ToolSpec};
+    use serde_json::{Map, Value, json};
+
+    struct Named(&'static str);
+
+    #[async_trait]
+    impl Tool for Named {
+        fn spec(&self) -> Arc<ToolSpec> {
+            Arc::new(ToolSpec::new(self.0, "A tool.", json!({"type": "object"})))
+        }
+
+        async fn run(&self, _: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
+            Ok(Output::default())
+        }
+    }
+
+    #[test]
+    fn an_added_tool_cannot_have_the_name_of_what_is_built_in() {
+        let harness = Harness::builder().tool(Named("dice")).tool(Named("list")).tool(Named("search-docs"));
+        let mut warnings = Vec::new();
+        let callable = harness.additions.callable(&mut warnings);
+        assert_eq!(
+            warnings,
+            [
+                "tools.list is left out: the name `list` is taken",
+                "tools.search_docs is left out: the name `search_docs` is taken",
+            ]
+        );
+        let catalog = Catalog::builder().provider(callable).build();
+        let names: Vec<String> = catalog.entries().map(|entry| entry.name.to_string()).collect();
+        assert_eq!(names, ["tools.dice"]);
+    }
+}

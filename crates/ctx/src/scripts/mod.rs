@@ -1,0 +1,162 @@
+//! The scripts of a workspace: who runs them, which are there to be called, what is wrong with the others.
+
+mod set;
+mod source;
+
+pub(crate) use set::{ScriptProvider, ScriptSet};
+pub(crate) use source::{ScriptSource, Untrusted};
+
+use crate::cli::WORKER;
+use crate::config::{Config, Settings};
+use ctx_core::Redactor;
+use ctx_luau::{Engine, EngineSettings, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
+use serde_json::{Map, Value};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+/// Names that scripts cannot have: those of tools that are built in, now or soon, and of a route.
+pub(crate) const RESERVED: [&str; 8] =
+    ["search", "get", "sources", "list", "execute", "list_functions", "search_docs", "get_function_docs"];
+
+/// Runs scripts. Nothing is started before the first of them is needed.
+pub(crate) struct Runner {
+    engine: EngineSettings,
+    limits: ScriptLimits,
+    redactor: Redactor,
+    started: OnceLock<(Engine, Scripts)>,
+}
+
+impl Runner {
+    pub(crate) fn new(settings: &Settings, redactor: Redactor) -> Result<Self, ScriptProblem> {
+        // Asked once: a program that is replaced while it runs cannot be asked later.
+        let program = std::env::current_exe()
+            .map_err(|error| problem(format!("the program cannot find itself to run scripts: {error}")))?;
+        let (engine, limits) = settings.script_limits(EngineSettings::new(program, vec![WORKER.into()]));
+        Ok(Self { engine, limits, redactor, started: OnceLock::new() })
+    }
+
+    /// What is masked: it learns what scripts are given from the environment.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// What loads and runs them.
+    pub(crate) fn scripts(&self) -> Result<&Scripts, ScriptProblem> {
+        if let Some((_, scripts)) = self.started.get() {
+            return Ok(scripts);
+        }
+        let engine = Engine::new(self.engine.clone())
+            .map_err(|error| problem(format!("scripts cannot be run here: {error}")))?;
+        let environment = Arc::new(|name: &str| std::env::var(name).ok());
+        let scripts = Scripts::new(engine.clone(), self.limits, environment).masking(self.redactor.clone());
+        Ok(&self.started.get_or_init(|| (engine, scripts)).1)
+    }
+
+    /// Has a worker ready for the first call.
+    pub(crate) fn warm_up(&self) {
+        if let Some((engine, _)) = self.started.get() {
+            engine.warm_up();
+        }
+    }
+
+    /// Ends whatever runs.
+    pub(crate) async fn shutdown(&self) {
+        if let Some((engine, _)) = self.started.get() {
+            engine.shutdown().await;
+        }
+    }
+}
+
+fn problem(message: String) -> ScriptProblem {
+    ScriptProblem { message }
+}
+
+/// A tool or an agent that the configuration names.
+#[derive(Clone)]
+pub(crate) struct Configured {
+    pub(crate) kind: Kind,
+    pub(crate) settings: ScriptSettings,
+    /// Where its section is written: `ctx.toml:3: `.
+    place: String,
+}
+
+/// What a script that can be called is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tool,
+    Agent,
+}
+
+impl Configured {
+    /// `tools.script.post_slack`
+    pub(crate) fn section(&self) -> String {
+        let group = match self.kind {
+            Kind::Tool => "tools",
+            Kind::Agent => "agents",
+        };
+        format!("{group}.script.{}", self.settings.name)
+    }
+}
+
+/// The tools and agents that a configuration names, without those of sections that may not run.
+pub(crate) fn configured(config: &Config, may_run: &dyn Fn(&str) -> bool) -> Vec<Configured> {
+    let tools = config.settings.script_tools().into_iter().map(|section| {
+        let own = section.own;
+        let (timeout, rate_limit) = (own.timeout(), own.rate_limit());
+        let settings = ScriptSettings {
+            timeout,
+            rate_limit,
+            allow_hosts: own.allow_hosts,
+            ..script(config, section.name, &own.path, section.config)
+        };
+        (Kind::Tool, settings)
+    });
+    let agents = config.settings.script_agents().into_iter().map(|section| {
+        let own = section.own;
+        let settings = ScriptSettings {
+            timeout: own.timeout(),
+            allow_hosts: own.allow_hosts.clone(),
+            ..script(config, section.name, &own.path, section.config)
+        };
+        (Kind::Agent, settings)
+    });
+    let all = tools.chain(agents).map(|(kind, settings)| {
+        let group = if kind == Kind::Tool { "tools" } else { "agents" };
+        let place = config.place(&[group, "script", &settings.name]);
+        Configured { kind, settings, place }
+    });
+    all.filter(|script| may_run(&script.section())).collect()
+}
+
+/// A script as its section has it, without bounds of its own.
+pub(crate) fn script(config: &Config, name: String, path: &Path, own: Map<String, Value>) -> ScriptSettings {
+    ScriptSettings {
+        name,
+        path: config.root.join(path),
+        shown: path.display().to_string(),
+        config: Value::Object(own),
+        timeout: None,
+        rate_limit: None,
+        allow_hosts: Vec::new(),
+    }
+}
+
+/// What tells two versions of a file apart without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    #[cfg(unix)]
+    inode: u64,
+}
+
+fn version(path: &Path) -> Option<Version> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Version {
+        modified: metadata.modified().ok(),
+        bytes: metadata.len(),
+        #[cfg(unix)]
+        inode: std::os::unix::fs::MetadataExt::ino(&metadata),
+    })
+}

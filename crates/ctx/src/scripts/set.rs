@@ -1,0 +1,186 @@
+//! The scripts that can be called: the last sound version of each, and what is wrong with the newest.
+
+use super::{Configured, Kind, RESERVED, Runner, Version, problem, version};
+use crate::workspace::Parts;
+use ctx_core::{Agent, Identifier, LiveCatalog, Provider, Tool};
+use ctx_gateway::Gateway;
+use ctx_luau::ScriptProblem;
+use futures::StreamExt;
+use futures::future::join_all;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Scripts that are loaded at once; each needs a worker for a moment.
+const LOADING_MAX: usize = 4;
+
+/// How often files of scripts are looked at while they are served.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A script that can be called.
+#[derive(Clone)]
+enum Callable {
+    Tool(Arc<dyn Tool>),
+    Agent(Arc<dyn Agent>),
+}
+
+/// A configured script, the last version of it that was sound, and what is wrong with the newest.
+pub(crate) struct Loaded {
+    pub(crate) configured: Configured,
+    /// Of the file that was loaded last, sound or not, and of the one that was seen last.
+    version: Option<Version>,
+    seen: Option<Version>,
+    sound: Option<Callable>,
+    problem: Option<String>,
+}
+
+/// Every script of a workspace that can be called.
+pub(crate) struct ScriptSet {
+    runner: Arc<Runner>,
+    scripts: Vec<Loaded>,
+    /// What the catalog said of them.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl ScriptSet {
+    /// Loads all of them, side by side. Those that cannot be loaded are kept with what is wrong.
+    pub(crate) async fn load(runner: Arc<Runner>, configured: Vec<Configured>) -> Self {
+        let loading = configured.into_iter().map(|configured| async {
+            let version = version(&configured.settings.path);
+            let (sound, problem) = match load(&runner, &configured).await {
+                Ok(callable) => (Some(callable), None),
+                Err(problem) => (None, Some(problem.message)),
+            };
+            Loaded { configured, version, seen: version, sound, problem }
+        });
+        let scripts = futures::stream::iter(loading).buffered(LOADING_MAX).collect().await;
+        Self { runner, scripts, warnings: Vec::new() }
+    }
+
+    /// Loads those whose files have changed and rest. A version that is not sound leaves the last one in
+    /// place. Tells whether anything is to be called that was not, or no longer as it was.
+    pub(crate) async fn reload(&mut self) -> bool {
+        let paths: Vec<_> =
+            self.scripts.iter().map(|script| script.configured.settings.path.clone()).collect();
+        let look = move || paths.iter().map(|path| version(path)).collect::<Vec<_>>();
+        let Ok(now) = tokio::task::spawn_blocking(look).await else { return false };
+        let runner = &self.runner;
+        let changed = self.scripts.iter_mut().zip(now).filter_map(|(script, now)| {
+            // Whoever writes a file may be in the middle of it; it is taken up when it looks the same twice.
+            let rests = std::mem::replace(&mut script.seen, now) == now;
+            (rests && now != script.version).then_some(script)
+        });
+        let reloading = changed.map(|script| async {
+            script.version = script.seen;
+            let shown = &script.configured.settings.shown;
+            match load(runner, &script.configured).await {
+                Ok(callable) => {
+                    tracing::info!("{shown} was loaded again");
+                    script.sound = Some(callable);
+                    script.problem = None;
+                    true
+                }
+                Err(problem) => {
+                    let stays = if script.sound.is_some() { "; the version before it stays" } else { "" };
+                    tracing::warn!("{}{stays}", problem.message);
+                    script.problem = Some(problem.message);
+                    false
+                }
+            }
+        });
+        join_all(reloading).await.contains(&true)
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Loaded> {
+        self.scripts.iter()
+    }
+
+    /// Takes up files that change, until `shutdown`.
+    pub(crate) async fn keep_fresh(
+        mut self,
+        parts: Arc<Parts>,
+        live: Arc<LiveCatalog>,
+        shutdown: CancellationToken,
+    ) {
+        if self.scripts.is_empty() {
+            return;
+        }
+        while shutdown.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+            if self.reload().await {
+                let before = live.current();
+                let catalog = parts.take_up(&self, &live);
+                let new = catalog.warnings().iter().filter(|warning| !before.warnings().contains(warning));
+                new.for_each(|warning| tracing::warn!("{warning}"));
+            }
+        }
+    }
+
+    /// What is wrong, a line each.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        self.scripts.iter().filter_map(Loaded::told).chain(self.warnings.iter().cloned()).collect()
+    }
+
+    /// What can be called now: what runs scripts that are sent, and the scripts that are here.
+    pub(crate) fn providers(&self, inline: &[Arc<dyn Agent>]) -> Vec<Arc<dyn Provider>> {
+        let gateway = self.runner.scripts().map(|scripts| Arc::new(Gateway::new(scripts.clone())));
+        let gateway = gateway.ok().map(|gateway| gateway as Arc<dyn Provider>);
+        let mut provider = ScriptProvider { tools: Vec::new(), agents: inline.to_vec() };
+        for script in &self.scripts {
+            match &script.sound {
+                Some(Callable::Tool(tool)) => provider.tools.push(tool.clone()),
+                Some(Callable::Agent(agent)) => provider.agents.push(agent.clone()),
+                None => {}
+            }
+        }
+        let own: Arc<dyn Provider> = Arc::new(provider);
+        gateway.into_iter().chain([own]).collect()
+    }
+}
+
+impl Loaded {
+    /// What is wrong with it.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// The same, with its section.
+    fn told(&self) -> Option<String> {
+        let problem = self.problem.as_ref()?;
+        let Configured { place, .. } = &self.configured;
+        Some(format!("{place}[{}] is left out: {problem}", self.configured.section()))
+    }
+}
+
+async fn load(runner: &Runner, configured: &Configured) -> Result<Callable, ScriptProblem> {
+    let Configured { kind, settings, .. } = configured;
+    let name = Identifier::sanitize(&settings.name);
+    if *kind == Kind::Tool && RESERVED.contains(&name.as_str()) {
+        return Err(problem(format!("`{name}` is the name of something that is built in; give it another")));
+    }
+    let scripts = runner.scripts()?;
+    Ok(match kind {
+        Kind::Tool => Callable::Tool(scripts.tool(settings).await?),
+        Kind::Agent => Callable::Agent(scripts.agent(settings).await?),
+    })
+}
+
+/// Tools of the user's own, and agents.
+pub(crate) struct ScriptProvider {
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) agents: Vec<Arc<dyn Agent>>,
+}
+
+impl Provider for ScriptProvider {
+    fn name(&self) -> Identifier {
+        Identifier::sanitize("tools")
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.tools.clone()
+    }
+
+    fn agents(&self) -> Vec<Arc<dyn Agent>> {
+        self.agents.clone()
+    }
+}

@@ -1,0 +1,76 @@
+//! Sources that scripts read.
+
+use super::{Runner, Version, version};
+use crate::trust;
+use async_trait::async_trait;
+use ctx_core::{Connector, Cursor, Pulled, Sink, SourceError};
+use ctx_luau::{ScriptProblem, ScriptSettings};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A source that a script reads. The script is loaded when it is needed, and again when it has changed.
+pub(crate) struct ScriptSource {
+    runner: Arc<Runner>,
+    settings: ScriptSettings,
+    loaded: Mutex<Option<Last>>,
+}
+
+/// What was loaded last, and the file it was loaded for: where that was not sound, the one before it.
+#[derive(Clone)]
+struct Last {
+    version: Option<Version>,
+    connector: Arc<dyn Connector>,
+}
+
+impl ScriptSource {
+    pub(crate) fn new(runner: Arc<Runner>, settings: ScriptSettings) -> Self {
+        Self { runner, settings, loaded: Mutex::default() }
+    }
+
+    async fn connector(&self) -> Result<Arc<dyn Connector>, SourceError> {
+        let unavailable = |problem: ScriptProblem| SourceError::Unavailable(problem.message);
+        let now = version(&self.settings.path);
+        let before = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(last) = &before
+            && last.version == now
+        {
+            return Ok(last.connector.clone());
+        }
+        let loaded = self.runner.scripts().map_err(unavailable)?.connector(&self.settings).await;
+        let connector = match (loaded, before) {
+            (Ok(connector), _) => connector,
+            (Err(problem), Some(last)) => {
+                tracing::warn!("{}; the version before it stays", problem.message);
+                last.connector
+            }
+            (Err(problem), None) => return Err(unavailable(problem)),
+        };
+        let last = Last { version: now, connector: connector.clone() };
+        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        Ok(connector)
+    }
+}
+
+#[async_trait]
+impl Connector for ScriptSource {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+        self.connector().await?.pull(cursor, sink).await
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        self.connector().await?.check().await
+    }
+}
+
+/// A source whose script may not run.
+pub(crate) struct Untrusted;
+
+#[async_trait]
+impl Connector for Untrusted {
+    async fn pull(&self, _: Option<&Cursor>, _: &Sink) -> Result<Pulled, SourceError> {
+        Err(SourceError::Unavailable(trust::refusal()))
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        Err(SourceError::Unavailable(trust::refusal()))
+    }
+}

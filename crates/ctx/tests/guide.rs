@@ -1,0 +1,255 @@
+//! The guide's chapters about scripts, followed step by step: what is printed there is what is run here.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{Asked, Reply, TestServer, TestWorkspace, Web, reply};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// Stands in for curl: tells what it was called with, and what it would read.
+const CURL: &str = r#"curl() {
+    for argument in "$@"; do
+        if [ "$argument" = "@-" ]; then cat; else printf '%s' "$argument"; fi
+        printf '\1'
+    done
+    printf '\2'
+}
+"#;
+const DEFAULT_BIND: &str = "127.0.0.1:7331";
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A chapter of the guide.
+struct Chapter(String);
+
+impl Chapter {
+    fn read(name: &str) -> Self {
+        Self(fs::read_to_string(root().join("docs/guide").join(name)).unwrap())
+    }
+
+    /// The blocks in this language, in their order.
+    fn blocks(&self, language: &str) -> Vec<&str> {
+        let parts: Vec<&str> = self.0.split("```").collect();
+        let blocks = parts.iter().skip(1).step_by(2);
+        blocks.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
+    }
+
+    /// The lines of shell blocks that begin with this.
+    fn commands(&self, start: &str) -> Vec<&str> {
+        self.blocks("sh").into_iter().flat_map(str::lines).filter(|line| line.starts_with(start)).collect()
+    }
+}
+
+/// Sends what the guide's curl commands would send, to this server.
+fn curl(w: &TestWorkspace, server: &TestServer, block: &str) -> Vec<Reply> {
+    let told = w.shell(&format!("{CURL}{block}")).success().stdout;
+    let calls = told.split_terminator('\u{2}');
+    let send = |call: &str| {
+        let arguments: Vec<&str> = call.split_terminator('\u{1}').collect();
+        let url = arguments.iter().find_map(|argument| argument.strip_prefix("http://")).unwrap();
+        let path = url.strip_prefix(DEFAULT_BIND).unwrap();
+        match arguments.iter().position(|argument| *argument == "-d") {
+            None => server.get(path),
+            Some(place) => {
+                assert!(arguments.contains(&"Content-Type: application/json"), "{arguments:?}");
+                let body: Value = serde_json::from_str(arguments[place + 1]).unwrap();
+                server.post(path, &body)
+            }
+        }
+    };
+    calls.map(send).collect()
+}
+
+/// Changes the configuration so that a server can run beside others.
+fn take_any_port(w: &TestWorkspace) {
+    let config = w.read("ctx.toml");
+    let told = if config.contains(DEFAULT_BIND) {
+        config.replace(DEFAULT_BIND, "127.0.0.1:0")
+    } else {
+        config + "\n[server]\nbind = \"127.0.0.1:0\"\n"
+    };
+    w.write("ctx.toml", told);
+}
+
+/// The text without how long something took.
+fn timeless(text: &str) -> String {
+    let line = |line: &str| match line.split_once("Returned result in ") {
+        Some((start, _)) => format!("{start}Returned result in a while"),
+        None => line.to_owned(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_first_tool_is_made_tried_and_called_as_the_guide_says() {
+    let guide = Chapter::read("tools.md");
+    let w = TestWorkspace::empty().file("docs/team.md", "# The team\nGreta repairs the bikes.\n");
+    w.ctx("init").success();
+    w.ctx("sync -q").success();
+    w.shell(guide.commands("ctx tool init")[0]).success();
+    assert!(w.read("ctx.toml").ends_with(guide.blocks("toml")[0]), "{}", w.read("ctx.toml"));
+    assert!(w.path("tools/hello.lua").is_file());
+
+    w.write("tools/hello.lua", guide.blocks("lua")[0]);
+    let tested = w.shell(guide.commands("ctx tool test")[0]).success();
+    assert_eq!(timeless(&tested.stdout), timeless(guide.blocks("text")[0]));
+
+    take_any_port(&w);
+    let server = w.spawn(["up"]);
+    let called = curl(&w, &server, guide.commands("curl")[0]);
+    assert_eq!((called.len(), &called[0].body["result"]["greeting"]), (1, &json!("Hello Greta!")));
+    server.stop().success();
+}
+
+#[test]
+fn every_section_of_a_tool_in_the_guide_is_a_valid_configuration() {
+    let guide = Chapter::read("tools.md");
+    let w = TestWorkspace::empty().config(&guide.blocks("toml").join("\n")).env("JIRA_API_TOKEN", "secret-x");
+    let shown = w.ctx("config show").success();
+    assert_eq!(shown.stderr, "");
+    assert!(shown.stdout.contains("*.atlassian.net"), "{}", shown.stdout);
+}
+
+#[test]
+fn every_function_that_the_guide_names_is_there() {
+    let guide = Chapter::read("tools.md");
+    let (_, table) = guide.0.split_once("## What a script can use").unwrap();
+    let names: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once(" |"))
+        .flat_map(|(apis, _)| apis.trim_end_matches('`').split("`, `"))
+        .take_while(|name| *name != "name")
+        .collect();
+    assert!(names.contains(&"http") && names.contains(&"parallel"), "{names:?}");
+    let found: String = names.iter().map(|name| format!("{name} = type({name}),")).collect();
+    let functions = "get = http.get, head = http.head, delete = http.delete, post = http.post, put = http.put,
+        patch = http.patch, encode = json.encode, decode = json.decode, parse = json.parse, array = json.array,
+        search = context.search, page = context.get, sources = context.sources, progress = context.progress,
+        elicit = context.elicit, read = fs.read, list = fs.list, variable = env.get, debug = log.debug,
+        info = log.info, warn = log.warn, error = log.error, b64 = base64.encode, b64d = base64.decode,
+        sha256 = crypto.sha256, hmac = crypto.hmac_sha256, sleep = sleep, parallel = parallel, print = print";
+    let w = TestWorkspace::empty().file(
+        "all.lua",
+        &format!(
+            "tool = {{ name = 'all', description = 'Names all', parameters = {{}} }}\n\
+             function tool.execute(params, context)\n\
+                 for name, found in {{ {functions} }} do assert(type(found) == 'function', name) end\n\
+                 return {{ {found} }}\n\
+             end\n"
+        ),
+    );
+    let tested = w.ctx("tool test all.lua --json").success().json();
+    for name in names {
+        assert_ne!(tested["result"][name], "nil", "{name}");
+    }
+}
+
+fn tickets(asked: &Asked) -> Vec<u8> {
+    if asked.header("authorization") != Some("Bearer hunter2-hunter2") {
+        return reply(401, "{}");
+    }
+    let ticket = |id: &str, text: &str| {
+        json!({
+            "id": id, "text": text, "title": format!("Ticket {id}"), "reporter": "Greta", "status": "open",
+            "url": format!("https://tickets.example.com/{id}"), "created": 1_767_600_000,
+            "changed": "2026-01-05T09:00:00Z", "priority": 2,
+        })
+    };
+    let tickets = match asked.parameter("since") {
+        None => json!([ticket("a", "The harbour crane squeaks."), ticket("b", "The lighthouse is dark.")]),
+        Some(_) => json!([ticket("b", "The lighthouse shines.")]),
+    };
+    reply(200, &json!({"tickets": tickets, "now": "cursor-1"}).to_string())
+}
+
+#[test]
+fn a_connector_is_made_tried_and_synced_as_the_guide_says() {
+    let guide = Chapter::read("script-connectors.md");
+    let w = TestWorkspace::empty().env("TICKETS_TOKEN", "hunter2-hunter2");
+    w.ctx("init").success();
+    let done = w.shell(&format!("set -e\n{}", guide.blocks("sh")[0])).success();
+    assert!(done.stdout.contains("Testing connector: tickets (connectors/tickets.lua)"), "{}", done.stdout);
+    assert!(done.stdout.ends_with("script:tickets: 1 added\n"), "{}", done.stdout);
+
+    let web = Web::serve(tickets);
+    let written = w.read("ctx.toml");
+    let (before, _) = written.split_once("[connectors.script.tickets]").unwrap();
+    let section = guide.blocks("toml")[0].replace("https://tickets.example.com", &web.url(""));
+    w.write("ctx.toml", format!("{before}{section}"));
+    w.write("connectors/tickets.lua", guide.blocks("lua")[0]);
+    let scanned = w.ctx("connector test connectors/tickets.lua --json").success().json();
+    assert_eq!((&scanned["scan"]["items"], &scanned["scan"]["cursor"]), (&json!(2), &json!("\"cursor-1\"")));
+    assert_eq!(w.ctx("sync script:tickets").success().stdout, "script:tickets: 2 added\n");
+    assert_eq!(w.ctx("search lighthouse --tag open --mode keyword --json").found(), ["b"]);
+    assert_eq!(w.ctx("sync script:tickets").success().stdout, "script:tickets: 1 updated\n");
+    assert_eq!(web.asked().pop().unwrap().parameter("since"), Some("cursor-1"));
+    let found = w.ctx("search harbour --mode keyword --json").success().json();
+    assert_eq!(found["results"][0]["source_url"], "https://tickets.example.com/a", "what is not named stays");
+}
+
+#[test]
+fn an_agent_is_made_tried_and_asked_for_as_the_guide_says() {
+    let guide = Chapter::read("agents.md");
+    let w = TestWorkspace::empty()
+        .file("docs/gateway.md", "# Gateway runbook\nWhen the gateway is down, drain it first.\n");
+    w.ctx("init").success();
+    w.ctx("sync -q").success();
+    w.shell(guide.commands("ctx agent init")[0]).success();
+    let (inline, script) = (guide.blocks("toml")[0], guide.blocks("toml")[1]);
+    assert!(w.read("ctx.toml").ends_with(script), "{}", w.read("ctx.toml"));
+    w.write("ctx.toml", format!("{}\n{inline}", w.read("ctx.toml")));
+    w.write("agents/incident-responder.lua", guide.blocks("lua")[0]);
+    let tested = w.shell(guide.commands("ctx agent test")[0]).success();
+    assert!(tested.stdout.contains("drain it first"), "{}", tested.stdout);
+    let listed = w.shell(guide.commands("ctx agent list")[0]).success();
+    assert!(listed.stdout.contains("incident-responder") && listed.stdout.contains("reviewer"), "{listed:?}");
+
+    take_any_port(&w);
+    let server = w.spawn_server();
+    let block = guide.blocks("sh").pop().unwrap();
+    let asks = &block[block.find("curl").unwrap()..];
+    let [agents, prompt] = curl(&w, &server, asks).try_into().unwrap();
+    assert_eq!(agents.body["agents"].as_array().map(Vec::len), Some(2), "{:?}", agents.body);
+    assert!(prompt.body["system"].as_str().unwrap().contains("drain it first"), "{:?}", prompt.body);
+    assert_eq!(prompt.body["messages"], json!([{"role": "user", "content": "gateway is down."}]));
+    server.stop().success();
+}
+
+#[test]
+fn many_calls_are_made_in_one_script_as_the_guide_says() {
+    let guide = Chapter::read("execute.md");
+    let w = TestWorkspace::copy_of(&root().join("examples/workspace")).env("CTX_TRUST", "1");
+    take_any_port(&w);
+    w.ctx("sync -q").success();
+    let pages = json!({"rollback": "Roll back a release", "failover": "Database failover"});
+    w.write("script.luau", guide.blocks("lua")[0]);
+    let executed = w.ctx("exec script.luau").success();
+    assert_eq!(serde_json::from_str::<Value>(&executed.stdout).unwrap(), pages);
+    assert_eq!(w.shell("ctx exec - < script.luau").success().stdout, executed.stdout);
+
+    let server = w.spawn_server();
+    let called = curl(&w, &server, guide.blocks("sh")[0]);
+    assert_eq!((called.len(), &called[0].body), (1, &json!({"result": pages, "logs": []})));
+    let execute = |script: &str| server.post("/tools/execute", &json!({ "script": script }));
+    for (script, result) in [
+        ("return sdk.tools.echo{ message = 'hi' }.message", json!("hi")),
+        ("return #sdk.context.search{ query = 'failover', limit = 2 }.results", json!(2)),
+        ("result(7)", json!(7)),
+        (
+            "return parallel{ a = function() return 1 end, b = function() return 2 end }",
+            json!({"a": 1, "b": 2}),
+        ),
+        ("return { http == nil, fs == nil, env == nil }", json!([true, true, true])),
+    ] {
+        let reply = execute(script);
+        assert_eq!((reply.status, &reply.body["result"]), (200, &result), "{script}: {:?}", reply.body);
+    }
+    assert_eq!(execute("print('x')").status, 500, "neither a value nor a result is an error");
+    assert_eq!(execute("result(1) return 2").status, 500, "both are one, too");
+    let failed = execute("print('first') error('then')");
+    assert_eq!(failed.body["logs"][0]["message"], "first", "{:?}", failed.body);
+    server.stop().success();
+}

@@ -1,0 +1,179 @@
+//! Scripts that mean harm, sent to a server and to `ctx exec`: each ends as it must, and nobody else
+//! notices.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{Hostile, Reply, TestServer, TestWorkspace, hostile_scripts, wait_until};
+use serde_json::json;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Scripts at once.
+const AT_ONCE: usize = 8;
+/// Of the scripts, each so-many-th is also run with nothing beside it.
+const ALONE_EVERY: usize = 4;
+/// Of the scripts, each so-many-th is run by `ctx exec`.
+const EXEC_EVERY: usize = 12;
+/// How often a server is asked whether it is well.
+const HEALTH_EVERY: Duration = Duration::from_millis(50);
+/// What a server may keep in memory of all that it has run.
+const MEMORY_KEPT_KB: u64 = 40 << 10;
+/// Spare workers that a server keeps besides those that have run something.
+const SPARE_WORKERS: usize = 1;
+
+/// A workspace in which scripts may take this long, and otherwise what they were written for.
+fn workspace(seconds: u32) -> TestWorkspace {
+    TestWorkspace::empty().config(&format!(
+        "[server]\nbind = \"127.0.0.1:0\"\n[limits]\nscript_timeout = {seconds}\nscript_memory_mb = 16\n\
+         script_log_bytes = 4096\n"
+    ))
+}
+
+/// Two servers, since a fair script must not run out of time beside seven that never end.
+struct Servers {
+    hasty: TestServer,
+    patient: TestServer,
+}
+
+impl Servers {
+    fn each(&self) -> [&TestServer; 2] {
+        [&self.hasty, &self.patient]
+    }
+
+    /// What is wrong with how a script ended.
+    fn complaint(&self, case: &Hostile) -> Option<String> {
+        let server = if case.is_endless() { &self.hasty } else { &self.patient };
+        let reply = server.post("/tools/execute", &json!({ "script": case.source }));
+        let fits = kinds(&reply).iter().any(|kind| case.is_met_by(Err(kind)))
+            || reply.status == 200 && case.is_met_by(Ok(&reply.body["result"]));
+        (!fits).then(|| format!("{}: {} {}", case.name, reply.status, reply.body))
+    }
+}
+
+/// The kinds of failure that an answer may mean.
+fn kinds(reply: &Reply) -> &'static [&'static str] {
+    match (reply.status, reply.error_code()) {
+        (400, "bad_request") => &["source"],
+        (408, "timeout") => &["time"],
+        (500, "tool_error") => &["raised", "memory", "result", "contract"],
+        _ => &[],
+    }
+}
+
+/// A number from a process's `/proc` status, in kB.
+fn resident_kb(process_id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process_id}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Of each process that a server has started: its id and the time it has computed, in clock ticks.
+fn workers(server: &TestServer) -> Vec<(u32, u64)> {
+    let entries = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+    let numbers = entries.filter_map(|name| name.to_str()?.parse::<u32>().ok());
+    let worker = |id: u32| {
+        // One that ends meanwhile is none.
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |place: usize| fields[place].parse::<u64>().unwrap();
+        (number(1) == u64::from(server.id())).then(|| (id, number(11) + number(12)))
+    };
+    numbers.filter_map(worker).collect()
+}
+
+/// Asks a server whether it is well until told to stop; gives how often it was.
+fn watch(server: &TestServer, done: &AtomicBool) -> usize {
+    let mut asked = 0;
+    while !done.load(Ordering::SeqCst) {
+        assert_eq!(server.get("/health").status, 200);
+        asked += 1;
+        thread::sleep(HEALTH_EVERY);
+    }
+    asked
+}
+
+/// Runs scripts, so many at once, while both servers are watched.
+fn run(servers: &Servers, cases: &[&Hostile], at_once: usize) {
+    let (done, next) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let complaints: Vec<String> = thread::scope(|scope| {
+        let watched = servers.each().map(|server| scope.spawn(|| watch(server, &done)));
+        let runners: Vec<_> = (0..at_once)
+            .map(|_| {
+                scope.spawn(|| {
+                    let take = || cases.get(next.fetch_add(1, Ordering::SeqCst));
+                    std::iter::from_fn(take).filter_map(|case| servers.complaint(case)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let ended: Vec<_> = runners.into_iter().map(|runner| runner.join()).collect();
+        done.store(true, Ordering::SeqCst);
+        for watched in watched {
+            assert!(watched.join().unwrap() > 0);
+        }
+        ended.into_iter().flat_map(Result::unwrap).collect()
+    });
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn hostile_scripts_end_as_they_must_and_the_server_stays_as_it_was() {
+    let (quick, slow) = (workspace(1), workspace(30));
+    let servers = Servers { hasty: quick.spawn_server(), patient: slow.spawn_server() };
+    for server in servers.each() {
+        let warm = server.post("/tools/execute", &json!({"script": "return 1"}));
+        assert_eq!((warm.status, &warm.body["result"]), (200, &json!(1)), "{:?}", warm.body);
+    }
+    let before = servers.each().map(|server| resident_kb(server.id()));
+    let cases = hostile_scripts();
+    run(&servers, &cases.iter().collect::<Vec<_>>(), AT_ONCE);
+    run(&servers, &cases.iter().step_by(ALONE_EVERY).collect::<Vec<_>>(), 1);
+
+    for (server, before) in servers.each().into_iter().zip(before) {
+        wait_until("what the server keeps is near what it was", || {
+            resident_kb(server.id()) < before + MEMORY_KEPT_KB
+        });
+        wait_until("only workers that wait for work are left", || {
+            (1..=AT_ONCE + SPARE_WORKERS).contains(&workers(server).len())
+        });
+        wait_until("no worker computes any more", || {
+            let earlier = workers(server);
+            thread::sleep(HEALTH_EVERY);
+            workers(server) == earlier
+        });
+        let fair = server.post("/tools/execute", &json!({"script": "return #string.rep('x', 1000)"}));
+        assert_eq!(fair.body["result"], 1000);
+    }
+    let left: Vec<u32> = servers.each().into_iter().flat_map(workers).map(|(id, _)| id).collect();
+    servers.hasty.stop().success();
+    servers.patient.stop().success();
+    wait_until("the workers have ended with their servers", || {
+        left.iter().all(|id| !fs::exists(format!("/proc/{id}")).unwrap())
+    });
+}
+
+#[test]
+fn hostile_scripts_end_as_they_must_for_exec_too() {
+    let (quick, slow) = (workspace(1), workspace(30));
+    let cases = hostile_scripts();
+    let mut complaints = Vec::new();
+    for case in cases.iter().step_by(EXEC_EVERY) {
+        let w = if case.is_endless() { &quick } else { &slow };
+        w.write("hostile.luau", &case.source);
+        let ended = w.ctx("exec hostile.luau --json");
+        let fits = match ended.code {
+            Some(0) => case.is_met_by(Ok(&ended.json()["result"])),
+            Some(1) if ended.stderr.contains("timed out") => case.is_met_by(Err("time")),
+            Some(1) => {
+                ["raised", "memory", "result", "contract"].iter().any(|kind| case.is_met_by(Err(kind)))
+            }
+            Some(2) => case.is_met_by(Err("source")),
+            _ => false,
+        };
+        if !fits {
+            complaints.push(format!("{}: {:?} {}{}", case.name, ended.code, ended.stdout, ended.stderr));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
