@@ -24,7 +24,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   codegen [--check]  write the generated reference pages, or check that they are current
   tidy               rules about files and dependencies that no other tool holds
   tools              install what the tests need under target/tools: an S3 service (moto)
-  bench [PART…]      measure: embed, index, search, start (all when none is named)
+  bench [PART…]      measure: embed, engine, index, search, start (all when none is named)
   bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]
                      measure how well questions find their documents, over each collection in DIR:
                      a folder with corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them;
@@ -33,6 +33,9 @@ const USAGE: &str = "usage: cargo xtask <task>
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if arguments == [bench::engine::WORKER] {
+        return ctx_luau::worker_main();
+    }
     match dispatch(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

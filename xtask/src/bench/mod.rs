@@ -1,7 +1,9 @@
 //! Measurements. They print figures and assert nothing: machines differ and are noisy.
 
+mod calls;
 mod corpus;
 mod embed;
+pub(crate) mod engine;
 pub(crate) mod http;
 mod index;
 pub(crate) mod process;
@@ -28,6 +30,7 @@ use Measure::{Library, Program};
 
 const PARTS: &[Part] = &[
     Part { name: "embed", measure: Library(embed::measure) },
+    Part { name: "engine", measure: Library(engine::measure) },
     Part { name: "index", measure: Program(index::measure) },
     Part { name: "search", measure: Program(search::measure) },
     Part { name: "meanwhile", measure: Program(search::measure_meanwhile) },

@@ -39,7 +39,8 @@ pub(crate) fn cost(command: &mut Command) -> Result<Cost> {
     Ok(Cost { cpu: children_cpu()? - cpu_before, wall: started.elapsed().as_secs_f64(), peak_mib })
 }
 
-fn children_cpu() -> Result<f64> {
+/// CPU seconds of the processes that this one started and has seen end.
+pub(crate) fn children_cpu() -> Result<f64> {
     cpu(UsageWho::RUSAGE_CHILDREN)
 }
 
@@ -59,6 +60,27 @@ pub(crate) fn memory_mib(pid: u32, name: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|figure| figure.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+/// The processes that a process has started and that still run.
+pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+    }
+    Ok(found)
+}
+
+/// Two neighbouring fields of `/proc/<pid>/stat`, counted from behind the name: time in the program and
+/// time in the kernel.
+const OWN: usize = 11;
+const ENDED_CHILDREN: usize = 13;
+
+fn ticks(pid: u32, fields: usize) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    after_name.skip(fields).take(2).filter_map(|field| field.parse::<f64>().ok()).sum()
 }
 
 /// What machine this is, and how busy.
@@ -108,11 +130,13 @@ impl Server {
 
     /// CPU seconds so far, in steps of 10 ms.
     pub(crate) fn cpu(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks =
-            |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-        (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+        ticks(self.id(), OWN) / TICKS_PER_SECOND
+    }
+
+    /// The same with those of the processes it has started, ended or not.
+    pub(crate) fn cpu_of_all(&self) -> Result<f64> {
+        let running: f64 = children(self.id())?.into_iter().map(|id| ticks(id, OWN)).sum();
+        Ok((ticks(self.id(), OWN) + ticks(self.id(), ENDED_CHILDREN) + running) / TICKS_PER_SECOND)
     }
 
     /// Asks it to end, and waits.

@@ -1,0 +1,37 @@
+//! A connector: the depots, from wherever a company keeps them.
+
+use async_trait::async_trait;
+use ctx::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError};
+
+/// Name, version and description of each. Yours come from a database or an API.
+const DEPOTS: [(&str, &str, &str); 2] = [
+    ("harbour", "3", "The harbour depot has forty city bikes. Its gate code is changed on Mondays."),
+    ("old-town", "7", "The old town depot has twelve cargo bikes and a workshop for punctures."),
+];
+
+/// The source `rust:depots`.
+pub(crate) struct Depots;
+
+#[async_trait]
+impl Connector for Depots {
+    async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+        for (name, version, text) in DEPOTS {
+            // What has not changed since the last sync need not be fetched.
+            if sink.wants(name, version) {
+                let document = Document {
+                    title: Some(format!("Depot {name}")),
+                    source_url: Some(format!("https://depots.example.com/{name}")),
+                    fingerprint: Some(version.to_owned()),
+                    ..Document::new(name, Content::Text(text.to_owned()))
+                };
+                sink.send(Change::Upsert(Box::new(document))).await?;
+            }
+        }
+        // All of them were named, so a document of any other depot is deleted.
+        Ok(Pulled { cursor: None, listing: Listing::Complete })
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
