@@ -18,7 +18,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub struct Catalog {
     tools: BTreeMap<String, Registered>,
     /// Outward name to full name.
     outward: BTreeMap<String, String>,
+    /// Those that have a tool here.
+    providers: BTreeSet<Identifier>,
     agents: BTreeMap<String, Arc<AgentSpec>>,
     limits: Limits,
     policy: Arc<dyn Policy>,
@@ -105,7 +107,12 @@ impl Catalog {
 
     /// What is told of one tool, by full or outward name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.find(name).ok().map(|registered| &registered.entry)
+        self.registered(name).map(|registered| &registered.entry)
+    }
+
+    /// The first halves of the tools' names, however many tools there are.
+    pub fn providers(&self) -> impl Iterator<Item = &Identifier> {
+        self.providers.iter()
     }
 
     /// Every agent, by name.
@@ -203,9 +210,13 @@ impl Catalog {
         self.redactor.text(text)
     }
 
-    fn find(&self, name: &str) -> Result<&Registered, ToolError> {
+    fn registered(&self, name: &str) -> Option<&Registered> {
         let full = self.outward.get(name).map_or(name, String::as_str);
-        self.tools.get(full).ok_or_else(|| {
+        self.tools.get(full)
+    }
+
+    fn find(&self, name: &str) -> Result<&Registered, ToolError> {
+        self.registered(name).ok_or_else(|| {
             let name = cut_text(name, 100);
             let names = self.outward.keys().chain(self.tools.keys()).map(String::as_str);
             ToolError::not_found(match nearest(&name, names) {
@@ -384,6 +395,7 @@ impl CatalogBuilder {
         let mut catalog = Catalog {
             tools: BTreeMap::new(),
             outward: BTreeMap::new(),
+            providers: BTreeSet::new(),
             agents: BTreeMap::new(),
             limits: self.limits,
             policy: self.policy,
@@ -441,6 +453,7 @@ impl Catalog {
                 _ => Arc::new(Meter::new(limit)),
             });
             let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
+            self.providers.insert(entry.name.provider().clone());
             self.outward.insert(outward, full.clone());
             self.tools.insert(full, Registered { entry, tool, schema, meter });
         }

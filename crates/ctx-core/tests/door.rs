@@ -4,8 +4,8 @@ mod common;
 
 use common::{answer, echo, failing, from_cli, provider, refusal, relay, tool, with};
 use ctx_core::{
-    Call, Caller, Catalog, ContentBlock, Decision, ErrorKind, Limits, Output, Peer, Progress, Redactor,
-    Secret, ToolError, ToolName, ToolSpec,
+    Call, Caller, Catalog, ContentBlock, Decision, ErrorKind, Identifier, Limits, Output, Peer, Progress,
+    Redactor, Secret, ToolError, ToolName, ToolSpec,
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -100,6 +100,17 @@ async fn a_tool_whose_outward_name_is_taken_is_left_out_with_a_warning() {
     assert_eq!(refusal(&catalog, "search", json!({})).await.1, "ours");
     assert_eq!(refusal(&catalog, "tools.search", json!({})).await.0, ErrorKind::NotFound);
     assert_eq!(answer(&catalog, "other", json!({})).await, json!({}));
+}
+
+#[test]
+fn only_providers_with_a_tool_in_the_catalog_are_named() {
+    let catalog = Catalog::builder()
+        .provider(provider("tools", [echo("search"), echo("other")]))
+        .provider(provider("context", [failing("search", "too late")]))
+        .provider(provider("empty", []))
+        .build();
+    let names: Vec<&str> = catalog.providers().map(Identifier::as_str).collect();
+    assert_eq!(names, ["tools"]);
 }
 
 #[tokio::test]

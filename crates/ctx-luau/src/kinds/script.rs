@@ -4,11 +4,10 @@ use crate::engine::{Entry, RunErrorKind, ScriptRun};
 use crate::host::{HOST_APIS, SERVER_PREFIX};
 use crate::scripts::{Inner, ScriptProblem, ScriptSettings};
 use crate::world::{AllowedHosts, NoWorld};
-use ctx_core::{Call, Catalog};
+use ctx_core::{Call, Catalog, Identifier};
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -240,15 +239,15 @@ pub(crate) fn deadline(call: &Call, usual: Duration) -> Instant {
 
 /// The providers that a script may use as globals of their own, of those that its text names.
 pub(crate) fn servers(source: &str, catalog: &Catalog) -> Vec<String> {
-    let providers: BTreeSet<&str> = catalog.entries().map(|entry| entry.name.provider().as_str()).collect();
     let is_free = |name: &str| {
         !OWN_PROVIDERS.contains(&name)
             && !LANGUAGE.contains(&name)
             && !HOST_APIS.iter().any(|api| api.name == name)
     };
     let used = |name: &str| memmem::find(source.as_bytes(), name.as_bytes()).is_some();
-    providers
-        .into_iter()
+    catalog
+        .providers()
+        .map(Identifier::as_str)
         .filter(|name| is_free(name) && used(name))
         .map(|name| format!("{SERVER_PREFIX}{name}"))
         .collect()
