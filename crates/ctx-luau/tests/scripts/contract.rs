@@ -10,9 +10,11 @@ pub(crate) const TESTS: &[Test] = tests!(contract:
     the_ticket_script_creates_a_ticket,
     the_ticket_script_tells_what_jira_refused,
     the_ticket_script_with_context_creates_a_ticket,
+    the_pieces_that_are_shown_run_as_they_are,
 );
 
 const TICKET: &str = include_str!("contract/create-jira-ticket.lua");
+const BRIDGE: &str = include_str!("contract/context-bridge.lua");
 const WITH_CONTEXT: &str = include_str!("contract/jira-with-context.lua");
 
 /// Searching finds two documents.
@@ -90,4 +92,32 @@ async fn the_ticket_script_with_context_creates_a_ticket() {
     let fields = web.asked()[0].json()["fields"].clone();
     assert_eq!(fields["priority"], json!({"name": "High"}));
     assert!(fields["description"].as_str().unwrap().ends_with("- [Login]()\n"));
+}
+
+async fn the_pieces_that_are_shown_run_as_they_are() {
+    let answering = |name: &'static str, answer: serde_json::Value| {
+        ctx_testkit::tool(name, move |_, _| {
+            let answer = answer.clone();
+            Box::pin(async move { Ok(answer.into()) })
+        })
+    };
+    let hit = json!({"id": "1", "score": 0.92, "title": "Login", "snippet": "…"});
+    let source = json!({"name": "filesystem", "configured": true, "healthy": true, "notes": null});
+    let context = ctx_testkit::provider(
+        "context",
+        [
+            answering("search", json!({"results": [hit]})),
+            answering("get", json!({"id": "1", "title": "Login", "body": "Sign in.", "chunks": []})),
+            answering("sources", json!({"sources": [source]})),
+        ],
+    );
+    let bench = Bench::new();
+    let mut settings = bench.script("bridge", BRIDGE);
+    settings.config = json!({"url": "https://mycompany.atlassian.net", "api_token": "t0p"});
+    let tool = bench.scripts.tool(&settings).await.unwrap();
+    let expected = json!({"type": "string", "enum": ["low", "medium", "high"]});
+    assert_eq!(tool.spec().input_schema["properties"]["priority"], expected);
+    let catalog = catalog_of([tool], [], [context], Limits::default());
+    let answer = call(&catalog, "bridge", json!({})).await.unwrap().value;
+    assert_eq!(answer, json!({"success": true, "message": "Done"}));
 }
