@@ -18,6 +18,7 @@ const REBUILD_KILLS: usize = 12;
 /// Far more than ever needed; a sync that always ends before it is killed proves nothing.
 const ATTEMPTS_MAX: usize = 400;
 const SIGKILL: i32 = 9;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 const WORDS: [&str; 8] = ["harbour", "anchor", "lighthouse", "chain", "pilot", "tide", "cargo", "buoy"];
 
 /// The same numbers every time.
@@ -102,8 +103,16 @@ fn notes(model: &str, count: u64, random: &mut Random) -> TestWorkspace {
 /// Kills a command at a moment nobody knows; tells whether it was still running.
 fn killed(w: &TestWorkspace, command: &[&str], usual: Duration, random: &mut Random) -> bool {
     let mut child = w.command(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // The moment itself is what is tested, so nothing can be waited for.
-    thread::sleep(usual.mul_f64(random.below(1_000) as f64 / 1_000.0) + Duration::from_millis(1));
+    let started = Instant::now();
+    let moment = usual.mul_f64(random.below(1_000) as f64 / 1_000.0) + Duration::from_millis(1);
+    // The moment itself is what is tested, so nothing else can be waited for.
+    while started.elapsed() < moment {
+        thread::sleep(LOOK_EVERY.min(moment.saturating_sub(started.elapsed())));
+        // What is usual may have been measured on a busier machine: no need to wait on.
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+    }
     child.kill().unwrap();
     child.wait().unwrap().signal() == Some(SIGKILL)
 }
