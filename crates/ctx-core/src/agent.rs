@@ -2,7 +2,8 @@
 //!
 //! An agent is resolved through the one door, like a tool: the catalog registers each as one.
 
-use crate::{Annotations, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use crate::content::brief;
+use crate::{Annotations, Call, ContentBlock, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -68,10 +69,13 @@ pub struct AgentArgument {
     pub description: String,
     /// Whether the agent cannot do without.
     pub required: bool,
+    /// The values it can have, where they are few; offered to clients that complete what is typed.
+    #[serde(skip)]
+    pub choices: Vec<String>,
 }
 
 /// A resolved agent: what a model is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     /// The instructions.
     pub system: String,
@@ -81,13 +85,21 @@ pub struct Prompt {
     pub messages: Vec<Message>,
 }
 
-/// One message of a prompt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One message of a prompt. In JSON its content is a string where it is one text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Who says it.
     pub role: Role,
     /// What is said.
-    pub content: String,
+    #[serde(with = "brief")]
+    pub content: Vec<ContentBlock>,
+}
+
+impl Message {
+    /// A message of one text.
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self { role, content: vec![ContentBlock::Text(text.into())] }
+    }
 }
 
 /// Who says a message.

@@ -1,8 +1,8 @@
-//! One call in flight, and whoever is at its other end.
+//! One call in flight.
 
 use crate::deadline::{Deadline, Waits};
-use crate::{Catalog, ErrorKind, Limits, RunId, ToolError};
-use async_trait::async_trait;
+use crate::peer::Masking;
+use crate::{Catalog, ErrorKind, Identity, Limits, NoPeer, Peer, Question, RunId, ToolError, Unanswered};
 use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long people may take to answer, in all that one call asks them.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
+/// How long the other end may take to answer, in all that one call asks.
+pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// One call: who makes it, until when, with which catalog, and how much it may still do.
 ///
@@ -30,9 +30,11 @@ pub struct Call {
 }
 
 /// What a call shares with all calls inside it.
+#[derive(Clone)]
 pub(crate) struct Root {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) caller: Caller,
+    pub(crate) identity: Option<Arc<Identity>>,
     peer: Arc<dyn Peer>,
     /// Shared even where the peer differs.
     calls_left: Arc<AtomicU32>,
@@ -48,6 +50,8 @@ pub enum Caller {
     Cli,
     /// The HTTP API.
     Http,
+    /// A client of the MCP server, by the name it gives itself.
+    Mcp(String),
     /// A program built on the library, by the name it gives itself.
     Library(String),
 }
@@ -57,6 +61,7 @@ impl fmt::Display for Caller {
         match self {
             Self::Cli => f.write_str("cli"),
             Self::Http => f.write_str("http"),
+            Self::Mcp(client) => write!(f, "mcp:{client}"),
             Self::Library(name) => write!(f, "library:{name}"),
         }
     }
@@ -76,6 +81,7 @@ impl Call {
             root: Arc::new(Root {
                 catalog,
                 caller,
+                identity: None,
                 peer: Arc::new(NoPeer),
                 calls_left,
                 waits: Arc::default(),
@@ -86,14 +92,18 @@ impl Call {
     /// Names whom to ask and to tell.
     #[must_use]
     pub fn with_peer(self, peer: Arc<dyn Peer>) -> Self {
-        let root = Root {
-            catalog: self.root.catalog.clone(),
-            caller: self.root.caller.clone(),
-            peer: Arc::new(Masking { peer, catalog: self.root.catalog.clone() }),
-            calls_left: self.root.calls_left.clone(),
-            waits: self.root.waits.clone(),
-        };
-        Self { root: Arc::new(root), ..self }
+        let peer = Arc::new(Masking { peer, catalog: self.root.catalog.clone() });
+        self.with_root(|root| Root { peer, ..root })
+    }
+
+    /// Names whom the caller has proved to be.
+    #[must_use]
+    pub fn with_identity(self, identity: Arc<Identity>) -> Self {
+        self.with_root(|root| Root { identity: Some(identity), ..root })
+    }
+
+    fn with_root(self, change: impl FnOnce(Root) -> Root) -> Self {
+        Self { root: Arc::new(change((*self.root).clone())), ..self }
     }
 
     /// Ends the call, and those inside it, when `token` is cancelled.
@@ -150,6 +160,11 @@ impl Call {
         &self.root.caller
     }
 
+    /// Whom the caller has proved to be, where that was asked.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.root.identity.as_deref()
+    }
+
     /// How many calls this one is inside of.
     pub fn depth(&self) -> u32 {
         self.depth
@@ -160,12 +175,12 @@ impl Call {
         &*self.root.peer
     }
 
-    /// Asks the person at the other end for a value that fits `schema`; `None` when nobody can answer,
-    /// they decline or they take too long. Until then no deadline comes nearer.
-    pub async fn ask(&self, message: &str, schema: &Value) -> Option<Value> {
+    /// Asks the other end. Until it has answered, or [`ANSWER_TIME_MAX`] is used up, no deadline comes
+    /// nearer.
+    pub async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
         let left = ANSWER_TIME_MAX.saturating_sub(self.root.waits.waited());
         let _waiting = self.root.waits.begin();
-        tokio::time::timeout(left, self.peer().ask(message, schema)).await.ok().flatten()
+        tokio::time::timeout(left, self.peer().ask(question)).await.unwrap_or(Err(Unanswered::TooLate))
     }
 
     /// The catalog this call began with.
@@ -195,57 +210,3 @@ impl Call {
         self.deadline.as_ref().map_or(Duration::MAX, left)
     }
 }
-
-/// Whoever is at the other end of a call.
-#[async_trait]
-pub trait Peer: Send + Sync + 'static {
-    /// Tells how far the work has come.
-    fn progress(&self, _progress: Progress) {}
-
-    /// Passes on a line that the tool logged.
-    fn log(&self, _level: tracing::Level, _message: &str) {}
-
-    /// Asks a person for a value that fits `schema`; `None` when nobody can answer or they decline.
-    async fn ask(&self, _message: &str, _schema: &Value) -> Option<Value> {
-        None
-    }
-}
-
-/// How far a call has come.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
-    /// Units done.
-    pub done: f64,
-    /// Units in all, where known.
-    pub total: Option<f64>,
-    /// What is being done.
-    pub message: Option<String>,
-}
-
-/// A peer that is told no secret of the catalog's.
-struct Masking {
-    peer: Arc<dyn Peer>,
-    catalog: Arc<Catalog>,
-}
-
-#[async_trait]
-impl Peer for Masking {
-    fn progress(&self, progress: Progress) {
-        let message = progress.message.map(|message| self.catalog.masked(message));
-        self.peer.progress(Progress { message, ..progress });
-    }
-
-    fn log(&self, level: tracing::Level, message: &str) {
-        self.peer.log(level, &self.catalog.masked(message.to_owned()));
-    }
-
-    async fn ask(&self, message: &str, schema: &Value) -> Option<Value> {
-        self.peer.ask(&self.catalog.masked(message.to_owned()), schema).await
-    }
-}
-
-/// Nobody to ask, nobody to tell.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoPeer;
-
-impl Peer for NoPeer {}

@@ -7,22 +7,24 @@
 use crate::agent::{self, Agents};
 use crate::error::{chain, whole_seconds};
 use crate::rate::Meter;
+use crate::resource::{self, Origins};
 use crate::run::{bounded, cut_text};
 use crate::{
     Agent, AgentSpec, AllowAll, ArgumentSchema, Call, ContentBlock, Decision, Discard, ErrorKind, Identifier,
-    Limits, Outcome, Output, Policy, Prompt, Provider, Redactor, Run, RunLog, Tool, ToolError, ToolName,
-    ToolSpec, nearest,
+    Limits, Outcome, Output, Policy, Prompt, Provider, Redactor, ResourceContent, Resources, Run, RunLog,
+    Tool, ToolError, ToolName, ToolSpec, nearest,
 };
 use arc_swap::ArcSwap;
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Stands for a bound beyond what an `Instant` can name: thirty years.
@@ -40,6 +42,8 @@ pub struct Catalog {
     /// Those that have a tool here.
     providers: BTreeSet<Identifier>,
     agents: BTreeMap<String, Arc<AgentSpec>>,
+    /// In the order of their providers.
+    resources: Vec<Arc<dyn Resources>>,
     limits: Limits,
     policy: Arc<dyn Policy>,
     runs: Arc<dyn RunLog>,
@@ -68,22 +72,32 @@ pub struct Entry {
 }
 
 /// The catalog of this moment, shared by everyone who takes calls.
-pub struct LiveCatalog(ArcSwap<Catalog>);
+pub struct LiveCatalog {
+    current: ArcSwap<Catalog>,
+    /// How often it was replaced.
+    replaced: watch::Sender<u64>,
+}
 
 impl LiveCatalog {
     /// Begins with this one.
     pub fn new(catalog: Arc<Catalog>) -> Self {
-        Self(ArcSwap::new(catalog))
+        Self { current: ArcSwap::new(catalog), replaced: watch::Sender::new(0) }
     }
 
     /// The catalog a call that begins now should use.
     pub fn current(&self) -> Arc<Catalog> {
-        self.0.load_full()
+        self.current.load_full()
     }
 
     /// Replaces it for calls that begin later.
     pub fn swap(&self, catalog: Arc<Catalog>) {
-        self.0.store(catalog);
+        self.current.store(catalog);
+        self.replaced.send_modify(|times| *times += 1);
+    }
+
+    /// Changes whenever the catalog is replaced.
+    pub fn replaced(&self) -> watch::Receiver<u64> {
+        self.replaced.subscribe()
     }
 }
 
@@ -132,6 +146,22 @@ impl Catalog {
         let output = Self::call(&agent::tool_name(&spec.name), arguments, call).await?;
         serde_json::from_value(output.value)
             .map_err(|error| ToolError::internal("the agent's prompt cannot be read", error))
+    }
+
+    /// Every origin of resources.
+    pub fn resources(&self) -> &[Arc<dyn Resources>] {
+        &self.resources
+    }
+
+    /// Reads a resource, through the same door as every call.
+    pub async fn read(uri: &str, call: Call) -> Result<Vec<ResourceContent>, ToolError> {
+        let catalog = call.root.catalog.clone();
+        let Some(origin) = catalog.resources.iter().find(|origin| uri.starts_with(origin.prefix())) else {
+            return Err(ToolError::not_found(format!("no resource has the URI {}", cut_text(uri, 200))));
+        };
+        let output = Self::call(&resource::tool_name(origin.prefix()), json!({ "uri": uri }), call).await?;
+        serde_json::from_value(output.value)
+            .map_err(|error| ToolError::internal("the resource cannot be read", error))
     }
 
     /// The bounds every call has.
@@ -235,7 +265,7 @@ impl Catalog {
         call: &Call,
     ) -> Result<Map<String, Value>, ToolError> {
         let Entry { name, spec, .. } = &registered.entry;
-        if let Decision::Deny(reason) = self.policy.decide(name, spec, &call.root.caller) {
+        if let Decision::Deny(reason) = self.policy.decide(name, spec, call.caller(), call.identity()) {
             return Err(ToolError::new(ErrorKind::Forbidden, format!("{name} is not allowed: {reason}")));
         }
         if argument_bytes > self.limits.argument_bytes {
@@ -397,6 +427,7 @@ impl CatalogBuilder {
             outward: BTreeMap::new(),
             providers: BTreeSet::new(),
             agents: BTreeMap::new(),
+            resources: Vec::new(),
             limits: self.limits,
             policy: self.policy,
             runs: self.runs,
@@ -406,6 +437,20 @@ impl CatalogBuilder {
         let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
         for provider in &self.providers {
             catalog.register(&**provider, &self.meters);
+            if let Some(origin) = provider.resources() {
+                let taken = catalog.resources.iter().any(|other| {
+                    let (one, another) = (origin.prefix(), other.prefix());
+                    one.starts_with(another) || another.starts_with(one)
+                });
+                match taken {
+                    true => catalog.warnings.push(format!(
+                        "resources of {} are left out: {} is taken",
+                        provider.name(),
+                        origin.prefix()
+                    )),
+                    false => catalog.resources.push(origin),
+                }
+            }
             for agent in provider.agents() {
                 let name = agent.spec().name.clone();
                 let alike =
@@ -420,6 +465,7 @@ impl CatalogBuilder {
         }
         catalog.agents = agents.iter().map(|agent| (agent.spec().name.clone(), agent.spec())).collect();
         catalog.register(&Agents(agents), &self.meters);
+        catalog.register(&Origins(catalog.resources.clone()), &self.meters);
         Arc::new(catalog)
     }
 }

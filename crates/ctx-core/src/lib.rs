@@ -6,14 +6,17 @@
 mod agent;
 mod call;
 mod catalog;
+mod content;
 mod deadline;
 mod document;
 mod error;
 mod figures;
 mod limits;
 mod name;
+mod peer;
 mod policy;
 mod rate;
+mod resource;
 mod run;
 mod schema;
 mod secret;
@@ -21,8 +24,9 @@ mod suggest;
 mod tool;
 
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
-pub use call::{Call, Caller, NoPeer, Peer, Progress};
+pub use call::{ANSWER_TIME_MAX, Call, Caller};
 pub use catalog::{Catalog, CatalogBuilder, Entry, LiveCatalog};
+pub use content::ContentBlock;
 pub use document::{
     Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Signal, Sink, SinkClosed,
     SourceError, SourceName, Watch, Watcher,
@@ -31,10 +35,12 @@ pub use error::{ErrorKind, ToolError, chain};
 pub use figures::Figures;
 pub use limits::Limits;
 pub use name::{Identifier, InvalidName, ToolName};
-pub use policy::{AllowAll, Decision, Policy};
+pub use peer::{NoPeer, Peer, Progress, Question, Unanswered, Want};
+pub use policy::{AllowAll, Decision, Identity, Policy};
 pub use rate::{InvalidRate, RateLimit};
+pub use resource::{Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources};
 pub use run::{Discard, Outcome, Run, RunId, RunLog};
 pub use schema::{ArgumentSchema, SchemaError, json_schema};
 pub use secret::{Redactor, Secret};
 pub use suggest::nearest;
-pub use tool::{Annotations, ContentBlock, LogLine, Output, Provider, Tool, ToolSpec};
+pub use tool::{Annotations, LogLine, Output, Provider, Tool, ToolSpec};

@@ -1,6 +1,7 @@
 //! Who may call what. The catalog asks; nobody else decides.
 
 use crate::{Caller, ToolName, ToolSpec};
+use std::collections::BTreeSet;
 
 /// The answer of a [`Policy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +13,25 @@ pub enum Decision {
     Deny(String),
 }
 
+/// Whom a caller has proved to be, and what for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Who it is, as whoever vouches for it names them.
+    pub subject: String,
+    /// What it was granted.
+    pub scopes: BTreeSet<String>,
+}
+
 /// Decides before each call, nested ones too.
 pub trait Policy: Send + Sync + 'static {
-    /// Whether `caller` may call this tool.
-    fn decide(&self, tool: &ToolName, spec: &ToolSpec, caller: &Caller) -> Decision;
+    /// Whether `caller`, who has proved to be `identity` where that was asked, may call this tool.
+    fn decide(
+        &self,
+        tool: &ToolName,
+        spec: &ToolSpec,
+        caller: &Caller,
+        identity: Option<&Identity>,
+    ) -> Decision;
 }
 
 /// Everyone may call everything: the policy of a workspace that names no other.
@@ -23,16 +39,22 @@ pub trait Policy: Send + Sync + 'static {
 pub struct AllowAll;
 
 impl Policy for AllowAll {
-    fn decide(&self, _: &ToolName, _: &ToolSpec, _: &Caller) -> Decision {
+    fn decide(&self, _: &ToolName, _: &ToolSpec, _: &Caller, _: Option<&Identity>) -> Decision {
         Decision::Allow
     }
 }
 
 impl<F> Policy for F
 where
-    F: Fn(&ToolName, &ToolSpec, &Caller) -> Decision + Send + Sync + 'static,
+    F: Fn(&ToolName, &ToolSpec, &Caller, Option<&Identity>) -> Decision + Send + Sync + 'static,
 {
-    fn decide(&self, tool: &ToolName, spec: &ToolSpec, caller: &Caller) -> Decision {
-        self(tool, spec, caller)
+    fn decide(
+        &self,
+        tool: &ToolName,
+        spec: &ToolSpec,
+        caller: &Caller,
+        identity: Option<&Identity>,
+    ) -> Decision {
+        self(tool, spec, caller, identity)
     }
 }

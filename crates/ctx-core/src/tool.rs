@@ -1,6 +1,6 @@
 //! What can be called, and where it comes from.
 
-use crate::{Agent, Call, Identifier, RateLimit, ToolError};
+use crate::{Agent, Call, ContentBlock, Identifier, RateLimit, Resources, ToolError};
 use async_trait::async_trait;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -45,6 +45,11 @@ pub trait Provider: Send + Sync + 'static {
     /// Its agents at this moment.
     fn agents(&self) -> Vec<Arc<dyn Agent>> {
         Vec::new()
+    }
+
+    /// What of its can be read by URI.
+    fn resources(&self) -> Option<Arc<dyn Resources>> {
+        None
     }
 
     /// Whether the product ships it (`"builtin": true` in listings).
@@ -131,15 +136,6 @@ pub struct LogLine {
     pub level: tracing::Level,
     /// What it says.
     pub message: String,
-}
-
-/// A block of content in a tool's answer.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ContentBlock {
-    /// Plain text.
-    Text(String),
-    /// Any other block, kept whole: image, audio, resource, link.
-    Other(Map<String, Value>),
 }
 
 impl Output {

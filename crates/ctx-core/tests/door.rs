@@ -4,8 +4,8 @@ mod common;
 
 use common::{answer, echo, failing, from_cli, provider, refusal, relay, tool, with};
 use ctx_core::{
-    Call, Caller, Catalog, ContentBlock, Decision, ErrorKind, Identifier, Limits, Output, Peer, Progress,
-    Redactor, Secret, ToolError, ToolName, ToolSpec,
+    Call, Caller, Catalog, ContentBlock, Decision, ErrorKind, Identifier, Identity, Limits, Output, Peer,
+    Progress, Redactor, Secret, ToolError, ToolName, ToolSpec,
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ fn titled() -> Value {
 }
 
 /// Nobody may call `delete`, and nothing may be called over HTTP.
-fn cautious(tool: &ToolName, _: &ToolSpec, caller: &Caller) -> Decision {
+fn cautious(tool: &ToolName, _: &ToolSpec, caller: &Caller, _: Option<&Identity>) -> Decision {
     if tool.tool().as_str() == "delete" {
         Decision::Deny("it deletes".to_owned())
     } else if *caller == Caller::Http {

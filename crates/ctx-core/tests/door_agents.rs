@@ -17,6 +17,7 @@ impl Agent for Responder {
             name: name.to_owned(),
             description: format!("which {name}"),
             required,
+            choices: Vec::new(),
         };
         Arc::new(AgentSpec {
             name: self.0.to_owned(),
@@ -32,7 +33,7 @@ impl Agent for Responder {
         Ok(Prompt {
             system: "Stay calm.".to_owned(),
             tools: Vec::new(),
-            messages: vec![Message { role: Role::User, content }],
+            messages: vec![Message::text(Role::User, content)],
         })
     }
 }
@@ -66,7 +67,7 @@ async fn prompt(name: &str, arguments: Value) -> Result<Prompt, (ErrorKind, Stri
 #[tokio::test]
 async fn an_agent_resolves_to_its_prompt_with_its_declared_tools_when_it_names_none() {
     let prompt = prompt("incident-responder", json!({"service": "payments"})).await.unwrap();
-    assert_eq!(prompt.messages[0].content, "payments is down");
+    assert_eq!(prompt.messages[0], Message::text(Role::User, "payments is down"));
     assert_eq!(prompt.tools, ["search"]);
 }
 

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{answer, echo, from_cli, refusal, relay, sleeper, told, tool, with};
-use ctx_core::{Catalog, ErrorKind, Limits, LiveCatalog, NoPeer, Output, Peer, ToolError};
+use ctx_core::{
+    Catalog, ErrorKind, Limits, LiveCatalog, NoPeer, Output, Peer, Question, ToolError, Unanswered, Want,
+};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -325,9 +327,9 @@ struct Slow(bool);
 
 #[async_trait::async_trait]
 impl Peer for Slow {
-    async fn ask(&self, _: &str, _: &Value) -> Option<Value> {
+    async fn ask(&self, _: Question) -> Result<Value, Unanswered> {
         tokio::time::sleep(seconds(if self.0 { 60 } else { 10 * HOUR })).await;
-        Some(json!("yes"))
+        Ok(json!("yes"))
     }
 }
 
@@ -335,7 +337,7 @@ impl Peer for Slow {
 async fn the_time_a_person_takes_to_answer_does_not_count() {
     let asker = tool("asker", |arguments, call| {
         Box::pin(async move {
-            let answer = call.ask("Sure?", &json!({})).await;
+            let answer = call.ask(Question { key: None, want: Want::Roots }).await.ok();
             let nested = call.nested()?;
             Catalog::call("nap", json!({}), nested).await?;
             if arguments.contains_key("linger") {

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Log, Runs, answer, echo, failing, from_cli, refusal, relay, sleeper, told, tool, with};
 use ctx_core::{
-    Call, Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Limits, Outcome, Redactor, Run, Secret,
-    ToolError, ToolName, ToolSpec,
+    Call, Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identity, Limits, Outcome, Redactor, Run,
+    Secret, ToolError, ToolName, ToolSpec,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -72,7 +72,8 @@ async fn a_run_tells_how_long_it_took() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_run_keeps_code_and_message() {
-    let policy = |tool: &ToolName, _: &ToolSpec, _: &Caller| match tool.tool().as_str() {
+    let policy = |tool: &ToolName, _: &ToolSpec, _: &Caller, _: Option<&Identity>| match tool.tool().as_str()
+    {
         "delete" => Decision::Deny("it deletes".to_owned()),
         _ => Decision::Allow,
     };

@@ -21,6 +21,7 @@ impl Agent for Responder {
             name: name.to_owned(),
             description: format!("which {name}"),
             required,
+            choices: Vec::new(),
         };
         Arc::new(AgentSpec {
             name: "incident-responder".to_owned(),
@@ -42,7 +43,7 @@ impl Agent for Responder {
             _ => Ok(Prompt {
                 system: "Stay calm.".to_owned(),
                 tools: Vec::new(),
-                messages: vec![Message { role: Role::User, content: format!("{service} is down") }],
+                messages: vec![Message::text(Role::User, format!("{service} is down"))],
             }),
         }
     }

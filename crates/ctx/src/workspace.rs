@@ -215,6 +215,7 @@ fn inline_agents(config: &Config) -> Vec<Arc<dyn Agent>> {
             name: argument.name,
             description: argument.description,
             required: argument.required,
+            choices: argument.choices,
         });
         let agent = InlineAgent::new(section.name, own.description, own.tools, own.system_prompt);
         Arc::new(agent.with_arguments(arguments.collect())) as Arc<dyn Agent>

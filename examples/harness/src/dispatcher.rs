@@ -20,6 +20,7 @@ impl Agent for Dispatcher {
                 name: "depot".to_owned(),
                 description: "The depot to plan for".to_owned(),
                 required: true,
+                choices: Vec::new(),
             }],
         })
     }
@@ -34,7 +35,7 @@ impl Agent for Dispatcher {
             system: format!("You plan deliveries for the depot {depot}. {known}"),
             // None here means those of the spec.
             tools: Vec::new(),
-            messages: vec![Message { role: Role::User, content: "What goes out first?".to_owned() }],
+            messages: vec![Message::text(Role::User, "What goes out first?")],
         })
     }
 }

@@ -197,7 +197,7 @@ impl Refusal {
 #[async_trait]
 pub trait World: Send + Sync {
     /// Answers a question with a value, and with what need not be text. Several may be open at once. The
-    /// future is dropped when the run ends first. While `elicit` is answered, which asks a person, the
+    /// future is dropped when the run ends first. While `ask` is answered, which asks a person, the
     /// run's time stands still.
     async fn answer(
         &self,

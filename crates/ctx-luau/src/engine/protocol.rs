@@ -62,12 +62,12 @@ pub(crate) struct Hello {
 pub(crate) const VERSION: u32 = 1;
 
 /// The question whose time does not count, because a person is being asked: both clocks stand still.
-pub(crate) const ABOUT_PERSON: &str = "elicit";
+pub(crate) const ABOUT_PERSON: &str = "ask";
 
 /// Something a script wants from the world.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// `http.request`, `fs.read`, `fs.list`, `env.get`, `sleep`, `call`, `emit`, `progress`, `elicit`.
+    /// `http.request`, `fs.read`, `fs.list`, `env.get`, `sleep`, `call`, `emit`, `progress`, `ask`.
     pub(crate) about: String,
     /// Its arguments, as JSON text.
     pub(crate) arguments: Vec<u8>,

@@ -6,7 +6,8 @@ use crate::scripts::ScriptProblem;
 use crate::world::ScriptWorld;
 use async_trait::async_trait;
 use ctx_core::{
-    Agent, AgentArgument, AgentSource, AgentSpec, Call, ErrorKind, Message, Prompt, Role, ToolError,
+    Agent, AgentArgument, AgentSource, AgentSpec, Call, ContentBlock, ErrorKind, Message, Prompt, Role,
+    ToolError,
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -100,9 +101,16 @@ fn message_of(message: &Value, position: usize) -> Result<Message, String> {
         Some("system") => Role::System,
         _ => return Err(format!("messages[{position}]: `role` must be user, assistant or system")),
     };
-    let content =
-        text("content").ok_or_else(|| format!("messages[{position}]: `content` must be a string"))?;
-    Ok(Message { role, content: content.to_owned() })
+    let block = |block: &Value| ContentBlock::from_json(block.clone());
+    let content = match message.get("content") {
+        Some(Value::String(text)) => Some(vec![ContentBlock::Text(text.clone())]),
+        Some(Value::Array(blocks)) => blocks.iter().map(block).collect(),
+        other => other.and_then(block).map(|block| vec![block]),
+    };
+    let content = content.ok_or_else(|| {
+        format!("messages[{position}]: `content` must be a string, or blocks that have a `type`")
+    })?;
+    Ok(Message { role, content })
 }
 
 fn arguments_of(declared: Option<&Value>) -> Result<Vec<AgentArgument>, String> {
@@ -124,7 +132,8 @@ fn arguments_of(declared: Option<&Value>) -> Result<Vec<AgentArgument>, String> 
                 return Err(format!("{place}: `required` must be true or false, it is {}", type_name(other)));
             }
         };
-        arguments.push(AgentArgument { name, description: text("description"), required });
+        let choices = texts(declared.get("choices"), &format!("{place}: `choices`"))?;
+        arguments.push(AgentArgument { name, description: text("description"), required, choices });
     }
     Ok(arguments)
 }

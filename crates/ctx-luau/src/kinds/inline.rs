@@ -79,8 +79,12 @@ mod tests {
 
     #[test]
     fn arguments_take_their_places_in_the_instructions_once() {
-        let argument =
-            |name: &str| AgentArgument { name: name.into(), description: String::new(), required: false };
+        let argument = |name: &str| AgentArgument {
+            name: name.into(),
+            description: String::new(),
+            required: false,
+            choices: Vec::new(),
+        };
         let prompt = "{{service}} is {{ severity }}; {{other}} {{ {{service}}{{gone}}";
         let arguments = vec![argument("service"), argument("severity"), argument("gone")];
         let agent = InlineAgent::new("a".into(), String::new(), Vec::new(), prompt.to_owned())

@@ -1,6 +1,7 @@
 //! The parent's side of the host APIs: it answers what scripts ask, within what each may reach.
 
 mod address;
+mod ask;
 mod call;
 mod fs;
 mod hosts;
@@ -22,8 +23,6 @@ use std::time::Duration;
 const BAD_REQUEST: &str = "bad_request";
 /// The code of a question that this script may not ask.
 const FORBIDDEN: &str = "forbidden";
-/// The code of a question to a person who did not answer.
-const DECLINED: &str = "declined";
 
 /// An answer: a value, and what need not be text.
 type Answered = Result<(Value, Vec<u8>), Refusal>;
@@ -99,20 +98,6 @@ impl<'a> ScriptWorld<'a> {
         Ok(nothing())
     }
 
-    async fn elicit(&self, arguments: &Map<String, Value>) -> Answered {
-        let call = self.call("context.elicit")?;
-        let message = text(arguments, "message")?;
-        let anything = json!({ "type": "object", "properties": {} });
-        let schema = arguments.get("schema").filter(|schema| schema.is_object()).unwrap_or(&anything);
-        match call.ask(message, schema).await {
-            Some(value) => Ok((value, Vec::new())),
-            None => Err(Refusal::new(
-                DECLINED,
-                "context.elicit: there is no answer; the client cannot ask, or the person declined",
-            )),
-        }
-    }
-
     async fn http(&self, arguments: &Map<String, Value>, body: Vec<u8>) -> Answered {
         let asked = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let most = self.script.inner.limits.connector_requests;
@@ -143,7 +128,7 @@ impl World for ScriptWorld<'_> {
             "call" => call::call(self.call("calling tools")?, &arguments).await,
             "sleep" => Self::sleep(&arguments).await,
             "progress" => self.progress(&arguments),
-            "elicit" => self.elicit(&arguments).await,
+            "ask" => ask::ask(|name| self.call(name), &arguments).await,
             "http.request" if configured => self.http(&arguments, bytes).await,
             "env.get" if configured => self.env_get(&arguments),
             "fs.read" if configured => {

@@ -99,7 +99,7 @@ impl World for TestWorld {
             tokio::time::sleep(self.takes).await;
         }
         match about {
-            "env.get" | "elicit" => Ok((json!("answer"), Vec::new())),
+            "env.get" | "ask" => Ok((json!("answer"), Vec::new())),
             "echo" => Ok((arguments, bytes)),
             "call" => Ok((arguments["arguments"].clone(), bytes)),
             _ => Err(Refusal::new("unknown", format!("nobody knows of {about}"))),

@@ -2,7 +2,7 @@
 
 use crate::Test;
 use crate::bench::{Bench, a_call, catalog_of, told};
-use ctx_core::{Agent, Catalog, Limits, Prompt, Role, ToolError};
+use ctx_core::{Agent, Catalog, Limits, Message, Prompt, Role, ToolError};
 use ctx_luau::InlineAgent;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ async fn an_agent_resolves_to_a_prompt() {
     );
     let made = prompt(agent.clone(), json!({"service": "db"})).await.unwrap();
     assert_eq!((made.system.as_str(), made.tools), ("You watch db for opsops", vec!["search".to_owned()]));
-    assert_eq!((made.messages[0].role, made.messages[0].content.as_str()), (Role::User, "Go."));
+    assert_eq!(made.messages[0], Message::text(Role::User, "Go."));
     let error = prompt(agent, json!({})).await.unwrap_err();
     assert_eq!(error.message(), "missing required parameter: service");
 }

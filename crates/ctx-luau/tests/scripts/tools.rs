@@ -3,7 +3,7 @@
 use crate::Test;
 use crate::bench::{Bench, SHORT, VARIABLE, a_call, call, call_with_peer, catalog, catalog_of, tool_source};
 use async_trait::async_trait;
-use ctx_core::{Annotations, ErrorKind, Limits, Peer, Progress};
+use ctx_core::{Annotations, ErrorKind, Limits, Peer, Progress, Question, Unanswered, Want};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,6 +19,8 @@ pub(crate) const TESTS: &[Test] = tests!(tools:
     logs_and_errors_hide_secrets,
     logs_and_progress_are_told_as_they_come,
     a_person_is_asked,
+    a_question_without_fields_is_answered_without_them,
+    a_model_and_the_folders_are_asked_for,
     a_person_may_take_longer_than_the_tool_may,
     the_environment_and_sleep_answer,
     a_rate_limit_holds,
@@ -160,10 +162,16 @@ impl Peer for Listener {
         self.heard.lock().unwrap().push(format!("{level} {message}"));
     }
 
-    async fn ask(&self, message: &str, schema: &Value) -> Option<Value> {
-        self.heard.lock().unwrap().push(format!("{message} {}", schema["type"]));
+    async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+        let heard = match question.want {
+            Want::Person { message, schema } => format!("{message} {schema}"),
+            Want::Model(request) => json!(request).to_string(),
+            Want::Roots => "roots".to_owned(),
+        };
+        let key = question.key.map_or_else(String::new, |key| format!("{key}: "));
+        self.heard.lock().unwrap().push(format!("{key}{heard}"));
         tokio::time::sleep(self.takes).await;
-        self.answers.clone()
+        self.answers.clone().ok_or(Unanswered::Unable)
     }
 }
 
@@ -178,13 +186,46 @@ async fn logs_and_progress_are_told_as_they_come() {
 
 async fn a_person_is_asked() {
     let bench = Bench::new();
-    let catalog = catalog([bench.tool("return context.elicit('Sure?', { type = 'boolean' })").await]);
+    let body =
+        "return context.elicit('Sure?', { properties = { sure = { type = 'boolean' } }, required = {} })";
+    let catalog = catalog([bench.tool(body).await]);
     let peer = Arc::new(Listener { answers: Some(json!({"sure": true})), ..Listener::default() });
     let output = call_with_peer(&catalog, "x", peer.clone()).await.unwrap();
     assert_eq!(output.value, json!({"sure": true}));
-    assert_eq!(*peer.heard.lock().unwrap(), ["Sure? \"boolean\""]);
+    let heard = peer.heard.lock().unwrap().join("");
+    let schema: Value = serde_json::from_str(heard.strip_prefix("Sure? ").unwrap()).unwrap();
+    let fields = json!({"sure": {"type": "boolean"}});
+    assert_eq!(schema, json!({"type": "object", "properties": fields, "required": []}));
     let error = call_with_peer(&catalog, "x", Arc::new(Listener::default())).await.unwrap_err();
-    assert!(error.message().contains("tools/x.lua:2: context.elicit: there is no answer"), "{error}");
+    assert!(
+        error.message().contains("tools/x.lua:2: context.elicit: this client cannot be asked"),
+        "{error}"
+    );
+}
+
+async fn a_question_without_fields_is_answered_without_them() {
+    let bench = Bench::new();
+    let body = "return context.elicit('Sure?', { type = 'boolean' }, { key = 'sure' })";
+    let catalog = catalog([bench.tool(body).await]);
+    let peer = Arc::new(Listener { answers: Some(json!({"value": true})), ..Listener::default() });
+    let output = call_with_peer(&catalog, "x", peer.clone()).await.unwrap();
+    assert_eq!(output.value, json!(true));
+    let heard = peer.heard.lock().unwrap().join("");
+    assert!(heard.starts_with("sure: Sure? {\"type\":\"object\""), "{heard}");
+}
+
+async fn a_model_and_the_folders_are_asked_for() {
+    let bench = Bench::new();
+    let body = "local said = context.sample('Why?', { key = 'why' }) return { said, context.roots() }";
+    let catalog = catalog([bench.tool(body).await]);
+    let peer = Arc::new(Listener { answers: Some(json!(["x"])), ..Listener::default() });
+    let output = call_with_peer(&catalog, "x", peer.clone()).await.unwrap();
+    assert_eq!(output.value, json!([["x"], ["x"]]));
+    let heard = peer.heard.lock().unwrap().clone();
+    let request: Value = serde_json::from_str(heard[0].strip_prefix("why: ").unwrap()).unwrap();
+    let message = json!({"role": "user", "content": {"type": "text", "text": "Why?"}});
+    assert_eq!(request, json!({"messages": [message], "maxTokens": 1000}));
+    assert_eq!(heard[1], "roots");
 }
 
 async fn a_person_may_take_longer_than_the_tool_may() {

@@ -136,6 +136,9 @@ pub(crate) struct ArgumentSection {
     /// Whether the agent cannot do without.
     #[serde(default)]
     pub(crate) required: bool,
+    /// The values it can have, where they are few.
+    #[serde(default)]
+    pub(crate) choices: Vec<String>,
 }
 
 impl ToolSection {

@@ -125,7 +125,7 @@ fn context_searches_with_flat_options_and_gives_a_list() {
 #[test]
 fn context_tells_progress_and_asks_people() {
     let outside =
-        Played::new(|about, _, _| value(if about == "elicit" { json!({ "ok": true }) } else { json!(null) }));
+        Played::new(|about, _, _| value(if about == "ask" { json!({ "ok": true }) } else { json!(null) }));
     let answer = tool(
         "context.progress(1, 2, 'half') return context.elicit('Sure?', { type = 'object' })",
         outside.clone(),

@@ -1,0 +1,60 @@
+//! `context.elicit`, `context.sample` and `context.roots`: what a script asks whoever made its call.
+
+use super::{Answered, BAD_REQUEST, text};
+use crate::engine::Refusal;
+use ctx_core::{Call, Question, Want};
+use serde_json::{Map, Value, json};
+
+/// The code of a question that has no answer.
+const DECLINED: &str = "declined";
+/// The one field of an answer that was asked for without fields.
+const BARE: &str = "value";
+
+/// Asks; `call` gives the call that the named function asks in.
+pub(super) async fn ask<'a>(
+    call: impl FnOnce(&str) -> Result<&'a Call, Refusal>,
+    arguments: &Map<String, Value>,
+) -> Answered {
+    let mut is_bare = false;
+    let (name, want) = match text(arguments, "want")? {
+        "person" => {
+            let (schema, bare) = object_schema(arguments.get("schema"));
+            is_bare = bare;
+            ("context.elicit", Want::Person { message: text(arguments, "message")?.to_owned(), schema })
+        }
+        "model" => match arguments.get("request") {
+            Some(Value::Object(request)) => ("context.sample", Want::Model(request.clone())),
+            _ => return Err(Refusal::new(BAD_REQUEST, "context.sample: the request must be a table")),
+        },
+        "roots" => ("context.roots", Want::Roots),
+        other => return Err(Refusal::new(BAD_REQUEST, format!("nobody can be asked for {other}"))),
+    };
+    let key = match arguments.get("key") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(key)) => Some(key.clone()),
+        Some(_) => return Err(Refusal::new(BAD_REQUEST, format!("{name}: `key` must be a string"))),
+    };
+    match call(name)?.ask(Question { key, want }).await {
+        Ok(Value::Object(mut fields)) if is_bare => Ok((fields.remove(BARE).unwrap_or_default(), Vec::new())),
+        Ok(answer) => Ok((answer, Vec::new())),
+        Err(why) => Err(Refusal::new(DECLINED, format!("{name}: {why}"))),
+    }
+}
+
+/// The schema of an object, since people fill in forms, and whether it was made one here.
+fn object_schema(given: Option<&Value>) -> (Value, bool) {
+    let Some(Value::Object(given)) = given else {
+        return (json!({ "type": "object", "properties": {} }), false);
+    };
+    let mut schema = given.clone();
+    if schema.get("type").is_some_and(|kind| kind != "object") {
+        return (json!({ "type": "object", "properties": { BARE: schema }, "required": [BARE] }), true);
+    }
+    // An empty Lua table is both.
+    if schema.get("required").and_then(Value::as_object).is_some_and(Map::is_empty) {
+        schema.insert("required".to_owned(), json!([]));
+    }
+    schema.entry("type").or_insert_with(|| json!("object"));
+    schema.entry("properties").or_insert_with(|| json!({}));
+    (Value::Object(schema), false)
+}
