@@ -26,13 +26,14 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
 
 /// The arrows between our crates, as ARCHITECTURE.md draws them; tests may draw more.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("ctx", &["ctx-core", "ctx-gateway", "ctx-http", "ctx-knowledge", "ctx-luau", "ctx-state"]),
+    ("ctx", &["ctx-core", "ctx-gateway", "ctx-http", "ctx-knowledge", "ctx-luau", "ctx-mcp", "ctx-state"]),
     ("ctx-core", &[]),
     ("ctx-embed", &[]),
     ("ctx-gateway", &["ctx-core", "ctx-luau"]),
-    ("ctx-http", &["ctx-core"]),
+    ("ctx-http", &["ctx-core", "ctx-mcp"]),
     ("ctx-knowledge", &["ctx-core", "ctx-embed"]),
     ("ctx-luau", &["ctx-core"]),
+    ("ctx-mcp", &["ctx-core"]),
     ("ctx-state", &["ctx-core"]),
     ("ctx-testkit", &["ctx-core"]),
     // All that a program of one's own needs.

@@ -119,6 +119,13 @@ impl Catalog {
         self.tools.values().map(|registered| &registered.entry)
     }
 
+    /// The tools that clients see, in a stable order: what is built in first.
+    pub fn listed(&self) -> impl Iterator<Item = &Entry> {
+        let exposed =
+            |builtin: bool| self.entries().filter(move |entry| entry.exposed && entry.builtin == builtin);
+        exposed(true).chain(exposed(false))
+    }
+
     /// What is told of one tool, by full or outward name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.registered(name).map(|registered| &registered.entry)

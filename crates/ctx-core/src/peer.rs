@@ -71,6 +71,9 @@ pub enum Unanswered {
     /// The time for answers is over.
     #[error("nobody answered in time")]
     TooLate,
+    /// Clients have no form for such a question.
+    #[error("clients can be asked for text, numbers, booleans and choices only")]
+    Unaskable,
     /// What came back does not fit what was asked.
     #[error("the answer does not fit the question")]
     Unfit,

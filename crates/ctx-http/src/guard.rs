@@ -16,6 +16,11 @@ use subtle::ConstantTimeEq;
 /// The one route that needs no token.
 const OPEN_ROUTE: &str = "/health";
 const PREFLIGHT_SECONDS: &str = "600";
+/// What web pages may send, those that speak MCP too.
+const ALLOWED_HEADERS: &str = "authorization, content-type, accept, last-event-id, mcp-session-id, \
+     mcp-protocol-version, mcp-method, mcp-name";
+/// What web pages may read of an answer, besides what every page may.
+const EXPOSED_HEADERS: &str = "mcp-session-id, www-authenticate";
 
 /// Decides who may knock.
 pub(crate) struct Guard {
@@ -153,12 +158,10 @@ fn authorize(api: &Api, request: &Request) -> Result<(), ApiError> {
 fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue, preflight: bool) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
     if preflight {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
-        headers.insert(
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("authorization, content-type, accept"),
-        );
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_SECONDS));
     }
 }

@@ -14,9 +14,7 @@ pub(crate) async fn read_object(
     body: Body,
     limits: &HttpLimits,
 ) -> Result<Value, ApiError> {
-    let bytes = tokio::time::timeout(limits.body_timeout, collect(body, limits.body_bytes))
-        .await
-        .map_err(|_| ApiError::new(ErrorKind::Timeout, "the request body took too long to arrive"))??;
+    let bytes = read(body, limits).await?;
     if bytes.is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }
@@ -31,6 +29,13 @@ pub(crate) async fn read_object(
         Ok(_) => Err(ApiError::new(ErrorKind::BadRequest, "the request body must be a JSON object")),
         Err(error) => Err(ApiError::new(ErrorKind::BadRequest, format!("malformed JSON: {error}"))),
     }
+}
+
+/// The body, within its bounds.
+pub(crate) async fn read(body: Body, limits: &HttpLimits) -> Result<Bytes, ApiError> {
+    tokio::time::timeout(limits.body_timeout, collect(body, limits.body_bytes))
+        .await
+        .map_err(|_| ApiError::new(ErrorKind::Timeout, "the request body took too long to arrive"))?
 }
 
 async fn collect(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {

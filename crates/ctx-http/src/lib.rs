@@ -17,6 +17,7 @@ pub use guard::InvalidHost;
 pub use serve::serve;
 
 use ctx_core::{LiveCatalog, Secret};
+use ctx_mcp::McpServer;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct Api {
     pub(crate) catalog: Arc<LiveCatalog>,
     pub(crate) guard: Arc<guard::Guard>,
     pub(crate) limits: HttpLimits,
+    /// MCP at its route, where that is served.
+    pub(crate) mcp: Option<McpServer>,
     /// Calls whose clients are told of them as they go; they run beside their connections.
     pub(crate) streamed: TaskTracker,
 }
@@ -69,7 +72,13 @@ impl Api {
         limits: HttpLimits,
     ) -> Result<Self, InvalidHost> {
         let guard = Arc::new(guard::Guard::new(address, access)?);
-        Ok(Self { catalog, guard, limits, streamed: TaskTracker::new() })
+        Ok(Self { catalog, guard, limits, mcp: None, streamed: TaskTracker::new() })
+    }
+
+    /// Serves MCP at `/mcp`, too.
+    #[must_use]
+    pub fn with_mcp(self, mcp: McpServer) -> Self {
+        Self { mcp: Some(mcp), ..self }
     }
 
     /// The description that `GET /openapi.json` gives.

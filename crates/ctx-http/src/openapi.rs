@@ -3,7 +3,7 @@
 //! The structure is utoipa's; the schemas are the tools' own, put in as they are, because OpenAPI
 //! 3.1 speaks JSON Schema and a typed model of it would lose keywords.
 
-use crate::routes::{Form, listed};
+use crate::routes::Form;
 use ctx_core::{Catalog, Entry};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItemBuilder};
@@ -30,7 +30,7 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
     paths = paths
         .path("/agents/list", item(HttpMethod::Get, operation("list_agents", "List the agents", "AgentList")))
         .path("/agents/{name}/prompt", prompt_item());
-    for entry in listed(catalog) {
+    for entry in catalog.listed() {
         let name = entry.name.outward();
         schemas.insert(request_name(entry), entry.spec.input_schema.clone());
         schemas.insert(response_name(entry), response_schema(entry));

@@ -32,7 +32,7 @@ const BUFFER_SLACK: usize = 64 << 10;
 /// Serves until `shutdown` is cancelled, then lets requests in flight finish for a while.
 pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken) -> io::Result<()> {
     let limits = api.limits;
-    let streamed = api.streamed.clone();
+    let (streamed, mcp) = (api.streamed.clone(), api.mcp.clone());
     let service = TowerToHyperService::new(
         routes::router(api).map_request(|request: hyper::Request<Incoming>| request.map(Body::new)),
     );
@@ -106,6 +106,9 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
     // Their clients are gone, so they end at once; their runs are recorded before we say that all is over.
     streamed.close();
     streamed.wait().await;
+    if let Some(mcp) = mcp {
+        mcp.drained().await;
+    }
     Ok(())
 }
 

@@ -183,7 +183,7 @@ fn start_log(verbose: u8, quiet: bool) {
         (true, _) => "error",
         (false, 0) => "warn",
         (false, 1) => {
-            "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_state=debug,script=debug"
+            "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_state=debug,script=debug"
         }
         (false, _) => "debug",
     };

@@ -70,6 +70,13 @@ impl Harness {
         self
     }
 
+    /// Adds a provider: tools under a name of its own (`sdk.<provider>.<tool>` in scripts), agents, and
+    /// resources that clients of MCP read.
+    pub fn provider(mut self, provider: impl Provider) -> Self {
+        self.additions.providers.push(Arc::new(provider));
+        self
+    }
+
     /// Adds a source, `rust:<name>`, that is synced when a sync is asked for.
     pub fn connector(self, name: impl Into<String>, connector: impl Connector) -> Self {
         self.connector_with(name, connector, SourceOptions::default())
@@ -140,6 +147,7 @@ fn is_worker() -> bool {
 pub(crate) struct Additions {
     tools: Vec<Arc<dyn Tool>>,
     agents: Vec<Arc<dyn Agent>>,
+    pub(crate) providers: Vec<Arc<dyn Provider>>,
     pub(crate) sources: Vec<AddedSource>,
 }
 
@@ -155,7 +163,7 @@ impl Additions {
     /// What can be called of them. A provider beside that of the scripts, though of the same name: what
     /// collides with a script is then left out and not renamed. Neither does it take the names of what
     /// is built in; whatever is left out is told.
-    pub(crate) fn callable(&self, warnings: &mut Vec<String>) -> Arc<dyn Provider> {
+    pub(crate) fn callable(&self, warnings: &mut Vec<String>) -> Vec<Arc<dyn Provider>> {
         let mut tools = self.tools.clone();
         tools.retain(|tool| {
             let name = Identifier::sanitize(&tool.spec().name);
@@ -165,7 +173,8 @@ impl Additions {
             }
             !reserved
         });
-        Arc::new(ScriptProvider { tools, agents: self.agents.clone() })
+        let own: Arc<dyn Provider> = Arc::new(ScriptProvider { tools, agents: self.agents.clone() });
+        std::iter::once(own).chain(self.providers.iter().cloned()).collect()
     }
 }
 
@@ -201,7 +210,7 @@ mod tests {
                 "tools.search_docs is left out: the name `search_docs` is taken",
             ]
         );
-        let catalog = Catalog::builder().provider(callable).build();
+        let catalog = Catalog::builder().provider(callable[0].clone()).build();
         let names: Vec<String> = catalog.entries().map(|entry| entry.name.to_string()).collect();
         assert_eq!(names, ["tools.dice"]);
     }

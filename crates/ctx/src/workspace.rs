@@ -41,7 +41,7 @@ pub(crate) struct Parts {
     context: Arc<Context>,
     agents: Vec<Arc<dyn Agent>>,
     /// What the program adds.
-    added: Arc<dyn Provider>,
+    added: Vec<Arc<dyn Provider>>,
     limits: Limits,
     redactor: Redactor,
     log: Arc<dyn RunLog>,
@@ -60,8 +60,8 @@ impl Parts {
             .limits(self.limits)
             .redactor(self.redactor.clone())
             .runs(log);
-        let builder = providers.iter().fold(builder, |builder, provider| builder.provider(provider.clone()));
-        let builder = builder.provider(self.added.clone());
+        let providers = providers.iter().chain(&self.added);
+        let builder = providers.fold(builder, |builder, provider| builder.provider(provider.clone()));
         old.into_iter().fold(builder, |builder, old| builder.replacing(old)).build()
     }
 

@@ -2,9 +2,10 @@
 
 mod agents;
 mod health;
+mod mcp;
 mod tools;
 
-pub(crate) use tools::{Form, listed};
+pub(crate) use tools::Form;
 
 use crate::error::ApiError;
 use crate::{Api, guard, openapi};
@@ -12,7 +13,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Json, Router, middleware};
 use ctx_core::ErrorKind;
 use std::any::Any;
@@ -28,6 +29,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/agents/list", get(agents::list))
         .route("/agents/{name}/prompt", post(agents::prompt))
         .route("/openapi.json", get(describe))
+        .route("/mcp", any(mcp::answer))
         .fallback(async || ApiError::new(ErrorKind::NotFound, "no such route; see /openapi.json"))
         .method_not_allowed_fallback(async || {
             ApiError::new(ErrorKind::BadRequest, "this method is not allowed here; see /openapi.json")

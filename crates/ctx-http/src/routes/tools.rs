@@ -20,7 +20,8 @@ const LOGGING_TOOL: (&str, &str) = ("ctx", "execute");
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
     let catalog = api.catalog.current();
-    let tools: Vec<Value> = listed(&catalog)
+    let tools: Vec<Value> = catalog
+        .listed()
         .map(|entry| {
             json!({
                 "name": entry.name.outward(),
@@ -31,13 +32,6 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
         })
         .collect();
     Json(json!({ "tools": tools }))
-}
-
-/// The tools that clients see, what is built in first.
-pub(crate) fn listed(catalog: &Catalog) -> impl Iterator<Item = &Entry> {
-    let exposed =
-        |builtin: bool| catalog.entries().filter(move |entry| entry.exposed && entry.builtin == builtin);
-    exposed(true).chain(exposed(false))
 }
 
 /// What a tool's answer looks like as a body.

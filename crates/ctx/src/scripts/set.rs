@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 const LOADING_MAX: usize = 4;
 
 /// How often files of scripts are looked at while they are served.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A script that can be called.
 #[derive(Clone)]

@@ -1,0 +1,262 @@
+//! rmcp's types from ours, and ours from rmcp's.
+
+use ctx_core::{
+    AgentSpec, Annotations, ArgumentSchema, ContentBlock, Entry, ErrorKind, LogLine, Output, Progress,
+    Question, Resource, ResourceContent, ResourceTemplate, Role, ToolError, Unanswered, Want,
+};
+use rmcp::ErrorData;
+use rmcp::model::{
+    self as mcp, CallToolResult, ClientCapabilities, ErrorCode, GetPromptResult, InputRequest, JsonObject,
+    LoggingLevel, ProgressNotificationParam, ProgressToken, PromptMessage, ResourceContents, ServerRequest,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A tool as clients see it. Its schemas are passed on as they are.
+pub(crate) fn tool(entry: &Entry) -> mcp::Tool {
+    let spec = &entry.spec;
+    let description =
+        if spec.description.is_empty() { entry.name.outward() } else { spec.description.clone() };
+    let mut tool =
+        mcp::Tool::new(entry.name.outward(), description, Arc::new(object_schema(&spec.input_schema)));
+    tool.title.clone_from(&spec.title);
+    tool.output_schema = spec
+        .output_schema
+        .as_ref()
+        .and_then(Value::as_object)
+        .filter(|schema| schema.get("type").is_some_and(|kind| kind == "object"))
+        .map(|schema| Arc::new(schema.clone()));
+    tool.annotations = annotations(spec.annotations);
+    tool
+}
+
+/// Clients take nothing for a tool's arguments but the schema of an object.
+fn object_schema(schema: &Value) -> JsonObject {
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    schema.entry("type").or_insert_with(|| json!("object"));
+    schema
+}
+
+fn annotations(known: Annotations) -> Option<mcp::ToolAnnotations> {
+    let Annotations { read_only, destructive, idempotent, open_world } = known;
+    (known != Annotations::default())
+        .then(|| mcp::ToolAnnotations::from_raw(None, read_only, destructive, idempotent, open_world))
+}
+
+/// An agent as a prompt.
+pub(crate) fn prompt(agent: &AgentSpec) -> mcp::Prompt {
+    let arguments = agent.arguments.iter().map(|argument| {
+        let shown = mcp::PromptArgument::new(&argument.name).with_required(argument.required);
+        match argument.description.as_str() {
+            "" => shown,
+            description => shown.with_description(description),
+        }
+    });
+    let description = if agent.description.is_empty() { &agent.name } else { &agent.description };
+    mcp::Prompt::new(agent.name.clone(), Some(description.clone()), Some(arguments.collect()))
+}
+
+/// A resolved agent: its instructions, then its messages. MCP knows no third speaker, so what the system
+/// says is said to the model in the person's place.
+pub(crate) fn prompt_messages(prompt: ctx_core::Prompt) -> GetPromptResult {
+    let system = (!prompt.system.is_empty())
+        .then(|| PromptMessage::new(mcp::Role::User, mcp::ContentBlock::text(prompt.system)));
+    let messages = prompt.messages.into_iter().flat_map(|message| {
+        let role = match message.role {
+            Role::Assistant => mcp::Role::Assistant,
+            Role::User | Role::System => mcp::Role::User,
+        };
+        message.content.into_iter().map(move |part| PromptMessage::new(role.clone(), block(part)))
+    });
+    GetPromptResult::new(system.into_iter().chain(messages).collect())
+}
+
+/// A block of content; one that MCP does not know is shown as its JSON.
+fn block(block: ContentBlock) -> mcp::ContentBlock {
+    match block {
+        ContentBlock::Text(text) => mcp::ContentBlock::text(text),
+        ContentBlock::Other(fields) => {
+            let fields = Value::Object(fields);
+            serde_json::from_value(fields.clone())
+                .unwrap_or_else(|_| mcp::ContentBlock::text(fields.to_string()))
+        }
+    }
+}
+
+/// What a tool answered. `has_output_schema` says that clients were promised an object.
+pub(crate) fn tool_result(output: Output, has_output_schema: bool) -> CallToolResult {
+    if let Some(result) = as_result(&output) {
+        return result;
+    }
+    let structured = output.structured().cloned().map(Value::Object);
+    if has_output_schema && structured.is_none() {
+        let message = "the tool's answer is not the object that its output schema promises";
+        return tool_failure(&ToolError::new(ErrorKind::Tool, message));
+    }
+    let mut content: Vec<_> = output.to_blocks().into_iter().map(block).collect();
+    content.extend(logs(&output.logs));
+    let mut result = CallToolResult::success(content);
+    result.structured_content = structured;
+    result
+}
+
+/// A value that is a whole result already: blocks of content that MCP knows, and what belongs to them.
+fn as_result(output: &Output) -> Option<CallToolResult> {
+    let fields = output.structured().filter(|_| output.content.is_empty())?;
+    let blocks = fields.get("content")?.as_array()?;
+    let is_known = |block: &Value| serde_json::from_value::<mcp::ContentBlock>(block.clone()).is_ok();
+    let known = ["content", "structuredContent", "isError", "_meta"];
+    let is_result = fields.keys().all(|field| known.contains(&field.as_str())) && blocks.iter().all(is_known);
+    if !is_result {
+        return None;
+    }
+    let mut result: CallToolResult = serde_json::from_value(Value::Object(fields.clone())).ok()?;
+    result.result_type = Some(mcp::ResultType::COMPLETE);
+    Some(result)
+}
+
+/// A tool that failed, told so that a model can mend its call.
+pub(crate) fn tool_failure(error: &ToolError) -> CallToolResult {
+    let mut message = error.message().to_owned();
+    if let Some(seconds) = error.wait_seconds() {
+        message.push_str(&format!(" (retry after {seconds} s)"));
+    }
+    let content = std::iter::once(mcp::ContentBlock::text(message)).chain(logs(error.logs()));
+    CallToolResult::error(content.collect())
+}
+
+/// What was logged, as a block of its own.
+fn logs(lines: &[LogLine]) -> Option<mcp::ContentBlock> {
+    if lines.is_empty() {
+        return None;
+    }
+    let lines: Vec<String> = lines.iter().map(|line| format!("[{}] {}", line.level, line.message)).collect();
+    Some(mcp::ContentBlock::text(format!("logs:\n{}", lines.join("\n"))))
+}
+
+/// A failure that is the request's, not a tool's.
+pub(crate) fn failure(error: &ToolError) -> ErrorData {
+    let code = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::BadRequest | ErrorKind::TooLarge => ErrorCode::INVALID_PARAMS,
+        _ => ErrorCode::INTERNAL_ERROR,
+    };
+    ErrorData::new(code, error.message().to_owned(), Some(json!({ "code": error.kind().code() })))
+}
+
+pub(crate) fn resource(resource: Resource) -> mcp::Resource {
+    let mut shown = mcp::Resource::new(resource.uri, resource.name);
+    shown.title = resource.title;
+    shown.description = resource.description;
+    shown.mime_type = resource.mime_type;
+    shown.size = resource.size;
+    shown
+}
+
+pub(crate) fn resource_template(template: ResourceTemplate) -> mcp::ResourceTemplate {
+    let mut shown = mcp::ResourceTemplate::new(template.uri_template, template.name);
+    shown.title = template.title;
+    shown.description = template.description;
+    shown.mime_type = template.mime_type;
+    shown
+}
+
+pub(crate) fn resource_contents(content: ResourceContent) -> ResourceContents {
+    let ResourceContent { uri, mime_type, text, blob } = content;
+    match blob {
+        Some(blob) => ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None },
+        None => ResourceContents::TextResourceContents {
+            uri,
+            mime_type,
+            text: text.unwrap_or_default(),
+            meta: None,
+        },
+    }
+}
+
+pub(crate) fn progress(token: ProgressToken, progress: Progress) -> ProgressNotificationParam {
+    let mut param = ProgressNotificationParam::new(token, progress.done);
+    param.total = progress.total;
+    param.message = progress.message;
+    param
+}
+
+pub(crate) fn level(level: tracing::Level) -> LoggingLevel {
+    match level {
+        tracing::Level::ERROR => LoggingLevel::Error,
+        tracing::Level::WARN => LoggingLevel::Warning,
+        tracing::Level::INFO => LoggingLevel::Info,
+        _ => LoggingLevel::Debug,
+    }
+}
+
+/// A question as MCP asks it; [`Unanswered::Unaskable`] where MCP has no form for it.
+pub(crate) fn input_request(want: &Want) -> Result<InputRequest, Unanswered> {
+    let request = match want {
+        Want::Person { message, schema } => json!({
+            "method": "elicitation/create",
+            "params": { "mode": "form", "message": message, "requestedSchema": schema },
+        }),
+        Want::Model(request) => {
+            let mut request = request.clone();
+            request.entry("maxTokens").or_insert_with(|| json!(1000));
+            json!({ "method": "sampling/createMessage", "params": request })
+        }
+        Want::Roots => json!({ "method": "roots/list", "params": {} }),
+    };
+    serde_json::from_value(request).map_err(|_| Unanswered::Unaskable)
+}
+
+/// The same question, to be sent to a client of an older era.
+pub(crate) fn server_request(request: InputRequest) -> Option<ServerRequest> {
+    match request {
+        InputRequest::CreateMessage(request) => Some(ServerRequest::CreateMessageRequest(request)),
+        InputRequest::Elicitation(request) => Some(ServerRequest::ElicitRequest(request)),
+        InputRequest::ListRoots(request) => Some(ServerRequest::ListRootsRequest(request)),
+        _ => None,
+    }
+}
+
+/// What a client's response to a question says.
+pub(crate) fn answer(want: &Want, response: Value) -> Result<Value, Unanswered> {
+    let Value::Object(mut response) = response else { return Err(Unanswered::Unfit) };
+    match want {
+        Want::Person { schema, .. } => match response.get("action").and_then(Value::as_str) {
+            Some("accept") => {
+                let content = response.remove("content").unwrap_or_else(|| json!({}));
+                let schema = ArgumentSchema::compile(schema.clone()).map_err(|_| Unanswered::Unaskable)?;
+                schema.prepare(content).map(Value::Object).map_err(|_| Unanswered::Unfit)
+            }
+            Some("decline") => Err(Unanswered::Declined),
+            Some("cancel") => Err(Unanswered::Dismissed),
+            _ => Err(Unanswered::Unfit),
+        },
+        Want::Model(_) if response.contains_key("content") => Ok(Value::Object(response)),
+        Want::Roots => match response.remove("roots") {
+            Some(roots @ Value::Array(_)) => Ok(roots),
+            _ => Err(Unanswered::Unfit),
+        },
+        Want::Model(_) => Err(Unanswered::Unfit),
+    }
+}
+
+/// Whether a client says that it can answer such a question.
+pub(crate) fn can_answer(client: &ClientCapabilities, question: &Question) -> bool {
+    match question.want {
+        // A client that names no way of asking has the first there was: a form.
+        Want::Person { .. } => {
+            client.elicitation.as_ref().is_some_and(|ways| ways.form.is_some() || ways.url.is_none())
+        }
+        Want::Model(_) => client.sampling.is_some(),
+        Want::Roots => client.roots.is_some(),
+    }
+}
+
+/// What a client lacks to answer such a question.
+pub(crate) fn lacking(want: &Want) -> ClientCapabilities {
+    let capability = match want {
+        Want::Person { .. } => "elicitation",
+        Want::Model(_) => "sampling",
+        Want::Roots => "roots",
+    };
+    serde_json::from_value(json!({ capability: {} })).unwrap_or_default()
+}

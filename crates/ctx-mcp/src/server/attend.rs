@@ -1,0 +1,215 @@
+//! A call beside the request that made it: what it tells is passed on, what it asks is asked in the manner
+//! of the client's era, until it has ended or waits for an answer that only a later request can bring.
+
+use super::session::Client;
+use super::work::{Answer, Work};
+use crate::convert;
+use async_trait::async_trait;
+use ctx_core::{Call, Peer, Progress, Question, ToolError, Unanswered, Want};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use rmcp::model::{InputRequests, InputResponses};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+/// Events of one call that wait for its client; progress and logs beyond that are not told.
+const EVENTS_MAX: usize = 256;
+/// How long a question waits for others that are asked with it.
+const TOGETHER: Duration = Duration::from_millis(10);
+
+/// A call that runs. Whoever drops it gives it up.
+pub(super) struct Running {
+    events: mpsc::Receiver<Event>,
+    ended: oneshot::Receiver<Result<Answer, ToolError>>,
+    _cancel_on_drop: DropGuard,
+    /// Questions that the client has not answered.
+    pending: Vec<Pending>,
+    /// Answers to questions that were not asked yet.
+    given: InputResponses,
+    asked: usize,
+}
+
+enum Event {
+    Progress(Progress),
+    Log(tracing::Level, String),
+    Ask(Question, Reply),
+}
+
+type Reply = oneshot::Sender<Result<Value, Unanswered>>;
+
+struct Pending {
+    key: String,
+    want: Want,
+    reply: Reply,
+}
+
+/// How far a request got its call.
+pub(super) enum Step {
+    /// It has ended.
+    Ended(Result<Answer, ToolError>),
+    /// It asks this, and goes on when a later request answers.
+    Asks(Box<Running>, InputRequests),
+    /// The client took it back.
+    Cancelled,
+    /// It failed because the client cannot answer what it asked.
+    Lacks(Want),
+}
+
+impl Running {
+    /// Starts it. `call` is the call to make.
+    pub(super) fn start(work: Work, call: Call, calls: &TaskTracker) -> Box<Self> {
+        let (events_in, events) = mpsc::channel(EVENTS_MAX);
+        let (ended_in, ended) = oneshot::channel();
+        let cancel = CancellationToken::new();
+        let call = call.with_peer(Arc::new(Line(events_in))).with_cancellation(&cancel);
+        calls.spawn(async move {
+            // A client that has gone does not hear it.
+            let _ = ended_in.send(work.run(call).await);
+        });
+        Box::new(Self {
+            events,
+            ended,
+            _cancel_on_drop: cancel.drop_guard(),
+            pending: Vec::new(),
+            given: InputResponses::new(),
+            asked: 0,
+        })
+    }
+
+    /// Takes a client's answers; those that fit no question yet may fit one that is still to come.
+    pub(super) fn answer(&mut self, mut responses: InputResponses) {
+        let (answered, pending) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|pending: &Pending| responses.contains_key(&pending.key));
+        self.pending = pending;
+        for Pending { key, want, reply } in answered {
+            let Some(response) = responses.remove(&key) else { continue };
+            match convert::answer(&want, response) {
+                // It is asked again.
+                Err(Unanswered::Unfit) => self.pending.push(Pending { key, want, reply }),
+                answer => tell(reply, answer),
+            }
+        }
+        self.given = responses;
+    }
+
+    /// Stays with it for as long as one request may.
+    pub(super) async fn attend(mut self: Box<Self>, client: &Client) -> Step {
+        let mut asking: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        let mut lacks = None;
+        loop {
+            let waits = !self.pending.is_empty();
+            let event = tokio::select! {
+                biased;
+                () = client.cancelled() => return Step::Cancelled,
+                Some(()) = asking.next(), if !asking.is_empty() => continue,
+                Some(event) = self.events.recv() => event,
+                ended = &mut self.ended => {
+                    let gone = |_| Err(ToolError::internal("the call ended without an answer", "dropped"));
+                    let ended = ended.unwrap_or_else(gone);
+                    return match (ended, lacks) {
+                        (Err(error), Some(want)) if client.is_stateless() && is_refusal(&error) => {
+                            Step::Lacks(want)
+                        }
+                        (ended, _) => Step::Ended(ended),
+                    };
+                }
+                () = tokio::time::sleep(TOGETHER), if waits => {
+                    self.pending.retain(|pending| !pending.reply.is_closed());
+                    let requests = self.requests();
+                    if requests.is_empty() {
+                        continue;
+                    }
+                    return Step::Asks(self, requests);
+                }
+            };
+            match event {
+                Event::Progress(progress) => client.progress(progress).await,
+                Event::Log(level, message) => client.log(level, message).await,
+                Event::Ask(question, reply) if !client.can_answer(&question) => {
+                    lacks = Some(question.want);
+                    tell(reply, Err(Unanswered::Unable));
+                }
+                Event::Ask(question, reply) => match convert::input_request(&question.want) {
+                    Err(unaskable) => tell(reply, Err(unaskable)),
+                    Ok(_) if client.is_stateless() => self.wait_for(question, reply),
+                    Ok(request) => asking.push(
+                        async move {
+                            let response = client.ask(request).await;
+                            let answer = response.and_then(|value| convert::answer(&question.want, value));
+                            tell(reply, answer);
+                        }
+                        .boxed(),
+                    ),
+                },
+            }
+        }
+    }
+
+    /// Answers from what the client has given already, or leaves it to a later request.
+    fn wait_for(&mut self, question: Question, reply: Reply) {
+        self.asked += 1;
+        let mut key = question.key.unwrap_or_else(|| format!("question_{}", self.asked));
+        if self.pending.iter().any(|pending| pending.key == key) {
+            key = format!("{key}_{}", self.asked);
+        }
+        let given = self.given.remove(&key).map(|response| convert::answer(&question.want, response));
+        match given {
+            None | Some(Err(Unanswered::Unfit)) => {
+                self.pending.push(Pending { key, want: question.want, reply });
+            }
+            Some(answer) => tell(reply, answer),
+        }
+    }
+
+    fn requests(&self) -> InputRequests {
+        let request = |pending: &Pending| {
+            let request = convert::input_request(&pending.want).ok()?;
+            Some((pending.key.clone(), request))
+        };
+        self.pending.iter().filter_map(request).collect()
+    }
+}
+
+/// Whether a call failed by not catching that the client cannot answer.
+fn is_refusal(error: &ToolError) -> bool {
+    error.message().contains(&Unanswered::Unable.to_string())
+}
+
+fn tell(reply: Reply, answer: Result<Value, Unanswered>) {
+    // Whoever asked may have given up.
+    let _ = reply.send(answer);
+}
+
+/// The call's end of the line.
+struct Line(mpsc::Sender<Event>);
+
+#[async_trait]
+impl Peer for Line {
+    fn progress(&self, progress: Progress) {
+        self.offer(Event::Progress(progress));
+    }
+
+    fn log(&self, level: tracing::Level, message: &str) {
+        self.offer(Event::Log(level, message.to_owned()));
+    }
+
+    async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send(Event::Ask(question, reply)).await.map_err(|_| Unanswered::TooLate)?;
+        answer.await.unwrap_or(Err(Unanswered::TooLate))
+    }
+}
+
+impl Line {
+    fn offer(&self, event: Event) {
+        if self.0.try_send(event).is_err() {
+            tracing::debug!("a client does not read; what a call told is lost");
+        }
+    }
+}

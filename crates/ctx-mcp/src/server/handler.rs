@@ -1,0 +1,421 @@
+//! What the server answers to each request.
+
+use super::attend::{Running, Step};
+use super::listing::{self, Listing, PAGE, cursor, invalid_cursor, page};
+use super::news::Change;
+use super::session::{Client, FOLLOWED_MAX, Session, client_name, is_stateless};
+use super::work::{Answer, Work};
+use super::{Shared, completion};
+use crate::convert;
+use ctx_core::{Call, Caller, ErrorKind, Identity, ToolError, nearest};
+use rmcp::ErrorData;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
+    GetPromptRequestParams, GetPromptResponse, Implementation, InputRequiredResult, InputResponses,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    Tool, UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
+use serde_json::json;
+use std::sync::{Arc, Weak};
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How long clients may go without asking again for what is listed, in milliseconds.
+const LIST_FRESH: u64 = 5_000;
+
+/// Answers one client of an older era, or one request of a newer.
+pub(super) struct Handler {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+}
+
+/// What came of the work of a request.
+enum Served {
+    Ended(Result<Answer, ToolError>),
+    Asks(InputRequiredResult),
+}
+
+impl Handler {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: shared.clone(), session: Arc::default() }
+    }
+
+    async fn listing(&self) -> Arc<Listing> {
+        self.shared.ready().await;
+        self.shared.listings.of(self.shared.catalog.current())
+    }
+
+    /// Starts the work of a request, or goes on with it, for as long as this request may.
+    async fn serve(
+        &self,
+        work: Work,
+        responses: Option<InputResponses>,
+        state: Option<String>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Served, ErrorData> {
+        let identity = identity(context);
+        let purpose = purpose(&work, identity.as_deref());
+        let mut running = match state {
+            Some(state) => self
+                .shared
+                .parked
+                .take(&state, &purpose)
+                .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?,
+            None => {
+                let catalog = self.shared.catalog.current();
+                let mut call = Call::new(catalog, Caller::Mcp(client_name(context)));
+                if let Some(identity) = identity {
+                    call = call.with_identity(identity);
+                }
+                Running::start(work, call, &self.shared.calls)
+            }
+        };
+        running.answer(responses.unwrap_or_default());
+        match running.attend(&Client::of(context, &self.session)).await {
+            Step::Ended(ended) => Ok(Served::Ended(ended)),
+            Step::Asks(running, requests) => match self.shared.parked.park(running, &purpose) {
+                Ok(state) => Ok(Served::Asks(InputRequiredResult::new(Some(requests), Some(state)))),
+                Err(full) => Ok(Served::Ended(Err(ToolError::new(ErrorKind::Overloaded, full.to_string())))),
+            },
+            Step::Cancelled => Err(ErrorData::internal_error("the request was cancelled", None)),
+            Step::Lacks(want) => Err(ErrorData::missing_required_client_capability(convert::lacking(&want))),
+        }
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let settings = &self.shared.settings;
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
+            .enable_completions()
+            .enable_logging()
+            .build();
+        let implementation =
+            Implementation::new(&settings.name, &settings.version).with_title("Context Harness");
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation)
+            .with_instructions(&settings.instructions)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.shared.listings.of(self.shared.catalog.current()).tool(name).cloned()
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let listing = self.listing().await;
+        let (tools, next) = page(&listing.tools, |tool| &tool.name, request)?;
+        Ok(ListToolsResult {
+            next_cursor: next,
+            ttl_ms: Some(LIST_FRESH),
+            cache_scope: Some(CacheScope::Private),
+            ..ListToolsResult::with_all_items(tools)
+        })
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let listing = self.listing().await;
+        let Some(tool) = listing.tool(&request.name) else {
+            return Err(unknown_tool(&listing, &request.name));
+        };
+        let name = tool.name.to_string();
+        let has_output_schema = tool.output_schema.is_some();
+        let work = Work::Tool { name, arguments: request.arguments.unwrap_or_default() };
+        Ok(match self.serve(work, request.input_responses, request.request_state, &context).await? {
+            Served::Asks(asks) => asks.into(),
+            Served::Ended(Ok(Answer::Tool(output))) => convert::tool_result(output, has_output_schema).into(),
+            Served::Ended(Ok(_)) => return Err(mixed_up()),
+            Served::Ended(Err(error)) => convert::tool_failure(&error).into(),
+        })
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let listing = self.listing().await;
+        let (prompts, next) = page(&listing.prompts, |prompt| &prompt.name, request)?;
+        Ok(ListPromptsResult {
+            next_cursor: next,
+            ttl_ms: Some(LIST_FRESH),
+            cache_scope: Some(CacheScope::Private),
+            ..ListPromptsResult::with_all_items(prompts)
+        })
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        self.shared.ready().await;
+        let work = Work::Prompt { name: request.name, arguments: request.arguments.unwrap_or_default() };
+        match self.serve(work, request.input_responses, request.request_state, &context).await? {
+            Served::Asks(asks) => Ok(asks.into()),
+            Served::Ended(Ok(Answer::Prompt(prompt))) => Ok(convert::prompt_messages(prompt).into()),
+            Served::Ended(Ok(_)) => Err(mixed_up()),
+            Served::Ended(Err(error)) => Err(convert::failure(&error)),
+        }
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let listing = self.listing().await;
+        completion::complete(listing.catalog(), &request)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let listing = self.listing().await;
+        let origins = listing.catalog().resources();
+        // Where a page begins: in which origin, and what that origin calls it.
+        let (mut origin, mut from) = match cursor(request)? {
+            None => (0, None),
+            Some(cursor) => {
+                let (origin, from) = cursor.split_once(' ').ok_or_else(invalid_cursor)?;
+                let origin = origin.parse().ok().filter(|origin| *origin < origins.len());
+                let from = (!from.is_empty()).then(|| from.to_owned());
+                (origin.ok_or_else(invalid_cursor)?, from)
+            }
+        };
+        let mut resources = Vec::new();
+        while let Some(here) = origins.get(origin).filter(|_| resources.len() < PAGE) {
+            let listed = here.list(from.as_deref(), PAGE - resources.len()).await;
+            let listed = listed.map_err(|error| convert::failure(&error))?;
+            resources.extend(listed.resources.into_iter().map(convert::resource));
+            from = listed.next;
+            origin += usize::from(from.is_none());
+        }
+        let next = (origin < origins.len())
+            .then(|| listing::seal(&format!("{origin} {}", from.as_deref().unwrap_or_default())));
+        Ok(ListResourcesResult {
+            next_cursor: next,
+            ttl_ms: Some(LIST_FRESH),
+            cache_scope: Some(CacheScope::Private),
+            ..ListResourcesResult::with_all_items(resources)
+        })
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let listing = self.listing().await;
+        let origins = listing.catalog().resources().iter();
+        let templates: Vec<_> =
+            origins.flat_map(|origin| origin.templates()).map(convert::resource_template).collect();
+        let (templates, next) = page(&templates, |template| &template.uri_template, request)?;
+        Ok(ListResourceTemplatesResult {
+            next_cursor: next,
+            ttl_ms: Some(LIST_FRESH),
+            cache_scope: Some(CacheScope::Private),
+            ..ListResourceTemplatesResult::with_all_items(templates)
+        })
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.shared.ready().await;
+        let uri = request.uri;
+        let work = Work::Read { uri: uri.clone() };
+        match self.serve(work, request.input_responses, request.request_state, &context).await? {
+            Served::Asks(asks) => Ok(asks.into()),
+            Served::Ended(Ok(Answer::Read(contents))) if !contents.is_empty() => {
+                let contents = contents.into_iter().map(convert::resource_contents).collect();
+                let mut result = ReadResourceResult::new(contents);
+                // A sync may change it at any moment.
+                (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+                Ok(result.into())
+            }
+            Served::Ended(Ok(Answer::Read(_))) => Err(ErrorData::resource_not_found(
+                "there is nothing at this URI",
+                Some(json!({ "uri": uri })),
+            )),
+            Served::Ended(Ok(_)) => Err(mixed_up()),
+            Served::Ended(Err(error)) if error.kind() == ErrorKind::NotFound => {
+                Err(ErrorData::resource_not_found(error.message().to_owned(), Some(json!({ "uri": uri }))))
+            }
+            Served::Ended(Err(error)) => Err(convert::failure(&error)),
+        }
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if is_stateless(&context) {
+            return Err(ErrorData::method_not_found::<rmcp::model::SetLevelRequestMethod>());
+        }
+        self.session.set_level(request.level);
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if self.session.follow(request.uri) {
+            return Ok(());
+        }
+        let message = format!("a client may follow at most {FOLLOWED_MAX} resources");
+        Err(ErrorData::invalid_params(message, None))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.session.unfollow(&request.uri);
+        Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let changes = self.shared.news.subscribe();
+        let session = Arc::downgrade(&self.session);
+        let telling = tokio::spawn(tell_session(context.peer, changes, session));
+        self.session.keep(AbortOnDropHandle::new(telling));
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = requested.clone();
+        if let Some(uris) = &mut accepted.resource_subscriptions {
+            uris.truncate(FOLLOWED_MAX);
+        }
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.shared.news.subscribe();
+        let (sink, filter) = (context.sink(), context.accepted());
+        loop {
+            let change = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.shared.stopping.cancelled() => return Ok(()),
+                change = changes.recv() => change,
+            };
+            let uris = || filter.resource_subscriptions.clone().unwrap_or_default();
+            let (wanted, uris) = match change {
+                Ok(Change::Resource(uri)) => {
+                    (Vec::new(), uris().into_iter().filter(|one| *one == uri).collect())
+                }
+                Ok(change) => (vec![change], Vec::new()),
+                Err(RecvError::Lagged(_)) => {
+                    (vec![Change::Tools, Change::Prompts, Change::ResourceList], uris())
+                }
+                Err(RecvError::Closed) => return Ok(()),
+            };
+            for change in wanted {
+                let told = match change {
+                    Change::Tools if filter.tools_list_changed == Some(true) => {
+                        sink.notify_tool_list_changed().await
+                    }
+                    Change::Prompts if filter.prompts_list_changed == Some(true) => {
+                        sink.notify_prompt_list_changed().await
+                    }
+                    Change::ResourceList if filter.resources_list_changed == Some(true) => {
+                        sink.notify_resource_list_changed().await
+                    }
+                    _ => continue,
+                };
+                if told.is_err() {
+                    return Ok(());
+                }
+            }
+            for uri in uris {
+                if sink.notify_resource_updated(uri).await.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Tells a client of an older era what changes, until it is gone.
+async fn tell_session(
+    peer: Peer<RoleServer>,
+    mut changes: tokio::sync::broadcast::Receiver<Change>,
+    session: Weak<Session>,
+) {
+    loop {
+        let change = changes.recv().await;
+        let Some(session) = session.upgrade() else { return };
+        let told = match change {
+            Ok(Change::Tools) => peer.notify_tool_list_changed().await,
+            Ok(Change::Prompts) => peer.notify_prompt_list_changed().await,
+            Ok(Change::ResourceList) => peer.notify_resource_list_changed().await,
+            Ok(Change::Resource(uri)) if session.follows(&uri) => updated(&peer, uri).await,
+            Ok(Change::Resource(_)) => Ok(()),
+            // It fell behind: anything may have changed.
+            Err(RecvError::Lagged(_)) => {
+                for uri in session.followed() {
+                    if updated(&peer, uri).await.is_err() {
+                        return;
+                    }
+                }
+                peer.notify_resource_list_changed().await
+            }
+            Err(RecvError::Closed) => return,
+        };
+        if told.is_err() {
+            return;
+        }
+    }
+}
+
+async fn updated(peer: &Peer<RoleServer>, uri: String) -> Result<(), rmcp::ServiceError> {
+    peer.notify_resource_updated(rmcp::model::ResourceUpdatedNotificationParam::new(uri)).await
+}
+
+/// Whom the guard of the HTTP server found the client to be.
+fn identity(context: &RequestContext<RoleServer>) -> Option<Arc<Identity>> {
+    context.extensions.get::<http::request::Parts>()?.extensions.get::<Arc<Identity>>().cloned()
+}
+
+/// What a handle to waiting work is good for: this work, for this client.
+fn purpose(work: &Work, identity: Option<&Identity>) -> Vec<u8> {
+    let subject = identity.map(|identity| identity.subject.as_bytes()).unwrap_or_default();
+    [&work.fingerprint()[..], subject].concat()
+}
+
+fn unknown_tool(listing: &Listing, name: &str) -> ErrorData {
+    let name: String = name.chars().take(100).collect();
+    let near = nearest(&name, listing.tools.iter().map(|tool| &*tool.name));
+    let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+    ErrorData::invalid_params(format!("no tool registered with name: {name}{hint}"), None)
+}
+
+fn mixed_up() -> ErrorData {
+    ErrorData::internal_error("the request failed", None)
+}

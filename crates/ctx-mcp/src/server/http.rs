@@ -1,0 +1,127 @@
+//! The server at an HTTP route: what a request must be before rmcp sees it, how refusals look, and when
+//! streams end. Who may knock, and how large a request may be, is decided before.
+
+use super::handler::Handler;
+use super::sessions::Sessions;
+use super::strict::{self, Refused};
+use super::{McpServer, Shared};
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use rmcp::ErrorData;
+use rmcp::model::JsonRpcError;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Text of a refusal that is passed on.
+const REFUSAL_MAX: usize = 1024;
+/// What every client accepts that names nothing in particular.
+const ACCEPTED: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+
+/// rmcp's service for our handler.
+#[derive(Clone)]
+pub(super) struct Service {
+    rmcp: StreamableHttpService<Handler, Sessions>,
+    stopping: CancellationToken,
+}
+
+impl Service {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        let config = StreamableHttpServerConfig::default()
+            .with_json_response(true)
+            .with_max_request_body_bytes(shared.settings.request_bytes)
+            // Decided for every route alike, before.
+            .disable_allowed_hosts()
+            .disable_allowed_origins();
+        let handlers = shared.clone();
+        let rmcp = StreamableHttpService::new(
+            move || Ok(Handler::new(&handlers)),
+            Arc::new(Sessions::default()),
+            config,
+        );
+        Self { rmcp, stopping: shared.stopping.clone() }
+    }
+}
+
+impl McpServer {
+    /// Answers a request to the server's route.
+    pub async fn answer(&self, mut request: Request<Bytes>) -> Response<BoxBody<Bytes, Infallible>> {
+        let method = request.method().clone();
+        if method == Method::POST {
+            if let Err(refused) = strict::check(request.body()) {
+                return refusal(refused);
+            }
+            accept(&mut request);
+        }
+        let response = self.http.rmcp.handle(request.map(Full::new)).await;
+        if response.status().is_client_error() || response.status().is_server_error() {
+            return in_json(response).await;
+        }
+        // These last as long as the client; the others end with their calls, which are waited for.
+        if method == Method::GET { until(response, self.http.stopping.clone()) } else { response }
+    }
+}
+
+/// A client that accepts anything accepts what we send.
+fn accept(request: &mut Request<Bytes>) {
+    let mut accepted = request.headers().get_all(header::ACCEPT).iter();
+    let (first, second) = (accepted.next(), accepted.next());
+    if second.is_none() && first.is_none_or(|accepted| accepted == "*/*") {
+        request.headers_mut().insert(header::ACCEPT, ACCEPTED);
+    }
+}
+
+fn refusal(refused: Refused) -> Response<BoxBody<Bytes, Infallible>> {
+    let error = match refused {
+        Refused::Malformed(message) => ErrorData::parse_error(message, None),
+        Refused::NoRequest(message) => ErrorData::invalid_request(message, None),
+    };
+    json_response(StatusCode::BAD_REQUEST, error)
+}
+
+fn json_response(status: StatusCode, error: ErrorData) -> Response<BoxBody<Bytes, Infallible>> {
+    let body = serde_json::to_vec(&JsonRpcError::new(None, error)).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(body)).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A refusal in JSON, whatever rmcp says it in.
+async fn in_json(response: Response<BoxBody<Bytes, Infallible>>) -> Response<BoxBody<Bytes, Infallible>> {
+    let is_json = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/json");
+    if response.headers().get(header::CONTENT_TYPE).is_some_and(is_json) {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = match body.collect().await {
+        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).chars().take(REFUSAL_MAX).collect(),
+        Err(never) => match never {},
+    };
+    let text: String = text;
+    let error = match parts.status.is_client_error() {
+        true => ErrorData::invalid_request(text, None),
+        false => ErrorData::internal_error(text, None),
+    };
+    let mut answer = json_response(parts.status, error);
+    if let Some(allowed) = parts.headers.get(header::ALLOW) {
+        answer.headers_mut().insert(header::ALLOW, allowed.clone());
+    }
+    answer
+}
+
+/// The same stream, at the latest until `stopping`.
+fn until(
+    response: Response<BoxBody<Bytes, Infallible>>,
+    stopping: CancellationToken,
+) -> Response<BoxBody<Bytes, Infallible>> {
+    response.map(|body| {
+        let data = body.into_data_stream().map(|data| data.map(Frame::data));
+        BodyExt::boxed(StreamBody::new(data.take_until(stopping.cancelled_owned())))
+    })
+}

@@ -1,0 +1,92 @@
+//! What a catalog lists, made once for each catalog, and pages of it.
+
+use crate::convert;
+use arc_swap::ArcSwapOption;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ctx_core::Catalog;
+use rmcp::ErrorData;
+use rmcp::model::{PaginatedRequestParams, Prompt, Tool};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Entries of one page.
+pub(super) const PAGE: usize = 200;
+
+/// The listing of the catalog that was asked for last.
+#[derive(Default)]
+pub(super) struct Listings(ArcSwapOption<Listing>);
+
+/// The tools and prompts of one catalog, in the order in which clients see them.
+pub(super) struct Listing {
+    catalog: Arc<Catalog>,
+    pub(super) tools: Vec<Tool>,
+    pub(super) prompts: Vec<Prompt>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Listings {
+    pub(super) fn of(&self, catalog: Arc<Catalog>) -> Arc<Listing> {
+        if let Some(listing) = self.0.load_full()
+            && Arc::ptr_eq(&listing.catalog, &catalog)
+        {
+            return listing;
+        }
+        let listing = Arc::new(Listing::new(catalog));
+        self.0.store(Some(listing.clone()));
+        listing
+    }
+}
+
+impl Listing {
+    pub(super) fn new(catalog: Arc<Catalog>) -> Self {
+        let tools: Vec<Tool> = catalog.listed().map(convert::tool).collect();
+        let prompts = catalog.agents().map(convert::prompt).collect();
+        let by_name =
+            tools.iter().enumerate().map(|(position, tool)| (tool.name.to_string(), position)).collect();
+        Self { catalog, tools, prompts, by_name }
+    }
+
+    pub(super) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    pub(super) fn tool(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name).and_then(|position| self.tools.get(*position))
+    }
+}
+
+/// One page of a list that is in memory, and the cursor of the next. A cursor is the name of the last entry
+/// that was given, so that it holds while the list changes.
+pub(super) fn page<T: Clone>(
+    all: &[T],
+    name: impl Fn(&T) -> &str,
+    asked: Option<PaginatedRequestParams>,
+) -> Result<(Vec<T>, Option<String>), ErrorData> {
+    let start = match cursor(asked)? {
+        None => 0,
+        Some(last) => {
+            let found = all.iter().position(|entry| name(entry) == last);
+            found.ok_or_else(invalid_cursor)? + 1
+        }
+    };
+    let end = all.len().min(start + PAGE);
+    let shown = all.get(start..end).unwrap_or_default().to_vec();
+    let next = (end < all.len()).then(|| shown.last().map(|entry| seal(name(entry)))).flatten();
+    Ok((shown, next))
+}
+
+/// What a client's cursor says.
+pub(super) fn cursor(asked: Option<PaginatedRequestParams>) -> Result<Option<String>, ErrorData> {
+    let Some(cursor) = asked.and_then(|asked| asked.cursor) else { return Ok(None) };
+    let text = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    text.map(Some).ok_or_else(invalid_cursor)
+}
+
+pub(super) fn seal(cursor: &str) -> String {
+    URL_SAFE_NO_PAD.encode(cursor)
+}
+
+pub(super) fn invalid_cursor() -> ErrorData {
+    ErrorData::invalid_params("the cursor is not one of this list; list again from its beginning", None)
+}

@@ -1,0 +1,184 @@
+//! A client: what it has told of itself, and the ways to reach it during one request.
+
+use crate::convert;
+use ctx_core::{Progress, Question, Unanswered};
+use rmcp::model::{
+    ClientCapabilities, ClientResult, InputRequest, LoggingLevel, LoggingMessageNotification,
+    LoggingMessageNotificationParam, ProgressNotification, ProgressToken, ProtocolVersion,
+    ServerNotification,
+};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::{RoleServer, ServiceError};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Bytes of a client's name that are kept.
+const NAME_MAX: usize = 64;
+/// URIs that one client may follow.
+pub(super) const FOLLOWED_MAX: usize = 1_000;
+
+/// What a client of an older era has set for its session.
+#[derive(Default)]
+pub(super) struct Session {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    level: Option<LoggingLevel>,
+    followed: BTreeSet<String>,
+    /// Tells the client of changes; ends with the session.
+    teller: Option<AbortOnDropHandle<()>>,
+}
+
+impl Session {
+    pub(super) fn set_level(&self, level: LoggingLevel) {
+        self.with(|state| state.level = Some(level));
+    }
+
+    pub(super) fn level(&self) -> Option<LoggingLevel> {
+        self.with(|state| state.level)
+    }
+
+    /// False where it follows too many already.
+    pub(super) fn follow(&self, uri: String) -> bool {
+        self.with(|state| {
+            let has_room = state.followed.len() < FOLLOWED_MAX || state.followed.contains(&uri);
+            if has_room {
+                state.followed.insert(uri);
+            }
+            has_room
+        })
+    }
+
+    pub(super) fn unfollow(&self, uri: &str) {
+        self.with(|state| state.followed.remove(uri));
+    }
+
+    pub(super) fn follows(&self, uri: &str) -> bool {
+        self.with(|state| state.followed.contains(uri))
+    }
+
+    pub(super) fn followed(&self) -> Vec<String> {
+        self.with(|state| state.followed.iter().cloned().collect())
+    }
+
+    pub(super) fn keep(&self, teller: AbortOnDropHandle<()>) {
+        self.with(|state| state.teller = Some(teller));
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The client of one request.
+pub(super) struct Client {
+    peer: Peer<RoleServer>,
+    cancelled: CancellationToken,
+    is_stateless: bool,
+    capabilities: ClientCapabilities,
+    progress_token: Option<ProgressToken>,
+    /// What it wants to hear of logs, if anything.
+    level: Option<LoggingLevel>,
+}
+
+impl Client {
+    pub(super) fn of(context: &RequestContext<RoleServer>, session: &Session) -> Self {
+        let is_stateless = is_stateless(context);
+        let level = match is_stateless {
+            true => context.meta.log_level(),
+            false => Some(session.level().unwrap_or(LoggingLevel::Info)),
+        };
+        Self {
+            peer: context.peer.clone(),
+            cancelled: context.ct.clone(),
+            is_stateless,
+            capabilities: context.client_capabilities().unwrap_or_default(),
+            progress_token: context.meta.get_progress_token(),
+            level,
+        }
+    }
+
+    pub(super) fn is_stateless(&self) -> bool {
+        self.is_stateless
+    }
+
+    pub(super) fn can_answer(&self, question: &Question) -> bool {
+        convert::can_answer(&self.capabilities, question)
+    }
+
+    /// Waits until the client takes its request back.
+    pub(super) async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
+    pub(super) async fn progress(&self, progress: Progress) {
+        let Some(token) = self.progress_token.clone() else { return };
+        let params = convert::progress(token, progress);
+        self.notify(ServerNotification::ProgressNotification(ProgressNotification::new(params))).await;
+    }
+
+    pub(super) async fn log(&self, level: tracing::Level, message: String) {
+        let level = convert::level(level);
+        if self.level.is_none_or(|wanted| severity(level) < severity(wanted)) {
+            return;
+        }
+        let params = LoggingMessageNotificationParam::new(level, json!(message));
+        let notification = LoggingMessageNotification::new(params);
+        self.notify(ServerNotification::LoggingMessageNotification(notification)).await;
+    }
+
+    async fn notify(&self, notification: ServerNotification) {
+        let told = tokio::select! {
+            () = self.cancelled.cancelled() => return,
+            told = self.peer.send_notification(notification) => told,
+        };
+        if let Err(error) = told {
+            tracing::debug!(%error, "a client could not be told");
+        }
+    }
+
+    /// Asks a client of an older era, which can be asked while it waits.
+    pub(super) async fn ask(&self, request: InputRequest) -> Result<Value, Unanswered> {
+        let request = convert::server_request(request).ok_or(Unanswered::Unaskable)?;
+        match self.peer.send_request(request).await {
+            Ok(ClientResult::CreateMessageResult(result)) => to_json(&result),
+            Ok(ClientResult::ElicitResult(result)) => to_json(&result),
+            Ok(ClientResult::ListRootsResult(result)) => to_json(&result),
+            Ok(_) => Err(Unanswered::Unfit),
+            Err(ServiceError::McpError(error)) => {
+                tracing::debug!(%error, "a client refused to answer");
+                Err(Unanswered::Declined)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a client could not be asked");
+                Err(Unanswered::TooLate)
+            }
+        }
+    }
+}
+
+/// Whether a request is of the revisions that have no sessions.
+pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// What a client calls itself.
+pub(super) fn client_name(context: &RequestContext<RoleServer>) -> String {
+    let name = context.client_info().map(|client| client.name).unwrap_or_default();
+    let name: String = name.chars().filter(|letter| !letter.is_control()).take(NAME_MAX).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+fn to_json(result: &impl serde::Serialize) -> Result<Value, Unanswered> {
+    serde_json::to_value(result).map_err(|_| Unanswered::Unfit)
+}
+
+fn severity(level: LoggingLevel) -> u8 {
+    level as u8
+}

@@ -1,0 +1,116 @@
+//! Sessions of clients of the older era, over HTTP: at most so many, and the one that was silent longest
+//! makes room.
+
+use futures::Stream;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionManager, LocalSessionManagerError, SessionConfig,
+};
+use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Sessions at once.
+const SESSIONS_MAX: usize = 1024;
+/// How long a session lasts of which nothing is heard.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
+
+/// Bounded sessions in memory.
+pub(super) struct Sessions {
+    inner: LocalSessionManager,
+    heard: Mutex<HashMap<SessionId, Instant>>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let mut config = SessionConfig::default();
+        config.keep_alive = Some(IDLE_MAX);
+        let mut inner = LocalSessionManager::default();
+        inner.session_config = config;
+        Self { inner, heard: Mutex::default() }
+    }
+}
+
+impl Sessions {
+    fn heard(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a session is in use.
+    fn hear(&self, id: &SessionId) {
+        if let Some(last) = self.heard().get_mut(id) {
+            *last = Instant::now();
+        }
+    }
+
+    /// The session that has to go before another may come.
+    fn silent_longest(&self) -> Option<SessionId> {
+        let mut heard = self.heard();
+        heard.retain(|_, last| last.elapsed() < IDLE_MAX);
+        if heard.len() < SESSIONS_MAX {
+            return None;
+        }
+        heard.iter().min_by_key(|(_, last)| **last).map(|(id, _)| id.clone())
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = LocalSessionManagerError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        if let Some(id) = self.silent_longest() {
+            tracing::warn!("more than {SESSIONS_MAX} MCP sessions; the one that was silent longest ends");
+            self.close_session(&id).await?;
+        }
+        let (id, transport) = self.inner.create_session().await?;
+        self.heard().insert(id.clone(), Instant::now());
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        self.inner.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        self.hear(id);
+        self.inner.has_session(id).await
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        self.heard().remove(id);
+        self.inner.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.inner.create_stream(id, message).await
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        self.inner.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.inner.create_standalone_stream(id).await
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.inner.resume(id, last_event_id).await
+    }
+}

@@ -1,0 +1,186 @@
+//! What a request must be, whatever it asks: one JSON object whose keys are all different, with an id that
+//! can be one. Lenient readers disagree on what anything else means, and somebody may use that.
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+/// Keys of one object up to which they are compared one by one.
+const FEW: usize = 16;
+
+/// Why a body is no request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is not JSON, or ambiguous.
+    Malformed(String),
+    /// It is JSON, and no request.
+    NoRequest(String),
+}
+
+/// Checks a body.
+pub(super) fn check(body: &[u8]) -> Result<(), Refused> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let read = Unique.deserialize(&mut reader).and_then(|()| reader.end());
+    read.map_err(|error| Refused::Malformed(format!("malformed JSON: {error}")))?;
+    let no_request = |message: &str| Err(Refused::NoRequest(message.to_owned()));
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return no_request("send one JSON-RPC message at a time, as an object");
+    }
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        jsonrpc: Option<Cow<'a, str>>,
+        #[serde(default, deserialize_with = "present")]
+        id: Option<Value>,
+    }
+    let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(body) else {
+        return no_request("`jsonrpc` must be \"2.0\"");
+    };
+    match envelope.id {
+        None | Some(Value::String(_)) => {}
+        Some(Value::Number(id)) if id.is_i64() || id.is_u64() => {}
+        Some(_) => return no_request("`id` must be a string or an integer"),
+    }
+    if envelope.jsonrpc.as_deref() != Some("2.0") {
+        return no_request("`jsonrpc` must be \"2.0\"");
+    }
+    Ok(())
+}
+
+/// A field that is there, also where it is null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// Reads any JSON and keeps nothing, but refuses objects with a key twice.
+struct Unique;
+
+impl<'de> DeserializeSeed<'de> for Unique {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let mut few: Vec<Key<'de>> = Vec::new();
+        let mut many: HashSet<Key<'de>> = HashSet::new();
+        while let Some(key) = fields.next_key::<Key<'de>>()? {
+            let is_known = if many.is_empty() { few.contains(&key) } else { many.contains(&key) };
+            if is_known {
+                return Err(A::Error::custom("an object has the same key twice"));
+            }
+            if many.is_empty() && few.len() < FEW {
+                few.push(key);
+            } else {
+                many.extend(few.drain(..));
+                many.insert(key);
+            }
+            fields.next_value_seed(Self)?;
+        }
+        Ok(())
+    }
+}
+
+/// A key, copied only where its text is escaped.
+#[derive(Deserialize, PartialEq, Eq, Hash)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_passes() {
+        for body in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            r#" {"jsonrpc":"2.0","id":"a","method":"x","params":{"a":{"k":1},"b":{"k":1},"c":[{"k":1},{"k":2}]}} "#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","id":-3,"result":{}}"#,
+        ] {
+            assert_eq!(check(body.as_bytes()), Ok(()), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_or_ambiguous_is_malformed() {
+        let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        let nested = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{deep}}}"#);
+        let many: String = (0..100).map(|n| format!("\"k{n}\":{n},")).collect();
+        let twice_among_many = format!(r#"{{"jsonrpc":"2.0",{many}"k7":0}}"#);
+        for body in [
+            "",
+            "{",
+            "nonsense",
+            "{}{}",
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"name":"a","nam\u0065":"b"}}"#,
+            &nested,
+            &twice_among_many,
+        ] {
+            assert!(matches!(check(body.as_bytes()), Err(Refused::Malformed(_))), "{body}");
+        }
+        assert!(matches!(check(b"{\"jsonrpc\":\"2.0\xff\"}"), Err(Refused::Malformed(_))));
+    }
+
+    #[test]
+    fn what_is_json_and_no_message_is_no_request() {
+        for body in [
+            "[]",
+            "null",
+            "7",
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+            r#"{"id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":2,"id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":99999999999999999999,"method":"ping"}"#,
+        ] {
+            assert!(matches!(check(body.as_bytes()), Err(Refused::NoRequest(_))), "{body}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What goes on behind a server: the index looked after, vectors made, scripts taken up when they change.
+
+use crate::commands::filling::Filling;
+use crate::scripts::ScriptSet;
+use crate::workspace::Workspace;
+use ctx_core::chain;
+use ctx_knowledge::Knowledge;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How often the keyword index is looked after while serving.
+const TEND_EVERY: Duration = Duration::from_secs(1);
+
+/// The work behind one server.
+pub(super) struct Background {
+    tending: JoinHandle<()>,
+    filling: Filling,
+    reloading: Option<JoinHandle<()>>,
+    shutdown: CancellationToken,
+}
+
+impl Background {
+    pub(super) fn start(workspace: &Workspace, shutdown: &CancellationToken) -> Self {
+        Self {
+            tending: tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone())),
+            filling: Filling::start(workspace.knowledge.clone(), shutdown.clone()),
+            reloading: None,
+            shutdown: shutdown.clone(),
+        }
+    }
+
+    /// Takes up scripts that change from now on.
+    pub(super) fn keep_fresh(&mut self, workspace: &Workspace, scripts: ScriptSet) {
+        self.reloading = Some(tokio::spawn(scripts.keep_fresh(
+            workspace.parts().clone(),
+            workspace.catalog.clone(),
+            self.shutdown.clone(),
+        )));
+    }
+
+    /// Ends it all, and whatever scripts still run.
+    pub(super) async fn end(self, workspace: &Workspace, patience: Duration) {
+        self.shutdown.cancel();
+        self.tending.abort();
+        if let Some(reloading) = self.reloading {
+            reloading.abort();
+        }
+        workspace.runner().shutdown().await;
+        // A batch may be on its way to a model that is slow; without it nothing is lost.
+        if tokio::time::timeout(patience, self.filling.end()).await.is_err() {
+            tracing::debug!("stopped while vectors were made");
+        }
+        workspace.close();
+    }
+}
+
+/// Every connection needs a descriptor and every worker three, and what is allowed at first is meant
+/// for programs that serve nobody. Raised to what may be had.
+pub(super) fn allow_descriptors() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        if current != maximum
+            && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        {
+            tracing::debug!("no more files may be open at once than before: {error}");
+        }
+    }
+}
+
+/// Looks after the keyword index: a sync in another process may have died before it was done.
+async fn tend(knowledge: Arc<Knowledge>, shutdown: CancellationToken) {
+    let mut failed = false;
+    while !shutdown.is_cancelled() {
+        let tended = {
+            let knowledge = knowledge.clone();
+            tokio::task::spawn_blocking(move || knowledge.tend()).await
+        };
+        match tended {
+            Ok(Ok(())) => failed = false,
+            Ok(Err(error)) if !failed => {
+                failed = true;
+                tracing::warn!("{}", chain(&error));
+            }
+            _ => {}
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = tokio::time::sleep(TEND_EVERY) => {}
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `ctx serve`
+
+mod background;
+mod server;
+mod stdio;
+
+pub(super) use server::Server;
+
+use super::refresh::{News, Refresh, Tell};
+use super::sync::summary;
+use crate::cli::Global;
+use crate::error::{CommandError, CommandResult};
+use crate::output::Output;
+use crate::scripts::ScriptSet;
+use crate::signals::Signals;
+use crate::trust::ALL_GROUPS;
+use crate::workspace::Workspace;
+use clap::Subcommand;
+use ctx_mcp::{McpServer, ServerSettings};
+use std::error::Error;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// What a model is told about the server, whatever it serves.
+const INSTRUCTIONS: &str = "Knowledge and tools of this workspace. Find documents with `search` and read them \
+     whole with `get`. `execute` runs a Luau script that may call many tools (`sdk.<provider>.<tool>{…}`) and \
+     returns only what you need.";
+
+/// Serve the workspace.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Serve HTTP and MCP (at `/mcp`) at `server.bind`.
+    Mcp {
+        /// Speak MCP on stdin and stdout instead, with the client that started this.
+        #[arg(long)]
+        stdio: bool,
+    },
+}
+
+impl Serve {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        match self.what {
+            What::Mcp { stdio: true } => stdio::serve(global).await,
+            What::Mcp { stdio: false } => at_address(global).await,
+        }
+    }
+}
+
+async fn at_address(global: &Global) -> CommandResult {
+    let workspace = global.open_for_scripts(ALL_GROUPS)?;
+    let server = Server::bind(&workspace).await?;
+    let scripts = load_scripts(&workspace, &global.output()).await;
+    global.output().say(&format!("serving {}", server.url()));
+    let refresh = refresh(&workspace, &server.shutdown());
+    let ended = server.run(&workspace, scripts).await;
+    refresh.end().await;
+    ended
+}
+
+/// Keeps the sources fresh.
+fn refresh(workspace: &Workspace, shutdown: &CancellationToken) -> Refresh {
+    let tell: Tell = Arc::new(|news| log(&news));
+    Refresh::start(&workspace.knowledge, Refresh::of(workspace), &tell, shutdown)
+}
+
+/// Loads the scripts to be served; those that cannot be are told and left out.
+pub(crate) async fn load_scripts(workspace: &Workspace, output: &Output) -> ScriptSet {
+    let scripts = workspace.load_scripts().await;
+    scripts.problems().iter().for_each(|problem| output.warn(problem));
+    workspace.runner().warm_up();
+    scripts
+}
+
+/// The workspace's catalog as an MCP server.
+fn mcp_server(
+    workspace: &Workspace,
+    ready: watch::Receiver<bool>,
+    shutdown: &CancellationToken,
+) -> McpServer {
+    let settings = ServerSettings {
+        name: "ctx".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        instructions: INSTRUCTIONS.to_owned(),
+        request_bytes: workspace.config.settings.http_limits().body_bytes,
+    };
+    McpServer::new(workspace.catalog.clone(), settings, ready, shutdown.clone())
+}
+
+/// Waits until it has ended, or lets it drain after a signal; a second signal ends it at once.
+async fn until_signal<E: Error>(
+    mut serving: JoinHandle<Result<(), E>>,
+    mut signals: Signals,
+    shutdown: &CancellationToken,
+) -> CommandResult {
+    let failed = |error: &dyn Error| CommandError::new(format!("the server failed: {error}"));
+    let ended = |served: Result<Result<(), E>, _>| match served {
+        Ok(served) => served.map_err(|error| failed(&error)),
+        Err(error) => Err(failed(&error)),
+    };
+    let ended = tokio::select! {
+        served = &mut serving => ended(served),
+        () = signals.next() => {
+            shutdown.cancel();
+            tokio::select! {
+                served = &mut serving => ended(served),
+                () = signals.next() => {
+                    Err(CommandError::new("stopped before requests in flight had finished"))
+                }
+            }
+        }
+    };
+    shutdown.cancel();
+    ended
+}
+
+/// A server has nobody to talk to but its log.
+fn log(news: &News<'_>) {
+    match news {
+        News::Synced(report) => tracing::info!("{}", summary(report)),
+        News::Warned(report) => {
+            for warning in &report.warnings {
+                tracing::info!("{}: {}: {}", report.source, warning.source_id, warning.reason);
+            }
+        }
+        News::Failed(error) => tracing::warn!("{}; it is tried again", error.messages.join("; ")),
+    }
+}
