@@ -23,7 +23,8 @@ const USAGE: &str = "usage: cargo xtask <task>
   test               the fast part of the tests
   codegen [--check]  write the generated reference pages, or check that they are current
   tidy               rules about files and dependencies that no other tool holds
-  tools              install what the tests need under target/tools: an S3 service (moto)
+  tools              install what the checks need under target/tools: an S3 service (moto), the MCP
+                     conformance suite, and Node for it where there is none
   bench [PART…]      measure: embed, engine, index, search, start (all when none is named)
   bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]
                      measure how well questions find their documents, over each collection in DIR:
@@ -52,7 +53,7 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         ["tidy"] => tidy::check(),
-        ["tools"] => tools::for_tests(),
+        ["tools"] => tools::everything(),
         ["bench", parts @ ..] => bench::run(parts),
         _ => bail!("{USAGE}"),
     }

@@ -1,16 +1,32 @@
 //! Programs that the checks need and a fresh machine lacks, installed under `target/tools`.
 
+mod node;
+
+pub(crate) use node::{node, packages};
+
 use crate::run::{cargo, root, succeed, target};
 use anyhow::{Context, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DENY_VERSION: &str = "0.20.2";
 const MOTO_VERSION: &str = "5.2.5";
 
+/// Everything that there is to install, besides what is built with cargo.
+pub(crate) fn everything() -> Result<()> {
+    for_tests()?;
+    conformance_suite().map(drop)
+}
+
 /// Everything that tests need besides cargo and git.
 pub(crate) fn for_tests() -> Result<()> {
     moto()
+}
+
+/// The official MCP conformance suite: a script for Node. Its version is in `conformance/suite`.
+pub(crate) fn conformance_suite() -> Result<PathBuf> {
+    let modules = packages("conformance", Path::new("conformance/suite"))?;
+    Ok(modules.join("@modelcontextprotocol/conformance/dist/index.js"))
 }
 
 /// An S3 service to test against, in a Python environment of its own; where it is, the tests know.
