@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ctx-state", &["ctx-core"]),
     ("ctx-testkit", &["ctx-core"]),
     // All that a program of one's own needs.
+    ("ctx-conformance", &["ctx"]),
     ("harness-example", &["ctx"]),
     ("xtask", &["ctx-core", "ctx-embed", "ctx-gateway", "ctx-luau"]),
 ];
