@@ -1,11 +1,10 @@
 //! Everything that must hold before a change lands.
 
 use crate::bench::http::Connection;
-use crate::run::{cargo, release_binary, root, succeed, target};
-use crate::{bench, codegen, tidy, tools};
+use crate::run::{cargo, copy, release_binary, root, succeed, target};
+use crate::{bench, codegen, conformance, tidy, tools};
 use anyhow::{Context, Result, ensure};
 use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 /// All of it.
@@ -18,8 +17,9 @@ pub(crate) fn everything() -> Result<()> {
     step("licences and dependencies", tools::deny)?;
     step("what tests need", tools::for_tests)?;
     step("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"])))?;
-    // With the program that the tests were run against; building it alone would build much anew.
+    // With the programs that the tests were run against; building them alone would build much anew.
     step("generated pages", || codegen::check_with(&target().join("debug/ctx")))?;
+    step("MCP conformance", || conformance::run_once_with(&target().join("debug/ctx-conformance")))?;
     step("documentation", || {
         succeed(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
@@ -65,21 +65,4 @@ fn release_journey() -> Result<()> {
     ensure!(status == 200, "openapi.json: {status}");
     drop(connection);
     server.stop()
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        if entry.file_name() == ".ctx" {
-            continue;
-        }
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }

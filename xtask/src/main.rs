@@ -9,6 +9,7 @@
 mod bench;
 mod ci;
 mod codegen;
+mod conformance;
 mod run;
 mod tidy;
 mod tools;
@@ -19,9 +20,10 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask <task>
 
   ci                 everything that must hold: format, tidy, lints, licences, tests, generated
-                     pages, documentation, the release binary on the example
+                     pages, MCP conformance, documentation, the release binary on the example
   test               the fast part of the tests
   codegen [--check]  write the generated reference pages, or check that they are current
+  conformance        the official MCP conformance suite against our server, twice in a row
   tidy               rules about files and dependencies that no other tool holds
   tools              install what the checks need under target/tools: an S3 service (moto), the MCP
                      conformance suite, and Node for it where there is none
@@ -52,6 +54,7 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
         ["test"] => ci::fast(),
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
+        ["conformance"] => conformance::run(),
         ["tidy"] => tidy::check(),
         ["tools"] => tools::everything(),
         ["bench", parts @ ..] => bench::run(parts),

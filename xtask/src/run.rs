@@ -1,6 +1,7 @@
 //! Running other programs from the repository's root.
 
 use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -53,6 +54,24 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 pub(crate) fn release_binary() -> Result<PathBuf> {
     succeed(&mut cargo(&["build", "--release", "--package", "ctx"]))?;
     Ok(target().join("release/ctx"))
+}
+
+/// Copies a workspace without what was made of it.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_name() == ".ctx" {
+            continue;
+        }
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
 
 fn shown(command: &Command) -> String {

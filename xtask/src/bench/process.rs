@@ -105,16 +105,28 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one and waits until it tells its address.
     pub(crate) fn start(binary: &Path, arguments: &[&OsStr]) -> Result<Self> {
-        let mut child = Command::new(binary).args(arguments).stderr(Stdio::piped()).spawn()?;
+        Self::spawn(Command::new(binary).args(arguments), drop)
+    }
+
+    /// The same with a command; `told` gets what the server says, a line at a time.
+    pub(crate) fn spawn(
+        command: &mut Command,
+        mut told: impl FnMut(String) + Send + 'static,
+    ) -> Result<Self> {
+        let mut child = command.stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("no stderr")?;
-        let mut lines = BufReader::new(stderr).lines();
-        let address = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("serving http://").map(str::to_owned))
-            .context("the server ended before it served")?;
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let mut address = None;
+        for line in lines.by_ref() {
+            address = line.strip_prefix("serving http://").map(str::to_owned);
+            told(line);
+            if address.is_some() {
+                break;
+            }
+        }
+        let address = address.context("the server ended before it served")?;
         // Read on, so that the server never waits for a full pipe.
-        std::thread::spawn(move || lines.for_each(drop));
+        std::thread::spawn(move || lines.for_each(told));
         Ok(Self { child, address })
     }
 

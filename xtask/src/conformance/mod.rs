@@ -1,0 +1,113 @@
+//! The official MCP conformance suite, run against the server in `conformance/`.
+//!
+//! The suite names what each revision of the protocol requires, and runs more than that. All that is
+//! required must pass, and what the suite only warns of counts as failed; the rest is told and decides
+//! nothing.
+
+mod report;
+
+use crate::bench::process::Server;
+use crate::run::{cargo, copy, root, succeed, target};
+use crate::tools;
+use anyhow::{Context, Result, bail};
+use report::Report;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The revisions that we serve: one with sessions, one without.
+const REVISIONS: [&str; 2] = ["2026-07-28", "2025-11-25"];
+/// How often all of it is run: what the first time leaves behind must not matter to the second.
+const ROUNDS: usize = 2;
+/// For one scenario; the suite's own timeouts inside of them are shorter.
+const SCENARIO_TIMEOUT_MS: &str = "60000";
+
+/// Builds the server and runs the suite against it.
+pub(crate) fn run() -> Result<()> {
+    succeed(&mut cargo(&["build", "--quiet", "--package", "ctx-conformance", "--locked"]))?;
+    run_with(&target().join("debug/ctx-conformance"), ROUNDS)
+}
+
+/// The same once, with a server that is built already.
+pub(crate) fn run_once_with(binary: &Path) -> Result<()> {
+    run_with(binary, 1)
+}
+
+fn run_with(binary: &Path, rounds: usize) -> Result<()> {
+    let suite = Suite { node: tools::node()?.join("node"), script: tools::conformance_suite()? };
+    let results = target().join("conformance");
+    if results.exists() {
+        fs::remove_dir_all(&results)?;
+    }
+    fs::create_dir_all(&results)?;
+    let folder = tempfile::tempdir()?;
+    let workspace = folder.path().join("workspace");
+    copy(&root().join("conformance/workspace"), &workspace)?;
+    let mut server = serve(binary, &workspace, &results.join("server.log"))?;
+    let url = format!("http://{}/mcp", server.address);
+    let mut failed = 0;
+    for round in 1..=rounds {
+        for revision in REVISIONS {
+            let report = suite.run(revision, &url, &results.join(format!("{revision}-{round}")))?;
+            println!("{revision}, round {round} of {rounds}");
+            println!("{report}");
+            failed += report.failed();
+        }
+    }
+    server.stop()?;
+    if failed > 0 {
+        bail!("{failed} required scenarios failed; every check is in {}", results.display());
+    }
+    Ok(())
+}
+
+/// The server on a copy of its workspace, which is where it runs, since it changes scripts there.
+fn serve(binary: &Path, workspace: &Path, log: &Path) -> Result<Server> {
+    let mut log = File::create(log)?;
+    let mut command = Command::new(fs::canonicalize(binary)?);
+    command.args(["-c", "ctx.toml", "serve", "mcp"]).current_dir(workspace);
+    Server::spawn(&mut command, move |line| {
+        if let Err(error) = writeln!(log, "{line}") {
+            eprintln!("the server's log cannot be written: {error}");
+        }
+    })
+}
+
+struct Suite {
+    node: PathBuf,
+    script: PathBuf,
+}
+
+impl Suite {
+    /// Runs what a revision requires, and what it has besides; results and what was said of them are in
+    /// `folder`.
+    fn run(&self, revision: &str, url: &str, folder: &Path) -> Result<Report> {
+        fs::create_dir_all(folder)?;
+        let said = File::create(folder.join("suite.log"))?;
+        let arguments =
+            ["server", "--url", url, "--requirements", revision, "--timeout", SCENARIO_TIMEOUT_MS];
+        let mut command = Command::new(&self.node);
+        command.arg(&self.script).args(arguments).arg("--output-dir").arg(folder);
+        let status =
+            command.stdout(said.try_clone()?).stderr(said).status().context("cannot run the suite")?;
+        let report = Report::read(&self.required(revision)?, folder)?;
+        // Its own word is the last: what we read of its results must not be milder.
+        if !status.success() && report.failed() == 0 {
+            bail!("the suite failed ({status}), and its results do not say why; see {}", folder.display());
+        }
+        Ok(report)
+    }
+
+    /// The list that the suite has of what a revision requires.
+    fn required(&self, revision: &str) -> Result<Vec<String>> {
+        let package = self.script.parent().and_then(Path::parent).context("the suite is not in a package")?;
+        let file = package.join(format!("requirements/{revision}.yaml"));
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let required = report::required_of_servers(&text);
+        if required.is_empty() {
+            bail!("{} requires nothing of servers", file.display());
+        }
+        Ok(required)
+    }
+}

@@ -1,0 +1,183 @@
+//! What the suite found: a `checks.json` for each scenario, in a folder named for it and for the time.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// What ends the name of a scenario's folder: `-2026-07-28T09-41-30-123Z`.
+const TIMESTAMP: usize = 25;
+/// How much of a check's message is shown; some carry whole messages of the protocol.
+const MESSAGE_MAX: usize = 600;
+
+/// All scenarios that a revision requires, and those that were run besides.
+#[derive(Debug)]
+pub(super) struct Report {
+    required: Vec<Scenario>,
+    others: Vec<Scenario>,
+}
+
+/// What came of one scenario.
+#[derive(Debug)]
+struct Scenario {
+    name: String,
+    passed: usize,
+    failures: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Report {
+    /// Reads what is in `folder`. A required scenario of which there is nothing has failed.
+    pub(super) fn read(required: &[String], folder: &Path) -> Result<Self> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let directory = entry.file_name().to_string_lossy().into_owned();
+            let Some(name) = scenario_of(&directory) else { continue };
+            // Absent when the scenario broke off.
+            let text =
+                fs::read_to_string(entry.path().join("checks.json")).unwrap_or_else(|_| "[]".to_owned());
+            let checks = serde_json::from_str(&text).with_context(|| directory.clone())?;
+            found.push(Scenario::of(name, &checks));
+        }
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut take = |name: &String| match found.iter().position(|scenario| scenario.name == *name) {
+            Some(position) => found.remove(position),
+            None => Scenario::of(name, &Value::Null),
+        };
+        let required = required.iter().map(&mut take).collect();
+        Ok(Self { required, others: found })
+    }
+
+    /// How many required scenarios did not pass without a warning.
+    pub(super) fn failed(&self) -> usize {
+        self.required.iter().filter(|scenario| !scenario.is_sound()).count()
+    }
+}
+
+impl Scenario {
+    fn of(name: &str, checks: &Value) -> Self {
+        let mut scenario =
+            Self { name: name.to_owned(), passed: 0, failures: Vec::new(), warnings: Vec::new() };
+        for check in checks.as_array().into_iter().flatten() {
+            match check["status"].as_str() {
+                Some("SUCCESS") => scenario.passed += 1,
+                Some("WARNING") => scenario.warnings.push(told(check)),
+                Some("INFO" | "SKIPPED") => {}
+                _ => scenario.failures.push(told(check)),
+            }
+        }
+        if scenario.passed == 0 && scenario.failures.is_empty() {
+            scenario.failures.push("nothing was checked".to_owned());
+        }
+        scenario
+    }
+
+    fn is_sound(&self) -> bool {
+        self.failures.is_empty() && self.warnings.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        table(formatter, "required", &self.required)?;
+        table(formatter, "not required", &self.others)?;
+        let passed: usize = self.required.iter().map(|scenario| scenario.passed).sum();
+        let sound = self.required.len() - self.failed();
+        writeln!(formatter, "  {sound} of {} required scenarios, {passed} checks", self.required.len())
+    }
+}
+
+fn table(formatter: &mut fmt::Formatter<'_>, title: &str, scenarios: &[Scenario]) -> fmt::Result {
+    writeln!(formatter, "  {title:<50} passed failed warnings")?;
+    for scenario in scenarios {
+        let Scenario { name, passed, failures, warnings } = scenario;
+        writeln!(formatter, "  {name:<50} {passed:>6} {:>6} {:>8}", failures.len(), warnings.len())?;
+        for failure in failures {
+            writeln!(formatter, "      failed: {failure}")?;
+        }
+        for warning in warnings {
+            writeln!(formatter, "      warning: {warning}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A check and what is wrong.
+fn told(check: &Value) -> String {
+    let text = |field: &str| check[field].as_str().unwrap_or_default();
+    let message = if text("errorMessage").is_empty() { text("description") } else { text("errorMessage") };
+    let shown: String = message.chars().take(MESSAGE_MAX).collect();
+    let more = if shown.len() < message.len() { "…" } else { "" };
+    format!("{}: {shown}{more}", text("id"))
+}
+
+/// The scenario whose folder has this name.
+fn scenario_of(directory: &str) -> Option<&str> {
+    let end = directory.len().checked_sub(TIMESTAMP)?;
+    directory.get(..end)?.strip_prefix("server-")
+}
+
+/// The scenarios in the list `server` of a file of requirements.
+pub(super) fn required_of_servers(requirements: &str) -> Vec<String> {
+    let lines = requirements.lines().skip_while(|line| line.trim_end() != "server:").skip(1);
+    let items = lines.take_while(|line| line.is_empty() || line.starts_with(' '));
+    items.filter_map(|line| line.trim().strip_prefix("- ").map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn report(required: &[&str], folders: &[(&str, Value)]) -> Report {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, checks) in folders {
+            let path = folder.path().join(format!("server-{name}-2026-07-28T09-41-30-123Z"));
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("checks.json"), checks.to_string()).unwrap();
+        }
+        fs::write(folder.path().join("suite.log"), "").unwrap();
+        let required: Vec<String> = required.iter().map(|name| (*name).to_owned()).collect();
+        Report::read(&required, folder.path()).unwrap()
+    }
+
+    fn check(status: &str) -> Value {
+        json!({ "id": "check", "status": status, "errorMessage": "no answer" })
+    }
+
+    #[test]
+    fn what_is_required_must_pass_without_a_warning() {
+        let sound = json!([check("SUCCESS"), check("INFO"), check("SKIPPED")]);
+        assert_eq!(report(&["ping"], &[("ping", sound)]).failed(), 0);
+        for status in ["FAILURE", "WARNING", "SOMETHING_NEW"] {
+            let checks = json!([check("SUCCESS"), check(status)]);
+            let report = report(&["ping"], &[("ping", checks)]);
+            assert_eq!(report.failed(), 1);
+            assert!(report.to_string().contains("check: no answer"), "{report}");
+        }
+    }
+
+    #[test]
+    fn a_required_scenario_without_results_has_failed() {
+        assert_eq!(report(&["ping"], &[]).failed(), 1);
+        assert_eq!(report(&["ping"], &[("ping", json!([]))]).failed(), 1);
+    }
+
+    #[test]
+    fn what_is_not_required_is_told_and_decides_nothing() {
+        let report = report(
+            &["ping"],
+            &[("ping", json!([check("SUCCESS")])), ("tasks-lifecycle", json!([check("FAILURE")]))],
+        );
+        assert_eq!(report.failed(), 0);
+        assert!(report.to_string().contains("tasks-lifecycle"), "{report}");
+    }
+
+    #[test]
+    fn a_list_of_requirements_ends_where_the_next_begins() {
+        let text = "# server: not this\nserver:\n  - ping\n  - tools-list\n\nclient:\n  - initialize\n";
+        assert_eq!(required_of_servers(text), ["ping", "tools-list"]);
+    }
+}
