@@ -63,9 +63,14 @@ impl TestWorkspace {
 
     /// A copy of a workspace, without what is hidden: its store is not copied.
     pub fn copy_of(folder: &Path) -> Self {
-        let workspace = Self::empty();
-        copy_visible(folder, workspace.root());
-        workspace
+        Self::empty().copied(folder)
+    }
+
+    /// The same with a copy of a workspace in it.
+    #[must_use]
+    pub fn copied(self, folder: &Path) -> Self {
+        copy_visible(folder, self.root());
+        self
     }
 
     /// Writes a text file, and the folders above it.

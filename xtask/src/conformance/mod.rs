@@ -57,7 +57,7 @@ fn run_with(binary: &Path, rounds: usize) -> Result<()> {
     }
     server.stop()?;
     if failed > 0 {
-        bail!("{failed} required scenarios failed; every check is in {}", results.display());
+        bail!("a required scenario failed {failed} times; every check is in {}", results.display());
     }
     Ok(())
 }

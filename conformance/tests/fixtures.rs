@@ -1,0 +1,35 @@
+//! What the suite is run against is sound; what it does over the protocol, the suite tests.
+#![cfg(unix)]
+
+use ctx_testkit::{TestWorkspace, wait_until};
+use serde_json::json;
+use std::path::Path;
+
+fn workspace() -> TestWorkspace {
+    TestWorkspace::of(env!("CARGO_BIN_EXE_ctx-conformance").into())
+        .copied(&Path::new(env!("CARGO_MANIFEST_DIR")).join("workspace"))
+        .env("CTX_TRUST", "1")
+}
+
+#[test]
+fn every_script_can_be_called() {
+    let workspace = workspace();
+    let tools = workspace.ctx("tool list --json").success().json();
+    assert_eq!(tools["problems"], json!([]));
+    let agents = workspace.ctx("agent list --json").success().json();
+    assert_eq!(agents["problems"], json!([]));
+}
+
+#[test]
+fn a_list_is_changed_by_the_tool_made_for_it() {
+    let workspace = workspace();
+    let server = workspace.spawn_server();
+    for (tool, list) in
+        [("test_trigger_tool_change", "/tools/list"), ("test_trigger_prompt_change", "/agents/list")]
+    {
+        for description in ["Changed 1 times", "Changed 2 times"] {
+            assert_eq!(server.post(&format!("/tools/{tool}"), &json!({})).status, 200);
+            wait_until(description, || server.get(list).body.to_string().contains(description));
+        }
+    }
+}
