@@ -23,6 +23,7 @@ pub(super) struct Report {
 struct Scenario {
     name: String,
     passed: usize,
+    skipped: usize,
     failures: Vec<String>,
     warnings: Vec<String>,
 }
@@ -59,12 +60,13 @@ impl Report {
 impl Scenario {
     fn of(name: &str, checks: &Value) -> Self {
         let mut scenario =
-            Self { name: name.to_owned(), passed: 0, failures: Vec::new(), warnings: Vec::new() };
+            Self { name: name.to_owned(), passed: 0, skipped: 0, failures: Vec::new(), warnings: Vec::new() };
         for check in checks.as_array().into_iter().flatten() {
             match check["status"].as_str() {
                 Some("SUCCESS") => scenario.passed += 1,
                 Some("WARNING") => scenario.warnings.push(told(check)),
-                Some("INFO" | "SKIPPED") => {}
+                Some("SKIPPED") => scenario.skipped += 1,
+                Some("INFO") => {}
                 _ => scenario.failures.push(told(check)),
             }
         }
@@ -90,10 +92,11 @@ impl fmt::Display for Report {
 }
 
 fn table(formatter: &mut fmt::Formatter<'_>, title: &str, scenarios: &[Scenario]) -> fmt::Result {
-    writeln!(formatter, "  {title:<50} passed failed warnings")?;
+    writeln!(formatter, "  {title:<50} passed failed warnings skipped")?;
     for scenario in scenarios {
-        let Scenario { name, passed, failures, warnings } = scenario;
-        writeln!(formatter, "  {name:<50} {passed:>6} {:>6} {:>8}", failures.len(), warnings.len())?;
+        let Scenario { name, passed, skipped, failures, warnings } = scenario;
+        let (failed, warned) = (failures.len(), warnings.len());
+        writeln!(formatter, "  {name:<50} {passed:>6} {failed:>6} {warned:>8} {skipped:>7}")?;
         for failure in failures {
             writeln!(formatter, "      failed: {failure}")?;
         }
