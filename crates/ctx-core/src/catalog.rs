@@ -542,7 +542,7 @@ fn block_size(block: &ContentBlock) -> usize {
 }
 
 /// Size of a value as JSON, without keeping the text.
-fn json_size(value: &impl Serialize) -> usize {
+pub fn json_size(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -25,7 +25,7 @@ mod tool;
 
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
 pub use call::{ANSWER_TIME_MAX, Call, Caller};
-pub use catalog::{Catalog, CatalogBuilder, Entry, LiveCatalog};
+pub use catalog::{Catalog, CatalogBuilder, Entry, LiveCatalog, json_size};
 pub use content::ContentBlock;
 pub use document::{
     Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Signal, Sink, SinkClosed,

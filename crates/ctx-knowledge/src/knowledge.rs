@@ -1,20 +1,25 @@
 //! Everything known: the store, its keyword view and the sources that feed them.
 
+use crate::changes::Changes;
 use crate::chunk::Chunking;
 use crate::embed::{
     self, Effort, EmbedError, EmbeddingOptions, Fill, FillError, FillJob, FillProgress, Filled, Models,
     Numbered,
 };
 use crate::search::{Hit, Mode, Query, Search, SearchError, Tuning, Vectors, View};
-use crate::store::{Counts, NamedDocument, SourceRow, Store, StoreError, StoredDocument, UnreadableDocument};
+use crate::store::{
+    Counts, DocumentText, ListedDocument, NamedDocument, SourceRow, Store, StoreError, StoredDocument,
+    UnreadableDocument,
+};
 use crate::sync::{Progress, SyncError, SyncJob, SyncOptions, SyncReport};
-use ctx_core::{Connector, SourceName, Watch};
+use ctx_core::{Connector, ResourceChange, SourceName, Watch};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -148,6 +153,7 @@ pub struct Knowledge {
     models: Option<Arc<Models>>,
     /// Held while the index is repaired, so that only one search does it.
     repair: Mutex<()>,
+    changes: Arc<Changes>,
     options: KnowledgeOptions,
 }
 
@@ -160,7 +166,8 @@ impl Knowledge {
             Some(embedding) => Models::open(embedding, &store)?.map(Arc::new),
             None => None,
         };
-        Ok(Self { store, view, vectors: Vectors::default(), models, repair: Mutex::new(()), options })
+        let (vectors, repair, changes) = (Vectors::default(), Mutex::new(()), Arc::default());
+        Ok(Self { store, view, vectors, models, repair, changes, options })
     }
 
     /// The sources that are configured.
@@ -224,6 +231,21 @@ impl Knowledge {
         self.store.ids()
     }
 
+    /// At most `most` documents behind a place, in the order in which they came.
+    pub(crate) fn listed(&self, after: u64, most: usize) -> Result<Vec<ListedDocument>, StoreError> {
+        self.store.listed(after, most)
+    }
+
+    /// A document's text, if it is no longer than this.
+    pub(crate) fn text(&self, id: Uuid, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
+        self.store.text(id, bytes_max)
+    }
+
+    /// Which documents change from now on; found out by each sync and by [`Knowledge::tend`].
+    pub(crate) fn changes(&self) -> broadcast::Receiver<ResourceChange> {
+        self.changes.listen(&self.store)
+    }
+
     /// Which documents are meant by each of these names; a name that means none is left out.
     pub fn named(&self, names: &HashSet<&str>) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
         self.store.named(names)
@@ -253,7 +275,13 @@ impl Knowledge {
             progress,
             cancellation: cancellation.clone(),
         };
-        job.run().await
+        let report = job.run().await;
+        let (changes, store) = (self.changes.clone(), self.store.clone());
+        // However it ended, it may have stored something. What could not be told is told later.
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || changes.tell(&store)).await {
+            tracing::debug!(%error, "cannot tell what has changed");
+        }
+        report
     }
 
     fn source(&self, name: &SourceName) -> Option<&Source> {
@@ -373,13 +401,15 @@ impl Knowledge {
             tracing::warn!(%error, "cannot remove {}", cache.display());
         }
         self.view.catch_up(&self.store)?;
+        self.changes.tell(&self.store)?;
         self.store.forget_old_deletions()?;
         Ok(removed)
     }
 
-    /// Lets the keyword index catch up if it lags and nobody else is at it: after a crash, or after
-    /// it was deleted.
+    /// Tells what changed to whoever listens, and lets the keyword index catch up if it lags and nobody
+    /// else is at it: after a crash, or after it was deleted.
     pub fn tend(&self) -> Result<(), SearchError> {
+        self.changes.tell(&self.store)?;
         Ok(self.view.catch_up_if_idle(&self.store)?)
     }
 

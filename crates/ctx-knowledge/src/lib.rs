@@ -3,6 +3,7 @@
 //! The only crate that knows the store's SQL and the keyword index. It learns its settings from
 //! its caller, never from a file or the environment, and it never prints.
 
+mod changes;
 mod chunk;
 mod connectors;
 mod embed;
@@ -10,6 +11,7 @@ mod extract;
 mod knowledge;
 mod lock;
 mod provider;
+mod resources;
 mod search;
 mod sketch;
 mod store;

@@ -3,11 +3,13 @@
 //! Requests and answers have the published shapes; their schemas are made from the types here.
 
 use crate::knowledge::Knowledge;
+use crate::resources::Documents;
 use crate::search::{Filters, Hit, Mode, Query, SearchError};
 use crate::store::{StoreError, StoredDocument};
 use async_trait::async_trait;
 use ctx_core::{
-    Annotations, Call, ErrorKind, Identifier, Output, Provider, Tool, ToolError, ToolSpec, json_schema,
+    Annotations, Call, ErrorKind, Identifier, Output, Provider, Resources, Tool, ToolError, ToolSpec,
+    json_schema,
 };
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -23,7 +25,7 @@ use uuid::Uuid;
 /// Searches and reads at once.
 const BLOCKING_MAX: usize = 256;
 
-/// The provider of `context.search`, `context.get` and `context.sources`.
+/// The provider of `context.search`, `context.get`, `context.sources` and of documents as resources.
 pub struct Context {
     knowledge: Arc<Knowledge>,
 }
@@ -47,6 +49,10 @@ impl Provider for Context {
             Arc::new(Get { spec: get_spec(), knowledge: knowledge.clone() }),
             Arc::new(Sources { spec: sources_spec(), knowledge: knowledge.clone() }),
         ]
+    }
+
+    fn resources(&self) -> Option<Arc<dyn Resources>> {
+        Some(Arc::new(Documents::new(self.knowledge.clone())))
     }
 
     fn builtin(&self) -> bool {
@@ -294,12 +300,14 @@ fn answer(value: &impl Serialize) -> Result<Output, ToolError> {
 
 /// Runs work that blocks. What waits behind a slow disk is bounded: a caller that gave up has left
 /// its work behind and may call again.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ToolError> {
     static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(BLOCKING_MAX)));
     let place = PLACES
         .clone()
         .try_acquire_owned()
-        .map_err(|_| ToolError::new(ErrorKind::Overloaded, "too many searches at once"))?;
+        .map_err(|_| ToolError::new(ErrorKind::Overloaded, "too many searches and reads at once"))?;
     let work = move || {
         let _place = place;
         work()
@@ -322,6 +330,6 @@ fn search_failed(error: SearchError) -> ToolError {
     }
 }
 
-fn store_failed(error: StoreError) -> ToolError {
+pub(crate) fn store_failed(error: StoreError) -> ToolError {
     ToolError::internal("the store failed", error)
 }

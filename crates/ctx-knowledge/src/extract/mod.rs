@@ -193,6 +193,32 @@ pub(crate) fn from_text(body: &str, name: &str, content_type: Option<&str>) -> R
     })
 }
 
+/// Beginnings of the media types whose text is composed anew, as Markdown.
+const COMPOSED: &[&str] = &[
+    "application/epub",
+    "application/pdf",
+    "application/vnd.oasis.",
+    "application/vnd.openxmlformats-",
+    "application/x-ipynb+json",
+    "text/csv",
+    "text/html",
+    "text/tab-separated-values",
+];
+/// How long a media type may be that a source made up.
+const CONTENT_TYPE_BYTES_MAX: usize = 200;
+
+/// The media type of the text that is kept of a document of this media type.
+pub(crate) fn text_type(content_type: &str) -> &str {
+    let is_sound = content_type.len() <= CONTENT_TYPE_BYTES_MAX
+        && content_type.chars().all(|c| c.is_ascii_graphic() || c == ' ')
+        && content_type.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
+    match content_type {
+        _ if !is_sound => "text/plain",
+        _ if COMPOSED.iter().any(|begin| content_type.starts_with(begin)) => "text/markdown",
+        kept => kept,
+    }
+}
+
 /// The ending of a name, lowercase: `md`.
 fn ending(name: &str) -> String {
     name.rsplit(['/', '\\'])

@@ -11,6 +11,7 @@ pub(super) fn sample(name: &str) -> Vec<u8> {
 fn read(name: &str) -> Extracted {
     let extracted = extract(Raw::new(sample(name), "sample.bin", Some("application/octet-stream"))).unwrap();
     assert_eq!((extracted.structure, extracted.note.as_deref()), (Structure::Markdown, None));
+    assert_eq!(text_type(&extracted.content_type), "text/markdown");
     extracted
 }
 

@@ -4,6 +4,7 @@
 //! views that follow generations and live elsewhere.
 
 mod error;
+mod listed;
 mod read;
 mod schema;
 mod unreadable;
@@ -14,6 +15,7 @@ pub use error::StoreError;
 pub use read::{Chunk, NamedDocument, StoredDocument};
 pub use unreadable::UnreadableDocument;
 
+pub(crate) use listed::{DocumentText, ListedDocument, Mark};
 pub(crate) use read::{ChunkText, Counts, HitRow, IndexedDocument, SourceRow, slice};
 pub(crate) use unreadable::Unreadable;
 pub(crate) use vectors::{

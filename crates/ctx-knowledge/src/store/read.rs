@@ -388,7 +388,7 @@ impl Store {
 }
 
 /// The current generation, and the newest one whose deletions have been forgotten.
-fn generations(connection: &Connection) -> rusqlite::Result<(u64, u64)> {
+pub(super) fn generations(connection: &Connection) -> rusqlite::Result<(u64, u64)> {
     connection
         .prepare_cached("SELECT generation, forgotten FROM meta")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -428,7 +428,7 @@ fn stored_document(row: &Row<'_>) -> rusqlite::Result<StoredDocument> {
     })
 }
 
-fn uuid(row: &Row<'_>, index: usize) -> rusqlite::Result<Uuid> {
+pub(super) fn uuid(row: &Row<'_>, index: usize) -> rusqlite::Result<Uuid> {
     let bytes: Vec<u8> = row.get(index)?;
     Uuid::from_slice(&bytes).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Blob, Box::new(error))

@@ -106,6 +106,8 @@ const MIGRATIONS: &[&str] = &[
        reason TEXT NOT NULL,
        PRIMARY KEY (document, model, position)
      ) STRICT, WITHOUT ROWID;",
+    // Which document it was, for those who know it by its id.
+    "ALTER TABLE deletions ADD COLUMN id BLOB;",
 ];
 
 /// Brings the file to the newest format and returns the store's id.

@@ -218,7 +218,9 @@ fn delete(transaction: &Transaction<'_>, id: Uuid) -> rusqlite::Result<bool> {
         .optional()?;
     let Some(key) = key else { return Ok(false) };
     let generation = advance(transaction)?;
-    transaction.prepare_cached("INSERT INTO deletions VALUES (?1, ?2)")?.execute(params![generation, key])?;
+    transaction
+        .prepare_cached("INSERT INTO deletions (generation, document, id) VALUES (?1, ?2, ?3)")?
+        .execute(params![generation, key, id.as_bytes().as_slice()])?;
     Ok(true)
 }
 

@@ -1,0 +1,133 @@
+//! Documents as resources: listed, read and followed by their URIs, `ctx://document/{id}`.
+
+use crate::changes::{URI_PREFIX, uri};
+use crate::extract;
+use crate::knowledge::Knowledge;
+use crate::provider::{blocking, store_failed};
+use crate::store::ListedDocument;
+use async_trait::async_trait;
+use ctx_core::{
+    Call, ErrorKind, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources,
+    ToolError, json_size,
+};
+use std::sync::Arc;
+use tokio::sync::broadcast::Receiver;
+use uuid::Uuid;
+
+/// Documents on one page, however many are asked for.
+const PAGE_MAX: usize = 1000;
+/// How much of a name or a description is shown.
+const SHOWN_BYTES_MAX: usize = 300;
+
+/// The documents of a knowledge base.
+///
+/// They are listed in the order in which they came: one that comes while somebody leafs through them
+/// is found at the end, and one that changes keeps its place. Where very many change in one go, it is
+/// only told that the list is another one.
+pub(crate) struct Documents {
+    knowledge: Arc<Knowledge>,
+}
+
+impl Documents {
+    pub(crate) fn new(knowledge: Arc<Knowledge>) -> Self {
+        Self { knowledge }
+    }
+}
+
+#[async_trait]
+impl Resources for Documents {
+    fn prefix(&self) -> &str {
+        URI_PREFIX
+    }
+
+    async fn list(&self, from: Option<&str>, most: usize) -> Result<ResourcePage, ToolError> {
+        let after = from.map_or(Ok(0), place)?;
+        let most = most.clamp(1, PAGE_MAX);
+        let knowledge = self.knowledge.clone();
+        // One more than fits shows whether there is another page.
+        let listed = blocking(move || knowledge.listed(after, most + 1)).await?;
+        let mut listed = listed.map_err(store_failed)?;
+        let more = listed.len() > most;
+        listed.truncate(most);
+        let next = listed.last().filter(|_| more).map(|last| last.key.to_string());
+        Ok(ResourcePage { resources: listed.into_iter().map(resource).collect(), next })
+    }
+
+    fn templates(&self) -> Vec<ResourceTemplate> {
+        vec![ResourceTemplate {
+            uri_template: format!("{URI_PREFIX}{{id}}"),
+            name: "document".to_owned(),
+            title: Some("Document".to_owned()),
+            description: Some("The text of a document by its id, from a search result.".to_owned()),
+            mime_type: None,
+        }]
+    }
+
+    async fn read(&self, uri: &str, call: &Call) -> Result<Vec<ResourceContent>, ToolError> {
+        let not_found = || {
+            let shown = cut(uri.to_owned(), SHOWN_BYTES_MAX);
+            ToolError::not_found(format!("no document has the URI {shown}; `search` finds those there are"))
+        };
+        let id = document_id(uri).ok_or_else(not_found)?;
+        let bytes_max = call.catalog().limits().result_bytes;
+        let knowledge = self.knowledge.clone();
+        let document = blocking(move || knowledge.text(id, bytes_max)).await?;
+        let document = document.map_err(store_failed)?.ok_or_else(not_found)?;
+        let Some(text) = document.text else { return Err(too_large(document.bytes, bytes_max)) };
+        let mime_type = Some(extract::text_type(&document.content_type).to_owned());
+        let contents = vec![ResourceContent { uri: uri.to_owned(), mime_type, text: Some(text), blob: None }];
+        // Asked here as well: the catalog could not say what else to do.
+        match json_size(&contents) {
+            bytes if bytes > bytes_max => Err(too_large(bytes as u64, bytes_max)),
+            _ => Ok(contents),
+        }
+    }
+
+    fn changes(&self) -> Option<Receiver<ResourceChange>> {
+        Some(self.knowledge.changes())
+    }
+}
+
+fn resource(document: ListedDocument) -> Resource {
+    let ListedDocument { id, source, source_id, title, content_type, bytes, .. } = document;
+    let last_part = source_id.rsplit(['/', '\\']).next().filter(|part| !part.is_empty());
+    let name = last_part.map(str::to_owned).or_else(|| title.clone()).unwrap_or_else(|| id.to_string());
+    Resource {
+        uri: uri(id),
+        name: cut(name, SHOWN_BYTES_MAX),
+        title,
+        description: Some(cut(format!("{source}: {source_id}"), SHOWN_BYTES_MAX)),
+        mime_type: Some(extract::text_type(&content_type).to_owned()),
+        size: Some(bytes),
+    }
+}
+
+/// The place a page begins behind. It comes from outside, whatever we gave away.
+fn place(from: &str) -> Result<u64, ToolError> {
+    let place = from.parse::<i64>().ok().and_then(|place| u64::try_from(place).ok());
+    place
+        .filter(|place| place.to_string() == from)
+        .ok_or_else(|| ToolError::bad_request("this is no cursor of a list of documents; begin without one"))
+}
+
+/// The id in a URI, in its one spelling: a document has one URI.
+fn document_id(uri: &str) -> Option<Uuid> {
+    let spelled = uri.strip_prefix(URI_PREFIX)?;
+    Uuid::try_parse(spelled).ok().filter(|id| id.to_string() == spelled)
+}
+
+fn too_large(bytes: u64, bytes_max: usize) -> ToolError {
+    let message = format!(
+        "the document has {bytes} bytes; the limit is {bytes_max} (limits.result_bytes): `search` finds \
+         parts of it, `ctx export` writes it whole"
+    );
+    ToolError::new(ErrorKind::TooLarge, message)
+}
+
+fn cut(mut text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max));
+        text.push('…');
+    }
+    text
+}

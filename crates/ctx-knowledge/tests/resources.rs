@@ -1,0 +1,393 @@
+//! Documents as resources: their list, their text, and how changes are told.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
+
+mod common;
+
+use common::{JIRA, Scripted, Workspace, delete, document, knowing, source_name, sync, sync_source, upsert};
+use ctx_core::{
+    Call, Caller, Catalog, Change, Document, ErrorKind, Limits, Provider, Resource, ResourceChange,
+    ResourceContent, Resources, ToolError,
+};
+use ctx_knowledge::{Context, Knowledge};
+use proptest::prelude::*;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::TryRecvError;
+
+fn origin(knowledge: &Arc<Knowledge>) -> Arc<dyn Resources> {
+    Context::new(knowledge.clone()).resources().unwrap()
+}
+
+/// Reads through the one door.
+async fn read_within(
+    knowledge: &Arc<Knowledge>,
+    uri: &str,
+    limits: Limits,
+) -> Result<Vec<ResourceContent>, ToolError> {
+    let provider = Arc::new(Context::new(knowledge.clone()));
+    let catalog = Catalog::builder().provider(provider).limits(limits).build();
+    Catalog::read(uri, Call::new(catalog, Caller::Cli)).await
+}
+
+async fn read(knowledge: &Arc<Knowledge>, uri: &str) -> Result<Vec<ResourceContent>, ToolError> {
+    read_within(knowledge, uri, Limits::default()).await
+}
+
+/// All pages of this size, each with its documents.
+async fn pages(origin: &Arc<dyn Resources>, most: usize) -> Vec<Vec<Resource>> {
+    let mut pages = Vec::new();
+    let mut from = None;
+    loop {
+        let page = origin.list(from.as_deref(), most).await.unwrap();
+        pages.push(page.resources);
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return pages,
+        }
+    }
+}
+
+/// The URIs of documents by their names in their sources.
+async fn uris(knowledge: &Arc<Knowledge>) -> HashMap<String, String> {
+    let listed = pages(&origin(knowledge), 100).await.concat();
+    listed.into_iter().map(|resource| (resource.name, resource.uri)).collect()
+}
+
+fn numbered(numbers: impl IntoIterator<Item = usize>) -> Vec<Document> {
+    numbers.into_iter().map(|number| document(&format!("T-{number}"), &format!("text {number}"))).collect()
+}
+
+fn content(uri: &str) -> ResourceChange {
+    ResourceChange::Content { uri: uri.to_owned() }
+}
+
+/// Everything told so far.
+fn told(receiver: &mut Receiver<ResourceChange>) -> Vec<ResourceChange> {
+    let mut told = Vec::new();
+    loop {
+        match receiver.try_recv() {
+            Ok(change) => told.push(change),
+            Err(TryRecvError::Empty) => return told,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A source of these documents, and two programs that have opened its store.
+async fn two_programs(documents: Vec<Document>) -> (Workspace, Arc<Scripted>, Arc<Knowledge>, Knowledge) {
+    let source = Scripted::with(documents);
+    let workspace = Workspace::new().source(JIRA, &source);
+    let (ours, theirs) = (Arc::new(workspace.open()), workspace.open());
+    sync_source(&ours, JIRA).await.unwrap();
+    (workspace, source, ours, theirs)
+}
+
+/// Syncs these changes of the source.
+async fn change(source: &Scripted, knowledge: &Knowledge, changes: impl IntoIterator<Item = Change>) {
+    source.continues(changes, None);
+    // What the source said last it says once more before.
+    sync_source(knowledge, JIRA).await.unwrap();
+    sync_source(knowledge, JIRA).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_document_is_on_one_page() {
+    for count in [0, 1, 4, 5, 8, 9] {
+        let (_workspace, knowledge) = knowing(numbered(0..count)).await;
+        let pages = pages(&origin(&Arc::new(knowledge)), 4).await;
+        let sizes: Vec<usize> = pages.iter().map(Vec::len).collect();
+        assert_eq!(sizes.len(), count.div_ceil(4).max(1), "{count}: {sizes:?}");
+        let names: Vec<String> = pages.concat().into_iter().map(|resource| resource.name).collect();
+        let expected: Vec<String> = (0..count).map(|number| format!("T-{number}")).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[tokio::test]
+async fn no_page_is_empty_or_endless_whatever_is_asked_for() {
+    let (_workspace, knowledge) = knowing(numbered(0..1003)).await;
+    let origin = origin(&Arc::new(knowledge));
+    let page = async |most| origin.list(None, most).await.unwrap();
+    assert_eq!(page(0).await.resources.len(), 1);
+    let longest = page(usize::MAX).await;
+    assert_eq!((longest.resources.len(), longest.next.is_some()), (1000, true));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pages_are_complete_and_without_duplicates_while_documents_come_change_and_go(
+        most in 1..6_usize,
+        steps in prop::collection::vec((0..20_usize, any::<bool>()), 1..8),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let source = Scripted::with(numbered(0..10));
+            let workspace = Workspace::new().source(JIRA, &source);
+            let knowledge = Arc::new(workspace.open());
+            sync_source(&knowledge, JIRA).await.unwrap();
+            let origin = origin(&knowledge);
+            let (mut names, mut touched) = (Vec::new(), BTreeSet::new());
+            let (mut from, mut steps) = (None, steps.into_iter().enumerate());
+            loop {
+                let page = origin.list(from.as_deref(), most).await.unwrap();
+                names.extend(page.resources.into_iter().map(|resource| resource.name));
+                let Some(next) = page.next else { break };
+                from = Some(next);
+                if let Some((step, (number, deletes))) = steps.next() {
+                    let name = format!("T-{number}");
+                    let text = format!("{name} in step {step}");
+                    let step = if deletes { delete(&name) } else { upsert(document(&name, &text)) };
+                    change(&source, &knowledge, [step]).await;
+                    touched.extend(deletes.then_some(name));
+                }
+            }
+            let told: BTreeSet<&String> = names.iter().collect();
+            // Only one that went and came again may be seen twice.
+            for name in &told {
+                let times = names.iter().filter(|other| other == name).count();
+                assert!(times == 1 || touched.contains(*name), "{name}: {names:?}");
+            }
+            for resource in pages(&origin, 100).await.concat() {
+                let name = resource.name;
+                assert!(told.contains(&name) || touched.contains(&name), "{name}: {names:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn whatever_is_given_for_a_cursor_is_refused_or_is_one(from in "(-|\\+|0)?[0-9]{0,20}|.{0,20}") {
+        let workspace = Workspace::new();
+        let knowledge = Arc::new(workspace.open());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let listed = runtime.block_on(origin(&knowledge).list(Some(&from), 3));
+        match from.parse::<i64>() {
+            Ok(place) if place >= 0 && place.to_string() == from => prop_assert!(listed.is_ok()),
+            _ => prop_assert_eq!(listed.unwrap_err().kind(), ErrorKind::BadRequest),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resource_tells_what_its_document_is() {
+    let workspace = Workspace::new().file("guides/größe.md", "# Über Größe\n\nGroß.\n");
+    let knowledge = Arc::new(workspace.open());
+    sync(&knowledge).await;
+    let listed = pages(&origin(&knowledge), 10).await.concat();
+    let id = knowledge.ids().unwrap()[0];
+    let expected = Resource {
+        uri: format!("ctx://document/{id}"),
+        name: "größe.md".to_owned(),
+        title: Some("Über Größe".to_owned()),
+        description: Some("filesystem:notes: guides/größe.md".to_owned()),
+        mime_type: Some("text/markdown".to_owned()),
+        size: Some("# Über Größe\n\nGroß.\n".len() as u64),
+    };
+    assert_eq!(listed, [expected]);
+}
+
+#[tokio::test]
+async fn a_long_name_is_cut_and_a_missing_one_is_replaced() {
+    let titled = Document { title: Some("Minutes".to_owned()), ..document("minutes/", "text") };
+    let (_workspace, knowledge) = knowing([document(&"ü".repeat(1000), "text"), titled]).await;
+    let listed = pages(&origin(&Arc::new(knowledge)), 10).await.concat();
+    assert_eq!(listed[0].name, format!("{}…", "ü".repeat(150)));
+    assert!(listed[0].description.as_ref().unwrap().len() < 310);
+    assert_eq!(listed[1].name, "Minutes");
+}
+
+#[tokio::test]
+async fn a_document_is_read_as_the_text_that_is_kept_of_it() {
+    let workspace = Workspace::new()
+        .file("page.html", "<!doctype html><h1>Tugs</h1><p>First.</p>")
+        .file("tugs.py", "print('tugs')\n");
+    let knowledge = Arc::new(workspace.open());
+    sync(&knowledge).await;
+    let uris = uris(&knowledge).await;
+    for (name, mime_type, text) in [
+        ("page.html", "text/markdown", "# Tugs\n\nFirst.\n"),
+        ("tugs.py", "text/x-python", "print('tugs')\n"),
+    ] {
+        let expected = ResourceContent {
+            uri: uris[name].clone(),
+            mime_type: Some(mime_type.to_owned()),
+            text: Some(text.to_owned()),
+            blob: None,
+        };
+        assert_eq!(read(&knowledge, &uris[name]).await.unwrap(), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn a_media_type_that_a_source_made_up_is_not_passed_on() {
+    let of_type = |name: &str, content_type: &str| Document {
+        content_type: Some(content_type.to_owned()),
+        ..document(name, "text")
+    };
+    let (_workspace, knowledge) =
+        knowing([of_type("a", "nonsense"), of_type("b", "text/x-odd\n"), of_type("c", "text/x-own; a=b")])
+            .await;
+    let listed = pages(&origin(&Arc::new(knowledge)), 10).await.concat();
+    let types: Vec<&str> = listed.iter().map(|resource| resource.mime_type.as_deref().unwrap()).collect();
+    assert_eq!(types, ["text/plain", "text/plain", "text/x-own; a=b"]);
+}
+
+#[tokio::test]
+async fn what_names_no_document_is_not_found() {
+    let (_workspace, knowledge) = knowing(numbered(0..1)).await;
+    let knowledge = Arc::new(knowledge);
+    let id = knowledge.ids().unwrap()[0];
+    for name in [
+        "",
+        "T-0",
+        "00000000-0000-0000-0000-000000000000",
+        &id.simple().to_string(),
+        &id.to_string().to_uppercase(),
+        &format!("{id}/"),
+        &"ü".repeat(1000),
+    ] {
+        let error = read(&knowledge, &format!("ctx://document/{name}")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.message().starts_with("no document has the URI ctx://document/"), "{error}");
+        assert!(error.message().len() < 400, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_text_over_the_limit_is_refused_with_what_to_do_instead() {
+    let (plain, escaped) = ("x".repeat(1000), "\u{1}".repeat(500));
+    let (_workspace, knowledge) = knowing([document("plain", &plain), document("escaped", &escaped)]).await;
+    let knowledge = Arc::new(knowledge);
+    let uris = uris(&knowledge).await;
+    for (name, bytes) in [("plain", 1000), ("escaped", 3000)] {
+        let limits = Limits { result_bytes: 999, ..Limits::default() };
+        let error = read_within(&knowledge, &uris[name], limits).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        let told: u64 = error.message().split(' ').nth(3).unwrap().parse().unwrap();
+        assert!((bytes..bytes + 150).contains(&told), "{error}");
+        assert!(error.message().ends_with(
+            "bytes; the limit is 999 (limits.result_bytes): `search` finds parts of it, `ctx export` writes it whole"
+        ));
+        let limits = Limits { result_bytes: 3200, ..limits };
+        assert!(read_within(&knowledge, &uris[name], limits).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_sync_tells_what_it_changed() {
+    let (_workspace, source, ours, _) = two_programs(numbered(0..3)).await;
+    let uris = uris(&ours).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    sync_source(&ours, JIRA).await.unwrap();
+    assert_eq!(told(&mut receiver), []);
+    let changes = [delete("T-2"), upsert(document("T-0", "new")), upsert(document("T-9", "new"))];
+    change(&source, &ours, changes).await;
+    let expected = [content(&uris["T-2"]), content(&uris["T-0"]), ResourceChange::List];
+    assert_eq!(told(&mut receiver), expected);
+}
+
+#[tokio::test]
+async fn a_sync_that_fails_tells_what_it_changed_before() {
+    let (_workspace, source, ours, _) = two_programs(numbered(0..1)).await;
+    let uris = uris(&ours).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    source.fails_after([upsert(document("T-0", "new"))], "the line is dead");
+    sync_source(&ours, JIRA).await.unwrap();
+    assert!(sync_source(&ours, JIRA).await.is_err());
+    assert_eq!(told(&mut receiver), [content(&uris["T-0"])]);
+}
+
+#[tokio::test]
+async fn a_change_of_another_program_is_told_as_soon_as_somebody_looks() {
+    let (_workspace, source, ours, theirs) = two_programs(numbered(0..3)).await;
+    let uris = uris(&ours).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    let steps = [
+        (upsert(document("T-1", "text 1")), vec![]),
+        (upsert(document("T-1", "new")), vec![content(&uris["T-1"])]),
+        (upsert(document("T-3", "new")), vec![ResourceChange::List]),
+        (delete("T-0"), vec![content(&uris["T-0"]), ResourceChange::List]),
+    ];
+    for (step, expected) in steps {
+        change(&source, &theirs, [step]).await;
+        assert_eq!(told(&mut receiver), []);
+        ours.tend().unwrap();
+        assert_eq!(told(&mut receiver), expected);
+        ours.tend().unwrap();
+        assert_eq!(told(&mut receiver), []);
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_went_and_came_again_has_changed() {
+    let (_workspace, source, ours, theirs) = two_programs(numbered(0..2)).await;
+    let uris = uris(&ours).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    change(&source, &theirs, [delete("T-0"), upsert(document("T-0", "new"))]).await;
+    ours.tend().unwrap();
+    assert_eq!(told(&mut receiver), [content(&uris["T-0"]), ResourceChange::List]);
+}
+
+#[tokio::test]
+async fn who_listens_later_hears_only_what_comes_later() {
+    let (_workspace, source, ours, theirs) = two_programs(numbered(0..2)).await;
+    let uris = uris(&ours).await;
+    drop(origin(&ours).changes());
+    ours.tend().unwrap();
+    change(&source, &theirs, [upsert(document("T-0", "new"))]).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    change(&source, &theirs, [upsert(document("T-1", "new"))]).await;
+    ours.tend().unwrap();
+    assert_eq!(told(&mut receiver), [content(&uris["T-1"])]);
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_told() {
+    let (_workspace, _, ours, _) = two_programs(numbered(0..1)).await;
+    let uris = uris(&ours).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    ours.forget(&source_name(JIRA)).unwrap();
+    assert_eq!(told(&mut receiver), [content(&uris["T-0"]), ResourceChange::List]);
+}
+
+#[tokio::test]
+async fn of_very_many_changes_only_the_list_is_told() {
+    const NAMED_MAX: usize = 512;
+    let (_workspace, source, ours, theirs) = two_programs(numbered(0..=NAMED_MAX)).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    let rewritten = |count: usize, text: &'static str| {
+        (0..count).map(move |number| upsert(document(&format!("T-{number}"), text)))
+    };
+    change(&source, &theirs, rewritten(NAMED_MAX, "once")).await;
+    ours.tend().unwrap();
+    let named = told(&mut receiver);
+    assert_eq!(named.len(), NAMED_MAX);
+    assert!(!named.contains(&ResourceChange::List));
+    change(&source, &theirs, rewritten(NAMED_MAX + 1, "twice")).await;
+    ours.tend().unwrap();
+    assert_eq!(told(&mut receiver), [ResourceChange::List]);
+}
+
+#[tokio::test]
+async fn a_store_that_was_restored_has_another_list() {
+    let (workspace, _, ours, _) = two_programs(numbered(0..3)).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    let store = rusqlite::Connection::open(workspace.store_path()).unwrap();
+    store.execute("UPDATE meta SET generation = generation - 1", []).unwrap();
+    ours.tend().unwrap();
+    assert_eq!(told(&mut receiver), [ResourceChange::List]);
+}
+
+#[tokio::test]
+async fn deletions_that_the_store_has_forgotten_are_told_by_the_list() {
+    let (workspace, source, ours, theirs) = two_programs(numbered(0..3)).await;
+    let mut receiver = origin(&ours).changes().unwrap();
+    change(&source, &theirs, [delete("T-0")]).await;
+    let store = rusqlite::Connection::open(workspace.store_path()).unwrap();
+    store.execute_batch("DELETE FROM deletions; UPDATE meta SET forgotten = generation").unwrap();
+    ours.tend().unwrap();
+    assert_eq!(told(&mut receiver), [ResourceChange::List]);
+}
