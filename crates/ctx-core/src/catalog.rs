@@ -164,7 +164,8 @@ impl Catalog {
     pub async fn read(uri: &str, call: Call) -> Result<Vec<ResourceContent>, ToolError> {
         let catalog = call.root.catalog.clone();
         let Some(origin) = catalog.resources.iter().find(|origin| uri.starts_with(origin.prefix())) else {
-            return Err(ToolError::not_found(format!("no resource has the URI {}", cut_text(uri, 200))));
+            let error = ToolError::not_found(format!("no resource has the URI {}", cut_text(uri, 200)));
+            return Err(catalog.mask(error));
         };
         let output = Self::call(&resource::tool_name(origin.prefix()), json!({ "uri": uri }), call).await?;
         serde_json::from_value(output.value)
@@ -443,11 +444,11 @@ impl CatalogBuilder {
         };
         let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
         for provider in &self.providers {
-            catalog.register(&**provider, &self.meters);
             if let Some(origin) = provider.resources() {
                 let taken = catalog.resources.iter().any(|other| {
                     let (one, another) = (origin.prefix(), other.prefix());
-                    one.starts_with(another) || another.starts_with(one)
+                    let alike = resource::tool_name(one) == resource::tool_name(another);
+                    alike || one.starts_with(another) || another.starts_with(one)
                 });
                 match taken {
                     true => catalog.warnings.push(format!(
@@ -471,8 +472,12 @@ impl CatalogBuilder {
             }
         }
         catalog.agents = agents.iter().map(|agent| (agent.spec().name.clone(), agent.spec())).collect();
+        // Before all others: nobody else's tool may answer for them.
         catalog.register(&Agents(agents), &self.meters);
         catalog.register(&Origins(catalog.resources.clone()), &self.meters);
+        for provider in &self.providers {
+            catalog.register(&**provider, &self.meters);
+        }
         Arc::new(catalog)
     }
 }
