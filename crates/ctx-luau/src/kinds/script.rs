@@ -54,7 +54,7 @@ const LANGUAGE: &[&str] = &[
 ];
 
 /// Providers that scripts reach by `context` and `sdk` alone.
-const OWN_PROVIDERS: &[&str] = &["agents", "context", "ctx", "tools"];
+const OWN_PROVIDERS: &[&str] = &["agents", "context", "ctx", "resources", "tools"];
 
 /// What a script can be configured as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
