@@ -1,5 +1,7 @@
 //! Resources come through the same door as tools.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
+
 mod common;
 
 use async_trait::async_trait;
