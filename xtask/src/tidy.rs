@@ -21,6 +21,7 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("rusqlite", &["ctx-knowledge", "ctx-state"]),
     ("tantivy", &["ctx-knowledge"]),
     ("toml", &["ctx"]),
+    ("toml_edit", &["ctx"]),
     ("utoipa", &["ctx-http"]),
 ];
 

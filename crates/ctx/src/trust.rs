@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 /// Says that whatever is found may run, where nobody can answer.
 const VARIABLE: &str = "CTX_TRUST";
 /// How to agree.
-const HOW: &str = "look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)";
+pub(crate) const HOW: &str =
+    "look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)";
 
 /// Where scripts are named in a configuration.
 pub(crate) const ALL_GROUPS: &[&str] = &["agents.", "connectors.", "tools."];

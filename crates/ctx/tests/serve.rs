@@ -168,7 +168,10 @@ fn up_syncs_and_serves_in_one_step() {
     );
     let server = w.spawn(["up", "project"]);
     assert_eq!(server.post("/tools/search", &json!({"query": "button"})).found(), ["deploy.md"]);
-    ctx_snapshot!(server.stop(), @r#"
+    let mut ended = server.stop();
+    let program = w.command(["up"]).get_program().to_string_lossy().into_owned();
+    ended.stderr = ended.stderr.replace(&program, "[PROGRAM]");
+    ctx_snapshot!(ended, @r#"
     exit_code: 0
     ----- stdout -----
 
@@ -178,10 +181,14 @@ fn up_syncs_and_serves_in_one_step() {
 
     serving http://127.0.0.1:[PORT]
 
-      search   curl -s http://127.0.0.1:[PORT]/tools/search -H 'Content-Type: application/json' \
-                 -d '{"query": "how do I roll back a release?"}'
-      tools    curl -s http://127.0.0.1:[PORT]/tools/list
-      schema   http://127.0.0.1:[PORT]/openapi.json
+      Claude Code  claude mcp add --scope user ctx-project -- [PROGRAM] --config [ROOT]/project/ctx.toml serve mcp --stdio
+      Cursor       ctx connect cursor --write -c [ROOT]/project/ctx.toml
+      others       ctx connect --help
+
+      search       curl -s http://127.0.0.1:[PORT]/tools/search -H 'Content-Type: application/json' \
+                     -d '{"query": "how do I roll back a release?"}'
+      tools        curl -s http://127.0.0.1:[PORT]/tools/list
+      schema       http://127.0.0.1:[PORT]/openapi.json
 
     Ctrl-C stops.
     "#);

@@ -3,6 +3,7 @@
 mod agent;
 mod completions;
 mod config;
+mod connect;
 mod connector;
 mod doctor;
 mod embed;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Export(export::Export),
     Embed(embed::Embed),
     Serve(serve::Serve),
+    Connect(connect::Connect),
     Exec(exec::Exec),
     Tool(tool::Tool),
     Connector(connector::Connector),
@@ -71,6 +73,7 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Export(export) => export.run(global),
         Command::Embed(embed) => embed.run(global).await,
         Command::Serve(serve) => serve.run(global).await,
+        Command::Connect(connect) => connect.run(global),
         Command::Exec(exec) => exec.run(global).await,
         Command::Tool(tool) => tool.run(global).await,
         Command::Connector(connector) => connector.run(global).await,

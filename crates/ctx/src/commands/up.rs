@@ -1,9 +1,9 @@
 //! `ctx up`
 
-use super::init;
 use super::refresh::{Kept, News, Refresh, Tell};
 use super::serve::{Server, load_scripts};
 use super::sync::{ProgressKind, summary, sync_all, warn};
+use super::{connect, init};
 use crate::cli::{Global, load_in, working_directory};
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
@@ -32,13 +32,12 @@ impl Up {
         let server = Server::bind(&workspace).await?;
         let scripts = load_scripts(&workspace, &output).await;
         let url = server.url();
-        let token = workspace.config.settings.server.token.is_some();
 
         let shutdown = server.shutdown();
         let syncing = async {
             let sources = sync(&workspace, &output, shutdown.clone()).await;
             if !shutdown.is_cancelled() {
-                output.say(&connect(&url, token));
+                output.say(&served(&workspace.config, &url));
             }
             let tell: Tell = Arc::new(move |news| say(&output, &news));
             Refresh::start(&workspace.knowledge, sources, &tell, &shutdown).end().await;
@@ -100,16 +99,28 @@ fn say(output: &Output, news: &News<'_>) {
     }
 }
 
-fn connect(url: &str, token: bool) -> String {
-    let header = if token { " \\\n    -H \"Authorization: Bearer $CTX_TOKEN\"" } else { "" };
+/// What can be done with a server at this address.
+fn served(config: &Config, url: &str) -> String {
+    let header = match config.settings.server.token {
+        Some(_) => {
+            let variable = connect::token_variable(config);
+            format!(" \\\n                 -H \"Authorization: Bearer ${variable}\"")
+        }
+        None => String::new(),
+    };
+    // Without it nothing is lost but a hint.
+    let ways = connect::ways(config, url).unwrap_or_default();
+    let ways: String = ways.iter().map(|(client, how)| format!("  {client:<13}{how}\n")).collect();
     format!(
         "
 serving {url}
 
-  search   curl -s {url}/tools/search -H 'Content-Type: application/json'{header} \\
-             -d '{{\"query\": \"how do I roll back a release?\"}}'
-  tools    curl -s {url}/tools/list{header}
-  schema   {url}/openapi.json
+{ways}  others       ctx connect --help
+
+  search       curl -s {url}/tools/search -H 'Content-Type: application/json'{header} \\
+                 -d '{{\"query\": \"how do I roll back a release?\"}}'
+  tools        curl -s {url}/tools/list{header}
+  schema       {url}/openapi.json
 
 Ctrl-C stops."
     )

@@ -47,8 +47,8 @@ fn expand_table(table: &mut Table, path: &mut Vec<String>, variables: Variables<
         path.push(key.clone());
         match node {
             Node::Table(inner) => expand_table(inner, path, variables, unset),
-            Node::Leaf(Leaf { value, origin }) => {
-                if let Err(variable) = expand_value(value, variables) {
+            Node::Leaf(Leaf { value, origin, variables: used }) => {
+                if let Err(variable) = expand_value(value, variables, used) {
                     unset.push(Unset { path: path.clone(), variable, origin: origin.clone() });
                 }
             }
@@ -57,20 +57,23 @@ fn expand_table(table: &mut Table, path: &mut Vec<String>, variables: Variables<
     }
 }
 
-fn expand_value(value: &mut Value, variables: Variables<'_>) -> Result<(), String> {
+fn expand_value(value: &mut Value, variables: Variables<'_>, used: &mut Vec<String>) -> Result<(), String> {
     match value {
         Value::String(text) => {
-            *text = expand_text(text, variables)?;
+            *text = expand_text(text, variables, used)?;
             Ok(())
         }
-        Value::Array(items) => items.iter_mut().try_for_each(|item| expand_value(item, variables)),
-        Value::Object(fields) => fields.values_mut().try_for_each(|field| expand_value(field, variables)),
+        Value::Array(items) => items.iter_mut().try_for_each(|item| expand_value(item, variables, used)),
+        Value::Object(fields) => {
+            fields.values_mut().try_for_each(|field| expand_value(field, variables, used))
+        }
         _ => Ok(()),
     }
 }
 
-/// The text with variables in place; the error is the name of one that is not set.
-fn expand_text(text: &str, variables: Variables<'_>) -> Result<String, String> {
+/// The text with variables in place, whose names are added to `used`; the error is the name of one that
+/// is not set.
+fn expand_text(text: &str, variables: Variables<'_>, used: &mut Vec<String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
@@ -88,7 +91,10 @@ fn expand_text(text: &str, variables: Variables<'_>) -> Result<String, String> {
             inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
         let value = variables(name).filter(|value| !(value.is_empty() && default.is_some()));
         match (value, default) {
-            (Some(value), _) => expanded.push_str(&value),
+            (Some(value), _) => {
+                expanded.push_str(&value);
+                used.push(name.to_owned());
+            }
             (None, Some(default)) => expanded.push_str(default),
             (None, None) => return Err(name.to_owned()),
         }
@@ -120,12 +126,25 @@ mod tests {
     use super::*;
 
     fn expanded(text: &str) -> Result<String, String> {
-        expand_text(text, &|name| match name {
+        noted(text).map(|(expanded, _)| expanded)
+    }
+
+    fn noted(text: &str) -> Result<(String, Vec<String>), String> {
+        let variables = |name: &str| match name {
             "HOME" => Some("/home/u".to_owned()),
             "EMPTY" => Some(String::new()),
             "TWICE" => Some("${HOME}".to_owned()),
             _ => None,
-        })
+        };
+        let mut used = Vec::new();
+        Ok((expand_text(text, &variables, &mut used)?, used))
+    }
+
+    #[test]
+    fn what_came_from_the_environment_is_noted_and_defaults_are_not() {
+        let used = |text| noted(text).map(|(_, used)| used);
+        assert_eq!(used("${HOME}/${NOPE:-b}/${TWICE:-c}"), Ok(vec!["HOME".to_owned(), "TWICE".to_owned()]));
+        assert_eq!(used("$${HOME}"), Ok(Vec::new()));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) use settings::{Settings, SourceSettings};
 pub(crate) use show::Shown;
 
 use ctx_core::Secret;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tree::{Layer, Table};
 
@@ -99,6 +100,15 @@ impl Config {
     /// Whether there is a section of this name.
     pub(crate) fn has_section(&self, path: &[&str]) -> bool {
         self.tree.has_table(path)
+    }
+
+    /// Variables of the environment that were read, below this path, each once.
+    pub(crate) fn variables(&self, path: &[&str]) -> Vec<String> {
+        let leaves = self.tree.leaves();
+        let below =
+            leaves.iter().filter(|(keys, _)| keys.iter().zip(path).all(|(key, wanted)| key == wanted));
+        let names: BTreeSet<String> = below.flat_map(|(_, leaf)| leaf.variables.clone()).collect();
+        names.into_iter().collect()
     }
 
     /// Values that must never be written anywhere.

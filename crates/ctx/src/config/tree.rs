@@ -33,6 +33,8 @@ pub(super) enum Node {
 pub(super) struct Leaf {
     pub(super) value: Value,
     pub(super) origin: Origin,
+    /// Variables of the environment that are in it.
+    pub(super) variables: Vec<String>,
 }
 
 /// Where something was written.
@@ -158,7 +160,7 @@ fn table(source: &DeTable<'_>, lines: &Lines<'_>, origin: Option<Origin>) -> Res
         let origin = lines.origin(key.span().start);
         let node = match value.get_ref() {
             DeValue::Table(inner) => Node::Table(table(inner, lines, Some(origin))?),
-            _ => Node::Leaf(Leaf { value: json(value, lines)?, origin }),
+            _ => Node::Leaf(Leaf { value: json(value, lines)?, origin, variables: Vec::new() }),
         };
         entries.insert(key.get_ref().to_string(), node);
     }

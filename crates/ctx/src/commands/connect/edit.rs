@@ -1,0 +1,345 @@
+//! One entry put into a settings file, and everything else left as it is written.
+
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use jsonc_parser::{ParseOptions, errors::ParseError};
+use serde_json::{Map, Value};
+use toml_edit::{DocumentMut, Item, Table};
+
+/// Some editors begin a file with it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+/// What JSON may have here besides what it must: the files are written by people, for editors.
+const JSON: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_loose_object_property_names: false,
+    allow_trailing_commas: true,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+/// How a settings file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// JSON, with comments where there are some.
+    Json,
+    Toml,
+}
+
+/// What is to be in the file: `entry`, under `key` and `name`.
+#[derive(Debug)]
+pub(super) struct Addition<'a> {
+    pub(super) key: &'a str,
+    pub(super) name: &'a str,
+    pub(super) entry: &'a Value,
+}
+
+/// What has to happen for that.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// Nothing: it is there.
+    None,
+    /// This is the new text; there was no entry of the name.
+    Added(String),
+    /// This is the new text; there was another entry of the name.
+    Replaced(String),
+}
+
+/// A file that is left alone, and why.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EditError {
+    #[error("{line}:{column}: {message}")]
+    Syntax { line: usize, column: usize, message: String },
+    #[error("its `{0}` is something else than a table of servers")]
+    Shape(String),
+    #[error("the entry cannot be put in without changing something else")]
+    Unsure,
+}
+
+/// The edit that puts the addition into a text; what comes out is checked before anybody sees it.
+pub(super) fn edit(format: Format, text: &str, addition: &Addition<'_>) -> Result<Edit, EditError> {
+    let bare = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let before = format.read(bare)?;
+    let servers = match before.get(addition.key) {
+        None => None,
+        Some(Value::Object(servers)) => Some(servers),
+        Some(_) => return Err(EditError::Shape(addition.key.to_owned())),
+    };
+    let old = servers.and_then(|servers| servers.get(addition.name));
+    if old == Some(addition.entry) {
+        return Ok(Edit::None);
+    }
+    let edited = match format {
+        Format::Json => edit_json(bare, addition)?,
+        Format::Toml => edit_toml(bare, addition)?,
+    };
+    let expected = with(&before, addition);
+    if format.read(&edited).ok().as_ref() != Some(&expected) {
+        return Err(EditError::Unsure);
+    }
+    let edited = format!("{}{edited}", &text[..text.len() - bare.len()]);
+    Ok(if old.is_some() { Edit::Replaced(edited) } else { Edit::Added(edited) })
+}
+
+impl Format {
+    /// What a text means. An empty one means nothing yet.
+    fn read(self, text: &str) -> Result<Map<String, Value>, EditError> {
+        let value = match self {
+            Format::Json => CstRootNode::parse(text, &JSON)?.to_serde_value(),
+            Format::Toml => {
+                let table: toml::Table = toml::from_str(text).map_err(|error| toml_syntax(text, &error))?;
+                serde_json::to_value(table).ok()
+            }
+        };
+        match value {
+            None => Ok(Map::new()),
+            Some(Value::Object(fields)) => Ok(fields),
+            Some(_) => Err(EditError::Syntax { line: 1, column: 1, message: "this is no object".to_owned() }),
+        }
+    }
+}
+
+/// The meaning with the addition in it.
+fn with(before: &Map<String, Value>, addition: &Addition<'_>) -> Map<String, Value> {
+    let mut after = before.clone();
+    let servers = after.entry(addition.key).or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(servers) = servers {
+        servers.insert(addition.name.to_owned(), addition.entry.clone());
+    }
+    after
+}
+
+fn edit_json(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
+    let shape = || EditError::Shape(addition.key.to_owned());
+    let root = CstRootNode::parse(text, &JSON)?;
+    let object = root.object_value_or_create().ok_or_else(shape)?;
+    let servers = object.object_value_or_create(addition.key).ok_or_else(shape)?;
+    let entry = input(addition.entry);
+    match servers.get(addition.name) {
+        Some(old) => old.set_value(entry),
+        None => {
+            servers.append(addition.name, entry);
+        }
+    }
+    Ok(root.to_string())
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(yes) => CstInputValue::Bool(*yes),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Object(fields) => {
+            CstInputValue::Object(fields.iter().map(|(key, value)| (key.clone(), input(value))).collect())
+        }
+    }
+}
+
+fn edit_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
+    // The library ends every line with a newline alone.
+    let windows = text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count();
+    let mut document: DocumentMut = text.parse().map_err(|_| EditError::Unsure)?;
+    let servers = document.entry(addition.key).or_insert_with(|| {
+        let mut servers = Table::new();
+        // Only its entries have headers.
+        servers.set_implicit(true);
+        Item::Table(servers)
+    });
+    let servers = servers.as_table_like_mut().ok_or_else(|| EditError::Shape(addition.key.to_owned()))?;
+    let mut table = Table::new();
+    for (key, value) in addition.entry.as_object().into_iter().flatten() {
+        table.insert(key, Item::Value(toml_value(value)?));
+    }
+    if let Some(Item::Table(old)) = servers.get(addition.name) {
+        // What was written above it, and where it stands.
+        *table.decor_mut() = old.decor().clone();
+        table.set_position(old.position());
+    }
+    servers.insert(addition.name, Item::Table(table));
+    let edited = document.to_string();
+    Ok(if windows { edited.replace("\r\n", "\n").replace('\n', "\r\n") } else { edited })
+}
+
+fn toml_value(value: &Value) -> Result<toml_edit::Value, EditError> {
+    Ok(match value {
+        Value::String(text) => text.as_str().into(),
+        Value::Bool(yes) => (*yes).into(),
+        Value::Array(items) => {
+            let items: Result<toml_edit::Array, EditError> = items.iter().map(toml_value).collect();
+            items?.into()
+        }
+        Value::Number(number) => number.as_i64().ok_or(EditError::Unsure)?.into(),
+        Value::Null | Value::Object(_) => return Err(EditError::Unsure),
+    })
+}
+
+impl From<ParseError> for EditError {
+    fn from(error: ParseError) -> Self {
+        let message = error.kind().to_string();
+        Self::Syntax { line: error.line_display(), column: error.column_display(), message }
+    }
+}
+
+fn toml_syntax(text: &str, error: &toml::de::Error) -> EditError {
+    let offset = error.span().map_or(0, |span| span.start);
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    EditError::Syntax {
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+        message: error.message().trim().replace('\n', ", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn addition(entry: &Value) -> Addition<'_> {
+        Addition { key: "servers", name: "ctx", entry }
+    }
+
+    /// The text with an entry in it.
+    fn edited(format: Format, text: &str, entry: &Value) -> String {
+        match edit(format, text, &addition(entry)).unwrap() {
+            Edit::Added(text) | Edit::Replaced(text) => text,
+            Edit::None => panic!("it was there"),
+        }
+    }
+
+    /// What of a text is neither in its beginning nor in its end as they were.
+    fn inserted<'a>(before: &str, after: &'a str) -> &'a str {
+        let same = |(a, b): &(u8, u8)| a == b;
+        let start = before.bytes().zip(after.bytes()).take_while(same).count();
+        let rest = before.len() - start;
+        let end = after.len() - rest;
+        assert_eq!(before.as_bytes()[start..], after.as_bytes()[end..], "{after}");
+        &after[start..end]
+    }
+
+    #[test]
+    fn what_is_written_around_an_entry_stays_byte_for_byte() {
+        let entry = json!({"command": "/bin/ctx", "args": ["a"]});
+        for text in [
+            "{}",
+            "{\n  // nothing yet\n}\n",
+            "{\n\t\"a\": [1,\n2.50], // odd\n}\n",
+            "{\n  \"servers\": {\n    \"b\": { \"x\" : 1e5 }, // about b\n    /* end */\n  },\n  \"z\": \"\\u00e9\"\n}\n",
+            "{\r\n  \"servers\": {\r\n    \"b\": {}\r\n  }\r\n}\r\n",
+            "\u{feff}{\n  \"servers\": {}\n}",
+        ] {
+            let after = edited(Format::Json, text, &entry);
+            assert!(inserted(text, &after).contains("/bin/ctx"), "{after}");
+            assert_eq!(edit(Format::Json, &after, &addition(&entry)).unwrap(), Edit::None);
+        }
+        for text in [
+            "",
+            "# mine\nmodel = 'x' # quoted\n\n[tools]\nweb = true\n",
+            "[servers.a]\ncommand = \"x\"\n# end\n",
+            "[servers.a]\n[servers.a.env]\nK = \"v\"\n\n[z]\nlist = [ 1,\n  2 ]\n",
+            "servers.a.command = \"x\"\nb = 1\n",
+            "a = 1\r\n# mine\r\n[b]\r\nc = [\r\n  1,\r\n]\r\n",
+        ] {
+            let after = edited(Format::Toml, text, &entry);
+            assert!(inserted(text, &after).contains("/bin/ctx"), "{after}");
+            assert_eq!(edit(Format::Toml, &after, &addition(&entry)).unwrap(), Edit::None);
+        }
+    }
+
+    #[test]
+    fn an_entry_that_differs_is_replaced_where_it_stands() {
+        let entry = json!({"command": "new"});
+        let text = "{\n  \"servers\": {\n    // ours\n    \"ctx\": { \"command\": \"old\" }, // said\n    \"z\": {}\n  }\n}\n";
+        assert_eq!(
+            edit(Format::Json, text, &addition(&entry)).unwrap(),
+            Edit::Replaced(text.replace("{ \"command\": \"old\" }", "{\n      \"command\": \"new\"\n    }"))
+        );
+        let text = "# ours\n[servers.ctx]\ncommand = \"old\"\n\n# theirs\n[servers.z]\ncommand = \"z\"\n";
+        assert_eq!(
+            edit(Format::Toml, text, &addition(&entry)).unwrap(),
+            Edit::Replaced(text.replace("old", "new"))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_place() {
+        let refused = |format, text: &str| edit(format, text, &addition(&json!({}))).unwrap_err().to_string();
+        assert_eq!(refused(Format::Json, "{\n  \"a\": tru\n}"), "2:8: Unexpected word");
+        assert!(refused(Format::Json, "{\"a\": 1 \"b\": 2}").starts_with("1:"));
+        assert_eq!(refused(Format::Json, "[]"), "1:1: this is no object");
+        assert_eq!(
+            refused(Format::Json, "{\"servers\": []}"),
+            "its `servers` is something else than a table of servers"
+        );
+        assert!(refused(Format::Json, &"[".repeat(100_000)).contains("depth"));
+        assert!(refused(Format::Toml, "a = 1\nb = \n").starts_with("2:"));
+        assert_eq!(
+            refused(Format::Toml, "servers = 1"),
+            "its `servers` is something else than a table of servers"
+        );
+        // Which of the two a client reads is not known.
+        assert!(
+            edit(Format::Json, r#"{"servers": {"a": {}}, "servers": {"b": {}}}"#, &addition(&json!({})))
+                .is_err()
+        );
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 5, |inner| {
+            let key = prop_oneof!["[a-c]", ".{0,6}", Just("servers".to_owned()), Just("ctx".to_owned())];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::vec((key, inner), 0..5)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_json_stays_equal_apart_from_the_entry(
+            value in any_json(),
+            entry in any_json(),
+            pretty in any::<bool>(),
+            windows in any::<bool>(),
+        ) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+            let text = text.unwrap().replace('\n', if windows { "\r\n" } else { "\n" });
+            match edit(Format::Json, &text, &addition(&entry)) {
+                Ok(Edit::None) => prop_assert_eq!(&value["servers"]["ctx"], &entry),
+                Ok(Edit::Added(after) | Edit::Replaced(after)) => {
+                    let expected = with(value.as_object().unwrap(), &addition(&entry));
+                    prop_assert_eq!(serde_json::from_str::<Value>(&after).unwrap(), Value::Object(expected));
+                }
+                Err(error) => {
+                    let usable = value.as_object().is_some_and(|fields| {
+                        fields.get("servers").is_none_or(Value::is_object)
+                    });
+                    prop_assert!(!usable, "{}: {}", error, text);
+                }
+            }
+        }
+
+        #[test]
+        fn no_text_is_too_odd_to_be_answered(text in ".{0,60}", toml in any::<bool>()) {
+            let format = if toml { Format::Toml } else { Format::Json };
+            let entry = json!({"command": "x"});
+            if let Ok(Edit::Added(after)) = edit(format, &text, &addition(&entry)) {
+                prop_assert_eq!(edit(format, &after, &addition(&entry)).unwrap(), Edit::None);
+            }
+        }
+    }
+}

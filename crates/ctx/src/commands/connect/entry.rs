@@ -1,0 +1,310 @@
+//! What a client is told of a workspace: how to start its server, or where it runs.
+
+use super::clients::{Client, Environment, Own, TokenWay, reference};
+use crate::config::Config;
+use crate::error::{CommandError, CommandResult};
+use ctx_core::Secret;
+use serde_json::{Map, Value, json};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// What the names of our servers begin with, so that they are not those of others.
+const PREFIX: &str = "ctx";
+/// The longest name: clients put it before every tool's, and some refuse what is longer than 60.
+const NAME_LENGTH_MAX: usize = 32;
+/// The variable that holds the token where the configuration has it in clear text.
+const TOKEN_VARIABLE: &str = "CTX_TOKEN";
+/// Where MCP is served.
+const MCP_PATH: &str = "/mcp";
+
+/// The server of a workspace.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) name: String,
+    pub(super) way: Way,
+}
+
+/// How to reach it.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// By starting it.
+    Stdio {
+        command: String,
+        arguments: Vec<String>,
+        /// Variables that its configuration reads.
+        variables: Vec<String>,
+    },
+    /// Where it runs.
+    Http { url: String, token: Option<Token> },
+}
+
+/// What a server wants to see.
+#[derive(Debug)]
+pub(super) struct Token {
+    /// The variable to take it from.
+    pub(super) variable: String,
+    secret: Secret,
+}
+
+/// How a token is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reveal {
+    /// Where it has to be as it is, it is.
+    Yes,
+    /// A word stands for it.
+    No,
+}
+
+impl Way {
+    pub(super) fn stdio(config: &Config) -> CommandResult<Self> {
+        let command = text(&program()?)?;
+        let arguments = match &config.path {
+            Some(path) => vec!["--config".to_owned(), text(&settled(path)?)?],
+            None => Vec::new(),
+        };
+        let serve = ["serve", "mcp", "--stdio"].map(str::to_owned);
+        let arguments = arguments.into_iter().chain(serve).collect();
+        Ok(Self::Stdio { command, arguments, variables: config.variables(&[]) })
+    }
+
+    pub(super) fn http(config: &Config) -> CommandResult<Self> {
+        let address = reachable(&config.settings.server.bind)?;
+        Ok(Self::running(config, &format!("http://{address}")))
+    }
+
+    /// The same where it is known to run.
+    pub(super) fn running(config: &Config, url: &str) -> Self {
+        let token = config.settings.server.token.clone();
+        let token = token.map(|secret| Token { variable: token_variable(config), secret });
+        Self::Http { url: format!("{url}{MCP_PATH}"), token }
+    }
+}
+
+/// The variable that the token comes from, or that it should be put in.
+pub(super) fn token_variable(config: &Config) -> String {
+    let used = config.variables(&["server", "token"]);
+    used.into_iter().next().unwrap_or_else(|| TOKEN_VARIABLE.to_owned())
+}
+
+/// A name for a workspace's server: whose it is, and which.
+pub(super) fn default_name(root: &Path) -> String {
+    let folder = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    let folder = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    // No underscores: some clients take a name apart at them.
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let words: String = folder.chars().map(plain).collect();
+    let words: Vec<&str> = words.split('-').filter(|word| !word.is_empty() && *word != PREFIX).collect();
+    let name: String = [&[PREFIX], &*words].concat().join("-");
+    name.chars().take(NAME_LENGTH_MAX).collect::<String>().trim_end_matches('-').to_owned()
+}
+
+/// Whether every client takes this as the name of a server.
+pub(super) fn check_name(name: &str) -> CommandResult {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(plain) || name.starts_with('-') {
+        return Err(CommandError::usage(format!("`{name}` cannot be the name of a server"))
+            .hint(format!("at most {NAME_LENGTH_MAX} letters, digits, `-` and `_`, like `handbook`")));
+    }
+    Ok(())
+}
+
+/// The server as the client's file has it; none where the client cannot be told of such a server.
+pub(super) fn entry(client: &Client, server: &Server, reveal: Reveal) -> Option<Value> {
+    let mut entry = Map::new();
+    let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
+    match &server.way {
+        Way::Stdio { command, arguments, variables } => {
+            if client.typed {
+                put("type", json!("stdio"));
+            }
+            put("command", json!(command));
+            put("args", json!(arguments));
+            match client.environment {
+                Environment::Listed(key) if !variables.is_empty() => {
+                    put(key, json!(variables));
+                }
+                Environment::Repeated(form) if !variables.is_empty() => {
+                    let repeated = |name: &String| (name.clone(), json!(reference(form, name)));
+                    put("env", Value::Object(variables.iter().map(repeated).collect()));
+                }
+                _ => {}
+            }
+        }
+        Way::Http { url, token } => {
+            let http = client.http.as_ref()?;
+            if http.typed {
+                put("type", json!("http"));
+            }
+            put(http.url, json!(url));
+            if let Some(token) = token {
+                let shown = match http.token {
+                    TokenWay::Named(key) => {
+                        put(key, json!(token.variable));
+                        return Some(Value::Object(entry));
+                    }
+                    TokenWay::Header(form) => reference(form, &token.variable),
+                    TokenWay::Literal if reveal == Reveal::Yes => token.secret.expose().to_owned(),
+                    TokenWay::Literal => format!("<{}>", token.variable),
+                };
+                put("headers", json!({ "Authorization": format!("Bearer {shown}") }));
+            }
+        }
+    }
+    Some(Value::Object(entry))
+}
+
+/// The client's own command that adds the server; none where it cannot say all that has to be said.
+pub(super) fn own_command(own: Own, server: &Server, project: bool) -> Option<String> {
+    let words: Vec<String> = match (own, &server.way) {
+        (Own::Claude, Way::Stdio { command, arguments, .. }) => {
+            let scope = if project { "project" } else { "user" };
+            let add = ["claude", "mcp", "add", "--scope", scope, &server.name, "--", command];
+            add.iter().map(|word| (*word).to_owned()).chain(arguments.iter().cloned()).collect()
+        }
+        (Own::Claude, Way::Http { url, token }) => {
+            let scope = if project { "project" } else { "user" };
+            let add = ["claude", "mcp", "add", "--scope", scope, "--transport", "http", &server.name, url];
+            // After the name: it takes as many words as there are.
+            let header = token.iter().flat_map(|token| {
+                ["--header".to_owned(), format!("Authorization: Bearer ${{{}}}", token.variable)]
+            });
+            add.iter().map(|word| (*word).to_owned()).chain(header).collect()
+        }
+        (Own::Codex, _) if project => return None,
+        (Own::Codex, Way::Stdio { variables, .. }) if !variables.is_empty() => return None,
+        (Own::Codex, Way::Stdio { command, arguments, .. }) => {
+            let add = ["codex", "mcp", "add", &server.name, "--", command];
+            add.iter().map(|word| (*word).to_owned()).chain(arguments.iter().cloned()).collect()
+        }
+        (Own::Codex, Way::Http { url, token }) => {
+            let add = ["codex", "mcp", "add", &server.name, "--url", url];
+            let token =
+                token.iter().flat_map(|token| ["--bearer-token-env-var".to_owned(), token.variable.clone()]);
+            add.iter().map(|word| (*word).to_owned()).chain(token).collect()
+        }
+    };
+    Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+}
+
+/// A word as a shell takes it for one.
+pub(super) fn quoted(word: &str) -> String {
+    let plain =
+        |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,".contains(c) || (cfg!(windows) && c == '\\');
+    match (!word.is_empty() && word.chars().all(plain), cfg!(windows)) {
+        (true, _) => word.to_owned(),
+        (false, true) => format!("\"{}\"", word.replace('"', "\\\"")),
+        (false, false) => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// The program as it is found by its name, where it is: a link in the search path stays when what it
+/// leads to is replaced.
+pub(super) fn program() -> CommandResult<PathBuf> {
+    let running = std::env::current_exe()
+        .map_err(|error| CommandError::new(format!("cannot tell where this program is: {error}")))?;
+    Ok(found_by_name(&running).unwrap_or(running))
+}
+
+/// What is found first by the program's name, if it is the program.
+pub(super) fn found_by_name(program: &Path) -> Option<PathBuf> {
+    let name = program.file_name()?;
+    let folders = std::env::var_os("PATH")?;
+    let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    let first = candidates.find(|path| path.is_absolute() && path.is_file())?;
+    (first.canonicalize().ok()? == program.canonicalize().ok()?).then_some(first)
+}
+
+/// The file's whole path. Its folder is looked up, the file itself is not: what a link leads to may
+/// be in a folder that is no workspace.
+pub(super) fn settled(path: &Path) -> CommandResult<PathBuf> {
+    let failed = |error| CommandError::new(format!("cannot tell where {} is: {error}", path.display()));
+    let whole = std::path::absolute(path).map_err(failed)?;
+    if !whole.components().any(|part| part.as_os_str() == "..") {
+        return Ok(whole);
+    }
+    let (Some(folder), Some(file)) = (whole.parent(), whole.file_name()) else { return Ok(whole) };
+    Ok(folder.canonicalize().map_err(failed)?.join(file))
+}
+
+fn text(path: &Path) -> CommandResult<String> {
+    let unreadable = || {
+        CommandError::new(format!("{} has a name that settings cannot hold", path.display()))
+            .hint("rename it so that its path is plain text")
+    };
+    path.to_str().map(str::to_owned).ok_or_else(unreadable)
+}
+
+/// An address that a client on this machine can call, for one that is served.
+fn reachable(bind: &str) -> CommandResult<String> {
+    let any_port = || {
+        CommandError::usage(format!("`server.bind` = \"{bind}\" takes another port every time"))
+            .hint("set a port in ctx.toml, like \"127.0.0.1:7331\", or connect without `--http`")
+    };
+    let Ok(mut address) = bind.parse::<SocketAddr>() else {
+        // A name: whether it can be bound shows when it is served.
+        return if bind.ends_with(":0") { Err(any_port()) } else { Ok(bind.to_owned()) };
+    };
+    if address.port() == 0 {
+        return Err(any_port());
+    }
+    if address.ip().is_unspecified() {
+        match address {
+            SocketAddr::V4(_) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            SocketAddr::V6(_) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        }
+    }
+    Ok(address.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_server_is_named_after_its_folder() {
+        for (folder, name) in [
+            ("/w/handbook", "ctx-handbook"),
+            ("/w/My Notes (2026)", "ctx-my-notes-2026"),
+            ("/w/ctx", "ctx"),
+            ("/w/ctx_docs", "ctx-docs"),
+            ("/w/日本", "ctx"),
+            ("/", "ctx"),
+        ] {
+            assert_eq!(default_name(Path::new(folder)), name);
+        }
+    }
+
+    #[test]
+    fn an_address_that_means_everywhere_is_called_on_this_machine() {
+        for (bind, url) in [
+            ("127.0.0.1:7331", "127.0.0.1:7331"),
+            ("0.0.0.0:7331", "127.0.0.1:7331"),
+            ("[::]:80", "[::1]:80"),
+            ("192.168.1.2:80", "192.168.1.2:80"),
+            ("localhost:7331", "localhost:7331"),
+        ] {
+            assert_eq!(reachable(bind).unwrap(), url);
+        }
+        assert!(reachable("127.0.0.1:0").is_err() && reachable("localhost:0").is_err());
+    }
+
+    #[test]
+    fn words_with_spaces_and_quotes_are_quoted() {
+        assert_eq!(quoted("/usr/bin/ctx"), "/usr/bin/ctx");
+        if cfg!(unix) {
+            assert_eq!(quoted("My Notes"), "'My Notes'");
+            assert_eq!(quoted("it's"), r"'it'\''s'");
+            assert_eq!(quoted("Bearer ${CTX_TOKEN}"), "'Bearer ${CTX_TOKEN}'");
+            assert_eq!(quoted(""), "''");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_folder_gives_a_name_that_is_allowed(folder in "[^/\0]{1,80}") {
+            let name = default_name(&Path::new("/w").join(folder));
+            prop_assert!(check_name(&name).is_ok(), "{}", name);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The client's file: changed whole or not at all, with a copy of what it was.
+
+use super::edit::{Addition, Edit, EditError, Format, edit};
+use crate::error::{CommandError, CommandResult};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// A larger file is no settings file.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Copies that are kept of one file.
+const BACKUPS_MAX: u32 = 1000;
+/// How often the client may write to its file between our reading and our writing it.
+const TRIES_MAX: u32 = 5;
+
+/// What became of a file.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) change: Change,
+    /// A copy of what it was, where it was there and is something else now.
+    pub(super) backup: Option<PathBuf>,
+    /// The folder that was made for it.
+    pub(super) made: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Change {
+    Unchanged,
+    Added,
+    Replaced,
+}
+
+/// Puts the addition into the file at this path, which need not be there yet. One with secrets is made
+/// for its owner alone.
+pub(super) fn write(
+    path: &Path,
+    format: Format,
+    addition: &Addition<'_>,
+    secret: bool,
+) -> CommandResult<Written> {
+    let target = target(path)?;
+    for _ in 0..TRIES_MAX {
+        let before = read(&target).map_err(|error| left_alone(path, &error))?;
+        let text = before.as_ref().map_or("", |before| &before.text);
+        let edited = edit(format, text, addition).map_err(|error| unusable(path, &error))?;
+        let (change, text) = match edited {
+            Edit::None => return Ok(Written { change: Change::Unchanged, backup: None, made: None }),
+            Edit::Added(text) => (Change::Added, text),
+            Edit::Replaced(text) => (Change::Replaced, text),
+        };
+        if before.as_ref().is_some_and(|before| before.permissions.readonly()) {
+            let error = io::Error::from(ErrorKind::ReadOnlyFilesystem);
+            return Err(left_alone(path, &error).hint("it may be written by something else that manages it"));
+        }
+        let made = make_folder(&target).map_err(|error| left_alone(path, &error))?;
+        let replaced = replace(path, &target, before.as_ref(), &text, secret);
+        match replaced.map_err(|error| left_alone(path, &error))? {
+            Replaced::Yes(backup) => return Ok(Written { change, backup, made }),
+            Replaced::ChangedMeanwhile => {}
+        }
+    }
+    Err(CommandError::new(format!("{} is being written all the time; it was left alone", path.display()))
+        .hint("quit the client, then run the command again"))
+}
+
+/// What was there.
+struct Before {
+    text: String,
+    permissions: Permissions,
+}
+
+enum Replaced {
+    Yes(Option<PathBuf>),
+    ChangedMeanwhile,
+}
+
+/// The file itself, where the path is that of a link.
+fn target(path: &Path) -> CommandResult<PathBuf> {
+    match (path.canonicalize(), path.symlink_metadata()) {
+        (Ok(target), _) => Ok(target),
+        (Err(_), Err(_)) => Ok(path.to_owned()),
+        (Err(error), Ok(_)) => {
+            Err(CommandError::new(format!("{} is a link that leads nowhere: {error}", path.display())))
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<Before>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(io::Error::from(ErrorKind::FileTooLarge));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(Some(Before { text, permissions: metadata.permissions() }))
+}
+
+/// Makes the folder that the file is to be in; tells which, unless it is there.
+fn make_folder(target: &Path) -> io::Result<Option<PathBuf>> {
+    match target.parent() {
+        Some(folder) if !folder.is_dir() => {
+            fs::create_dir_all(folder)?;
+            Ok(Some(folder.to_owned()))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn replace(
+    path: &Path,
+    target: &Path,
+    before: Option<&Before>,
+    text: &str,
+    secret: bool,
+) -> io::Result<Replaced> {
+    let mut name = target.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".ctx-{}", std::process::id()));
+    let temporary = target.with_file_name(name);
+    let written =
+        write_new(&temporary, text, before.map(|before| &before.permissions), secret).and_then(|()| {
+            let backup = before.map(|before| back_up(path, before)).transpose()?;
+            let now = read(target)?;
+            if now.as_ref().map(|now| &now.text) != before.map(|before| &before.text) {
+                backup.map(fs::remove_file).transpose()?;
+                return Ok(Replaced::ChangedMeanwhile);
+            }
+            fs::rename(&temporary, target)?;
+            Ok(Replaced::Yes(backup))
+        });
+    if !matches!(written, Ok(Replaced::Yes(_))) && fs::remove_file(&temporary).is_err() {
+        // Not even made, most likely.
+    }
+    written
+}
+
+/// Copies what was there to `FILE.ctx-backup`, or the next number that is free.
+fn back_up(path: &Path, before: &Before) -> io::Result<PathBuf> {
+    for number in 1..=BACKUPS_MAX {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(if number == 1 { ".ctx-backup".to_owned() } else { format!(".ctx-backup-{number}") });
+        let backup = path.with_file_name(name);
+        match write_new(&backup, &before.text, Some(&before.permissions), false) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            written => return written.map(|()| backup),
+        }
+    }
+    Err(io::Error::other("there are too many copies of it"))
+}
+
+fn write_new(path: &Path, text: &str, permissions: Option<&Permissions>, secret: bool) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    // Until it has the permissions of what it stands for.
+    if secret || permissions.is_some() {
+        for_owner_alone(&mut options);
+    }
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions.clone())?;
+    }
+    file.sync_all()
+}
+
+fn for_owner_alone(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+fn left_alone(path: &Path, error: &io::Error) -> CommandError {
+    let why = match error.kind() {
+        ErrorKind::InvalidData => "it is not text".to_owned(),
+        ErrorKind::ReadOnlyFilesystem => "it is read-only".to_owned(),
+        ErrorKind::FileTooLarge => format!("it has more than {FILE_BYTES_MAX} bytes"),
+        _ => error.to_string(),
+    };
+    CommandError::new(format!("{} was left alone: {why}", path.display()))
+}
+
+fn unusable(path: &Path, error: &EditError) -> CommandError {
+    let path = path.display();
+    match error {
+        EditError::Syntax { .. } => CommandError::new(format!("{path}:{error}"))
+            .hint("the file was left alone; correct it there, or paste the entry by hand"),
+        _ => CommandError::new(format!("{path} was left alone: {error}")).hint("paste the entry by hand"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_wrote_meanwhile_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("settings.json");
+        fs::write(&path, "{}").unwrap();
+        let before = read(&path).unwrap();
+        fs::write(&path, "{\"new\": 1}").unwrap();
+        let replaced = replace(&path, &path, before.as_ref(), "{\"ctx\": 1}", false).unwrap();
+        assert!(matches!(replaced, Replaced::ChangedMeanwhile));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"new\": 1}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+}

@@ -1,0 +1,474 @@
+//! Clients that are told of a workspace: what is printed, what is written, and what is left as it was.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{Outcome, TestWorkspace, ctx_snapshot};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+const CONFIG: &str = "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"0.0.0.0:7331\"\n";
+const TOKEN: &str = "sesame-open-4711";
+/// Every client that has a file of its own, with the key of its servers and that of a server's address.
+const CLIENTS: [(&str, &str, Option<&str>); 8] = [
+    ("claude", "mcpServers", Some("url")),
+    ("claude-desktop", "mcpServers", None),
+    ("cursor", "mcpServers", Some("url")),
+    ("vscode", "servers", Some("url")),
+    ("codex", "mcp_servers", Some("url")),
+    ("gemini", "mcpServers", Some("httpUrl")),
+    ("zed", "context_servers", Some("url")),
+    ("windsurf", "mcpServers", Some("serverUrl")),
+];
+/// A settings file as people have them: comments, other servers, numbers and spaces as they like.
+const SETTINGS: &str = r#"// Mine.
+{
+  "theme": "One Dark",   // not the light one
+  "ratio": 1.50,
+  "@KEY@": {
+    /* Issues. */
+    "github": { "command": "npx", "args": [ "-y", "server-github" ] },
+    "wiki": {
+      "url": "https://wiki.example.com/mcp",
+    }, // read only
+  },
+  "fonts": [ "a",
+             "b" ],
+}
+"#;
+const CODEX: &str = r#"model = 'o9'   # the big one
+
+# Issues.
+[mcp_servers.github]
+command = "npx"
+args = [ "-y", "server-github" ]
+
+[mcp_servers.github.env]
+LEVEL = "1"
+
+[tools]
+list = [
+  1, # one
+]
+"#;
+
+fn workspace() -> TestWorkspace {
+    TestWorkspace::empty().config(CONFIG)
+}
+
+/// One whose server wants a token.
+fn guarded() -> TestWorkspace {
+    TestWorkspace::empty().config(&format!("{CONFIG}token = \"${{DOOR_KEY}}\"\n")).env("DOOR_KEY", TOKEN)
+}
+
+/// The client's file as this system has it.
+fn file(w: &TestWorkspace, client: &str) -> PathBuf {
+    let answer = w.ctx(&format!("connect {client} --json -q")).success().json();
+    let file = PathBuf::from(answer["file"].as_str().unwrap());
+    assert!(file.starts_with(w.root().with_file_name("home")), "{file:?}");
+    file
+}
+
+/// The client's file with this in it.
+fn existing(w: &TestWorkspace, client: &str, text: &str) -> PathBuf {
+    let file = file(w, client);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, text).unwrap();
+    file
+}
+
+fn settings(client: &str, key: &str) -> String {
+    if client == "codex" { CODEX.to_owned() } else { SETTINGS.replace("@KEY@", key) }
+}
+
+/// What a file says, comments and all.
+fn read(file: &Path) -> Value {
+    let text = fs::read_to_string(file).unwrap();
+    if file.extension().is_some_and(|ending| ending == "toml") {
+        return serde_json::to_value(toml::from_str::<toml::Table>(&text).unwrap()).unwrap();
+    }
+    let root = jsonc_parser::cst::CstRootNode::parse(&text, &Default::default()).unwrap();
+    root.to_serde_value().unwrap()
+}
+
+/// Everything in the folder of a file whose name begins with the file's.
+fn beside(file: &Path) -> Vec<String> {
+    let own = file.file_name().unwrap().to_string_lossy().into_owned();
+    let entries = fs::read_dir(file.parent().unwrap()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(&own)).collect();
+    names.sort();
+    names
+}
+
+fn backup(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap().to_owned();
+    name.push(".ctx-backup");
+    file.with_file_name(name)
+}
+
+/// That the second text is the first with one piece put in; tells the piece.
+#[track_caller]
+fn piece(before: &str, after: &str) -> String {
+    let start = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
+    let end = after.len() - (before.len() - start);
+    assert_eq!(before[start..], after[end..], "something else was changed:\n{after}");
+    after[start..end].to_owned()
+}
+
+/// How the server is started: by this binary, from anywhere.
+fn arguments(w: &TestWorkspace) -> Value {
+    json!(["--config", w.path("ctx.toml"), "serve", "mcp", "--stdio"])
+}
+
+#[test]
+fn every_client_is_told_how_to_start_the_server() {
+    let w = workspace();
+    for (client, key, _) in CLIENTS {
+        let outcome = w.ctx(&format!("connect {client}")).success().says("to check: ");
+        let answer = w.ctx(&format!("connect {client} --json")).success().json();
+        assert_eq!((&answer["client"], &answer["transport"]), (&json!(client), &json!("stdio")));
+        let entry = &answer["entry"];
+        assert_eq!(entry["args"], arguments(&w), "{client}");
+        let command = Path::new(entry["command"].as_str().unwrap());
+        assert!(command.is_absolute() && command.is_file(), "{client}: {command:?}");
+        match answer["command"].as_str() {
+            Some(command) => assert_eq!(outcome.stdout.trim_end(), command),
+            None => assert_eq!(outcome.json()[key], json!({ "ctx-workspace": entry })),
+        }
+        assert!(!Path::new(answer["file"].as_str().unwrap()).exists(), "{client}: printing writes nothing");
+    }
+}
+
+#[test]
+fn clients_with_a_command_of_their_own_get_it_ready_to_paste() {
+    let w = workspace();
+    let program = w.ctx("connect cursor").json()["mcpServers"]["ctx-workspace"]["command"].clone();
+    let program = program.as_str().unwrap();
+    let (config, serve) = (w.path("ctx.toml").display().to_string(), "serve mcp --stdio");
+    let printed = |arguments: &str| w.ctx(&format!("connect {arguments}")).success().stdout;
+    assert_eq!(
+        printed("claude"),
+        format!("claude mcp add --scope user ctx-workspace -- {program} --config {config} {serve}\n")
+    );
+    assert_eq!(
+        printed("claude --project --name mine"),
+        format!("claude mcp add --scope project mine -- {program} --config {config} {serve}\n")
+    );
+    assert_eq!(
+        printed("claude --http"),
+        "claude mcp add --scope user --transport http ctx-workspace http://127.0.0.1:7331/mcp\n"
+    );
+    assert_eq!(
+        printed("codex"),
+        format!("codex mcp add ctx-workspace -- {program} --config {config} {serve}\n")
+    );
+    assert_eq!(printed("codex --http"), "codex mcp add ctx-workspace --url http://127.0.0.1:7331/mcp\n");
+    // What it prints runs: a shell takes the words apart as they were meant.
+    let words =
+        w.shell("claude() { for word in \"$@\"; do echo \"$word\"; done; }; eval \"$(ctx connect claude)\"");
+    assert!(
+        words
+            .success()
+            .stdout
+            .ends_with(&format!("--\n{program}\n--config\n{config}\nserve\nmcp\n--stdio\n"))
+    );
+}
+
+#[test]
+fn paths_with_spaces_survive_the_shell() {
+    let w = TestWorkspace::empty().file("My Notes/it's/ctx.toml", CONFIG);
+    let script = "claude() { for word in \"$@\"; do echo \"$word\"; done; }; cd \"My Notes/it's\"; \
+                  eval \"$(ctx connect claude)\"";
+    let words = w.shell(script).success().stdout;
+    let config = w.path("My Notes/it's/ctx.toml");
+    assert!(words.contains(&format!("--config\n{}\nserve", config.display())), "{words}");
+    assert!(words.contains("\nctx-it-s\n"), "{words}");
+}
+
+#[test]
+fn a_file_is_made_where_there_was_none() {
+    for (client, key, _) in CLIENTS {
+        let w = workspace();
+        let file = file(&w, client);
+        w.ctx(&format!("connect {client} --write")).success();
+        assert_eq!(read(&file)[key]["ctx-workspace"]["args"], arguments(&w), "{client}");
+        assert_eq!(beside(&file).len(), 1, "{client}: nothing was there to keep");
+    }
+    let w = workspace();
+    let outcome = w.ctx("connect cursor --write").success();
+    assert!(outcome.stdout.contains("made the folder"), "{}", outcome.stdout);
+}
+
+#[test]
+fn a_file_that_is_there_gets_one_piece_more_and_loses_nothing() {
+    for (client, key, _) in CLIENTS {
+        let w = workspace();
+        let before = settings(client, key);
+        let file = existing(&w, client, &before);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+
+        let outcome = w.ctx(&format!("connect {client} --write")).success();
+        assert!(outcome.stdout.starts_with("added `ctx-workspace` to "), "{}", outcome.stdout);
+        let after = fs::read_to_string(&file).unwrap();
+        assert!(piece(&before, &after).contains("ctx-workspace"), "{client}:\n{after}");
+        assert_eq!(read(&file)[key]["ctx-workspace"]["args"], arguments(&w), "{client}");
+        assert_eq!(fs::read_to_string(backup(&file)).unwrap(), before, "{client}");
+        for file in [&file, &backup(&file)] {
+            assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o640, "{client}");
+        }
+
+        let again = w.ctx(&format!("connect {client} --write")).success();
+        assert!(again.stdout.contains("nothing was changed"), "{}", again.stdout);
+        assert_eq!(fs::read_to_string(&file).unwrap(), after);
+        assert_eq!(beside(&file).len(), 2, "{client}: the file and one copy of it");
+    }
+}
+
+#[test]
+fn another_entry_of_the_name_is_replaced_and_every_copy_is_kept() {
+    let w = workspace();
+    let file = existing(
+        &w,
+        "cursor",
+        "{\n  \"mcpServers\": {\n    \"mine\": { \"command\": \"old\" } // ours\n  }\n}\n",
+    );
+    let first = w.ctx("connect cursor --write --name mine").success();
+    assert!(first.stdout.starts_with("replaced `mine` in "), "{}", first.stdout);
+    let answer = w.ctx("connect cursor --write --name mine --http --json").success().json();
+    assert_eq!(answer["change"], "replaced");
+    assert!(answer["backup"].as_str().unwrap().ends_with("mcp.json.ctx-backup-2"), "{answer}");
+    assert_eq!(read(&file), json!({"mcpServers": {"mine": {"url": "http://127.0.0.1:7331/mcp"}}}));
+    assert!(fs::read_to_string(&file).unwrap().contains("} // ours\n"));
+    assert!(fs::read_to_string(backup(&file)).unwrap().contains("\"old\""), "the first copy is the first");
+    assert_eq!(w.ctx("connect cursor --write --name mine --http --json").json()["change"], "unchanged");
+    assert_eq!(beside(&file), ["mcp.json", "mcp.json.ctx-backup", "mcp.json.ctx-backup-2"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_left_alone() {
+    for (client, text, place) in [
+        ("cursor", "{\n  \"mcpServers\": {\n    \"a\": oops\n  }\n}\n", ":3:10: "),
+        ("cursor", "{ \"mcpServers\": [] }", "was left alone: its `mcpServers` is something else"),
+        ("zed", "[]", ":1:1: "),
+        ("codex", "model = \"x\"\n[mcp_servers\n", ":2:"),
+    ] {
+        let w = workspace();
+        let file = existing(&w, client, text);
+        let refused = w.ctx(&format!("connect {client} --write")).code(1);
+        assert!(refused.stderr.contains(&format!("{}", file.display())), "{}", refused.stderr);
+        assert!(refused.stderr.contains(place), "{}", refused.stderr);
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file).len()), (text, 1));
+    }
+    let w = workspace();
+    let file = existing(&w, "cursor", "");
+    fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
+    w.ctx("connect cursor --write").code(1).says("it is not text");
+    assert_eq!(fs::read(&file).unwrap(), [0xff, 0xfe, 0x00]);
+}
+
+#[test]
+fn what_is_read_only_stays_as_it_is() {
+    let w = workspace().unprivileged();
+    let file = existing(&w, "cursor", "{}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    w.ctx("connect cursor --write").code(1).says("was left alone: it is read-only");
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file).len()), ("{}", 1));
+
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    w.mode("../home/.cursor", 0o500);
+    w.ctx("connect cursor --write").code(1).says("was left alone: Permission denied");
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file).len()), ("{}", 1));
+}
+
+#[test]
+fn a_link_stays_a_link() {
+    let w = workspace();
+    w.write("../home/dotfiles/mcp.json", "{}\n");
+    let link = file(&w, "cursor");
+    fs::create_dir_all(link.parent().unwrap()).unwrap();
+    symlink("../dotfiles/mcp.json", &link).unwrap();
+    w.ctx("connect cursor --write").success();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(w.read("../home/dotfiles/mcp.json").contains("ctx-workspace"));
+    assert_eq!(beside(&link), ["mcp.json", "mcp.json.ctx-backup"], "the copy is where the user looks");
+
+    w.remove("../home/dotfiles/mcp.json");
+    w.ctx("connect cursor --write").code(1).says("is a link that leads nowhere");
+}
+
+#[test]
+fn a_server_that_runs_is_called_where_it_is_served() {
+    let w = workspace();
+    for (client, key, url) in CLIENTS {
+        let Some(url) = url else {
+            w.ctx(&format!("connect {client} --http"))
+                .code(2)
+                .says("only knows servers that it starts itself");
+            continue;
+        };
+        w.ctx(&format!("connect {client} --http --write")).success().says("the server has to run");
+        let entry = &read(&file(&w, client))[key]["ctx-workspace"];
+        assert_eq!(entry[url], "http://127.0.0.1:7331/mcp", "{client}: {entry}");
+        assert!(entry.get("command").is_none() && entry.get("headers").is_none(), "{client}: {entry}");
+    }
+    w.ctx("connect generic --http").success();
+    let any = TestWorkspace::new();
+    any.ctx("connect cursor --http").code(2).says("takes another port every time");
+}
+
+#[test]
+fn a_token_is_named_and_not_shown() {
+    let w = guarded();
+    let entry =
+        |client: &str| w.ctx(&format!("connect {client} --http --json")).success().json()["entry"].clone();
+    for (client, header) in [
+        ("claude", "Bearer ${DOOR_KEY}"),
+        ("cursor", "Bearer ${env:DOOR_KEY}"),
+        ("vscode", "Bearer ${env:DOOR_KEY}"),
+        ("gemini", "Bearer ${DOOR_KEY}"),
+        ("windsurf", "Bearer ${env:DOOR_KEY}"),
+        ("zed", "Bearer <DOOR_KEY>"),
+        ("generic", "Bearer ${DOOR_KEY}"),
+    ] {
+        assert_eq!(entry(client)["headers"], json!({ "Authorization": header }), "{client}");
+    }
+    assert_eq!(entry("codex")["bearer_token_env_var"], "DOOR_KEY");
+    let shown = |outcome: &Outcome| format!("{}{}", outcome.stdout, outcome.stderr);
+    for (client, _, url) in CLIENTS {
+        let ways: &[&str] = if url.is_some() { &["", " --http"] } else { &[""] };
+        for way in ways {
+            for write in ["", " --write", " --write --json"] {
+                let outcome = w.ctx(&format!("connect {client}{way}{write}")).success();
+                assert!(!shown(&outcome).contains(TOKEN), "{client}{way}{write}: {}", shown(&outcome));
+            }
+            let written = fs::read_to_string(file(&w, client)).unwrap();
+            let needed = (client, *way) == ("zed", " --http");
+            assert_eq!(written.contains(TOKEN), needed, "{client}{way}:\n{written}");
+        }
+    }
+    w.ctx("connect claude --http").success().says("start Claude Code where DOOR_KEY is set");
+}
+
+#[test]
+fn a_client_that_reads_no_variables_gets_the_token_in_a_file_for_its_owner_alone() {
+    let w = guarded();
+    w.ctx("connect zed --http").success().says("put the token in place of <DOOR_KEY>");
+    w.ctx("connect zed --http --write --project").code(2).says("does not belong into a project's file");
+    assert!(!w.path(".zed").exists());
+    w.ctx("connect zed --http --write").success().says("warning: Zed reads no variables");
+    let file = file(&w, "zed");
+    let entry = &read(&file)["context_servers"]["ctx-workspace"];
+    assert_eq!(entry["headers"]["Authorization"], format!("Bearer {TOKEN}"));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(w.ctx("connect zed --http --write --json").json()["change"], "unchanged");
+}
+
+#[test]
+fn a_token_in_clear_text_gets_a_variable_to_be_put_in() {
+    let w = TestWorkspace::empty().config(&format!("{CONFIG}token = \"{TOKEN}\"\n"));
+    let outcome = w.ctx("connect claude --http").success().says("start Claude Code where CTX_TOKEN is set");
+    assert!(
+        outcome.stdout.ends_with(" --header 'Authorization: Bearer ${CTX_TOKEN}'\n"),
+        "{}",
+        outcome.stdout
+    );
+}
+
+#[test]
+fn variables_of_the_configuration_reach_a_server_that_is_started() {
+    let w = guarded();
+    let entry = |client: &str| w.ctx(&format!("connect {client} --json")).success().json()["entry"].clone();
+    assert_eq!(entry("codex")["env_vars"], json!(["DOOR_KEY"]));
+    assert_eq!(entry("gemini")["env"], json!({"DOOR_KEY": "${DOOR_KEY}"}));
+    assert_eq!(entry("cursor").get("env"), None);
+    w.ctx("connect cursor").success().says("start Cursor where they are set (DOOR_KEY)");
+    w.ctx("connect claude-desktop").success().says("does not pass on");
+    // Its own command cannot name them.
+    assert!(w.ctx("connect codex").success().stdout.starts_with("[mcp_servers.ctx-workspace]\n"));
+}
+
+#[test]
+fn a_project_has_files_of_its_own() {
+    for (client, path) in [
+        ("claude", ".mcp.json"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", ".vscode/mcp.json"),
+        ("codex", ".codex/config.toml"),
+        ("gemini", ".gemini/settings.json"),
+        ("zed", ".zed/settings.json"),
+    ] {
+        let w = workspace();
+        w.ctx(&format!("connect {client} --project --write")).success().says("paths of this machine");
+        assert!(w.read(path).contains("ctx-workspace"), "{client}");
+        assert!(!file(&w, client).exists(), "{client}");
+    }
+    let w = workspace();
+    w.ctx("connect windsurf --project").code(2).says("Windsurf has no settings for one project");
+    w.ctx("connect generic --write").code(2).says("--file PATH");
+    w.ctx("connect generic --write --file mine/servers.json").success();
+    assert_eq!(read(&w.path("mine/servers.json"))["mcpServers"]["ctx-workspace"]["args"], arguments(&w));
+}
+
+#[test]
+fn a_workspace_that_is_not_trusted_is_not_connected() {
+    let config = format!("{CONFIG}[tools.script.greet]\npath = \"greet.lua\"\n");
+    let w = TestWorkspace::empty().config(&config).file("greet.lua", "");
+    ctx_snapshot!(w.ctx("connect cursor --write"), @r"
+    exit_code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: [ROOT]/ctx.toml is not trusted, and Cursor would run its scripts:
+      [tools.script.greet]  greet.lua
+    hint: look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)
+    ");
+    assert!(!w.path("../home/.cursor").exists());
+    w.ctx("connect cursor --http").success();
+    w.ctx("trust").success();
+    w.ctx("connect cursor --write").success();
+}
+
+#[test]
+fn a_server_of_a_workspace_that_is_not_trusted_is_called_and_not_started() {
+    let config = CONFIG.replace("0.0.0.0:7331", "127.0.0.1:0");
+    let config = format!("{config}token = \"${{DOOR_KEY}}\"\n[tools.script.greet]\npath = \"greet.lua\"\n");
+    let w = TestWorkspace::empty().config(&config).env("DOOR_KEY", TOKEN).file("greet.lua", "");
+    let said = w.spawn(["up"]).stop().success().stderr;
+    assert!(said.contains(" --transport http ctx-workspace http://127.0.0.1:"), "{said}");
+    assert!(said.contains("/mcp --header 'Authorization: Bearer ${DOOR_KEY}'\n"), "{said}");
+    assert!(said.contains("ctx connect cursor --write --http -c "), "{said}");
+}
+
+#[test]
+fn what_was_typed_wrong_is_told() {
+    let w = workspace();
+    ctx_snapshot!(w.ctx("connect emacs"), @r"
+    exit_code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: invalid value 'emacs' for '<CLIENT>'
+      [possible values: claude, claude-desktop, cursor, vscode, codex, gemini, zed, windsurf, generic]
+
+    For more information, try '--help'.
+    ");
+    ctx_snapshot!(w.ctx("connect cursor --name a.b"), @r"
+    exit_code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `a.b` cannot be the name of a server
+    hint: at most 32 letters, digits, `-` and `_`, like `handbook`
+    ");
+    TestWorkspace::empty().ctx("connect cursor").code(2).says("there is no workspace here");
+}
+
+#[test]
+fn a_configuration_that_was_named_is_found_from_anywhere() {
+    let w = TestWorkspace::empty().file("a/b/ctx.toml", CONFIG).file("a/c/x.md", "");
+    let outcome = w.shell("cd a/c && ctx -c ../b/ctx.toml connect cursor").success();
+    let entry = &outcome.json()["mcpServers"]["ctx-b"];
+    assert_eq!(entry["args"][1], json!(w.path("a/b/ctx.toml")));
+}
