@@ -472,3 +472,30 @@ fn a_configuration_that_was_named_is_found_from_anywhere() {
     let entry = &outcome.json()["mcpServers"]["ctx-b"];
     assert_eq!(entry["args"][1], json!(w.path("a/b/ctx.toml")));
 }
+
+#[test]
+fn the_guide_shows_what_is_printed() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/connect.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let w = workspace();
+    let program = w.command([""]).get_program().to_string_lossy().into_owned();
+    let as_printed = |w: &TestWorkspace, arguments: &str| {
+        let printed = w.ctx(&format!("connect {arguments} --name ctx-handbook")).success().stdout;
+        let config = w.path("ctx.toml").display().to_string();
+        printed.replace(&program, "/usr/local/bin/ctx").replace(&config, "/home/you/handbook/ctx.toml")
+    };
+    for (client, _, _) in CLIENTS {
+        let printed = as_printed(&w, client);
+        assert!(guide.contains(&format!("\n{printed}")), "{client}:\n{printed}");
+    }
+    for client in ["claude", "codex"] {
+        let printed = as_printed(&w, &format!("{client} --http"));
+        assert!(guide.contains(&format!("\n{printed}")), "{client}:\n{printed}");
+    }
+    let config = format!("{CONFIG}allowed_hosts = [\"${{JIRA_TOKEN}}\"]\n");
+    let printed = as_printed(&TestWorkspace::empty().config(&config).env("JIRA_TOKEN", "x"), "codex");
+    assert!(guide.contains(&format!("\n```toml\n{printed}```")), "{printed}");
+    for line in guide.lines().filter(|line| line.starts_with("ctx connect ")) {
+        w.shell(line).success();
+    }
+}
