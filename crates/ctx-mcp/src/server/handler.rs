@@ -2,10 +2,9 @@
 
 use super::attend::{Running, Step};
 use super::listing::{self, Listing, PAGE, cursor, invalid_cursor, page};
-use super::news::Change;
 use super::session::{Client, FOLLOWED_MAX, Session, client_name, is_stateless};
 use super::work::{Answer, Work};
-use super::{Shared, completion};
+use super::{Shared, completion, news};
 use crate::convert;
 use ctx_core::{Call, Caller, ErrorKind, Identity, ToolError, nearest};
 use rmcp::ErrorData;
@@ -18,10 +17,9 @@ use rmcp::model::{
     ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
     Tool, UnsubscribeRequestParams,
 };
-use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::json;
-use std::sync::{Arc, Weak};
-use tokio::sync::broadcast::error::RecvError;
+use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
 /// How long clients may go without asking again for what is listed, in milliseconds.
@@ -304,7 +302,7 @@ impl ServerHandler for Handler {
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let changes = self.shared.news.subscribe();
         let session = Arc::downgrade(&self.session);
-        let telling = tokio::spawn(tell_session(context.peer, changes, session));
+        let telling = tokio::spawn(news::tell_session(context.peer, changes, session));
         self.session.keep(AbortOnDropHandle::new(telling));
     }
 
@@ -317,85 +315,14 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.shared.news.subscribe();
-        let (sink, filter) = (context.sink(), context.accepted());
-        loop {
-            let change = tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = self.shared.stopping.cancelled() => return Ok(()),
-                change = changes.recv() => change,
-            };
-            let uris = || filter.resource_subscriptions.clone().unwrap_or_default();
-            let (wanted, uris) = match change {
-                Ok(Change::Resource(uri)) => {
-                    (Vec::new(), uris().into_iter().filter(|one| *one == uri).collect())
-                }
-                Ok(change) => (vec![change], Vec::new()),
-                Err(RecvError::Lagged(_)) => {
-                    (vec![Change::Tools, Change::Prompts, Change::ResourceList], uris())
-                }
-                Err(RecvError::Closed) => return Ok(()),
-            };
-            for change in wanted {
-                let told = match change {
-                    Change::Tools if filter.tools_list_changed == Some(true) => {
-                        sink.notify_tool_list_changed().await
-                    }
-                    Change::Prompts if filter.prompts_list_changed == Some(true) => {
-                        sink.notify_prompt_list_changed().await
-                    }
-                    Change::ResourceList if filter.resources_list_changed == Some(true) => {
-                        sink.notify_resource_list_changed().await
-                    }
-                    _ => continue,
-                };
-                if told.is_err() {
-                    return Ok(());
-                }
-            }
-            for uri in uris {
-                if sink.notify_resource_updated(uri).await.is_err() {
-                    return Ok(());
-                }
-            }
+        let changes = self.shared.news.subscribe();
+        tokio::select! {
+            () = context.cancelled() => {}
+            () = self.shared.stopping.cancelled() => {}
+            () = news::tell_listener(context.sink(), changes) => {}
         }
+        Ok(())
     }
-}
-
-/// Tells a client of an older era what changes, until it is gone.
-async fn tell_session(
-    peer: Peer<RoleServer>,
-    mut changes: tokio::sync::broadcast::Receiver<Change>,
-    session: Weak<Session>,
-) {
-    loop {
-        let change = changes.recv().await;
-        let Some(session) = session.upgrade() else { return };
-        let told = match change {
-            Ok(Change::Tools) => peer.notify_tool_list_changed().await,
-            Ok(Change::Prompts) => peer.notify_prompt_list_changed().await,
-            Ok(Change::ResourceList) => peer.notify_resource_list_changed().await,
-            Ok(Change::Resource(uri)) if session.follows(&uri) => updated(&peer, uri).await,
-            Ok(Change::Resource(_)) => Ok(()),
-            // It fell behind: anything may have changed.
-            Err(RecvError::Lagged(_)) => {
-                for uri in session.followed() {
-                    if updated(&peer, uri).await.is_err() {
-                        return;
-                    }
-                }
-                peer.notify_resource_list_changed().await
-            }
-            Err(RecvError::Closed) => return,
-        };
-        if told.is_err() {
-            return;
-        }
-    }
-}
-
-async fn updated(peer: &Peer<RoleServer>, uri: String) -> Result<(), rmcp::ServiceError> {
-    peer.notify_resource_updated(rmcp::model::ResourceUpdatedNotificationParam::new(uri)).await
 }
 
 /// Whom the guard of the HTTP server found the client to be.

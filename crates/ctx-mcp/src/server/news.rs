@@ -1,8 +1,12 @@
 //! What changes while clients are connected: tools, prompts, resources.
 
 use super::listing::Listing;
+use super::session::Session;
 use ctx_core::{Catalog, LiveCatalog, ResourceChange};
-use std::sync::{Arc, OnceLock};
+use rmcp::RoleServer;
+use rmcp::model::ResourceUpdatedNotificationParam;
+use rmcp::service::{Peer, SubscriptionSink};
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
@@ -90,4 +94,75 @@ fn follow_resources(catalog: &Catalog, changes: &broadcast::Sender<Change>) -> J
         });
     }
     following
+}
+
+/// What to tell a client that follows these resources; `None` when there will be no more.
+fn told(change: Result<Change, RecvError>, followed: impl FnOnce() -> Vec<String>) -> Option<Vec<Change>> {
+    let with_all = |changes: &[Change]| {
+        let all = followed().into_iter().map(Change::Resource);
+        changes.iter().cloned().chain(all).collect()
+    };
+    Some(match change {
+        // It may stand for more changes than could be told one by one.
+        Ok(Change::ResourceList) => with_all(&[Change::ResourceList]),
+        Ok(change) => vec![change],
+        // The client fell behind: anything may have changed.
+        Err(RecvError::Lagged(_)) => with_all(&[Change::Tools, Change::Prompts, Change::ResourceList]),
+        Err(RecvError::Closed) => return None,
+    })
+}
+
+/// Tells a client that listens, of what it listens to.
+pub(super) async fn tell_listener(sink: &SubscriptionSink, mut changes: broadcast::Receiver<Change>) {
+    let filter = sink.accepted();
+    let followed = || filter.resource_subscriptions.clone().unwrap_or_default();
+    let follows =
+        |uri: &String| filter.resource_subscriptions.as_ref().is_some_and(|uris| uris.contains(uri));
+    while let Some(news) = told(changes.recv().await, followed) {
+        for change in news {
+            let told = match change {
+                Change::Tools if filter.tools_list_changed == Some(true) => {
+                    sink.notify_tool_list_changed().await
+                }
+                Change::Prompts if filter.prompts_list_changed == Some(true) => {
+                    sink.notify_prompt_list_changed().await
+                }
+                Change::ResourceList if filter.resources_list_changed == Some(true) => {
+                    sink.notify_resource_list_changed().await
+                }
+                Change::Resource(uri) if follows(&uri) => sink.notify_resource_updated(uri).await,
+                _ => continue,
+            };
+            if told.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Tells a client of an older era, until it is gone.
+pub(super) async fn tell_session(
+    peer: Peer<RoleServer>,
+    mut changes: broadcast::Receiver<Change>,
+    session: Weak<Session>,
+) {
+    loop {
+        let change = changes.recv().await;
+        let Some(session) = session.upgrade() else { return };
+        let Some(news) = told(change, || session.followed()) else { return };
+        for change in news {
+            let told = match change {
+                Change::Tools => peer.notify_tool_list_changed().await,
+                Change::Prompts => peer.notify_prompt_list_changed().await,
+                Change::ResourceList => peer.notify_resource_list_changed().await,
+                Change::Resource(uri) if session.follows(&uri) => {
+                    peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
+                }
+                Change::Resource(_) => continue,
+            };
+            if told.is_err() {
+                return;
+            }
+        }
+    }
 }
