@@ -6,6 +6,7 @@ mod embed;
 pub(crate) mod engine;
 pub(crate) mod http;
 mod index;
+mod mcp;
 pub(crate) mod process;
 mod retrieval;
 mod search;
@@ -32,6 +33,7 @@ const PARTS: &[Part] = &[
     Part { name: "embed", measure: Library(embed::measure) },
     Part { name: "engine", measure: Library(engine::measure) },
     Part { name: "index", measure: Program(index::measure) },
+    Part { name: "mcp", measure: Program(mcp::measure) },
     Part { name: "search", measure: Program(search::measure) },
     Part { name: "meanwhile", measure: Program(search::measure_meanwhile) },
     Part { name: "million", measure: Program(search::measure_million) },
