@@ -9,6 +9,7 @@ which give and take plain JSON as it is on the wire.
 
 import importlib
 import json
+import os
 import sys
 
 import anyio
@@ -33,7 +34,8 @@ class Setting:
     def __init__(self, sdk, transport, era, url, program, config):
         self.sdk, self.transport, self.era = sdk, transport, era
         self.url, self.command = url, [program, "-c", config]
-        self.label = f"{sdk.__name__} {transport} {era}"
+        # Found again among the runs of the workspace, and never the same twice.
+        self.label = f"python {sdk.__name__} {transport} {era} {os.getpid()}"
 
     def connect(self, can_ask=True):
         server = self.url if self.transport == "http" else [*self.command, "serve", "mcp", "--stdio"]
@@ -183,6 +185,11 @@ async def prompts_are_listed_and_filled_in(client, setting):
     same(prompt["messages"][0]["content"]["text"], "This is a simple prompt for testing.")
     prompt = await client.prompt("test_prompt_with_arguments", {"arg1": "hello", "arg2": "world"})
     same(prompt["messages"][0]["content"]["text"], "Prompt with arguments: arg1='hello', arg2='world'")
+
+
+@claim
+async def an_argument_is_completed(client, setting):
+    same(await client.completions("test_prompt_with_arguments", "arg1", "he"), ["hello"])
 
 
 @claim

@@ -66,6 +66,11 @@ class Client:
     async def prompt(self, name, arguments):
         return plain(await self.session.get_prompt(name, arguments))
 
+    async def completions(self, prompt, argument, value):
+        reference = types.PromptReference(type="ref/prompt", name=prompt)
+        result = await self.session.complete(reference, {"name": argument, "value": value})
+        return result.completion.values
+
     async def read(self, uri):
         return plain(await self.session.read_resource(AnyUrl(uri)))
 

@@ -63,6 +63,11 @@ class Client:
     async def prompt(self, name, arguments):
         return plain(await self.client.get_prompt(name, arguments))
 
+    async def completions(self, prompt, argument, value):
+        reference = types.PromptReference(name=prompt)
+        result = await self.client.complete(reference, {"name": argument, "value": value})
+        return result.completion.values
+
     async def read(self, uri):
         return plain(await self.client.read_resource(uri))
 

@@ -138,6 +138,12 @@ const CLAIMS = {
     equal(filled.messages[0].content.text, "Prompt with arguments: arg1='hello', arg2='world'");
   },
 
+  async "an argument is completed"(client) {
+    const ref = { type: "ref/prompt", name: "test_prompt_with_arguments" };
+    const { completion } = await client.sdk.complete({ ref, argument: { name: "arg1", value: "he" } });
+    deepEqual(completion.values, ["hello"]);
+  },
+
   async "resources are listed and read"(client) {
     within("test://static-text", (await client.every("resources")).map((resource) => resource.uri));
     const { contents } = await client.read("test://static-text");
@@ -173,7 +179,9 @@ async function bounded(promise) {
 
 for (const transport of ["stdio", "http"]) {
   for (const era of sdk.ERAS) {
-    const setting = { transport, era, label: `typescript ${major} ${transport} ${era}` };
+    // Found again among the runs of the workspace, and never the same twice.
+    const label = `typescript ${major} ${transport} ${era} ${process.pid}`;
+    const setting = { transport, era, label };
     let shown = `${transport} ${era} a connection is made`;
     try {
       const client = await bounded(connect(setting));
@@ -182,9 +190,9 @@ for (const transport of ["stdio", "http"]) {
         await bounded(check(client, setting));
         console.log(`ok ${shown}`);
       }
-      await client.close();
+      await bounded(client.close());
     } catch (error) {
-      console.log(`FAILED ${shown}: ${error.message}`);
+      console.log(`FAILED ${shown}: ${error.message.replaceAll(/\s+/g, " ")}`);
       process.exit(1);
     }
   }
