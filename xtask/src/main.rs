@@ -8,6 +8,7 @@
 
 mod bench;
 mod ci;
+mod clients;
 mod codegen;
 mod conformance;
 mod run;
@@ -20,8 +21,10 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask <task>
 
   ci                 everything that must hold: format, tidy, lints, licences, tests, generated
-                     pages, MCP conformance, documentation, the release binary on the example
+                     pages, MCP conformance, MCP clients, documentation, the release binary on the
+                     example
   test               the fast part of the tests
+  clients            programs made with the official MCP SDKs against our server
   codegen [--check]  write the generated reference pages, or check that they are current
   conformance        the official MCP conformance suite against our server, twice in a row
   tidy               rules about files and dependencies that no other tool holds
@@ -52,6 +55,7 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
     match arguments {
         ["ci"] => ci::everything(),
         ["test"] => ci::fast(),
+        ["clients"] => clients::run(),
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         ["conformance"] => conformance::run(),

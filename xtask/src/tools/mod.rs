@@ -1,21 +1,29 @@
 //! Programs that the checks need and a fresh machine lacks, installed under `target/tools`.
 
 mod node;
+mod python;
 
 pub(crate) use node::{node, packages};
 
 use crate::run::{cargo, root, succeed, target};
 use anyhow::{Context, Result};
+use python::python;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DENY_VERSION: &str = "0.20.2";
 const MOTO_VERSION: &str = "5.2.5";
+/// The official MCP SDK for Python: the newest of its first major and of its second.
+pub(crate) const PYTHON_SDKS: [&str; 2] = ["1.30.0", "2.3.0"];
 
 /// Everything that there is to install, besides what is built with cargo.
 pub(crate) fn everything() -> Result<()> {
     for_tests()?;
-    conformance_suite().map(drop)
+    conformance_suite()?;
+    for version in PYTHON_SDKS {
+        python_sdk(version)?;
+    }
+    typescript_sdks().map(drop)
 }
 
 /// Everything that tests need besides cargo and git.
@@ -29,25 +37,32 @@ pub(crate) fn conformance_suite() -> Result<PathBuf> {
     Ok(modules.join("@modelcontextprotocol/conformance/dist/index.js"))
 }
 
+/// A Python that has the official MCP SDK in this version.
+pub(crate) fn python_sdk(version: &str) -> Result<PathBuf> {
+    let major = version.split('.').next().unwrap_or_default();
+    let check = format!("import importlib.metadata as m; assert m.version('mcp') == '{version}'");
+    python(&format!("mcp-python-{major}"), &format!("mcp=={version}"), &check)
+}
+
+/// Where scripts can import both majors of the official MCP SDK for TypeScript. Their versions are in
+/// `clients/typescript`.
+pub(crate) fn typescript_sdks() -> Result<PathBuf> {
+    let modules = packages("mcp-node", Path::new("clients/typescript"))?;
+    Ok(modules.with_file_name(""))
+}
+
 /// An S3 service to test against, in a Python environment of its own; where it is, the tests know.
 fn moto() -> Result<()> {
-    let folder = target().join("tools/moto");
-    let python = folder.join("bin/python");
-    let check = format!("import moto.server, moto; assert moto.__version__ == '{MOTO_VERSION}'");
-    let works =
-        || Command::new(&python).args(["-c", &check]).output().is_ok_and(|output| output.status.success());
-    if std::env::var_os("MOTO_PYTHON").is_some() || works() {
+    if std::env::var_os("MOTO_PYTHON").is_some() {
         return Ok(());
     }
-    let install = || {
-        succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-        let package = format!("moto[server]=={MOTO_VERSION}");
-        succeed(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))
-    };
-    install().context(
-        "moto could not be installed, and the tests of the S3 connector need it; install Python 3 with venv and \
-         pip, or `pip install 'moto[server]'` elsewhere and set MOTO_PYTHON to that Python",
-    )
+    let requirement = format!("moto[server]=={MOTO_VERSION}");
+    let check = format!("import moto.server, moto; assert moto.__version__ == '{MOTO_VERSION}'");
+    python("moto", &requirement, &check).context(
+        "the tests of the S3 connector need moto; with `pip install 'moto[server]'` elsewhere, set MOTO_PYTHON to \
+         that Python",
+    )?;
+    Ok(())
 }
 
 /// Licences, duplicates and who may depend on what, as `deny.toml` has it.

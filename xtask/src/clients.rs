@@ -1,0 +1,115 @@
+//! Programs made with the official MCP SDKs, run against the server in `conformance/`: each over stdio and
+//! HTTP, in every revision of the protocol that it speaks. What they claim is in `clients/`.
+
+use crate::bench::process::Server;
+use crate::run::{cargo, copy, root, succeed, target};
+use crate::tools;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// How a claim that holds is told: `ok stdio 2026-07-28 a tool is called`.
+const HOLDS: &str = "ok ";
+/// Over stdio and over HTTP.
+const TRANSPORTS: usize = 2;
+
+/// Builds the server and runs them all.
+pub(crate) fn run() -> Result<()> {
+    succeed(&mut cargo(&["build", "--quiet", "--package", "ctx-conformance", "--locked"]))?;
+    run_with(&target().join("debug/ctx-conformance"))
+}
+
+/// The same with a server that is built already.
+pub(crate) fn run_with(program: &Path) -> Result<()> {
+    let mut clients = python()?;
+    clients.extend(typescript()?);
+    let program = fs::canonicalize(program)?;
+    let folder = tempfile::tempdir()?;
+    let workspace = folder.path().join("workspace");
+    copy(&root().join("conformance/workspace"), &workspace)?;
+    let mut server = Server::of(&program, &workspace)?;
+    let url = format!("http://{}/mcp", server.address);
+
+    println!("  {:<20} {:<9} {:<10} claims", "client", "transport", "revision");
+    let mut failed = 0;
+    for (name, mut client) in clients {
+        client.arg(&url).arg(&program).arg(workspace.join("ctx.toml"));
+        let output = client.output().with_context(|| format!("cannot run {name}"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let tally = tally(&said);
+        for (setting, claims) in &tally {
+            println!("  {name:<20} {setting} {claims:>6}");
+        }
+        if output.status.success() {
+            ensure!(tally.len() >= TRANSPORTS, "{name} has not claimed anything over both transports");
+        } else {
+            failed += 1;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            println!("  {name} {}\n{errors}", said.lines().last().unwrap_or("said nothing"));
+        }
+    }
+    server.stop()?;
+    if failed > 0 {
+        bail!("{failed} clients were failed");
+    }
+    Ok(())
+}
+
+/// How many claims hold in each setting: a transport and a revision.
+fn tally(said: &str) -> Vec<(String, usize)> {
+    let mut tally: Vec<(String, usize)> = Vec::new();
+    for line in said.lines().filter_map(|line| line.strip_prefix(HOLDS)) {
+        let mut words = line.split(' ');
+        let (transport, revision) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let setting = format!("{transport:<9} {revision}");
+        match tally.last_mut() {
+            Some((last, claims)) if *last == setting => *claims += 1,
+            _ => tally.push((setting, 1)),
+        }
+    }
+    tally
+}
+
+fn python() -> Result<Vec<(String, Command)>> {
+    let client = |version: &str| {
+        let mut command = Command::new(tools::python_sdk(version)?);
+        // Without a cache of what it compiles, which would be in the repository.
+        command.arg("-B").arg(root().join("clients/python/suite.py")).arg(adapter(version));
+        Ok((format!("python {version}"), command))
+    };
+    tools::PYTHON_SDKS.into_iter().map(client).collect()
+}
+
+fn typescript() -> Result<Vec<(String, Command)>> {
+    let (node, folder) = (tools::node()?.join("node"), tools::typescript_sdks()?);
+    // Beside the packages, since that is where Node looks for them.
+    copy(&root().join("clients/typescript"), &folder)?;
+    let client = |package: &str| {
+        let manifest = folder.join("node_modules").join(package).join("package.json");
+        let manifest: serde_json::Value = serde_json::from_str(&fs::read_to_string(manifest)?)?;
+        let version = manifest["version"].as_str().unwrap_or_default();
+        let mut command = Command::new(&node);
+        command.arg(folder.join("suite.mjs")).arg(adapter(version));
+        Ok((format!("typescript {version}"), command))
+    };
+    ["@modelcontextprotocol/sdk", "@modelcontextprotocol/client"].into_iter().map(client).collect()
+}
+
+/// The module that knows this major of an SDK.
+fn adapter(version: &str) -> String {
+    format!("v{}", version.split('.').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_counted_for_each_transport_and_revision() {
+        let said = "ok stdio 2026-07-28 a tool is called\nok stdio 2026-07-28 a prompt is read\n\
+                    ok http 2026-07-28 a tool is called\nFAILED http 2026-07-28 a prompt is read: no answer\n";
+        let expected = [("stdio     2026-07-28".to_owned(), 2), ("http      2026-07-28".to_owned(), 1)];
+        assert_eq!(tally(said), expected);
+    }
+}
