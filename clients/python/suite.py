@@ -18,6 +18,14 @@ import anyio
 LIMIT_SECONDS = 60
 # How long the slow tool would run if nobody stopped it.
 SLOW_SECONDS = 120
+# How many prompts there are besides those of the suite: more than one page of them.
+MANY_PROMPTS = 450
+
+# Error codes of JSON-RPC and, from 2026-07-28 on, of MCP.
+INVALID_PARAMS = -32602
+MISSING_CAPABILITY = -32021
+# What an unknown resource was before it became invalid parameters.
+RESOURCE_NOT_FOUND = -32002
 
 CLAIMS = []
 
@@ -100,8 +108,7 @@ async def a_tool_that_fails_says_why(client, setting):
 
 @claim
 async def an_unknown_tool_is_refused(client, setting):
-    code = await client.refusal(client.call("no_such_tool", {}))
-    same(code, -32602)
+    same(await client.refusal(client.call("no_such_tool", {})), INVALID_PARAMS)
 
 
 @claim
@@ -171,9 +178,11 @@ async def a_question_is_declined(client, setting):
 @claim
 async def a_client_that_cannot_ask_is_told_so(client, setting):
     async with setting.connect(can_ask=False) as mute:
-        result = await mute.call("test_elicitation", {"message": "Who are you?"})
-        assert result["isError"], result
-        within("cannot ask", text(result))
+        call = mute.call("test_elicitation", {"message": "Who are you?"})
+        if setting.era >= "2026":
+            same(await mute.refusal(call), MISSING_CAPABILITY)
+        else:
+            within("cannot be asked", text(await call))
 
 
 @claim
@@ -185,6 +194,13 @@ async def prompts_are_listed_and_filled_in(client, setting):
     same(prompt["messages"][0]["content"]["text"], "This is a simple prompt for testing.")
     prompt = await client.prompt("test_prompt_with_arguments", {"arg1": "hello", "arg2": "world"})
     same(prompt["messages"][0]["content"]["text"], "Prompt with arguments: arg1='hello', arg2='world'")
+
+
+@claim
+async def every_page_of_a_list_is_read(client, setting):
+    names = [prompt["name"] for prompt in await client.every("prompts")]
+    same(sorted(set(names)), sorted(names))
+    same(len([name for name in names if name.startswith("many_")]), MANY_PROMPTS)
 
 
 @claim
@@ -209,9 +225,13 @@ async def a_resource_is_made_from_a_template(client, setting):
 
 @claim
 async def an_unknown_resource_is_refused(client, setting):
-    # The code that said so was one of MCP's own before it became JSON-RPC's.
     code = await client.refusal(client.read("test://no/such/resource"))
-    within(code, [-32602] if setting.era >= "2026" else [-32602, -32002])
+    same(code, INVALID_PARAMS if setting.era >= "2026" else RESOURCE_NOT_FOUND)
+
+
+@claim
+async def nothing_is_said_to_have_changed(client, setting):
+    same([method for method in client.unasked if method.endswith("changed")], [])
 
 
 async def holds(setting):

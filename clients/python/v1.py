@@ -24,7 +24,7 @@ def plain(model):
 
 class Client:
     def __init__(self):
-        self.asked, self.logged, self.answer = [], [], None
+        self.asked, self.logged, self.unasked, self.answer = [], [], [], None
 
     async def on_question(self, context, params):
         self.asked.append(params.message)
@@ -32,6 +32,10 @@ class Client:
 
     async def on_log(self, params):
         self.logged.append(plain(params))
+
+    async def on_message(self, message):
+        if isinstance(message, types.ServerNotification):
+            self.unasked.append(message.root.method)
 
     async def every(self, what):
         found, cursor = [], None
@@ -101,6 +105,7 @@ async def connect(server, era, can_ask):
                 write,
                 elicitation_callback=client.on_question if can_ask else None,
                 logging_callback=client.on_log,
+                message_handler=client.on_message,
             )
         )
         client.version = (await client.session.initialize()).protocolVersion

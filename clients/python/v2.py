@@ -26,7 +26,7 @@ def plain(model):
 
 class Client:
     def __init__(self):
-        self.asked, self.logged, self.answer = [], [], None
+        self.asked, self.logged, self.unasked, self.answer = [], [], [], None
 
     async def on_question(self, context, params):
         self.asked.append(params.message)
@@ -34,6 +34,10 @@ class Client:
 
     async def on_log(self, params):
         self.logged.append(plain(params))
+
+    async def on_message(self, message):
+        if not isinstance(message, Exception):
+            self.unasked.append(message.method)
 
     async def every(self, what):
         found, cursor = [], None
@@ -95,6 +99,7 @@ async def connect(server, era, can_ask):
         mode="auto" if era >= "2026" else "legacy",
         elicitation_callback=client.on_question if can_ask else None,
         logging_callback=client.on_log,
+        message_handler=client.on_message,
         log_level="info",
     ) as client.client:
         client.version = client.client.protocol_version

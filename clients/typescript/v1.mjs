@@ -10,10 +10,12 @@ export const ERAS = ["2025-11-25"];
 class Client {
   asked = [];
   logged = [];
+  unasked = [];
 
   constructor(canAsk) {
     this.sdk = new Sdk({ name: "clients", version: "1" }, { capabilities: canAsk ? { elicitation: {} } : {} });
     this.sdk.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => void this.logged.push(params));
+    this.sdk.fallbackNotificationHandler = async ({ method }) => void this.unasked.push(method);
     if (!canAsk) return;
     this.sdk.setRequestHandler(ElicitRequestSchema, ({ params }) => {
       this.asked.push(params.message);
@@ -22,7 +24,7 @@ class Client {
   }
 
   async every(what) {
-    const list = { tools: "listTools", prompts: "listPrompts", resources: "listResources", resourceTemplates: "listResourceTemplates" }[what];
+    const list = `list${what[0].toUpperCase()}${what.slice(1)}`;
     const found = [];
     let cursor;
     do {

@@ -8,6 +8,7 @@ export const ERAS = ["2026-07-28", "2025-11-25"];
 class Client {
   asked = [];
   logged = [];
+  unasked = [];
   meta = {};
 
   constructor(era, canAsk) {
@@ -15,6 +16,7 @@ class Client {
     const versionNegotiation = { mode: era >= "2026" ? "auto" : "legacy" };
     this.sdk = new Sdk({ name: "clients", version: "1" }, { capabilities, versionNegotiation });
     this.sdk.setNotificationHandler("notifications/message", ({ params }) => void this.logged.push(params));
+    this.sdk.fallbackNotificationHandler = async ({ method }) => void this.unasked.push(method);
     if (!canAsk) return;
     this.sdk.setRequestHandler("elicitation/create", ({ params }) => {
       this.asked.push(params.message);
@@ -28,7 +30,7 @@ class Client {
 
   // The SDK itself walks over the pages.
   async every(what) {
-    const list = { tools: "listTools", prompts: "listPrompts", resources: "listResources", resourceTemplates: "listResourceTemplates" }[what];
+    const list = `list${what[0].toUpperCase()}${what.slice(1)}`;
     return (await this.sdk[list]())[what];
   }
 
@@ -46,7 +48,8 @@ class Client {
 
 export async function connect(server, era, canAsk) {
   const client = new Client(era, canAsk);
-  const transport = server.url ? new StreamableHTTPClientTransport(new URL(server.url)) : new StdioClientTransport(server);
+  const http = server.url && new StreamableHTTPClientTransport(new URL(server.url));
+  const transport = http || new StdioClientTransport(server);
   await client.sdk.connect(transport);
   return client;
 }

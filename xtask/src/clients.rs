@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// How a claim that holds is told: `ok stdio 2026-07-28 a tool is called`.
 const HOLDS: &str = "ok ";
+/// More prompts than fit on a page of a list; the clients count them.
+const MANY_PROMPTS: usize = 450;
 /// Over stdio and over HTTP.
 const TRANSPORTS: usize = 2;
 
@@ -28,13 +30,16 @@ pub(crate) fn run_with(program: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let workspace = folder.path().join("workspace");
     copy(&root().join("conformance/workspace"), &workspace)?;
+    let config = workspace.join("ctx.toml");
+    let many: String = (0..MANY_PROMPTS).map(prompt).collect();
+    fs::write(&config, fs::read_to_string(&config)? + &many)?;
     let mut server = Server::of(&program, &workspace)?;
     let url = format!("http://{}/mcp", server.address);
 
     println!("  {:<20} {:<9} {:<10} claims", "client", "transport", "revision");
     let mut failed = 0;
     for (name, mut client) in clients {
-        client.arg(&url).arg(&program).arg(workspace.join("ctx.toml"));
+        client.arg(&url).arg(&program).arg(&config);
         let output = client.output().with_context(|| format!("cannot run {name}"))?;
         let said = String::from_utf8_lossy(&output.stdout);
         let tally = tally(&said);
@@ -54,6 +59,13 @@ pub(crate) fn run_with(program: &Path) -> Result<()> {
         bail!("{failed} clients were failed");
     }
     Ok(())
+}
+
+/// A section of the configuration.
+fn prompt(number: usize) -> String {
+    format!(
+        "\n[agents.inline.many_{number}]\ndescription = \"One of many\"\nsystem_prompt = \"Be one of many.\"\n"
+    )
 }
 
 /// How many claims hold in each setting: a transport and a revision.
