@@ -26,11 +26,28 @@ pub fn json_schema<T: JsonSchema>() -> Value {
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    drop_unknown_formats(&mut schema);
     if let Some(fields) = schema.as_object_mut() {
         fields.shift_remove("title");
         fields.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     }
     schema
+}
+
+/// Drops the names that schemars gives to Rust's unsigned numbers: no standard has them, and readers of
+/// schemas complain. Their bounds stay.
+fn drop_unknown_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            let is_unknown = |format: &Value| format.as_str().is_some_and(|name| name.starts_with("uint"));
+            if fields.get("format").is_some_and(is_unknown) {
+                fields.shift_remove("format");
+            }
+            fields.values_mut().for_each(drop_unknown_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_unknown_formats),
+        _ => {}
+    }
 }
 
 /// A compiled schema for arguments.

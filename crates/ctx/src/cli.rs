@@ -180,8 +180,9 @@ async fn obey(cli: Cli) -> ExitCode {
 /// The log goes to stderr; `CTX_LOG` overrides the flags.
 fn start_log(verbose: u8, quiet: bool) {
     let level = match (quiet, verbose) {
-        (true, _) => "error",
-        (false, 0) => "warn",
+        (true, _) => "error,rmcp=off",
+        // What goes wrong between a client and rmcp is the client's to know.
+        (false, 0) => "warn,rmcp=off",
         (false, 1) => {
             "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_state=debug,script=debug"
         }

@@ -58,7 +58,11 @@ impl McpServer {
             }
             accept(&mut request);
         }
-        let response = self.http.rmcp.handle(request.map(Full::new)).await;
+        let mut response = self.http.rmcp.handle(request.map(Full::new)).await;
+        if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
+            // It is done, not merely accepted; some clients insist on the difference.
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
         if response.status().is_client_error() || response.status().is_server_error() {
             return in_json(response).await;
         }

@@ -73,7 +73,7 @@ impl McpServer {
         let shared = Arc::new(Shared {
             listings: Listings::default(),
             parked: Parked::new(),
-            news: News::new(catalog.clone(), stopping.clone()),
+            news: News::new(catalog.clone(), ready.clone(), stopping.clone()),
             catalog,
             settings,
             ready,

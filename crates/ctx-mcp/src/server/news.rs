@@ -7,8 +7,8 @@ use rmcp::RoleServer;
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::{Peer, SubscriptionSink};
 use std::sync::{Arc, OnceLock, Weak};
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -27,20 +27,26 @@ pub(super) enum Change {
 /// Watches the catalog and its resources from the first client on.
 pub(super) struct News {
     catalog: Arc<LiveCatalog>,
+    ready: watch::Receiver<bool>,
     stopping: CancellationToken,
     changes: OnceLock<broadcast::Sender<Change>>,
 }
 
 impl News {
-    pub(super) fn new(catalog: Arc<LiveCatalog>, stopping: CancellationToken) -> Self {
-        Self { catalog, stopping, changes: OnceLock::new() }
+    /// Watches `catalog` once `ready` is true: what comes before is no change.
+    pub(super) fn new(
+        catalog: Arc<LiveCatalog>,
+        ready: watch::Receiver<bool>,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self { catalog, ready, stopping, changes: OnceLock::new() }
     }
 
     /// Everything that changes from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Change> {
         let sender = self.changes.get_or_init(|| {
             let sender = broadcast::Sender::new(CHANGES_MAX);
-            let watching = watch(self.catalog.clone(), sender.clone());
+            let watching = watch_catalog(self.catalog.clone(), self.ready.clone(), sender.clone());
             let stopping = self.stopping.clone();
             tokio::spawn(async move { stopping.run_until_cancelled(watching).await });
             sender
@@ -50,7 +56,13 @@ impl News {
 }
 
 /// Never ends by itself.
-async fn watch(live: Arc<LiveCatalog>, changes: broadcast::Sender<Change>) {
+async fn watch_catalog(
+    live: Arc<LiveCatalog>,
+    mut ready: watch::Receiver<bool>,
+    changes: broadcast::Sender<Change>,
+) {
+    // Whoever would say so is gone: it will not become more whole.
+    let _ = ready.wait_for(|ready| *ready).await;
     let mut replaced = live.replaced();
     let mut listing = Listing::new(live.current());
     loop {
