@@ -112,6 +112,14 @@ impl Running {
                 ended = &mut self.ended => {
                     let gone = |_| Err(ToolError::internal("the call ended without an answer", "dropped"));
                     let ended = ended.unwrap_or_else(gone);
+                    // What it told at the last moment may have come between two looks.
+                    while let Ok(event) = self.events.try_recv() {
+                        match event {
+                            Event::Progress(progress) => client.progress(progress).await,
+                            Event::Log(level, message) => client.log(level, message).await,
+                            Event::Ask(..) => {}
+                        }
+                    }
                     return match (ended, lacks) {
                         (Err(error), Some(want)) if client.is_stateless() && is_refusal(&error) => {
                             Step::Lacks(want)
