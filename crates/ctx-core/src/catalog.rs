@@ -10,9 +10,9 @@ use crate::rate::Meter;
 use crate::resource::{self, Origins};
 use crate::run::{bounded, cut_text};
 use crate::{
-    Agent, AgentSpec, AllowAll, ArgumentSchema, Call, ContentBlock, Decision, Discard, ErrorKind, Identifier,
-    Limits, Outcome, Output, Policy, Prompt, Provider, Redactor, ResourceContent, Resources, Run, RunLog,
-    Tool, ToolError, ToolName, ToolSpec, nearest,
+    Agent, AgentSpec, AllowAll, ArgumentSchema, Call, Caller, ContentBlock, Decision, Discard, ErrorKind,
+    Identifier, Identity, Limits, Outcome, Output, Policy, Prompt, Provider, Redactor, ResourceContent,
+    Resources, Run, RunLog, Tool, ToolError, ToolName, ToolSpec, nearest,
 };
 use arc_swap::ArcSwap;
 use futures::FutureExt;
@@ -239,6 +239,31 @@ impl Catalog {
         result.map(|(output, _)| output)
     }
 
+    /// Whether this caller may call a tool that goes by this full or outward name, as the policy has it.
+    /// Calling asks the same; this is for those who must know before.
+    pub fn permit(&self, name: &str, caller: &Caller, identity: Option<&Identity>) -> Result<(), ToolError> {
+        let registered = self.find(name).map_err(|error| self.mask(error))?;
+        self.decide(&registered.entry, caller, identity)
+    }
+
+    fn decide(&self, entry: &Entry, caller: &Caller, identity: Option<&Identity>) -> Result<(), ToolError> {
+        let name = &entry.name;
+        let refusal =
+            |reason: &str| ToolError::new(ErrorKind::Forbidden, format!("{name} is not allowed: {reason}"));
+        match self.policy.decide(name, &entry.spec, caller, identity) {
+            Decision::Allow => Ok(()),
+            Decision::Deny(reason) => Err(refusal(&reason)),
+            Decision::NeedsScopes(needed) => {
+                let granted = |scope: &&String| identity.is_some_and(|known| known.scopes.contains(*scope));
+                let lacking: Vec<String> =
+                    needed.iter().filter(|scope| !granted(scope)).map(|scope| format!("`{scope}`")).collect();
+                let scope = if lacking.len() == 1 { "scope" } else { "scopes" };
+                let reason = format!("the caller lacks the {scope} {}", lacking.join(", "));
+                Err(refusal(&reason).with_scopes(needed))
+            }
+        }
+    }
+
     fn mask(&self, error: ToolError) -> ToolError {
         error.map_text(|text| self.masked(text))
     }
@@ -272,10 +297,8 @@ impl Catalog {
         argument_bytes: usize,
         call: &Call,
     ) -> Result<Map<String, Value>, ToolError> {
-        let Entry { name, spec, .. } = &registered.entry;
-        if let Decision::Deny(reason) = self.policy.decide(name, spec, call.caller(), call.identity()) {
-            return Err(ToolError::new(ErrorKind::Forbidden, format!("{name} is not allowed: {reason}")));
-        }
+        let name = &registered.entry.name;
+        self.decide(&registered.entry, call.caller(), call.identity())?;
         if argument_bytes > self.limits.argument_bytes {
             return Err(ToolError::new(
                 ErrorKind::TooLarge,

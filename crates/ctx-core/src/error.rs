@@ -96,6 +96,7 @@ pub struct ToolError {
     message: String,
     retry_after: Option<Duration>,
     logs: Vec<LogLine>,
+    scopes: Vec<String>,
     #[source]
     detail: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -103,7 +104,14 @@ pub struct ToolError {
 impl ToolError {
     /// An error of this kind, with the sentence its reader gets.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None, logs: Vec::new(), detail: None }
+        Self {
+            kind,
+            message: message.into(),
+            retry_after: None,
+            logs: Vec::new(),
+            scopes: Vec::new(),
+            detail: None,
+        }
     }
 
     /// Shorthand for arguments that do not fit.
@@ -128,6 +136,17 @@ impl ToolError {
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
+    }
+
+    /// Says which scopes would have let the call in.
+    #[must_use]
+    pub fn with_scopes(self, scopes: impl IntoIterator<Item = String>) -> Self {
+        Self { scopes: scopes.into_iter().collect(), ..self }
+    }
+
+    /// The scopes that would have let the call in, all of them; none where it is not about scopes.
+    pub fn scopes(&self) -> &[String] {
+        &self.scopes
     }
 
     /// Adds what was logged until it failed.

@@ -11,6 +11,8 @@ pub enum Decision {
     Allow,
     /// No, and this is why.
     Deny(String),
+    /// Only for those who were granted all of these scopes, and this caller was not.
+    NeedsScopes(BTreeSet<String>),
 }
 
 /// Whom a caller has proved to be, and what for.
