@@ -15,6 +15,7 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("axum", &["ctx-http"]),
     ("clap", &["ctx"]),
     ("hyper", &["ctx-http"]),
+    ("jsonwebtoken", &["ctx-http"]),
     ("mlua", &["ctx-luau"]),
     ("object_store", &["ctx-knowledge"]),
     ("rmcp", &["ctx-mcp"]),

@@ -5,11 +5,15 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use ctx_core::{ErrorKind, ToolError};
 use serde_json::{Value, json};
 
+/// Put into the extensions of a response with status 403, it makes the guard say which scopes are needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeededScopes(pub Vec<String>);
+
 /// A failed request.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
-    error: ToolError,
+    error: Box<ToolError>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -63,13 +67,18 @@ impl From<ToolError> for ApiError {
         if let Some(seconds) = wait {
             headers.push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
-        Self { status, error, headers }
+        Self { status, error: Box::new(error), headers }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = self.body();
-        (self.status, AppendHeaders(self.headers), axum::Json(body)).into_response()
+        let scopes = NeededScopes(self.error.scopes().to_vec());
+        let mut response = (self.status, AppendHeaders(self.headers), axum::Json(body)).into_response();
+        if !scopes.0.is_empty() {
+            response.extensions_mut().insert(scopes);
+        }
+        response
     }
 }

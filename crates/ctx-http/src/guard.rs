@@ -1,20 +1,25 @@
 //! Who may knock: host, origin and token, on every route.
 //!
 //! A web page must not reach a local server by a name of its own (`Host`), nor from its own origin
-//! (`Origin`). What may be called is not decided here but at the catalog's door.
+//! (`Origin`). What may be called is not decided here but at the catalog's door: where callers prove who
+//! they are, a request goes on with an `Arc<Identity>` in its extensions.
 
-use crate::error::ApiError;
-use crate::{Access, Api};
+use crate::error::{ApiError, NeededScopes};
+use crate::oauth::Refusal;
+use crate::{Access, Api, OAuth};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use ctx_core::{ErrorKind, Secret};
+use ctx_core::{ErrorKind, Identity, Secret, ToolError};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// The one route that needs no token.
+/// The one route that never needs a token.
 const OPEN_ROUTE: &str = "/health";
+/// Who comes with the server's own token, where others have names.
+const TOKEN_SUBJECT: &str = "server.token";
 const PREFLIGHT_SECONDS: &str = "600";
 /// What web pages may send, those that speak MCP too.
 const ALLOWED_HEADERS: &str = "authorization, content-type, accept, last-event-id, mcp-session-id, \
@@ -25,6 +30,9 @@ const EXPOSED_HEADERS: &str = "mcp-session-id, www-authenticate";
 /// Decides who may knock.
 pub(crate) struct Guard {
     token: Option<Secret>,
+    oauth: Option<Arc<OAuth>>,
+    /// Whoever has the server's own token, where callers are somebody.
+    token_identity: Option<Arc<Identity>>,
     hosts: Vec<String>,
     origins: Vec<String>,
 }
@@ -55,7 +63,18 @@ impl Guard {
                 return Err(InvalidHost(origin.clone(), "an origin like `https://app.example.com`"));
             }
         }
-        Ok(Self { token: access.token, hosts, origins: access.allowed_origins })
+        let token_identity = access.oauth.as_ref().map(|oauth| Arc::new(oauth.everything(TOKEN_SUBJECT)));
+        let Access { token, oauth, allowed_origins: origins, .. } = access;
+        Ok(Self { token, oauth, token_identity, hosts, origins })
+    }
+
+    /// What takes access tokens, where anything does.
+    pub(crate) fn oauth(&self) -> Option<&Arc<OAuth>> {
+        self.oauth.as_ref()
+    }
+
+    fn is_open(&self, path: &str) -> bool {
+        path == OPEN_ROUTE || self.oauth.as_ref().is_some_and(|oauth| oauth.is_metadata(path))
     }
 
     fn check_host(&self, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), ApiError> {
@@ -98,21 +117,57 @@ impl Guard {
         Err(ApiError::new(ErrorKind::Forbidden, message))
     }
 
-    fn check_token(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(token) = &self.token else { return Ok(()) };
-        let given = headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.as_bytes().split_at_checked("Bearer ".len()))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "))
-            .map(|(_, token)| token);
-        // Compared in constant time, so that answers do not tell how much of a guess was right.
-        if given.is_some_and(|given| bool::from(given.ct_eq(token.expose().as_bytes()))) {
-            return Ok(());
+    /// Whom the bearer of a token proves to be; `None` where nobody is asked, or nobody has a name.
+    async fn identify(&self, given: Option<&[u8]>) -> Result<Option<Arc<Identity>>, ApiError> {
+        if self.token.is_none() && self.oauth.is_none() {
+            return Ok(None);
         }
-        let message = "a token is required; send `Authorization: Bearer <token>`";
-        Err(ApiError::new(ErrorKind::Unauthorized, message)
-            .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+        // Compared in constant time, so that answers do not tell how much of a guess was right.
+        if let (Some(token), Some(given)) = (&self.token, given)
+            && bool::from(given.ct_eq(token.expose().as_bytes()))
+        {
+            return Ok(self.token_identity.clone());
+        }
+        match (&self.oauth, given) {
+            (Some(oauth), Some(given)) => bearer_of(oauth, given).await.map(Some),
+            (Some(oauth), None) => Err(unauthorized(oauth.challenge())),
+            (None, _) => Err(unauthorized(HeaderValue::from_static("Bearer"))),
+        }
     }
+}
+
+/// Whom an access token speaks for, if it is good for anything here.
+async fn bearer_of(oauth: &OAuth, token: &[u8]) -> Result<Arc<Identity>, ApiError> {
+    let identity = oauth.verify(token).await.map_err(|refusal| match refusal {
+        Refusal::Invalid(why) => ApiError::new(ErrorKind::Unauthorized, why)
+            .with_header(header::WWW_AUTHENTICATE, oauth.invalid_token(why)),
+        Refusal::NoKeys => {
+            let message = "the token cannot be checked: the keys of its issuer cannot be got just now";
+            ApiError::new(ErrorKind::Overloaded, message)
+        }
+    })?;
+    match oauth.lacking(&identity) {
+        None => Ok(Arc::new(identity)),
+        Some(needed) => {
+            let names: Vec<String> = needed.iter().map(|scope| format!("`{scope}`")).collect();
+            let message = format!("a token with these scopes is required: {}", names.join(", "));
+            Err(ToolError::new(ErrorKind::Forbidden, message).with_scopes(needed.clone()).into())
+        }
+    }
+}
+
+fn unauthorized(challenge: HeaderValue) -> ApiError {
+    let message = "a token is required; send `Authorization: Bearer <token>`";
+    ApiError::new(ErrorKind::Unauthorized, message).with_header(header::WWW_AUTHENTICATE, challenge)
+}
+
+/// The token in the `Authorization` header; nowhere else is one looked for.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.as_bytes().split_at_checked("Bearer ".len()))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "))
+        .map(|(_, token)| token)
 }
 
 /// The middleware around every route.
@@ -128,13 +183,37 @@ pub(crate) async fn admit(State(api): State<Api>, request: Request, next: Next) 
     let mut response = if preflight {
         StatusCode::NO_CONTENT.into_response()
     } else {
-        match authorize(&api, &request) {
-            Ok(()) => next.run(request).await,
-            Err(error) => error.into_response(),
-        }
+        authorized(&api.guard, request, next).await
     };
     if let Some(origin) = origin {
         allow_origin(response.headers_mut(), origin, preflight);
+    }
+    response
+}
+
+/// Lets a request on if its caller may knock, and says what would have let it in if not.
+async fn authorized(guard: &Guard, mut request: Request, next: Next) -> Response {
+    let identified = if guard.is_open(request.uri().path()) {
+        Ok(None)
+    } else {
+        let given = bearer(request.headers()).map(<[u8]>::to_vec);
+        guard.identify(given.as_deref()).await
+    };
+    let mut response = match identified {
+        Ok(identity) => {
+            if let Some(identity) = identity {
+                request.extensions_mut().insert(identity);
+            }
+            next.run(request).await
+        }
+        Err(error) => error.into_response(),
+    };
+    if let Some(oauth) = guard.oauth()
+        && response.status() == StatusCode::FORBIDDEN
+        && let Some(NeededScopes(needed)) = response.extensions_mut().remove()
+    {
+        let challenge = oauth.insufficient_scope(&needed);
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
     response
 }
@@ -149,10 +228,6 @@ fn check<'a>(api: &Api, request: &'a Request) -> Result<Option<&'a HeaderValue>,
     }
     api.guard.check_host(headers, request.uri().authority().map(|authority| authority.as_str()))?;
     api.guard.check_origin(headers)
-}
-
-fn authorize(api: &Api, request: &Request) -> Result<(), ApiError> {
-    if request.uri().path() == OPEN_ROUTE { Ok(()) } else { api.guard.check_token(request.headers()) }
 }
 
 fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue, preflight: bool) {

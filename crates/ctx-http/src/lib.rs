@@ -7,13 +7,16 @@
 mod error;
 mod guard;
 mod json;
+mod oauth;
 mod openapi;
 mod routes;
 mod serve;
 mod stream;
 mod wire;
 
+pub use error::NeededScopes;
 pub use guard::InvalidHost;
+pub use oauth::{InvalidOAuth, OAuth, OAuthLimits, OAuthOptions};
 pub use serve::serve;
 
 use ctx_core::{LiveCatalog, Secret};
@@ -38,8 +41,10 @@ pub struct Api {
 /// Who may knock.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// What callers must show; without one anybody who reaches the port may call.
+    /// What callers must show; without one, and without `oauth`, anybody who reaches the port may call.
     pub token: Option<Secret>,
+    /// Whose access tokens let callers in, too.
+    pub oauth: Option<Arc<OAuth>>,
     /// Host names the server answers to besides loopback and its own address.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call, like `https://app.example.com`.

@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt;
 
 /// Wait after a failed accept, which usually means too many open files.
@@ -33,6 +33,9 @@ const BUFFER_SLACK: usize = 64 << 10;
 pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken) -> io::Result<()> {
     let limits = api.limits;
     let (streamed, mcp) = (api.streamed.clone(), api.mcp.clone());
+    let oauth = api.guard.oauth().cloned();
+    let _fresh_keys =
+        oauth.map(|oauth| AbortOnDropHandle::new(tokio::spawn(async move { oauth.keep_fresh().await })));
     let service = TowerToHyperService::new(
         routes::router(api).map_request(|request: hyper::Request<Incoming>| request.map(Body::new)),
     );

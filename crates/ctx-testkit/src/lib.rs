@@ -2,10 +2,12 @@
 //!
 //! A [`TestWorkspace`] is a folder with an environment of its own, in which the `ctx` binary runs as a
 //! user would run it; what the library crates can prove by themselves is not tested through it. A
-//! [`TestTool`] is a closure to fill catalogs with, and a [`Web`] stands in for a service.
+//! [`TestTool`] is a closure to fill catalogs with, and a [`Web`] stands in for a service,
+//! an [`AuthorizationServer`] for who lets people in.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod authority;
 mod hostile;
 mod outcome;
 mod process;
@@ -17,6 +19,7 @@ mod user;
 mod web;
 mod workspace;
 
+pub use authority::{AuthorizationServer, SigningKey, good_claims};
 pub use hostile::{Hostile, hostile_scripts};
 pub use outcome::Outcome;
 pub use process::{DEADLINE, signal, wait_until};

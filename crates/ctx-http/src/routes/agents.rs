@@ -1,6 +1,6 @@
 //! Agents over HTTP: listed, and resolved to their prompts.
 
-use super::named;
+use super::{Bearer, named};
 use crate::Api;
 use crate::error::ApiError;
 use crate::json::read_object;
@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use ctx_core::{AgentSpec, Call, Caller, Catalog, Prompt};
+use ctx_core::{AgentSpec, Catalog, Prompt};
 use serde_json::{Value, json};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
@@ -21,11 +21,12 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
 pub(crate) async fn prompt(
     State(api): State<Api>,
     name: Result<Path<String>, PathRejection>,
+    bearer: Bearer,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Prompt>, ApiError> {
     let name = named(name)?;
     let arguments = read_object(&headers, body, &api.limits).await?;
-    let call = Call::new(api.catalog.current(), Caller::Http);
+    let call = bearer.call(api.catalog.current());
     Ok(Json(Catalog::prompt(&name, arguments, call).await?))
 }

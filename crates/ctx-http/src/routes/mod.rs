@@ -3,25 +3,35 @@
 mod agents;
 mod health;
 mod mcp;
+mod metadata;
 mod tools;
 
 pub(crate) use tools::Form;
 
 use crate::error::ApiError;
-use crate::{Api, guard, openapi};
+use crate::{Api, guard, oauth, openapi};
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router, middleware};
-use ctx_core::ErrorKind;
+use ctx_core::{Call, Caller, Catalog, ErrorKind, Identity};
 use std::any::Any;
+use std::convert::Infallible;
+use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 
 /// Every route, behind the guard.
 pub(crate) fn router(api: Api) -> Router {
-    Router::new()
+    let described = match api.guard.oauth() {
+        None => Router::new(),
+        Some(_) => Router::new()
+            .route(oauth::METADATA_PATH, get(metadata::metadata))
+            .route(&format!("{}/{{*path}}", oauth::METADATA_PATH), get(metadata::metadata)),
+    };
+    described
         .route("/health", get(health::health))
         .route("/tools/list", get(tools::list).post(tools::call_list))
         .route("/tools/sources", get(tools::get_sources).post(tools::sources))
@@ -30,7 +40,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/agents/{name}/prompt", post(agents::prompt))
         .route("/openapi.json", get(describe))
         .route("/mcp", any(mcp::answer))
-        .fallback(async || ApiError::new(ErrorKind::NotFound, "no such route; see /openapi.json"))
+        .fallback(async || no_such_route())
         .method_not_allowed_fallback(async || {
             ApiError::new(ErrorKind::BadRequest, "this method is not allowed here; see /openapi.json")
                 .with_status(StatusCode::METHOD_NOT_ALLOWED)
@@ -38,6 +48,32 @@ pub(crate) fn router(api: Api) -> Router {
         .layer(middleware::from_fn_with_state(api.clone(), guard::admit))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(api)
+}
+
+/// Whom the caller has proved to be, where that was asked.
+pub(crate) struct Bearer(Option<Arc<Identity>>);
+
+impl Bearer {
+    /// A call in their name.
+    fn call(self, catalog: Arc<Catalog>) -> Call {
+        let call = Call::new(catalog, Caller::Http);
+        match self.0 {
+            Some(identity) => call.with_identity(identity),
+            None => call,
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Bearer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get().cloned()))
+    }
+}
+
+fn no_such_route() -> ApiError {
+    ApiError::new(ErrorKind::NotFound, "no such route; see /openapi.json")
 }
 
 /// The name in a route's path.

@@ -1,6 +1,6 @@
 //! Tools over HTTP: listed, and called one at a time.
 
-use super::named;
+use super::{Bearer, named};
 use crate::error::ApiError;
 use crate::json::read_object;
 use crate::{Api, stream};
@@ -10,7 +10,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use ctx_core::{Call, Caller, Catalog, Entry, ErrorKind, Output};
+use ctx_core::{Call, Catalog, Entry, ErrorKind, Output};
 use serde_json::{Value, json};
 
 /// The provider whose answers are not wrapped in `{"result": …}`.
@@ -73,44 +73,54 @@ impl Form {
 pub(crate) async fn call(
     State(api): State<Api>,
     name: Result<Path<String>, PathRejection>,
+    bearer: Bearer,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    answer(&api, &named(name)?, &headers, body).await
+    answer(&api, &named(name)?, bearer, &headers, body).await
 }
 
 /// A tool may be named like the listing's route.
 pub(crate) async fn call_list(
     State(api): State<Api>,
+    bearer: Bearer,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    answer(&api, "list", &headers, body).await
+    answer(&api, "list", bearer, &headers, body).await
 }
 
 pub(crate) async fn sources(
     State(api): State<Api>,
+    bearer: Bearer,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    answer(&api, "sources", &headers, body).await
+    answer(&api, "sources", bearer, &headers, body).await
 }
 
 /// What is got is whole: only what is posted can be followed as it goes.
 pub(crate) async fn get_sources(
     State(api): State<Api>,
+    bearer: Bearer,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let arguments = read_object(&headers, body, &api.limits).await?;
-    let (form, call) = find(&api, "sources")?;
+    let (form, call) = find(&api, "sources", bearer)?;
     whole("sources", arguments, call, form).await
 }
 
 /// Calls a tool and answers when it has ended, or as it goes where the client asks for that.
-async fn answer(api: &Api, name: &str, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn answer(
+    api: &Api,
+    name: &str,
+    bearer: Bearer,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
     let arguments = read_object(headers, body, &api.limits).await?;
-    let (form, call) = find(api, name)?;
+    let (form, call) = find(api, name, bearer)?;
     if stream::is_wanted(headers) {
         return stream::stream(name.to_owned(), arguments, call, form, &api.streamed);
     }
@@ -123,12 +133,12 @@ async fn whole(name: &str, arguments: Value, call: Call, form: Form) -> Result<R
 }
 
 /// A call of the tool that clients know by this name, and what its answer looks like.
-fn find(api: &Api, name: &str) -> Result<(Form, Call), ApiError> {
+fn find(api: &Api, name: &str, bearer: Bearer) -> Result<(Form, Call), ApiError> {
     let catalog = api.catalog.current();
     let entry = catalog.entry(name).filter(|entry| entry.exposed && entry.name.outward() == name);
     let Some(entry) = entry else {
         return Err(ApiError::new(ErrorKind::NotFound, format!("no tool registered with name: {name}")));
     };
     let form = Form::of(entry);
-    Ok((form, Call::new(catalog, Caller::Http)))
+    Ok((form, bearer.call(catalog)))
 }

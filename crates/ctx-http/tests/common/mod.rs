@@ -12,8 +12,8 @@ pub(crate) use client::{Answer, Client, Request, get, post};
 pub(crate) use events::{Events, followed};
 pub(crate) use tools::{Gate, TestTool, echo, provider, returning, standard_tools, tool};
 
-use ctx_core::{Catalog, LiveCatalog, Provider, Run, RunLog, Secret};
-use ctx_http::{Access, Api, HttpLimits};
+use ctx_core::{AllowAll, Catalog, LiveCatalog, Policy, Provider, Run, RunLog, Secret};
+use ctx_http::{Access, Api, HttpLimits, OAuth, OAuthOptions};
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
@@ -47,6 +47,7 @@ pub(crate) struct Setup {
     access: Access,
     limits: HttpLimits,
     call_limits: ctx_core::Limits,
+    policy: Arc<dyn Policy>,
 }
 
 /// A server that runs until the test ends or stops it.
@@ -79,6 +80,7 @@ impl Setup {
             access: Access::default(),
             limits: LIMITS,
             call_limits: ctx_core::Limits::default(),
+            policy: Arc::new(AllowAll),
         }
     }
 
@@ -90,6 +92,15 @@ impl Setup {
     pub(crate) fn token(mut self, token: &str) -> Self {
         self.access.token = Some(Secret::new(token));
         self
+    }
+
+    pub(crate) fn oauth(mut self, options: OAuthOptions) -> Self {
+        self.access.oauth = Some(Arc::new(OAuth::new(options).expect("options that can be used")));
+        self
+    }
+
+    pub(crate) fn policy(self, policy: impl Policy) -> Self {
+        Self { policy: Arc::new(policy), ..self }
     }
 
     pub(crate) fn allowed_host(mut self, host: &str) -> Self {
@@ -113,7 +124,8 @@ impl Setup {
 
     pub(crate) async fn start(self) -> Server {
         let (sender, runs) = unbounded_channel();
-        let builder = Catalog::builder().limits(self.call_limits).runs(Arc::new(Runs(sender)));
+        let builder =
+            Catalog::builder().limits(self.call_limits).policy(self.policy).runs(Arc::new(Runs(sender)));
         let catalog =
             self.providers.into_iter().fold(builder, |builder, each| builder.provider(each)).build();
         assert_eq!(catalog.warnings(), [""; 0], "the test's own tools are sound");

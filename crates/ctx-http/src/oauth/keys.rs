@@ -1,0 +1,240 @@
+//! The issuer's keys: what is published, kept, and got again in the background.
+//!
+//! While the issuer is silent the last good ones are kept. A token with an unknown key asks for news;
+//! however many such tokens come, the issuer is asked only now and then.
+
+use super::OAuthLimits;
+use super::issuer::Issuer;
+use super::signature::ALGORITHMS;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header};
+use serde::Deserialize;
+use serde_json::Value;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+/// Keys of one issuer. A token that names none is tried with each that fits.
+const KEYS_MAX: usize = 64;
+
+/// What an issuer publishes, as far as it can be used.
+pub(super) struct KeySet {
+    keys: Vec<Key>,
+}
+
+struct Key {
+    id: Option<String>,
+    algorithms: Vec<Algorithm>,
+    key: DecodingKey,
+}
+
+impl KeySet {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Published {
+            keys: Vec<Value>,
+        }
+        // What is wrong with it is not repeated: nobody knows what it is.
+        let published: Published =
+            serde_json::from_slice(text).map_err(|_| "this is no set of keys".to_owned())?;
+        if published.keys.len() > KEYS_MAX {
+            return Err(format!("there are more than {KEYS_MAX} keys"));
+        }
+        // A key that cannot be used takes nothing from the others.
+        Ok(Self { keys: published.keys.into_iter().filter_map(Key::read).collect() })
+    }
+
+    /// The keys that may have made a signature, by what its token says.
+    pub(super) fn fitting(&self, header: &Header) -> impl Iterator<Item = &DecodingKey> {
+        let named = |key: &&Key| header.kid.is_none() || key.id == header.kid;
+        let fits = |key: &&Key| key.algorithms.contains(&header.alg);
+        self.keys.iter().filter(named).filter(fits).map(|key| &key.key)
+    }
+}
+
+impl Key {
+    fn read(published: Value) -> Option<Self> {
+        let published: Jwk = serde_json::from_value(published).ok()?;
+        let common = &published.common;
+        let signs = common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
+        let verifies = common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
+        if !signs || !verifies {
+            return None;
+        }
+        let mut algorithms: Vec<Algorithm> = match &published.algorithm {
+            AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
+            AlgorithmParameters::EllipticCurve(point) => match point.curve {
+                EllipticCurve::P256 => vec![Algorithm::ES256],
+                EllipticCurve::P384 => vec![Algorithm::ES384],
+                _ => return None,
+            },
+            AlgorithmParameters::OctetKeyPair(point) if point.curve == EllipticCurve::Ed25519 => {
+                vec![Algorithm::EdDSA]
+            }
+            _ => return None,
+        };
+        if let Some(named) = common.key_algorithm {
+            algorithms.retain(|algorithm| Algorithm::try_from(named).is_ok_and(|named| named == *algorithm));
+        }
+        algorithms.retain(|algorithm| ALGORITHMS.contains(algorithm));
+        let key = DecodingKey::from_jwk(&published).ok()?;
+        (!algorithms.is_empty()).then_some(Self { id: published.common.key_id, algorithms, key })
+    }
+}
+
+/// The keys as they are known.
+pub(super) struct Keys {
+    issuer: Issuer,
+    limits: OAuthLimits,
+    known: watch::Sender<Known>,
+    wanted: Notify,
+    /// When a token last made us ask.
+    asked: Mutex<Option<Instant>>,
+}
+
+#[derive(Clone, Default)]
+struct Known {
+    set: Option<Arc<KeySet>>,
+    /// How often it was tried to get them.
+    rounds: u64,
+    is_fetching: bool,
+}
+
+impl Keys {
+    pub(super) fn new(issuer: Issuer, limits: OAuthLimits) -> Self {
+        let (known, wanted) = (watch::Sender::new(Known::default()), Notify::new());
+        Self { issuer, limits, known, wanted, asked: Mutex::default() }
+    }
+
+    /// The last that were got.
+    pub(super) fn current(&self) -> Option<Arc<KeySet>> {
+        self.known.borrow().set.clone()
+    }
+
+    /// Waits until they were got again, where that is under way or may be asked for.
+    pub(super) async fn news(&self) {
+        let mut known = self.known.subscribe();
+        let Known { rounds, is_fetching, .. } = *known.borrow_and_update();
+        if !is_fetching {
+            if !self.may_ask() {
+                return;
+            }
+            self.wanted.notify_one();
+        }
+        let later = known.wait_for(|known| known.rounds > rounds);
+        if tokio::time::timeout(self.limits.fetch_timeout, later).await.is_err() {
+            tracing::debug!("no news of the keys in time");
+        }
+    }
+
+    fn may_ask(&self) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = asked.is_none_or(|last| last.elapsed() >= self.limits.ask);
+        if may {
+            *asked = Some(Instant::now());
+        }
+        may
+    }
+
+    /// Gets them again and again.
+    pub(super) async fn keep_fresh(&self) {
+        let mut failures = 0;
+        loop {
+            self.known.send_modify(|known| known.is_fetching = true);
+            let fetched = self.issuer.fetch().await;
+            let issuer = self.issuer.name();
+            match &fetched {
+                Ok(set) if set.keys.is_empty() => {
+                    tracing::warn!("the issuer {issuer} publishes no key that can be used");
+                }
+                Ok(_) if failures > 0 => tracing::info!("the keys of the issuer {issuer} were got again"),
+                Ok(_) => {}
+                Err(problem) if failures == 0 => {
+                    tracing::warn!(
+                        "the keys of the issuer {issuer} cannot be got; it is tried again: {problem}"
+                    );
+                }
+                Err(problem) => tracing::debug!("the keys of the issuer {issuer} cannot be got: {problem}"),
+            }
+            failures = if fetched.is_ok() { 0 } else { failures + 1 };
+            self.known.send_modify(|known| {
+                known.set = fetched.ok().map(Arc::new).or(known.set.take());
+                known.rounds += 1;
+                known.is_fetching = false;
+            });
+            tokio::select! {
+                () = self.wanted.notified() => {}
+                () = tokio::time::sleep(self.wait_after(failures)) => {}
+            }
+        }
+    }
+
+    fn wait_after(&self, failures: u32) -> Duration {
+        let Some(doublings) = failures.checked_sub(1) else { return self.limits.refresh };
+        self.limits.retry.saturating_mul(2_u32.saturating_pow(doublings)).min(self.limits.refresh)
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("issuer", &self.issuer.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn count(keys: Value) -> usize {
+        KeySet::parse(json!({ "keys": keys }).to_string().as_bytes()).unwrap().keys.len()
+    }
+
+    #[test]
+    fn keys_that_cannot_be_used_are_left_out() {
+        let curve = |fields: Value| {
+            let mut key = json!({"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA", "kid": "a"});
+            key.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            key
+        };
+        assert_eq!(count(json!([curve(json!({}))])), 1);
+        assert_eq!(count(json!([curve(json!({"use": "sig", "alg": "ES256", "key_ops": ["verify"]}))])), 1);
+        for unusable in [
+            curve(json!({"use": "enc"})),
+            curve(json!({"key_ops": ["sign"]})),
+            curve(json!({"alg": "RS256"})),
+            curve(json!({"alg": "ECDH-ES"})),
+            curve(json!({"crv": "P-521"})),
+            curve(json!({"crv": "secp256k1"})),
+            curve(json!({"x": "!"})),
+            json!({"kty": "oct", "k": "c2VjcmV0"}),
+            json!({"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"}),
+            json!({"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA"}),
+            json!({}),
+            json!("key"),
+        ] {
+            assert_eq!(count(json!([unusable, curve(json!({}))])), 1, "{unusable}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_is_none_or_too_large_is_refused() {
+        let key = json!({"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"});
+        for text in ["", "[]", "{}", r#"{"keys": 7}"#, "<html>"] {
+            assert!(KeySet::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        let many = json!({ "keys": vec![key; KEYS_MAX + 1] });
+        assert!(KeySet::parse(many.to_string().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn the_wait_grows_with_failures_up_to_a_bound() {
+        let limits = OAuthLimits::default();
+        let url = reqwest::Url::parse("https://login.example").unwrap();
+        let keys = Keys::new(Issuer::new("https://login.example", url, None, limits), limits);
+        let waits: Vec<u64> = [0, 1, 2, 3, 40].map(|failures| keys.wait_after(failures).as_secs()).into();
+        assert_eq!(waits, [600, 1, 2, 4, 600]);
+    }
+}

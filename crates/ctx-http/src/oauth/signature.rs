@@ -1,0 +1,102 @@
+//! Signatures, checked by the library that secures our connections; there is no second one for it.
+
+use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::{Error, ErrorKind, new_error};
+use jsonwebtoken::signature::{Error as SignatureError, Verifier};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
+use ring::signature::{
+    self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+};
+
+/// The only algorithms that are taken: each needs a key that nobody but the issuer has.
+pub(super) const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+static PROVIDER: CryptoProvider = CryptoProvider {
+    signer_factory: |_, _: &EncodingKey| Err(unsupported()),
+    verifier_factory: |algorithm, key| Ok(Box::new(Checked::new(*algorithm, key)?)),
+    key_utils: KeyUtils {
+        rsa_pub_components_from_private_key: |_| Err(unsupported()),
+        rsa_pub_components_from_public_key: |_| Err(unsupported()),
+        ec_pub_components_from_private_key: |_, _| Err(unsupported()),
+        ed_pub_components_from_private_key: |_, _| Err(unsupported()),
+        compute_digest: |_, _| Err(unsupported()),
+    },
+};
+
+/// Chooses it for this process; to be called before a token is checked.
+pub(super) fn prepare() {
+    if PROVIDER.install_default().is_err() {
+        // Somebody else was first, and theirs is as good.
+    }
+}
+
+fn unsupported() -> Error {
+    new_error(ErrorKind::UnsupportedAlgorithm)
+}
+
+/// How signatures of one algorithm are checked.
+#[derive(Clone, Copy)]
+enum Method {
+    Rsa(&'static RsaParameters),
+    Other(&'static dyn VerificationAlgorithm),
+}
+
+/// Checks signatures of one algorithm with one key.
+struct Checked {
+    algorithm: Algorithm,
+    method: Method,
+    key: DecodingKey,
+}
+
+impl Checked {
+    fn new(algorithm: Algorithm, key: &DecodingKey) -> Result<Self, Error> {
+        // A key of another kind would turn a public key into a shared secret.
+        if algorithm.family() != key.family() || key.family() == AlgorithmFamily::Hmac {
+            return Err(new_error(ErrorKind::InvalidKeyFormat));
+        }
+        let method = match algorithm {
+            Algorithm::RS256 => Method::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
+            Algorithm::RS384 => Method::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
+            Algorithm::RS512 => Method::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
+            Algorithm::PS256 => Method::Rsa(&signature::RSA_PSS_2048_8192_SHA256),
+            Algorithm::PS384 => Method::Rsa(&signature::RSA_PSS_2048_8192_SHA384),
+            Algorithm::PS512 => Method::Rsa(&signature::RSA_PSS_2048_8192_SHA512),
+            Algorithm::ES256 => Method::Other(&signature::ECDSA_P256_SHA256_FIXED),
+            Algorithm::ES384 => Method::Other(&signature::ECDSA_P384_SHA384_FIXED),
+            Algorithm::EdDSA => Method::Other(&signature::ED25519),
+            _ => return Err(unsupported()),
+        };
+        Ok(Self { algorithm, method, key: key.clone() })
+    }
+}
+
+impl Verifier<Vec<u8>> for Checked {
+    fn verify(&self, message: &[u8], given: &Vec<u8>) -> Result<(), SignatureError> {
+        let checked = match (self.method, self.key.kind()) {
+            (Method::Rsa(parameters), DecodingKeyKind::RsaModulusExponent { n, e }) => {
+                RsaPublicKeyComponents { n, e }.verify(parameters, message, given)
+            }
+            (Method::Other(algorithm), DecodingKeyKind::SecretOrDer(key)) => {
+                UnparsedPublicKey::new(algorithm, key).verify(message, given)
+            }
+            _ => Err(ring::error::Unspecified),
+        };
+        checked.map_err(|_| SignatureError::new())
+    }
+}
+
+impl JwtVerifier for Checked {
+    fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}

@@ -1,0 +1,14 @@
+//! What protects the server, for clients that have no token yet (RFC 9728).
+
+use super::no_such_route;
+use crate::Api;
+use crate::error::ApiError;
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde_json::Value;
+
+pub(crate) async fn metadata(State(api): State<Api>, uri: Uri) -> Result<Json<Value>, ApiError> {
+    let oauth = api.guard.oauth().filter(|oauth| oauth.is_metadata(uri.path()));
+    oauth.map(|oauth| Json(oauth.metadata())).ok_or_else(no_such_route)
+}

@@ -1,0 +1,469 @@
+//! Access tokens: which are taken, which are not, and what is answered then.
+
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+mod common;
+
+use common::{Answer, Request, Server, Setup, get, patiently, post};
+use ctx_core::ScopePolicy;
+use ctx_http::{OAuthLimits, OAuthOptions};
+use ctx_testkit::{AuthorizationServer, SigningKey, TestTool, good_claims, reply, reply_with, tool};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const RESOURCE: &str = "https://ctx.example.com/mcp";
+const METADATA: &str = "/.well-known/oauth-protected-resource";
+const CHALLENGE: &str =
+    "Bearer resource_metadata=\"https://ctx.example.com/.well-known/oauth-protected-resource/mcp\"";
+/// Waits that a test must not have to wait for.
+const NEVER: Duration = Duration::from_secs(3600);
+/// Waits that a test waits for.
+const SOON: Duration = Duration::from_millis(5);
+
+/// Says for whom it was called.
+fn whoami() -> TestTool {
+    tool("whoami", |_, call| {
+        let identity = call.identity().cloned();
+        Box::pin(async move {
+            let identity = identity.map(|known| json!({"subject": known.subject, "scopes": known.scopes}));
+            Ok(json!(identity).into())
+        })
+    })
+}
+
+fn options(issuer: &AuthorizationServer) -> OAuthOptions {
+    OAuthOptions {
+        issuer: issuer.issuer(),
+        jwks_url: None,
+        resource: RESOURCE.to_owned(),
+        audience: None,
+        scopes: Vec::new(),
+        tool_scopes: Vec::new(),
+        limits: OAuthLimits { refresh: NEVER, retry: NEVER, ask: NEVER, ..OAuthLimits::default() },
+    }
+}
+
+fn with_limits(issuer: &AuthorizationServer, limits: impl FnOnce(&mut OAuthLimits)) -> OAuthOptions {
+    let mut options = options(issuer);
+    limits(&mut options.limits);
+    options
+}
+
+async fn start(options: OAuthOptions) -> Server {
+    Setup::with([whoami()]).oauth(options).start().await
+}
+
+/// A key, who publishes it, and a server that knows them.
+async fn trio() -> (SigningKey, AuthorizationServer, Server) {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let server = start(options(&issuer)).await;
+    (key, issuer, server)
+}
+
+fn claims(issuer: &AuthorizationServer, changes: Value) -> Value {
+    let mut claims = good_claims(&issuer.issuer(), RESOURCE);
+    for (name, value) in changes.as_object().into_iter().flatten() {
+        claims[name] = value.clone();
+    }
+    claims
+}
+
+fn call(token: &str) -> Request {
+    post("/tools/whoami").token(token)
+}
+
+/// Why a token is not taken, told the same way in the body and in the header.
+fn refused(answer: &Answer) -> String {
+    let (status, code, message) = answer.error();
+    assert_eq!((status, code.as_str()), (401, "unauthorized"), "{message}");
+    let challenge = format!("{CHALLENGE}, error=\"invalid_token\", error_description=\"{message}\"");
+    assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()));
+    message
+}
+
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    patiently(what, async {
+        while !holds().await {
+            tokio::time::sleep(SOON).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_of_the_issuer_lets_its_bearer_in_whatever_it_is_signed_with() {
+    let algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
+    let keys: Vec<SigningKey> = algorithms.iter().map(|name| SigningKey::new(name, name)).collect();
+    let issuer = AuthorizationServer::start(&keys.iter().collect::<Vec<_>>());
+    let server = start(options(&issuer)).await;
+    for (key, algorithm) in keys.iter().zip(algorithms) {
+        let token = key.sign(&claims(&issuer, json!({"scope": "b a"})));
+        let answer = server.send(call(&token)).await.success();
+        assert_eq!(answer, json!({"result": {"subject": "ada", "scopes": ["a", "b"]}}), "{algorithm}");
+    }
+    assert_eq!(issuer.times_asked(), 1, "the keys are got once for all of them");
+}
+
+#[tokio::test]
+async fn a_token_may_be_meant_for_others_too_and_need_not_name_its_key() {
+    let (key, issuer, server) = trio().await;
+    let good = claims(&issuer, json!({"aud": ["https://other.example", RESOURCE]}));
+    assert_eq!(server.send(call(&key.sign(&good))).await.status, 200);
+    let nameless = key.sign_under(&json!({"alg": "ES256"}), &good);
+    assert_eq!(server.send(call(&nameless)).await.status, 200);
+    let strangers = SigningKey::new("ES256", "one").sign_under(&json!({"alg": "ES256"}), &good);
+    assert_eq!(
+        refused(&server.send(call(&strangers)).await),
+        "the token is not signed with a key of the issuer"
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_good_now_and_here_is_refused() {
+    let (key, issuer, server) = trio().await;
+    let now = claims(&issuer, json!({}))["iat"].as_u64().unwrap();
+    for (changes, why) in [
+        (json!({"exp": now - 3600}), "the token has expired"),
+        (json!({"exp": null}), "the token does not say when it expires"),
+        (json!({"exp": "tomorrow"}), "the token does not say when it expires"),
+        (json!({"nbf": now + 1800}), "the token is not valid yet"),
+        (json!({"nbf": "now"}), "the token cannot be read"),
+        (json!({"aud": "https://other.example"}), "the token is meant for somebody else"),
+        (
+            json!({"aud": ["https://other.example", "https://ctx.example.com"]}),
+            "the token is meant for somebody else",
+        ),
+        (json!({"aud": []}), "the token is meant for somebody else"),
+        (json!({"aud": null}), "the token does not say whom it is meant for"),
+        (json!({"aud": {"a": RESOURCE}}), "the token does not say whom it is meant for"),
+        (json!({"iss": "https://other.example"}), "the token is from another issuer"),
+        (json!({"iss": format!("{}/", issuer.issuer())}), "the token is from another issuer"),
+        (json!({"iss": [issuer.issuer()]}), "the token cannot be read"),
+        (json!({"iss": null}), "the token cannot be read"),
+        (json!({"sub": null, "client_id": null}), "the token speaks for nobody"),
+    ] {
+        let answer = server.send(call(&key.sign(&claims(&issuer, changes.clone())))).await;
+        assert_eq!(refused(&answer), why, "{changes}");
+    }
+    let skewed = claims(&issuer, json!({"exp": now + 3600, "nbf": now + 5}));
+    assert_eq!(server.send(call(&key.sign(&skewed))).await.status, 200, "clocks differ a little");
+}
+
+#[tokio::test]
+async fn a_token_that_the_issuer_has_not_signed_is_refused() {
+    let (key, issuer, server) = trio().await;
+    let rsa = SigningKey::new("RS256", "rsa");
+    issuer.publish(&[&key, &rsa]);
+    let good = claims(&issuer, json!({}));
+    let token = key.sign(&good);
+    let parts: Vec<&str> = token.split('.').collect();
+    let [header, _, signature] = parts[..] else { panic!("three parts") };
+    let encoded = |value: &Value| {
+        let signed = key.sign_under(value, &json!({}));
+        signed.split('.').next().unwrap().to_owned()
+    };
+    let admin = encoded(&claims(&issuer, json!({"sub": "root"})));
+    let nothing = encoded(&json!({"alg": "none", "kid": "one"}));
+    let unsigned = "the token is no JWT that is signed in a way that is taken";
+    let unaccepted = "the token is signed in a way that is not taken";
+    for (token, why) in [
+        (format!("{header}.{admin}.{signature}"), "the token's signature is wrong"),
+        (format!("{header}.{admin}."), "the token's signature is wrong"),
+        (format!("{nothing}.{admin}."), unsigned),
+        (format!("{nothing}.{admin}.{signature}"), unsigned),
+        (key.sign_by_public_key(&good), unaccepted),
+        (rsa.sign_by_public_key(&good), unaccepted),
+        (SigningKey::new("ES256", "one").sign(&good), "the token's signature is wrong"),
+        (
+            key.sign_under(&json!({"alg": "ES256", "kid": "one", "typ": "logout+jwt"}), &good),
+            "the token is no access token",
+        ),
+        (
+            key.sign_under(&json!({"alg": "ES256", "kid": "one", "crit": ["exp"]}), &good),
+            "the token has critical headers that are not understood",
+        ),
+        (
+            // The key is published for another way of signing.
+            key.sign_under(&json!({"alg": "RS256", "kid": "one"}), &good),
+            "the token is not signed with a key of the issuer",
+        ),
+        ("hunter2".to_owned(), unsigned),
+        ("..".to_owned(), unsigned),
+        (format!("{token}.{signature}"), unsigned),
+    ] {
+        assert_eq!(refused(&server.send(call(&token)).await), why, "{token}");
+    }
+    assert_eq!(server.send(call(&token)).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_key_that_the_issuer_begins_to_use_is_found_and_one_that_it_gives_up_is_not_taken_any_more() {
+    let (old, issuer, server) = trio().await;
+    let new = SigningKey::new("EdDSA", "two");
+    let good = claims(&issuer, json!({}));
+    assert_eq!(server.send(call(&old.sign(&good))).await.status, 200);
+    issuer.publish(&[&new]);
+    assert_eq!(server.send(call(&old.sign(&good))).await.status, 200, "nobody has asked yet");
+    assert_eq!(server.send(call(&new.sign(&good))).await.status, 200);
+    let answer = server.send(call(&old.sign(&good))).await;
+    assert_eq!(refused(&answer), "the token is not signed with a key of the issuer");
+}
+
+#[tokio::test]
+async fn tokens_with_unknown_keys_do_not_make_the_server_hammer_the_issuer() {
+    let (key, issuer, server) = trio().await;
+    let good = claims(&issuer, json!({}));
+    assert_eq!(server.send(call(&key.sign(&good))).await.status, 200);
+    for round in 0..20 {
+        let stranger = SigningKey::new("EdDSA", &format!("stranger {round}"));
+        let answer = server.send(call(&stranger.sign(&good))).await;
+        assert_eq!(refused(&answer), "the token is not signed with a key of the issuer");
+    }
+    assert_eq!(issuer.times_asked(), 2, "at the start, and for the first of them");
+}
+
+#[tokio::test]
+async fn while_the_issuer_is_down_its_last_keys_are_kept() {
+    let key = SigningKey::new("ES384", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let server = start(with_limits(&issuer, |limits| (limits.refresh, limits.retry) = (SOON, SOON))).await;
+    let token = key.sign(&claims(&issuer, json!({})));
+    assert_eq!(server.send(call(&token)).await.status, 200);
+    for broken in [reply(500, ""), reply(200, "<html>"), reply_with(302, &[("location", "/elsewhere")], "")] {
+        issuer.answer_with(broken);
+        let before = issuer.times_asked();
+        eventually("more attempts", async || issuer.times_asked() > before + 2).await;
+        assert_eq!(server.send(call(&token)).await.status, 200);
+    }
+    issuer.publish(&[]);
+    eventually("the key to be given up", async || server.send(call(&token)).await.status == 401).await;
+}
+
+#[tokio::test]
+async fn a_server_starts_without_its_issuer_and_recovers() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    issuer.answer_with(reply(503, ""));
+    let server = start(with_limits(&issuer, |limits| limits.retry = SOON)).await;
+    let token = key.sign(&claims(&issuer, json!({})));
+    let answer = server.send(call(&token)).await;
+    let message = "the token cannot be checked: the keys of its issuer cannot be got just now";
+    assert_eq!(answer.error(), (503, "overloaded".to_owned(), message.to_owned()));
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!(server.send(post("/tools/whoami")).await.status, 401);
+    assert_eq!(server.send(get("/health")).await.status, 200);
+    issuer.publish(&[&key]);
+    eventually("the keys", async || server.send(call(&token)).await.status == 200).await;
+}
+
+#[tokio::test]
+async fn keys_that_come_without_end_or_from_elsewhere_are_not_taken() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let other = AuthorizationServer::start(&[&key]);
+    let published = json!({ "keys": [key.published()], "padding": "x".repeat(300 << 10) }).to_string();
+    let token = key.sign(&claims(&issuer, json!({})));
+    for answer in [
+        reply(200, &published),
+        reply_with(302, &[("location", &other.keys_url())], ""),
+        reply(200, &json!({"keys": vec![key.published(); 65]}).to_string()),
+        reply(404, ""),
+    ] {
+        issuer.answer_with(answer);
+        let server = start(options(&issuer)).await;
+        assert_eq!(server.send(call(&token)).await.status, 503);
+    }
+    assert_eq!(other.times_asked(), 0);
+}
+
+#[tokio::test]
+async fn an_issuer_is_who_its_metadata_says() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let mut options = options(&issuer);
+    options.issuer = format!("{}/realms/team", issuer.issuer());
+    let token = key.sign(&claims(&issuer, json!({"iss": options.issuer})));
+    let server = start(options.clone()).await;
+    assert_eq!(server.send(call(&token)).await.status, 503, "there is no metadata of this issuer");
+    options.issuer = format!("{}/", issuer.issuer());
+    let token = key.sign(&claims(&issuer, json!({"iss": options.issuer})));
+    let server = start(options.clone()).await;
+    assert_eq!(server.send(call(&token)).await.status, 503, "the metadata is another issuer's");
+    assert_eq!(issuer.times_asked(), 0);
+    options.jwks_url = Some(issuer.keys_url());
+    let server = start(options).await;
+    assert_eq!(server.send(call(&token)).await.status, 200, "who names the keys needs no metadata");
+}
+
+#[tokio::test]
+async fn a_slow_issuer_holds_up_nobody_but_who_needs_it() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    issuer.hold(true);
+    let limits = with_limits(&issuer, |limits| limits.fetch_timeout = NEVER);
+    let server = Setup::with([whoami()]).oauth(limits).token("the server's own").start().await;
+    let mut waiting = server.connect().await;
+    waiting.send(call(&key.sign(&claims(&issuer, json!({}))))).await;
+    for request in [get("/health"), get(METADATA), call("the server's own")] {
+        assert_eq!(server.send(request).await.status, 200);
+    }
+    assert_eq!(server.send(post("/tools/whoami")).await.status, 401);
+    issuer.hold(false);
+    assert_eq!(waiting.answer().await.status, 200);
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_too_slow_is_not_waited_for() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    issuer.hold(true);
+    let server = start(with_limits(&issuer, |limits| limits.fetch_timeout = common::SHORT)).await;
+    let token = key.sign(&claims(&issuer, json!({})));
+    assert_eq!(server.send(call(&token)).await.status, 503);
+}
+
+#[tokio::test]
+async fn who_shows_no_token_is_told_where_to_get_one() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let token = key.sign(&claims(&issuer, json!({"scope": "ctx:read"})));
+    let scopes = vec!["ctx:read".to_owned()];
+    let server = start(OAuthOptions { scopes, ..options(&issuer) }).await;
+    for request in [
+        get("/tools/list"),
+        post("/tools/whoami"),
+        get(&format!("/tools/list?access_token={token}&token={token}")),
+        post("/tools/whoami").header("Authorization", &format!("Basic {token}")),
+        post("/tools/whoami").body("application/x-www-form-urlencoded", format!("access_token={token}")),
+    ] {
+        let answer = server.send(request).await;
+        assert_eq!(answer.error().0, 401);
+        let challenge = format!("{CHALLENGE}, scope=\"ctx:read\"");
+        assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()));
+    }
+    assert_eq!(server.send(get("/tools/list").token(&token)).await.status, 200);
+}
+
+#[tokio::test]
+async fn metadata_is_open_to_everybody_who_may_see_the_server() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let options = OAuthOptions {
+        scopes: vec!["ctx:read".to_owned()],
+        tool_scopes: vec!["ctx:write".to_owned(), "ctx:read".to_owned()],
+        ..options(&issuer)
+    };
+    let page = "https://app.example.com";
+    let server = Setup::with([whoami()]).oauth(options).allowed_origin(page).start().await;
+    for path in [METADATA.to_owned(), format!("{METADATA}/mcp")] {
+        let answer = server.send(get(&path).header("Origin", page)).await;
+        assert_eq!(answer.header("access-control-allow-origin"), Some(page));
+        assert_eq!(
+            answer.success(),
+            json!({
+                "resource": RESOURCE,
+                "resource_name": "Context Harness",
+                "authorization_servers": [issuer.issuer()],
+                "scopes_supported": ["ctx:read", "ctx:write"],
+                "bearer_methods_supported": ["header"],
+            })
+        );
+        assert_eq!(server.send(get(&path).host("evil.example")).await.status, 403);
+        assert_eq!(server.send(get(&path).header("Origin", "https://evil.example")).await.status, 403);
+    }
+    assert_eq!(server.send(get(&format!("{METADATA}/other"))).await.status, 401);
+    let token = key.sign(&claims(&issuer, json!({"scope": "ctx:read"})));
+    assert_eq!(server.send(get(&format!("{METADATA}/other")).token(&token)).await.status, 404);
+    let answer = server.send(get("/tools/list").header("Origin", page)).await;
+    assert_eq!(answer.header("access-control-expose-headers"), Some("www-authenticate"));
+}
+
+#[tokio::test]
+async fn without_an_issuer_there_is_no_metadata() {
+    let server = Setup::with([whoami()]).start().await;
+    assert_eq!(server.send(get(METADATA)).await.status, 404);
+    assert_eq!(server.send(get(&format!("{METADATA}/mcp"))).await.status, 404);
+    assert_eq!(server.call("whoami", json!({})).await, json!({"result": null}));
+    let server = Setup::with([whoami()]).token("hunter2").start().await;
+    let answer = server.send(post("/tools/whoami")).await;
+    assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")));
+}
+
+/// A server where everybody needs `base`, and `whoami` more.
+async fn scoped(issuer: &AuthorizationServer) -> Server {
+    let needed = ["read".to_owned(), "write".to_owned()];
+    let policy = ScopePolicy::new([("tools.who*", needed.as_slice())]).unwrap();
+    let scopes = vec!["base".to_owned()];
+    let options = OAuthOptions { scopes, tool_scopes: needed.to_vec(), ..options(issuer) };
+    Setup::with([whoami(), common::echo("echo")])
+        .oauth(options)
+        .policy(policy)
+        .token("the server's own")
+        .start()
+        .await
+}
+
+#[tokio::test]
+async fn a_token_without_the_scopes_that_all_need_opens_nothing() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let server = scoped(&issuer).await;
+    let token = key.sign(&claims(&issuer, json!({"scope": "read write"})));
+    for request in [get("/tools/list"), post("/tools/echo"), get("/openapi.json"), get("/nowhere")] {
+        let answer = server.send(request.token(&token)).await;
+        let (status, code, message) = answer.error();
+        assert_eq!((status, code.as_str()), (403, "forbidden"));
+        assert_eq!(message, "a token with these scopes is required: `base`");
+        let challenge = format!(
+            "{CHALLENGE}, scope=\"base\", error=\"insufficient_scope\", \
+             error_description=\"more scopes are needed\""
+        );
+        assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_tool_needs_scopes_of_its_own() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let mut server = scoped(&issuer).await;
+    let token = |scope: &str| key.sign(&claims(&issuer, json!({ "scope": scope })));
+    let little = token("base read");
+    assert_eq!(server.send(post("/tools/echo").token(&little)).await.status, 200);
+    assert_eq!(server.next_run().await.tool, "tools.echo");
+    for request in [call(&little), call(&little).header("Accept", "text/event-stream")] {
+        let answer = server.send(request).await;
+        let (status, code, message) = answer.error();
+        assert_eq!((status, code.as_str()), (403, "forbidden"));
+        assert_eq!(message, "tools.whoami is not allowed: the caller lacks the scope `write`");
+        let challenge = format!(
+            "{CHALLENGE}, scope=\"read write\", error=\"insufficient_scope\", \
+             error_description=\"more scopes are needed\""
+        );
+        assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()));
+        assert_eq!(server.next_run().await.tool, "tools.whoami", "what is refused is recorded");
+    }
+    let answer = server.send(call(&token("base read write more"))).await.success();
+    assert_eq!(answer["result"]["scopes"], json!(["base", "more", "read", "write"]));
+}
+
+#[tokio::test]
+async fn the_servers_own_token_has_every_scope() {
+    let key = SigningKey::new("ES256", "one");
+    let issuer = AuthorizationServer::start(&[&key]);
+    let server = scoped(&issuer).await;
+    let answer = server.send(call("the server's own")).await.success();
+    assert_eq!(answer["result"], json!({"subject": "server.token", "scopes": ["base", "read", "write"]}));
+    assert_eq!(server.send(call("the server's own ")).await.status, 200, "as the header is read");
+    assert_eq!(server.send(call("the server's")).await.status, 401);
+}
+
+#[tokio::test]
+async fn no_answer_repeats_a_token() {
+    let (key, issuer, server) = trio().await;
+    let token = key.sign(&claims(&issuer, json!({"exp": 1})));
+    let signature = token.rsplit('.').next().unwrap();
+    let answer = server.send(call(&token)).await;
+    assert!(!format!("{answer:?}").contains(signature), "{answer:?}");
+}

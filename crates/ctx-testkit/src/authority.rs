@@ -1,0 +1,214 @@
+//! An authorization server in so far as a server of resources needs one: metadata, keys, and tokens
+//! signed with them.
+
+use crate::{Asked, Web, reply};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    self, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RsaKeyPair, RsaPublicKeyComponents,
+};
+use serde_json::{Value, json};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const KEYS_PATH: &str = "/keys";
+/// For tests alone. The library that signs here makes keys of every other kind by itself.
+const RSA_KEY: &[u8] = include_bytes!("rsa.pk8");
+
+/// A key that tokens are signed with.
+pub struct SigningKey {
+    id: String,
+    algorithm: String,
+    kind: Kind,
+}
+
+enum Kind {
+    Rsa(Box<RsaKeyPair>),
+    Curve { pair: EcdsaKeyPair, name: &'static str },
+    Edwards(Ed25519KeyPair),
+}
+
+impl SigningKey {
+    /// A key for this algorithm, by this name.
+    pub fn new(algorithm: &str, id: &str) -> Self {
+        let random = SystemRandom::new();
+        let curve = |algorithm: &'static EcdsaSigningAlgorithm, name| {
+            let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+            Kind::Curve { pair: EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).unwrap(), name }
+        };
+        let kind = match algorithm {
+            "ES256" => curve(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, "P-256"),
+            "ES384" => curve(&signature::ECDSA_P384_SHA384_FIXED_SIGNING, "P-384"),
+            "EdDSA" => {
+                let key = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
+                Kind::Edwards(Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap())
+            }
+            _ => Kind::Rsa(Box::new(RsaKeyPair::from_pkcs8(RSA_KEY).unwrap())),
+        };
+        Self { id: id.to_owned(), algorithm: algorithm.to_owned(), kind }
+    }
+
+    /// Its public half as it is published.
+    pub fn published(&self) -> Value {
+        let mut key = match &self.kind {
+            Kind::Rsa(pair) => {
+                let public = RsaPublicKeyComponents::<Vec<u8>>::from(pair.public());
+                json!({ "kty": "RSA", "n": encode(public.n), "e": encode(public.e) })
+            }
+            Kind::Curve { pair, name } => {
+                // A point that is not compressed: a mark, then both halves.
+                let (x, y) = pair.public_key().as_ref()[1..].split_at(pair.public_key().as_ref().len() / 2);
+                json!({ "kty": "EC", "crv": name, "x": encode(x), "y": encode(y) })
+            }
+            Kind::Edwards(pair) => {
+                json!({ "kty": "OKP", "crv": "Ed25519", "x": encode(pair.public_key().as_ref()) })
+            }
+        };
+        key["kid"] = json!(self.id);
+        key["alg"] = json!(self.algorithm);
+        key["use"] = json!("sig");
+        key
+    }
+
+    /// A token with these claims.
+    pub fn sign(&self, claims: &Value) -> String {
+        self.sign_under(&json!({"alg": self.algorithm, "kid": self.id, "typ": "at+jwt"}), claims)
+    }
+
+    /// A token with these claims under this header.
+    pub fn sign_under(&self, header: &Value, claims: &Value) -> String {
+        let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
+        let signature = self.signature(message.as_bytes());
+        format!("{message}.{}", encode(signature))
+    }
+
+    fn signature(&self, message: &[u8]) -> Vec<u8> {
+        let random = SystemRandom::new();
+        let encoding: &'static dyn signature::RsaEncoding = match self.algorithm.as_str() {
+            "RS384" => &signature::RSA_PKCS1_SHA384,
+            "RS512" => &signature::RSA_PKCS1_SHA512,
+            "PS256" => &signature::RSA_PSS_SHA256,
+            "PS384" => &signature::RSA_PSS_SHA384,
+            "PS512" => &signature::RSA_PSS_SHA512,
+            _ => &signature::RSA_PKCS1_SHA256,
+        };
+        match &self.kind {
+            Kind::Rsa(pair) => {
+                let mut signed = vec![0; pair.public().modulus_len()];
+                pair.sign(encoding, &random, message, &mut signed).unwrap();
+                signed
+            }
+            Kind::Curve { pair, .. } => pair.sign(&random, message).unwrap().as_ref().to_vec(),
+            Kind::Edwards(pair) => pair.sign(message).as_ref().to_vec(),
+        }
+    }
+
+    /// A token as somebody would make it who takes the public key for a shared secret.
+    pub fn sign_by_public_key(&self, claims: &Value) -> String {
+        let header = json!({"alg": "HS256", "kid": self.id, "typ": "at+jwt"});
+        let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
+        let published = self.published();
+        let secret = published["n"].as_str().or(published["x"].as_str()).unwrap();
+        let secret = URL_SAFE_NO_PAD.decode(secret).unwrap();
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
+        format!("{message}.{}", encode(ring::hmac::sign(&key, message.as_bytes())))
+    }
+}
+
+/// Claims of a token of `issuer` that is good for `audience` for an hour: Ada's, without scopes.
+pub fn good_claims(issuer: &str, audience: &str) -> Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    json!({"iss": issuer, "aud": audience, "sub": "ada", "iat": now, "exp": now + 3600, "client_id": "test"})
+}
+
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// A running authorization server.
+pub struct AuthorizationServer {
+    web: Web,
+    state: Arc<State>,
+}
+
+struct State {
+    keys: Mutex<Vec<u8>>,
+    is_held: Mutex<bool>,
+    released: Condvar,
+}
+
+impl AuthorizationServer {
+    /// One that publishes these keys.
+    pub fn start(keys: &[&SigningKey]) -> Self {
+        let state = Arc::new(State {
+            keys: Mutex::new(answer(keys)),
+            is_held: Mutex::new(false),
+            released: Condvar::new(),
+        });
+        let shared = state.clone();
+        let web = Web::serve(move |asked| shared.answer(asked));
+        Self { web, state }
+    }
+
+    /// What it names itself.
+    pub fn issuer(&self) -> String {
+        self.web.url("")
+    }
+
+    /// Where its keys are.
+    pub fn keys_url(&self) -> String {
+        self.web.url(KEYS_PATH)
+    }
+
+    /// Publishes these keys from now on, and no others.
+    pub fn publish(&self, keys: &[&SigningKey]) {
+        self.answer_with(answer(keys));
+    }
+
+    /// Answers with this whoever asks for the keys.
+    pub fn answer_with(&self, reply: Vec<u8>) {
+        *self.state.keys.lock().unwrap() = reply;
+    }
+
+    /// Answers nobody who asks for the keys, until it is told to.
+    pub fn hold(&self, is_held: bool) {
+        *self.state.is_held.lock().unwrap() = is_held;
+        self.state.released.notify_all();
+    }
+
+    /// How often the keys were asked for.
+    pub fn times_asked(&self) -> usize {
+        let is_for_keys = |asked: &&Asked| asked.target() == format!("GET {KEYS_PATH}");
+        self.web.asked().iter().filter(is_for_keys).count()
+    }
+}
+
+impl Drop for AuthorizationServer {
+    fn drop(&mut self) {
+        self.hold(false);
+    }
+}
+
+impl State {
+    fn answer(&self, asked: &Asked) -> Vec<u8> {
+        let origin = format!("http://{}", asked.header("host").unwrap_or_default());
+        match asked.target() {
+            "GET /.well-known/oauth-authorization-server" => {
+                let metadata = json!({"issuer": origin, "jwks_uri": format!("{origin}{KEYS_PATH}")});
+                reply(200, &metadata.to_string())
+            }
+            target if target == format!("GET {KEYS_PATH}") => {
+                let is_held = self.is_held.lock().unwrap();
+                drop(self.released.wait_while(is_held, |is_held| *is_held).unwrap());
+                self.keys.lock().unwrap().clone()
+            }
+            _ => reply(404, ""),
+        }
+    }
+}
+
+fn answer(keys: &[&SigningKey]) -> Vec<u8> {
+    let keys: Vec<Value> = keys.iter().map(|key| key.published()).collect();
+    reply(200, &json!({ "keys": keys }).to_string())
+}
