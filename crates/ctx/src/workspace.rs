@@ -1,14 +1,14 @@
 //! An opened directory: settings, store, catalog, wired together.
 
-use crate::config::{Config, ConnectorSection, Every, InlineAgentSection, Section, SourceSettings};
+use crate::config::{Config, ConnectorSection, Every, InlineAgentSection, Section, Settings, SourceSettings};
 use crate::error::{CommandError, CommandResult};
 use crate::harness::{AddedSource, Additions};
 use crate::scripts::{self, Configured, Runner, ScriptProvider, ScriptSet, ScriptSource, Untrusted};
 use crate::trust;
 use ctx_core::chain;
 use ctx_core::{
-    Agent, AgentArgument, Call, Caller, Catalog, Connector, Discard, Limits, LiveCatalog, Provider, Redactor,
-    RunLog, SourceName, ToolError,
+    Agent, AgentArgument, AllowAll, Call, Caller, Catalog, Connector, Discard, Limits, LiveCatalog, Policy,
+    Provider, Redactor, RunLog, SourceName, ToolError,
 };
 use ctx_knowledge::{
     Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source, cache_path, store_files,
@@ -43,6 +43,7 @@ pub(crate) struct Parts {
     /// What the program adds.
     added: Vec<Arc<dyn Provider>>,
     limits: Limits,
+    policy: Arc<dyn Policy>,
     redactor: Redactor,
     log: Arc<dyn RunLog>,
 }
@@ -58,6 +59,7 @@ impl Parts {
         let builder = Catalog::builder()
             .provider(self.context.clone())
             .limits(self.limits)
+            .policy(self.policy.clone())
             .redactor(self.redactor.clone())
             .runs(log);
         let providers = providers.iter().chain(&self.added);
@@ -135,6 +137,7 @@ impl Workspace {
             agents: inline_agents(&config),
             added: additions.callable(&mut warnings),
             limits: settings.limits(),
+            policy: policy(settings)?,
             redactor: runner.redactor().clone(),
             log,
         };
@@ -205,6 +208,13 @@ impl Parts {
     fn inline(&self) -> Arc<dyn Provider> {
         Arc::new(ScriptProvider { tools: Vec::new(), agents: self.agents.clone() })
     }
+}
+
+/// Who may call what.
+fn policy(settings: &Settings) -> CommandResult<Arc<dyn Policy>> {
+    let Some(oauth) = &settings.server.oauth else { return Ok(Arc::new(AllowAll)) };
+    let policy = oauth.policy();
+    Ok(Arc::new(policy.map_err(|error| CommandError::usage(format!("in [server.oauth]: {error}")))?))
 }
 
 /// Agents that are written down in the configuration.

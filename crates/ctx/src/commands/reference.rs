@@ -70,6 +70,9 @@ fn config() -> String {
             }
         } else {
             section_table(&format!("[{name}]"), section, section, &mut text);
+            for (inner, below) in keys(section).filter(|(_, value)| is_section(value)) {
+                section_table(&format!("[{name}.{inner}]"), below, below, &mut text);
+            }
         }
     }
     text.push_str(&format!("\n## Defaults\n\n```toml\n{}```\n", crate::config::defaults()));
@@ -87,10 +90,19 @@ fn lua() -> String {
     text
 }
 
+fn keys(section: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    section["properties"].as_object().into_iter().flatten()
+}
+
+/// Whether a key is a section of its own, with keys that are known.
+fn is_section(value: &Value) -> bool {
+    value["properties"].is_object()
+}
+
 fn section_table(heading: &str, described: &Value, keys: &Value, text: &mut String) {
     let description = described["description"].as_str().unwrap_or_default();
     text.push_str(&format!("\n## `{heading}`\n\n{description}\n\n| key | type | meaning |\n|---|---|---|\n"));
-    for (key, value) in keys["properties"].as_object().into_iter().flatten() {
+    for (key, value) in self::keys(keys).filter(|(_, value)| !is_section(value)) {
         let kind = match &value["type"] {
             Value::String(kind) => kind.clone(),
             Value::Array(kinds) => kinds.first().and_then(Value::as_str).unwrap_or("any").to_owned(),

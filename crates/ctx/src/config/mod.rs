@@ -7,6 +7,7 @@ mod check;
 mod every;
 mod expand;
 mod locate;
+mod oauth;
 mod schema;
 mod scripts;
 mod settings;

@@ -2,6 +2,7 @@
 
 use super::ConfigError;
 use super::every::Every;
+use super::oauth::OAuthSettings;
 use super::scripts::{
     AgentSection, ConnectorSection, InlineAgentSection, SECTION_KINDS, Section, Sections, ToolSection,
     sections,
@@ -118,14 +119,18 @@ pub(crate) struct EmbeddingSettings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerSettings {
-    /// Address and port. Anything but a loopback address needs a token.
+    /// Address and port. Anything but a loopback address needs a token, or `[server.oauth]`.
     pub(crate) bind: String,
-    /// What callers must send as `Authorization: Bearer`; without one none is needed.
+    /// What callers must send as `Authorization: Bearer`; without one, and without `[server.oauth]`, none
+    /// is needed.
     pub(crate) token: Option<Secret>,
     /// Host names to answer to besides loopback and the bound address.
     allowed_hosts: Vec<String>,
     /// Origins of web pages that may call, like `https://app.example.com`.
     allowed_origins: Vec<String>,
+    /// Whose access tokens let callers in: JWTs of one authorization server. Each is as good as the token.
+    #[schemars(with = "OAuthSettings")]
+    pub(crate) oauth: Option<OAuthSettings>,
 }
 
 /// `[limits]`
@@ -310,10 +315,11 @@ impl Settings {
         }
     }
 
-    /// Who may call.
+    /// Who may call, besides those who come with an access token.
     pub(crate) fn access(&self) -> Access {
         Access {
             token: self.server.token.clone(),
+            oauth: None,
             allowed_hosts: self.server.allowed_hosts.clone(),
             allowed_origins: self.server.allowed_origins.clone(),
         }
@@ -350,6 +356,9 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
     }
     if settings.server.token.as_ref().is_some_and(|token| token.expose().is_empty()) {
         problem("server.token", "must not be empty".to_owned());
+    }
+    for (key, message) in settings.server.oauth.iter().flat_map(OAuthSettings::problems) {
+        problem(&key, message);
     }
     for (kind, sources) in &settings.connectors {
         for (name, source) in sources {

@@ -234,3 +234,35 @@ fn the_workspace_overrides_the_user_key_by_key() {
     assert_eq!(config.settings.retrieval.final_limit.get(), 7);
     assert_eq!(config.settings.retrieval.mode, ctx_knowledge::Mode::Keyword);
 }
+
+#[test]
+fn an_authorization_server_is_understood_or_told_apart() {
+    let with = |keys: &str| format!("[server.oauth]\nissuer = \"https://login.example.com\"\n{keys}");
+    let config = load(&with("tool_scopes = { search = [\"a\"], \"tools.*\" = [\"b\", \"c\"] }\n")).unwrap();
+    let policy = config.settings.server.oauth.unwrap().policy().unwrap();
+    assert_eq!(policy.scopes().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(
+        problems("[server.oauth]\nscopes = []\n"),
+        ["ctx.toml:1: `server.oauth`: missing field `issuer`"]
+    );
+    for (keys, problem) in [
+        ("isuer = 1\n", "unknown key `server.oauth.isuer`; did you mean `issuer`?"),
+        (
+            "resource = \"http://ctx.example.com/mcp\"\n",
+            "`server.oauth.resource`: `http://ctx.example.com/mcp` is not an address like \
+             `https://login.example.com` (http is for loopback only)",
+        ),
+        ("scopes = [\"a b\"]\n", "`server.oauth.scopes`: `a b` is not a scope like `ctx:read`"),
+        ("audience = \"\"\n", "`server.oauth.audience`: `` is not whom tokens are meant for"),
+        (
+            "tool_scopes = { search = [\"\"] }\n",
+            "`server.oauth.tool_scopes`: `` is not a scope like `ctx:read`",
+        ),
+        (
+            "tool_scopes = { \"tools.[\" = [\"a\"] }\n",
+            "`server.oauth.tool_scopes`: `tools.[` is not a pattern of tool names like `tools.*`",
+        ),
+    ] {
+        assert_eq!(problems(&with(keys)), [format!("ctx.toml:3: {problem}")]);
+    }
+}

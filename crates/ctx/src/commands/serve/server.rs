@@ -9,6 +9,7 @@ use crate::workspace::Workspace;
 use ctx_http::Api;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -31,11 +32,20 @@ impl Server {
         let settings = &workspace.config.settings;
         let bind = &settings.server.bind;
         let wanted = resolve(bind).await?;
-        if !wanted.ip().is_loopback() && settings.server.token.is_none() {
+        let oauth = settings.server.oauth.as_ref();
+        if !wanted.ip().is_loopback() && settings.server.token.is_none() && oauth.is_none() {
             return Err(CommandError::usage(format!(
                 "`server.bind` = \"{bind}\" can be reached from outside, and there is no token"
             ))
-            .hint("set `server.token` (for example to \"${CTX_TOKEN}\"), or bind to 127.0.0.1"));
+            .hint(
+                "set `server.token` (for example to \"${CTX_TOKEN}\") or `[server.oauth]`, or bind to 127.0.0.1",
+            ));
+        }
+        if !wanted.ip().is_loopback() && oauth.is_some_and(|oauth| !oauth.has_resource()) {
+            return Err(CommandError::usage(
+                "`[server.oauth]` does not say how clients reach the server, which is what tokens are meant for",
+            )
+            .hint("set `server.oauth.resource`, for example to \"https://ctx.example.com/mcp\""));
         }
         let listener = TcpListener::bind(wanted).await.map_err(|error| cannot_listen(bind, &error))?;
         let address = listener.local_addr().map_err(|error| cannot_listen(bind, &error))?;
@@ -46,6 +56,14 @@ impl Server {
         {
             // The name that was bound is a name to be called by.
             access.allowed_hosts.push(host.to_owned());
+        }
+        if let Some(oauth) = oauth {
+            let oauth = oauth
+                .oauth(&format!("http://{address}/mcp"))
+                .map_err(|error| CommandError::usage(format!("in [server.oauth]: {error}")))?;
+            // So is the name that tokens are meant for.
+            access.allowed_hosts.push(oauth.host().to_owned());
+            access.oauth = Some(Arc::new(oauth));
         }
         let shutdown = CancellationToken::new();
         // Nobody is let in before the scripts are loaded.

@@ -1,0 +1,186 @@
+//! A team at one server: people with access tokens, and what each may call.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{
+    AuthorizationServer, Reply, SigningKey, TestServer, TestWorkspace, ctx_snapshot, good_claims,
+};
+use serde_json::{Value, json};
+use std::io::Write;
+
+const WRITE: &str = "tool = { name = \"write\", description = \"Writes\", parameters = {} }\n\
+                     function tool.execute() return \"written\" end\n";
+
+struct Team {
+    key: SigningKey,
+    issuer: AuthorizationServer,
+    workspace: TestWorkspace,
+    server: TestServer,
+}
+
+impl Team {
+    /// Everybody needs `ctx:read`, who calls what writes `ctx:write`, and who speaks as an agent `ctx:act`.
+    fn start(more: &str) -> Self {
+        let key = SigningKey::new("ES256", "one");
+        let issuer = AuthorizationServer::start(&[&key]);
+        let config = format!(
+            r#"
+[connectors.filesystem.docs]
+root = "docs"
+[server]
+bind = "127.0.0.1:0"
+{more}
+[server.oauth]
+issuer = "{}"
+scopes = ["ctx:read"]
+tool_scopes = {{ "tools.*" = ["ctx:write"], "agents.*" = ["ctx:act"], sources = ["ctx:read", "ctx:list"] }}
+[tools.script.write]
+path = "write.lua"
+[agents.inline.editor]
+description = "Edits"
+system_prompt = "Be brief."
+"#,
+            issuer.issuer()
+        );
+        let workspace = TestWorkspace::empty()
+            .config(&config)
+            .file("docs/deploy.md", "# Deploy\nPush the button.\n")
+            .file("write.lua", WRITE)
+            .env("CTX_TRUST", "1");
+        workspace.ctx("sync").success();
+        let server = workspace.spawn_server();
+        Self { key, issuer, workspace, server }
+    }
+
+    fn token(&self, scopes: &str) -> String {
+        let resource = format!("http://{}/mcp", self.server.address());
+        let mut claims = good_claims(&self.issuer.issuer(), &resource);
+        claims["scope"] = json!(scopes);
+        self.key.sign(&claims)
+    }
+
+    fn post(&self, token: &str, path: &str, body: &Value) -> Reply {
+        let authorization = format!("Bearer {token}");
+        let headers = [("content-type", "application/json"), ("authorization", authorization.as_str())];
+        self.server.send("POST", path, &headers, body.to_string().as_bytes())
+    }
+
+    fn execute(&self, token: &str, script: &str) -> Reply {
+        self.post(token, "/tools/execute", &json!({ "script": script }))
+    }
+}
+
+fn needed(reply: &Reply) -> &str {
+    let header = &reply.headers["www-authenticate"];
+    assert!(header.contains("error=\"insufficient_scope\""), "{header}");
+    header.split("scope=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap()
+}
+
+#[test]
+fn people_call_what_they_were_granted() {
+    let team = Team::start("");
+    let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));
+    let query = json!({"query": "button"});
+    assert_eq!(team.post(&reader, "/tools/search", &query).found(), ["deploy.md"]);
+    let refused = team.post(&reader, "/tools/write", &json!({}));
+    assert_eq!((refused.status, needed(&refused)), (403, "ctx:write"));
+    assert_eq!(
+        refused.body["error"]["message"],
+        "tools.write is not allowed: the caller lacks the scope `ctx:write`"
+    );
+    assert_eq!(team.post(&writer, "/tools/write", &json!({})).body, json!({"result": "written"}));
+    let refused = team.post(&reader, "/tools/sources", &json!({}));
+    assert_eq!((refused.status, needed(&refused)), (403, "ctx:list ctx:read"));
+    let refused = team.post(&writer, "/agents/editor/prompt", &json!({}));
+    assert_eq!((refused.status, needed(&refused)), (403, "ctx:act"));
+    let actor = team.token("ctx:act ctx:read");
+    assert_eq!(team.post(&actor, "/agents/editor/prompt", &json!({})).body["system"], "Be brief.");
+    let refused = team.post(&team.token("ctx:write"), "/tools/search", &query);
+    assert_eq!((refused.status, needed(&refused)), (403, "ctx:read"));
+    assert_eq!(team.server.post("/tools/search", &query).status, 401);
+}
+
+#[test]
+fn a_script_gets_no_further_than_who_sent_it() {
+    let team = Team::start("");
+    let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));
+    let found = team.execute(&reader, "return #context.search('button')");
+    assert_eq!((found.status, &found.body["result"]), (200, &json!(1)));
+    let around = team.execute(&reader, "return sdk.tools.write{}");
+    let message = around.body["error"]["message"].as_str().unwrap();
+    assert!(around.status >= 400 && message.contains("lacks the scope `ctx:write`"), "{around:?}");
+    let caught = "local ok, why = pcall(function() return sdk.tools.write{} end)\n\
+                  return { ok = ok, why = tostring(why) }";
+    let caught = team.execute(&reader, caught).body["result"].clone();
+    assert_eq!(caught["ok"], false, "{caught}");
+    assert!(caught["why"].as_str().unwrap().contains("lacks the scope `ctx:write`"), "{caught}");
+    assert_eq!(team.execute(&writer, "return sdk.tools.write{}").body["result"], "written");
+}
+
+#[test]
+fn whoever_sits_at_the_machine_needs_no_token() {
+    let team = Team::start("");
+    team.workspace.write("script.luau", "return { sdk.tools.write{}, #context.search('button') }");
+    let ran = team.workspace.ctx("exec script.luau").success();
+    assert_eq!(ran.json(), json!(["written", 1]));
+}
+
+#[test]
+fn the_servers_own_token_may_everything() {
+    let team = Team::start("token = \"${CTX_TOKEN:-correct-horse}\"");
+    assert_eq!(team.execute("correct-horse", "return sdk.tools.write{}").body["result"], "written");
+    assert_eq!(team.post("correct-horsf", "/tools/write", &json!({})).status, 401);
+    assert_eq!(team.post(&team.token("ctx:read"), "/tools/search", &json!({"query": "button"})).status, 200);
+}
+
+#[test]
+fn clients_learn_where_tokens_come_from() {
+    let team = Team::start("");
+    let reply = team.server.get("/.well-known/oauth-protected-resource/mcp");
+    let resource = format!("http://{}/mcp", team.server.address());
+    assert_eq!(reply.body["resource"], resource);
+    assert_eq!(reply.body["authorization_servers"], json!([team.issuer.issuer()]));
+    assert_eq!(reply.body["scopes_supported"], json!(["ctx:act", "ctx:list", "ctx:read", "ctx:write"]));
+    let place = format!("http://{}/.well-known/oauth-protected-resource/mcp", team.server.address());
+    let challenge = &team.server.get("/tools/list").headers["www-authenticate"];
+    assert_eq!(*challenge, format!("Bearer resource_metadata=\"{place}\", scope=\"ctx:read\""));
+    let said = team.server.stop().success();
+    assert!(!said.stderr.contains("WARN"), "{}", said.stderr);
+}
+
+#[test]
+fn a_server_without_its_issuer_starts_and_says_so() {
+    let workspace = TestWorkspace::new()
+        .config("[server]\nbind = \"127.0.0.1:0\"\n[server.oauth]\nissuer = \"http://127.0.0.1:1\"\n");
+    let mut server = workspace.spawn_server();
+    server.wait_for("the keys of the issuer http://127.0.0.1:1 cannot be got; it is tried again");
+    assert_eq!(server.get("/health").status, 200);
+    assert_eq!(server.get("/tools/list").status, 401);
+    server.stop().success();
+}
+
+#[test]
+fn a_server_that_others_reach_must_say_what_tokens_are_meant_for() {
+    let config = "[server]\nbind = \"0.0.0.0:0\"\n[server.oauth]\nissuer = \"https://login.example.com\"\n";
+    let workspace = TestWorkspace::new().config(config);
+    ctx_snapshot!(workspace.ctx("serve mcp"), @r#"
+    exit_code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `[server.oauth]` does not say how clients reach the server, which is what tokens are meant for
+    hint: set `server.oauth.resource`, for example to "https://ctx.example.com/mcp"
+    "#);
+    let resource = format!("{config}resource = \"https://ctx.example.com/mcp\"\n");
+    let server = TestWorkspace::new().config(&resource).spawn_server();
+    let metadata = server.get("/.well-known/oauth-protected-resource");
+    assert_eq!(metadata.body["resource"], "https://ctx.example.com/mcp");
+    let health = |host: &str| {
+        let mut stream = server.connect();
+        let request = format!("GET /health HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        Reply::read(&stream).status
+    };
+    assert_eq!(health("ctx.example.com"), 200, "what tokens are meant for is a name of the server");
+    assert_eq!(health("other.example.com"), 403);
+}
