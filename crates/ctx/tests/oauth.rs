@@ -184,3 +184,16 @@ fn a_server_that_others_reach_must_say_what_tokens_are_meant_for() {
     assert_eq!(health("ctx.example.com"), 200, "what tokens are meant for is a name of the server");
     assert_eq!(health("other.example.com"), 403);
 }
+
+#[test]
+fn the_guides_example_is_a_configuration() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/operation.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let example = guide.split("```toml\n").skip(1).find(|block| block.contains("[server.oauth]")).unwrap();
+    let example = example.split("```").next().unwrap().replace("0.0.0.0:7331", "127.0.0.1:0");
+    let server = TestWorkspace::empty().config(&example).spawn_server();
+    let metadata = server.get("/.well-known/oauth-protected-resource/mcp").body;
+    assert_eq!(metadata["scopes_supported"], json!(["ctx:read", "ctx:script", "ctx:write"]));
+    let challenge = server.get("/tools/list").headers["www-authenticate"].clone();
+    assert!(guide.contains(&format!("# www-authenticate: {challenge}")), "{challenge}");
+}

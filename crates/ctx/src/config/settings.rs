@@ -128,7 +128,7 @@ pub(crate) struct ServerSettings {
     allowed_hosts: Vec<String>,
     /// Origins of web pages that may call, like `https://app.example.com`.
     allowed_origins: Vec<String>,
-    /// Whose access tokens let callers in: JWTs of one authorization server. Each is as good as the token.
+    /// Whose access tokens let callers in, besides `token`: JWTs of one authorization server.
     #[schemars(with = "OAuthSettings")]
     pub(crate) oauth: Option<OAuthSettings>,
 }
