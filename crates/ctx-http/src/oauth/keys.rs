@@ -94,18 +94,19 @@ pub(super) struct Keys {
     asked: Mutex<Option<Instant>>,
 }
 
-#[derive(Clone, Default)]
 struct Known {
     set: Option<Arc<KeySet>>,
     /// How often it was tried to get them.
     rounds: u64,
+    /// Whether that is under way, or about to be.
     is_fetching: bool,
 }
 
 impl Keys {
     pub(super) fn new(issuer: Issuer, limits: OAuthLimits) -> Self {
-        let (known, wanted) = (watch::Sender::new(Known::default()), Notify::new());
-        Self { issuer, limits, known, wanted, asked: Mutex::default() }
+        // Getting them is the first thing to be done.
+        let known = watch::Sender::new(Known { set: None, rounds: 0, is_fetching: true });
+        Self { issuer, limits, known, wanted: Notify::new(), asked: Mutex::default() }
     }
 
     /// The last that were got.
@@ -115,14 +116,20 @@ impl Keys {
 
     /// Waits until they were got again, where that is under way or may be asked for.
     pub(super) async fn news(&self) {
-        let mut known = self.known.subscribe();
-        let Known { rounds, is_fetching, .. } = *known.borrow_and_update();
-        if !is_fetching {
-            if !self.may_ask() {
-                return;
+        let (mut rounds, mut is_fetching) = (0, false);
+        // In one step, so that whoever comes next waits for the same news.
+        self.known.send_if_modified(|known| {
+            if !known.is_fetching && self.may_ask() {
+                known.is_fetching = true;
+                self.wanted.notify_one();
             }
-            self.wanted.notify_one();
+            (rounds, is_fetching) = (known.rounds, known.is_fetching);
+            false
+        });
+        if !is_fetching {
+            return;
         }
+        let mut known = self.known.subscribe();
         let later = known.wait_for(|known| known.rounds > rounds);
         if tokio::time::timeout(self.limits.fetch_timeout, later).await.is_err() {
             tracing::debug!("no news of the keys in time");
