@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Put into the extensions of a response with status 403, it makes the guard say which scopes are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NeededScopes(pub Vec<String>);
+pub(crate) struct NeededScopes(pub Vec<String>);
 
 /// A failed request.
 #[derive(Debug)]

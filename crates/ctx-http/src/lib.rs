@@ -14,7 +14,6 @@ mod serve;
 mod stream;
 mod wire;
 
-pub use error::NeededScopes;
 pub use guard::InvalidHost;
 pub use oauth::{InvalidOAuth, OAuth, OAuthLimits, OAuthOptions};
 pub use serve::serve;

@@ -101,6 +101,37 @@ fn people_call_what_they_were_granted() {
 }
 
 #[test]
+fn mcp_clients_are_told_what_more_they_need() {
+    let team = Team::start("");
+    let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));
+    let call = |token: &str, tool: &str, arguments: Value| {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let authorization = format!("Bearer {token}");
+        let headers = [
+            ("content-type", "application/json"),
+            ("authorization", authorization.as_str()),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", tool),
+        ];
+        team.server.send("POST", "/mcp", &headers, body.to_string().as_bytes())
+    };
+    let refused = call(&reader, "write", json!({}));
+    assert_eq!((refused.status, needed(&refused)), (403, "ctx:write"));
+    let text = |reply: &Reply| reply.body["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert_eq!(text(&call(&writer, "write", json!({}))), "written");
+    let around = call(&reader, "execute", json!({"script": "return sdk.tools.write{}"}));
+    assert_eq!((around.status, &around.body["result"]["isError"]), (200, &json!(true)));
+    assert!(text(&around).contains("lacks the scope `ctx:write`"), "{around:?}");
+    assert_eq!(call("nonsense", "write", json!({})).status, 401);
+}
+
+#[test]
 fn a_script_gets_no_further_than_who_sent_it() {
     let team = Team::start("");
     let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));

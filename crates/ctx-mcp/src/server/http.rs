@@ -14,6 +14,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use rmcp::ErrorData;
 use rmcp::model::JsonRpcError;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,23 @@ impl McpServer {
         }
         // These last as long as the client; the others end with their calls, which are waited for.
         if method == Method::GET { until(response, self.http.stopping.clone()) } else { response }
+    }
+}
+
+impl McpServer {
+    /// The tool that a request calls, if it calls one.
+    pub fn tool_called(body: &[u8]) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Request {
+            method: String,
+            params: Option<Params>,
+        }
+        #[derive(Deserialize)]
+        struct Params {
+            name: Option<String>,
+        }
+        let request: Request = serde_json::from_slice(body).ok()?;
+        request.params.filter(|_| request.method == "tools/call")?.name
     }
 }
 
