@@ -9,7 +9,7 @@ agent = {
     tools = { "search", "get" },
     arguments = {
         { name = "service", description = "The service in trouble", required = true },
-        { name = "severity", description = "SEV1 to SEV4, where it is known already" },
+        { name = "severity", description = "How bad it is, where that is known already", choices = { "SEV1", "SEV2", "SEV3", "SEV4" } },
     },
 }
 
