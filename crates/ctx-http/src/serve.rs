@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt;
@@ -101,7 +102,8 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
 
     drop(listener);
     connections.close();
-    if tokio::time::timeout(limits.drain, connections.wait()).await.is_err() {
+    let latest = Instant::now() + limits.drain;
+    if tokio::time::timeout_at(latest, connections.wait()).await.is_err() {
         tracing::warn!("requests still in flight after {} s are cut off", limits.drain.as_secs());
         abort.cancel();
         connections.wait().await;
@@ -110,7 +112,7 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
     streamed.close();
     streamed.wait().await;
     if let Some(mcp) = mcp {
-        mcp.drained().await;
+        mcp.drained(latest.saturating_duration_since(Instant::now())).await;
     }
     Ok(())
 }

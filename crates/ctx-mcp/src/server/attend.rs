@@ -14,6 +14,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -61,11 +62,11 @@ pub(super) enum Step {
 }
 
 impl Running {
-    /// Starts it. `call` is the call to make.
-    pub(super) fn start(work: Work, call: Call, calls: &TaskTracker) -> Box<Self> {
+    /// Starts it. `call` is the call to make; it ends with `all`, if not before.
+    pub(super) fn start(work: Work, call: Call, calls: &TaskTracker, all: &CancellationToken) -> Box<Self> {
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (ended_in, ended) = oneshot::channel();
-        let cancel = CancellationToken::new();
+        let cancel = all.child_token();
         let call = call.with_peer(Arc::new(Line(events_in))).with_cancellation(&cancel);
         calls.spawn(async move {
             // A client that has gone does not hear it.
@@ -102,38 +103,38 @@ impl Running {
     pub(super) async fn attend(mut self: Box<Self>, client: &Client) -> Step {
         let mut asking: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         let mut lacks = None;
+        // When the questions that wait are asked, others with them or not.
+        let mut ask_at = None;
         loop {
-            let waits = !self.pending.is_empty();
+            let together = match self.pending.is_empty() {
+                true => None,
+                false => Some(*ask_at.get_or_insert_with(|| Instant::now() + TOGETHER)),
+            };
             let event = tokio::select! {
                 biased;
                 () = client.cancelled() => return Step::Cancelled,
                 Some(()) = asking.next(), if !asking.is_empty() => continue,
-                Some(event) = self.events.recv() => event,
-                ended = &mut self.ended => {
-                    let gone = |_| Err(ToolError::internal("the call ended without an answer", "dropped"));
-                    let ended = ended.unwrap_or_else(gone);
-                    // What it told at the last moment may have come between two looks.
-                    while let Ok(event) = self.events.try_recv() {
-                        match event {
-                            Event::Progress(progress) => client.progress(progress).await,
-                            Event::Log(level, message) => client.log(level, message).await,
-                            Event::Ask(..) => {}
-                        }
-                    }
-                    return match (ended, lacks) {
-                        (Err(error), Some(want)) if client.is_stateless() && is_refusal(&error) => {
-                            Step::Lacks(want)
-                        }
-                        (ended, _) => Step::Ended(ended),
-                    };
-                }
-                () = tokio::time::sleep(TOGETHER), if waits => {
+                // Before the events: a call that tells much asks nevertheless.
+                () = until(together), if together.is_some() => {
+                    ask_at = None;
                     self.pending.retain(|pending| !pending.reply.is_closed());
                     let requests = self.requests();
                     if requests.is_empty() {
                         continue;
                     }
                     return Step::Asks(self, requests);
+                }
+                Some(event) = self.events.recv() => event,
+                ended = &mut self.ended => {
+                    self.tell_rest(client).await;
+                    let gone = |_| Err(ToolError::internal("the call ended without an answer", "dropped"));
+                    let ended = ended.unwrap_or_else(gone);
+                    return match (ended, lacks) {
+                        (Err(error), Some(want)) if client.is_stateless() && is_refusal(&error) => {
+                            Step::Lacks(want)
+                        }
+                        (ended, _) => Step::Ended(ended),
+                    };
                 }
             };
             match event {
@@ -155,6 +156,18 @@ impl Running {
                         .boxed(),
                     ),
                 },
+            }
+        }
+    }
+
+    /// Passes on what the call told last: it may have come between a look at the events and one at the end.
+    async fn tell_rest(&mut self, client: &Client) {
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                Event::Progress(progress) => client.progress(progress).await,
+                Event::Log(level, message) => client.log(level, message).await,
+                // Nobody waits for the answer.
+                Event::Ask(..) => {}
             }
         }
     }
@@ -187,6 +200,12 @@ impl Running {
 /// Whether a call failed by not catching that the client cannot answer.
 fn is_refusal(error: &ToolError) -> bool {
     error.message().contains(&Unanswered::Unable.to_string())
+}
+
+async fn until(moment: Option<Instant>) {
+    if let Some(moment) = moment {
+        tokio::time::sleep_until(moment).await;
+    }
 }
 
 fn tell(reply: Reply, answer: Result<Value, Unanswered>) {

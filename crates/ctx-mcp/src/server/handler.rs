@@ -4,18 +4,18 @@ use super::attend::{Running, Step};
 use super::listing::{self, Listing, PAGE, cursor, invalid_cursor, page};
 use super::session::{Client, FOLLOWED_MAX, Session, client_name, is_stateless};
 use super::work::{Answer, Work};
-use super::{Shared, completion, news};
+use super::{Shared, completion, methods, news};
 use crate::convert;
 use ctx_core::{Call, Caller, ErrorKind, Identity, ToolError, nearest};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
-    GetPromptRequestParams, GetPromptResponse, Implementation, InputRequiredResult, InputResponses,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
-    Tool, UnsubscribeRequestParams,
+    CustomRequest, CustomResult, GetPromptRequestParams, GetPromptResponse, Implementation,
+    InputRequiredResult, InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::json;
@@ -69,7 +69,7 @@ impl Handler {
                 if let Some(identity) = identity {
                     call = call.with_identity(identity);
                 }
-                Running::start(work, call, &self.shared.calls)
+                Running::start(work, call, &self.shared.calls, &self.shared.abandoned)
             }
         };
         running.answer(responses.unwrap_or_default());
@@ -297,6 +297,14 @@ impl ServerHandler for Handler {
     ) -> Result<(), ErrorData> {
         self.session.unfollow(&request.uri);
         Ok(())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(methods::not_understood(&request.method, is_stateless(&context)))
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

@@ -9,6 +9,7 @@ mod completion;
 mod handler;
 mod http;
 mod listing;
+mod methods;
 mod news;
 mod parked;
 mod session;
@@ -24,6 +25,7 @@ use listing::Listings;
 use news::News;
 use parked::Parked;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     news: News,
     /// Calls run beside the requests that made them.
     calls: TaskTracker,
+    /// Ends them all.
+    abandoned: CancellationToken,
     stopping: CancellationToken,
 }
 
@@ -78,17 +82,23 @@ impl McpServer {
             settings,
             ready,
             calls: TaskTracker::new(),
+            abandoned: CancellationToken::new(),
             stopping,
         });
         let http = http::Service::new(&shared);
         Self { shared, http }
     }
 
-    /// Waits until every call has ended; those that wait for an answer are given up.
-    pub async fn drained(&self) {
+    /// Waits until every call has ended. Those that wait for an answer are given up, and after `patience` the
+    /// others too: a call of the older era goes on when its client is gone.
+    pub async fn drained(&self, patience: Duration) {
         self.shared.parked.clear();
         self.shared.calls.close();
-        self.shared.calls.wait().await;
+        if tokio::time::timeout(patience, self.shared.calls.wait()).await.is_err() {
+            tracing::debug!("calls that still run are given up");
+            self.shared.abandoned.cancel();
+            self.shared.calls.wait().await;
+        }
     }
 }
 

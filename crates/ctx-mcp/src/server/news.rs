@@ -9,8 +9,7 @@ use rmcp::service::{Peer, SubscriptionSink};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Changes that wait for a client; one that is further behind is told that everything may have changed.
 const CHANGES_MAX: usize = 1024;
@@ -65,12 +64,14 @@ async fn watch_catalog(
     let _ = ready.wait_for(|ready| *ready).await;
     let mut replaced = live.replaced();
     let mut listing = Listing::new(live.current());
+    let mut _following = follow_resources(listing.catalog(), &changes);
     loop {
-        let _resources = follow_resources(listing.catalog(), &changes);
         if replaced.changed().await.is_err() {
             return;
         }
         let newer = Listing::new(live.current());
+        // The new ones are heard before the old ones are not: no change is lost in between.
+        _following = follow_resources(newer.catalog(), &changes);
         let tell = |is_other: bool, change: Change| {
             if is_other {
                 // Nobody may be listening.
@@ -88,15 +89,20 @@ fn prefixes(listing: &Listing) -> Vec<String> {
     listing.catalog().resources().iter().map(|origin| origin.prefix().to_owned()).collect()
 }
 
-/// Passes on what each origin tells, until it is dropped.
-fn follow_resources(catalog: &Catalog, changes: &broadcast::Sender<Change>) -> JoinSet<()> {
-    let mut following = JoinSet::new();
+/// Passes on what each origin tells, and has told when the guard is dropped.
+fn follow_resources(catalog: &Catalog, changes: &broadcast::Sender<Change>) -> DropGuard {
+    let enough = CancellationToken::new();
     for origin in catalog.resources() {
         let Some(mut told) = origin.changes() else { continue };
-        let changes = changes.clone();
-        following.spawn(async move {
+        let (changes, enough) = (changes.clone(), enough.clone());
+        tokio::spawn(async move {
             loop {
-                let change = match told.recv().await {
+                let told = tokio::select! {
+                    biased;
+                    told = told.recv() => told,
+                    () = enough.cancelled() => return,
+                };
+                let change = match told {
                     Ok(ResourceChange::Content { uri }) => Change::Resource(uri),
                     Ok(ResourceChange::List) | Err(RecvError::Lagged(_)) => Change::ResourceList,
                     Err(RecvError::Closed) => return,
@@ -105,7 +111,7 @@ fn follow_resources(catalog: &Catalog, changes: &broadcast::Sender<Change>) -> J
             }
         });
     }
-    following
+    enough.drop_guard()
 }
 
 /// What to tell a client that follows these resources; `None` when there will be no more.

@@ -3,15 +3,16 @@
 use crate::convert;
 use ctx_core::{Progress, Question, Unanswered};
 use rmcp::model::{
-    ClientCapabilities, ClientResult, InputRequest, LoggingLevel, LoggingMessageNotification,
-    LoggingMessageNotificationParam, ProgressNotification, ProgressToken, ProtocolVersion,
-    ServerNotification,
+    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientResult, InputRequest,
+    LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam, ProgressNotification,
+    ProgressToken, ProtocolVersion, RequestId, ServerNotification,
 };
-use rmcp::service::{Peer, RequestContext};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::{RoleServer, ServiceError};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -145,7 +146,17 @@ impl Client {
     /// Asks a client of an older era, which can be asked while it waits.
     pub(super) async fn ask(&self, request: InputRequest) -> Result<Value, Unanswered> {
         let request = convert::server_request(request).ok_or(Unanswered::Unaskable)?;
-        match self.peer.send_request(request).await {
+        let asked = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let answer = match asked {
+            Ok(handle) => {
+                let mut asked = Asked { peer: self.peer.clone(), id: Some(handle.id.clone()) };
+                let answer = handle.await_response().await;
+                asked.id = None;
+                answer
+            }
+            Err(error) => Err(error),
+        };
+        match answer {
             Ok(ClientResult::CreateMessageResult(result)) => to_json(&result),
             Ok(ClientResult::ElicitResult(result)) => to_json(&result),
             Ok(ClientResult::ListRootsResult(result)) => to_json(&result),
@@ -159,6 +170,25 @@ impl Client {
                 Err(Unanswered::TooLate)
             }
         }
+    }
+}
+
+/// A question that a client was asked; withdrawn where nobody waits for its answer any more.
+struct Asked {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let params = CancelledNotificationParam::new(Some(id), None);
+        let notification = CancelledNotification::new(params);
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            // The client may be gone, which is as good.
+            let _ = peer.send_notification(ServerNotification::CancelledNotification(notification)).await;
+        });
     }
 }
 

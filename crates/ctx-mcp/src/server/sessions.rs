@@ -8,7 +8,7 @@ use rmcp::transport::streamable_http_server::session::local::{
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Sessions at once.
@@ -18,7 +18,7 @@ const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 /// Bounded sessions in memory.
 pub(super) struct Sessions {
-    inner: LocalSessionManager,
+    inner: Arc<LocalSessionManager>,
     heard: Mutex<HashMap<SessionId, Instant>>,
 }
 
@@ -28,7 +28,7 @@ impl Default for Sessions {
         config.keep_alive = Some(IDLE_MAX);
         let mut inner = LocalSessionManager::default();
         inner.session_config = config;
-        Self { inner, heard: Mutex::default() }
+        Self { inner: Arc::new(inner), heard: Mutex::default() }
     }
 }
 
@@ -44,14 +44,19 @@ impl Sessions {
         }
     }
 
-    /// The session that has to go before another may come.
-    fn silent_longest(&self) -> Option<SessionId> {
+    /// Notes a session that has come, and gives those that have to go for it.
+    fn admit(&self, id: &SessionId) -> Vec<SessionId> {
         let mut heard = self.heard();
+        heard.insert(id.clone(), Instant::now());
         heard.retain(|_, last| last.elapsed() < IDLE_MAX);
-        if heard.len() < SESSIONS_MAX {
-            return None;
+        let mut gone = Vec::new();
+        while heard.len() > SESSIONS_MAX
+            && let Some(silent) = heard.iter().min_by_key(|(_, last)| **last).map(|(id, _)| id.clone())
+        {
+            heard.remove(&silent);
+            gone.push(silent);
         }
-        heard.iter().min_by_key(|(_, last)| **last).map(|(id, _)| id.clone())
+        gone
     }
 }
 
@@ -60,12 +65,13 @@ impl SessionManager for Sessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        if let Some(id) = self.silent_longest() {
-            tracing::warn!("more than {SESSIONS_MAX} MCP sessions; the one that was silent longest ends");
-            self.close_session(&id).await?;
-        }
         let (id, transport) = self.inner.create_session().await?;
-        self.heard().insert(id.clone(), Instant::now());
+        for silent in self.admit(&id) {
+            tracing::warn!("more than {SESSIONS_MAX} MCP sessions; the one that was silent longest ends");
+            let inner = self.inner.clone();
+            // A session whose client does not read takes its time to end; nobody else waits for it.
+            tokio::spawn(async move { inner.close_session(&silent).await });
+        }
         Ok((id, transport))
     }
 

@@ -2,10 +2,19 @@
 
 use super::McpServer;
 use super::handler::Handler;
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::{QuitReason, ServerInitializeError, serve_server_with_ct};
+use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::stdio_pipes;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
+
+/// How long a client that says no more may still be told what it has asked for. Whoever pipes a few requests
+/// in wants their answers; a call that takes longer has nobody left to wait for it.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Why serving a client on pipes ended other than by the client's leaving.
 #[derive(Debug, thiserror::Error)]
@@ -18,12 +27,55 @@ pub enum StdioError {
     Broken(String),
 }
 
+/// The pipes, and what rmcp does not do about them.
+struct Pipes<R: AsyncRead, W: AsyncWrite> {
+    lines: AsyncRwTransport<RoleServer, R, W>,
+    /// Whether there was a request yet; what comes before the first means nothing.
+    has_begun: bool,
+    /// Cancelled when the client says no more.
+    silent: CancellationToken,
+}
+
+impl<R, W> Transport<RoleServer> for Pipes<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = std::io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.lines.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            let Some(message) = self.lines.receive().await else {
+                self.silent.cancel();
+                return None;
+            };
+            self.has_begun |= matches!(message, ClientJsonRpcMessage::Request(_));
+            if self.has_begun {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.lines.close().await
+    }
+}
+
 impl McpServer {
     /// Serves the client at the standard streams until it leaves or the server stops.
     pub async fn serve_stdio(&self) -> Result<(), StdioError> {
         let (input, output) = stdio_pipes();
-        let transport =
+        let lines =
             AsyncRwTransport::new(input, output).with_max_line_length(self.shared.settings.request_bytes);
+        let silent = CancellationToken::new();
+        let transport = Pipes { lines, has_begun: false, silent: silent.clone() };
         let ending = CancellationToken::new();
         // What is stopped lets calls in flight finish for as long as its caller waits.
         let serving = serve_server_with_ct(Handler::new(&self.shared), transport, ending.clone());
@@ -47,6 +99,17 @@ impl McpServer {
                 ending.cancel();
                 Ok(())
             }
+            () = self.last_answers(&silent) => {
+                ending.cancel();
+                Ok(())
+            }
         }
+    }
+
+    /// Waits until a client that says no more has had its time.
+    async fn last_answers(&self, silent: &CancellationToken) {
+        silent.cancelled().await;
+        self.shared.ready().await;
+        tokio::time::sleep(LAST_ANSWERS).await;
     }
 }

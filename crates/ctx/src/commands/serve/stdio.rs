@@ -38,9 +38,7 @@ pub(super) async fn serve(global: &Global) -> CommandResult {
         ended = &mut serving => ended,
         () = loading => serving.await,
     };
-    if tokio::time::timeout(PATIENCE, mcp.drained()).await.is_err() {
-        tracing::debug!("stopped while calls were running");
-    }
+    mcp.drained(PATIENCE).await;
     background.end(&workspace, PATIENCE).await;
     if tokio::time::timeout(PATIENCE, refresh.end()).await.is_err() {
         tracing::debug!("stopped while a source was synced");

@@ -1,0 +1,32 @@
+//! The methods that are served: rmcp takes a known one with parameters that it cannot read for an unknown
+//! one, and clients must be able to tell these apart.
+
+use rmcp::ErrorData;
+use rmcp::model::ErrorCode;
+
+/// Served to clients of every revision.
+const ALWAYS: &[&str] = &[
+    "completion/complete",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "tools/call",
+    "tools/list",
+];
+/// Served to clients that have sessions.
+const IN_SESSIONS: &[&str] =
+    &["initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"];
+/// Served to clients that have none.
+const WITHOUT_SESSIONS: &[&str] = &["server/discover", "subscriptions/listen"];
+
+/// Why a request that rmcp could make nothing of is refused.
+pub(super) fn not_understood(method: &str, is_stateless: bool) -> ErrorData {
+    let of_the_era = if is_stateless { WITHOUT_SESSIONS } else { IN_SESSIONS };
+    if ALWAYS.contains(&method) || of_the_era.contains(&method) {
+        let message = format!("the parameters of `{method}` are missing something or of the wrong type");
+        return ErrorData::invalid_params(message, None);
+    }
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)
+}

@@ -1,0 +1,126 @@
+//! A server without a socket: requests go in as values, answers come out message by message.
+
+#![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper fails the test it helps"
+)]
+
+mod newer;
+mod older;
+mod reply;
+mod tools;
+
+pub(crate) use newer::{NEWER, Request, call, request};
+pub(crate) use older::{OLDER, Session, initialize, post};
+pub(crate) use reply::{Reply, told};
+pub(crate) use tools::{Gate, asking, chatty, model, person, resources, wanting};
+
+use bytes::Bytes;
+use ctx_core::{Catalog, CatalogBuilder, LiveCatalog, Outcome, Run, RunLog};
+use ctx_mcp::{McpServer, ServerSettings};
+use ctx_testkit::{TestTool, provider};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Mutex, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take before the test fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Size of a request that is still taken.
+pub(crate) const REQUEST_BYTES: usize = 1 << 20;
+
+/// A server, its catalog, and the runs that it records.
+pub(crate) struct Site {
+    pub(crate) server: McpServer,
+    pub(crate) live: Arc<LiveCatalog>,
+    pub(crate) stopping: CancellationToken,
+    ready: watch::Sender<bool>,
+    runs: Mutex<UnboundedReceiver<Run>>,
+    run_log: Arc<Runs>,
+}
+
+struct Runs(UnboundedSender<Run>);
+
+impl RunLog for Runs {
+    fn record(&self, run: Run) {
+        // A test that asks for no runs has dropped the other end.
+        let _ = self.0.send(run);
+    }
+}
+
+impl Site {
+    /// A server of these tools, which go by their bare names.
+    pub(crate) fn with<const N: usize>(tools: [TestTool; N]) -> Self {
+        Self::of(Catalog::builder().provider(provider("tools", tools)))
+    }
+
+    pub(crate) fn of(builder: CatalogBuilder) -> Self {
+        let (sender, runs) = unbounded_channel();
+        let run_log = Arc::new(Runs(sender));
+        let live = Arc::new(LiveCatalog::new(builder.runs(run_log.clone()).build()));
+        let (ready, is_ready) = watch::channel(true);
+        let stopping = CancellationToken::new();
+        let settings = ServerSettings {
+            name: "test".to_owned(),
+            version: "1.2.3".to_owned(),
+            instructions: "Be kind.".to_owned(),
+            request_bytes: REQUEST_BYTES,
+        };
+        let server = McpServer::new(live.clone(), settings, is_ready, stopping.clone());
+        Self { server, live, stopping, ready, runs: Mutex::new(runs), run_log }
+    }
+
+    /// Takes up another catalog.
+    pub(crate) fn swap(&self, builder: CatalogBuilder) {
+        self.live.swap(builder.runs(self.run_log.clone()).build());
+    }
+
+    /// What the server says to exactly this.
+    pub(crate) async fn answer(&self, request: http::Request<Bytes>) -> Reply {
+        Reply::new(patiently("an answer", self.server.answer(request)).await)
+    }
+
+    /// What it says to a request of the newest revision.
+    pub(crate) async fn send(&self, request: Request) -> Reply {
+        self.answer(request.into_http()).await
+    }
+
+    /// That it still serves others.
+    pub(crate) async fn is_well(&self) {
+        let answer = self.send(request("server/discover")).await.result().await;
+        assert_eq!(answer["resultType"], "complete");
+    }
+
+    /// Name and outcome of the next run that ends.
+    pub(crate) async fn next_run(&self) -> (String, String) {
+        let run = patiently("a run", async { self.runs.lock().await.recv().await }).await;
+        let run = run.expect("the catalog still stands");
+        let outcome = match run.outcome {
+            Outcome::Failed { code, .. } => code,
+            Outcome::Ok => "ok".to_owned(),
+        };
+        (run.tool, outcome)
+    }
+
+    /// That a run of this tool was cancelled, and none ended before it.
+    pub(crate) async fn sees_cancelled(&self, tool: &str) {
+        assert_eq!(self.next_run().await, (format!("tools.{tool}"), "cancelled".to_owned()));
+    }
+
+    /// That no run has ended.
+    pub(crate) async fn sees_no_run(&self) {
+        assert!(self.runs.lock().await.try_recv().is_err());
+    }
+}
+
+/// Waits for what a sound server does soon.
+pub(crate) async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {PATIENCE:?} for {what}"),
+    }
+}

@@ -1,0 +1,111 @@
+//! A client of the newest revision: every request says everything.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+/// The newest revision.
+pub(crate) const NEWER: &str = "2026-07-28";
+
+/// A request, sound until the test spoils it.
+#[derive(Clone)]
+pub(crate) struct Request {
+    id: Value,
+    method: String,
+    params: Map<String, Value>,
+    meta: Map<String, Value>,
+    headers: Vec<(String, String)>,
+}
+
+pub(crate) fn request(method: &str) -> Request {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": NEWER,
+        "io.modelcontextprotocol/clientInfo": {"name": "newer", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let headers = [
+        ("host", "localhost"),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", NEWER),
+        ("mcp-method", method),
+    ];
+    Request {
+        id: json!(1),
+        method: method.to_owned(),
+        params: Map::new(),
+        meta: meta.as_object().unwrap().clone(),
+        headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+    }
+}
+
+/// A call of a tool.
+pub(crate) fn call(name: &str, arguments: Value) -> Request {
+    request("tools/call").named(name).param("arguments", arguments)
+}
+
+impl Request {
+    pub(crate) fn id(self, id: Value) -> Self {
+        Self { id, ..self }
+    }
+
+    pub(crate) fn param(mut self, name: &str, value: Value) -> Self {
+        self.params.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Names what it is about, in its header too.
+    pub(crate) fn named(self, name: &str) -> Self {
+        let key = if self.method == "resources/read" { "uri" } else { "name" };
+        self.param(key, json!(name)).header("mcp-name", name)
+    }
+
+    pub(crate) fn meta(mut self, name: &str, value: Value) -> Self {
+        self.meta.insert(name.to_owned(), value);
+        self
+    }
+
+    pub(crate) fn without_meta(mut self, name: &str) -> Self {
+        self.meta.remove(name).unwrap();
+        self
+    }
+
+    pub(crate) fn version(self, version: &str) -> Self {
+        self.meta("io.modelcontextprotocol/protocolVersion", json!(version))
+    }
+
+    pub(crate) fn able(self, capabilities: Value) -> Self {
+        self.meta("io.modelcontextprotocol/clientCapabilities", capabilities)
+    }
+
+    /// Sets a header, in place of what it was.
+    pub(crate) fn header(self, name: &str, value: &str) -> Self {
+        let mut unset = self.without(name);
+        unset.headers.push((name.to_owned(), value.to_owned()));
+        unset
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(header, _)| header != name);
+        self
+    }
+
+    pub(crate) fn body(&self) -> Value {
+        let mut params = self.params.clone();
+        params.insert("_meta".to_owned(), Value::Object(self.meta.clone()));
+        json!({"jsonrpc": "2.0", "id": self.id, "method": self.method, "params": params})
+    }
+
+    pub(crate) fn into_http(self) -> http::Request<Bytes> {
+        let body = self.body().to_string();
+        self.with_body(body)
+    }
+
+    /// The same headers before other bytes.
+    pub(crate) fn with_body(self, body: impl Into<Bytes>) -> http::Request<Bytes> {
+        let mut request = http::Request::post("/mcp");
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        request.body(body.into()).unwrap()
+    }
+}

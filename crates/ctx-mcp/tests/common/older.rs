@@ -1,0 +1,87 @@
+//! A client of the older era: it says once who it is, and has a session from then on.
+
+use super::{Reply, Site};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// The newest revision with sessions.
+pub(crate) const OLDER: &str = "2025-11-25";
+
+/// A session that has begun.
+pub(crate) struct Session<'a> {
+    site: &'a Site,
+    pub(crate) id: String,
+}
+
+/// The first request of a session.
+pub(crate) fn initialize(capabilities: &Value) -> Value {
+    let params = json!({
+        "protocolVersion": OLDER,
+        "capabilities": capabilities,
+        "clientInfo": {"name": "older", "version": "1"},
+    });
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+}
+
+impl<'a> Session<'a> {
+    /// A session with a client that can do this.
+    pub(crate) async fn begin(site: &'a Site, capabilities: Value) -> Self {
+        let reply = site.answer(post(None, &initialize(&capabilities))).await;
+        assert_eq!(reply.status, 200);
+        let id = reply.header("mcp-session-id").expect("a session").to_owned();
+        assert_eq!(reply.result().await["protocolVersion"], OLDER);
+        let session = Self { site, id };
+        assert_eq!(session.notify("notifications/initialized", json!({})).await, 202);
+        session
+    }
+
+    pub(crate) async fn request(&self, id: i64, method: &str, params: Value) -> Reply {
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.site.answer(post(Some(&self.id), &body)).await
+    }
+
+    pub(crate) async fn call(&self, id: i64, name: &str, arguments: Value) -> Reply {
+        self.request(id, "tools/call", json!({"name": name, "arguments": arguments})).await
+    }
+
+    pub(crate) async fn notify(&self, method: &str, params: Value) -> u16 {
+        let body = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        self.site.answer(post(Some(&self.id), &body)).await.status
+    }
+
+    /// Answers a request of the server's.
+    pub(crate) async fn respond(&self, question: &Value, result: Value) {
+        let body = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+        assert_eq!(self.site.answer(post(Some(&self.id), &body)).await.status, 202);
+    }
+
+    /// Opens the stream of what concerns no request.
+    pub(crate) async fn listen(&self) -> Reply {
+        let request = http::Request::get("/mcp")
+            .header("host", "localhost")
+            .header("accept", "text/event-stream")
+            .header("mcp-protocol-version", OLDER)
+            .header("mcp-session-id", &self.id);
+        self.site.answer(request.body(Bytes::new()).unwrap()).await
+    }
+
+    pub(crate) async fn end(&self) -> u16 {
+        let request = http::Request::delete("/mcp")
+            .header("host", "localhost")
+            .header("mcp-protocol-version", OLDER)
+            .header("mcp-session-id", &self.id);
+        self.site.answer(request.body(Bytes::new()).unwrap()).await.status
+    }
+}
+
+/// A message of a session, or before there is one.
+pub(crate) fn post(session: Option<&str>, body: &Value) -> http::Request<Bytes> {
+    let mut request = http::Request::post("/mcp")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream");
+    if let Some(session) = session {
+        request = request.header("mcp-session-id", session).header("mcp-protocol-version", OLDER);
+    }
+    request.body(body.to_string().into()).unwrap()
+}

@@ -1,0 +1,168 @@
+//! Tools that wait, tell and ask; an origin of resources.
+
+use super::patiently;
+use async_trait::async_trait;
+use ctx_core::{
+    Call, ErrorKind, Identifier, Progress, Provider, Question, Resource, ResourceChange, ResourceContent,
+    ResourcePage, Resources, Tool, ToolError, Want,
+};
+use ctx_testkit::{TestTool, tool};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, broadcast};
+
+/// Holds the calls of its tool until the test lets them go.
+pub(crate) struct Gate {
+    entered: Semaphore,
+    opened: Semaphore,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { entered: Semaphore::new(0), opened: Semaphore::new(0) })
+    }
+
+    /// A tool that waits here and then answers `through`.
+    pub(crate) fn tool(self: &Arc<Self>, name: &str) -> TestTool {
+        let gate = self.clone();
+        tool(name, move |_, _| {
+            let gate = gate.clone();
+            Box::pin(async move {
+                gate.pass().await;
+                Ok(json!("through").into())
+            })
+        })
+    }
+
+    /// Comes in and waits.
+    pub(crate) async fn pass(&self) {
+        self.entered.add_permits(1);
+        self.opened.acquire().await.expect("an open semaphore").forget();
+    }
+
+    /// Waits until a call has come in.
+    pub(crate) async fn entered(&self) {
+        patiently("a call to come in", self.entered.acquire()).await.expect("an open semaphore").forget();
+    }
+
+    /// Lets one call go.
+    pub(crate) fn open(&self) {
+        self.opened.add_permits(1);
+    }
+}
+
+/// Tells this much progress and logs a line of each level, then ends.
+pub(crate) fn chatty(name: &str, steps: u32) -> TestTool {
+    tool(name, move |_, call| {
+        Box::pin(async move {
+            let peer = call.peer();
+            for step in 1..=steps {
+                peer.progress(Progress {
+                    done: f64::from(step),
+                    total: Some(f64::from(steps)),
+                    message: None,
+                });
+            }
+            peer.log(tracing::Level::DEBUG, "a detail");
+            peer.log(tracing::Level::INFO, "a fact");
+            peer.log(tracing::Level::WARN, "a doubt");
+            Ok(json!("done").into())
+        })
+    })
+}
+
+/// A person's first name.
+pub(crate) fn person() -> Want {
+    let schema = json!({
+        "type": "object",
+        "properties": {"name": {"type": "string", "minLength": 2}},
+        "required": ["name"],
+    });
+    Want::Person { message: "Who are you?".to_owned(), schema }
+}
+
+/// Asks this by the key `who`, and answers with the answer.
+pub(crate) fn asking(name: &str, want: Want) -> TestTool {
+    wanting(name, move |call| {
+        let question = Question { key: Some("who".to_owned()), want: want.clone() };
+        Box::pin(async move {
+            let answer = call.ask(question).await;
+            answer.map_err(|error| ToolError::new(ErrorKind::Tool, error.to_string()))
+        })
+    })
+}
+
+type Answering<'a> = futures::future::BoxFuture<'a, Result<Value, ToolError>>;
+
+/// Does this with its call.
+pub(crate) fn wanting(
+    name: &str,
+    body: impl for<'a> Fn(&'a Call) -> Answering<'a> + Send + Sync + 'static,
+) -> TestTool {
+    tool(name, move |_, call| {
+        let answer = body(call);
+        Box::pin(async move { answer.await.map(Into::into) })
+    })
+}
+
+/// A provider of this many resources, and what makes them change.
+pub(crate) fn resources(count: usize) -> (Arc<dyn Provider>, broadcast::Sender<ResourceChange>) {
+    let changes = broadcast::Sender::new(16);
+    (Arc::new(Shelf(count, changes.clone())), changes)
+}
+
+#[derive(Clone)]
+struct Shelf(usize, broadcast::Sender<ResourceChange>);
+
+impl Provider for Shelf {
+    fn name(&self) -> Identifier {
+        Identifier::sanitize("shelf")
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        Vec::new()
+    }
+
+    fn resources(&self) -> Option<Arc<dyn Resources>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl Resources for Shelf {
+    fn prefix(&self) -> &str {
+        "book://"
+    }
+
+    async fn list(&self, from: Option<&str>, most: usize) -> Result<ResourcePage, ToolError> {
+        let wrong = || ToolError::new(ErrorKind::BadRequest, "no such place");
+        let from: usize = from.map_or(Ok(0), |from| from.parse().map_err(|_| wrong()))?;
+        let to = self.0.min(from + most);
+        let named = |number| Resource {
+            uri: format!("book://{number}"),
+            name: format!("book {number}"),
+            ..Resource::default()
+        };
+        let next = (to < self.0).then(|| to.to_string());
+        Ok(ResourcePage { resources: (from..to).map(named).collect(), next })
+    }
+
+    async fn read(&self, uri: &str, _: &Call) -> Result<Vec<ResourceContent>, ToolError> {
+        let number: Option<usize> = uri.strip_prefix("book://").and_then(|number| number.parse().ok());
+        number.filter(|number| *number < self.0).ok_or_else(|| ToolError::not_found("no such book"))?;
+        let text = Some("Once upon a time".to_owned());
+        Ok(vec![ResourceContent { uri: uri.to_owned(), text, ..ResourceContent::default() }])
+    }
+
+    fn changes(&self) -> Option<broadcast::Receiver<ResourceChange>> {
+        Some(self.1.subscribe())
+    }
+}
+
+/// Nothing in particular to say to a model.
+pub(crate) fn model() -> Want {
+    let mut wanted = Map::new();
+    let message = json!({"role": "user", "content": {"type": "text", "text": "Hello?"}});
+    wanted.insert("messages".to_owned(), json!([message]));
+    Want::Model(wanted)
+}
