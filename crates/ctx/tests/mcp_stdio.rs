@@ -1,0 +1,266 @@
+//! `ctx serve mcp --stdio`, as the client that started it meets it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{DEADLINE, TestWorkspace, signal, wait_until};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+const OLDER: &str = "2025-11-25";
+const NEWER: &str = "2026-07-28";
+
+/// Scripts that print, never end, and cannot be loaded.
+fn workspace() -> TestWorkspace {
+    let script = |name: &str, body: &str| {
+        format!(
+            "tool = {{ name = \"{name}\", description = \"For a test\", parameters = {{}} }}\n\
+             function tool.execute(params, context)\n{body}\nend\n"
+        )
+    };
+    let section = |name: &str| format!("[tools.script.{name}]\npath = \"tools/{name}.lua\"\ntimeout = 600\n");
+    TestWorkspace::empty()
+        .config(&["loud", "endless", "broken"].map(section).concat())
+        .file("tools/loud.lua", &script("loud", "print(\"noise\")\nlog.info(\"heard\")\nreturn \"done\""))
+        .file("tools/endless.lua", &script("endless", "log.info(\"begun\")\nwhile true do end"))
+        .file("tools/broken.lua", "this is no Lua")
+        .env("CTX_TRUST", "1")
+}
+
+/// A client, and the server that it has started.
+struct Client {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Client {
+    fn start(workspace: &TestWorkspace) -> Self {
+        let mut command = workspace.command(["serve", "mcp", "--stdio"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                // A test that has ended does not listen.
+                sender.send(line.unwrap()).ok();
+            }
+        });
+        Self { stdin: child.stdin.take(), child, lines }
+    }
+
+    /// A client of the older era that has said who it is.
+    fn begin(workspace: &TestWorkspace) -> Self {
+        let mut client = Self::start(workspace);
+        client.initialize();
+        client
+    }
+
+    fn initialize(&mut self) {
+        let params = json!({
+            "protocolVersion": OLDER,
+            "capabilities": {},
+            "clientInfo": {"name": "older", "version": "1"},
+        });
+        self.request(0, "initialize", params);
+        assert_eq!(self.answer(0)["result"]["protocolVersion"], OLDER);
+        self.line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
+    }
+
+    fn line(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(line.as_bytes()).unwrap();
+        stdin.write_all(b"\n").unwrap();
+    }
+
+    fn request(&mut self, id: i64, method: &str, params: Value) {
+        self.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+    }
+
+    fn call(&mut self, id: i64, tool: &str) {
+        self.request(id, "tools/call", json!({"name": tool, "arguments": {}}));
+    }
+
+    /// The next line, which is a message, as every line is; `None` at the end.
+    fn next(&self) -> Option<Value> {
+        let line = match self.lines.recv_timeout(DEADLINE) {
+            Ok(line) => line,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("the server said nothing"),
+        };
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line}"));
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        Some(message)
+    }
+
+    /// The answer of this id, whatever comes before it.
+    fn answer(&self, id: i64) -> Value {
+        loop {
+            let message = self.next().unwrap_or_else(|| panic!("the server ended before answer {id}"));
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    /// Waits until a script logs this.
+    fn hears(&self, line: &str) {
+        while self.next().unwrap()["params"]["data"] != line {}
+    }
+
+    /// The processes that the server has started.
+    fn workers(&self) -> Vec<u32> {
+        let entries = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+        let numbers = entries.filter_map(|name| name.to_str()?.parse::<u32>().ok());
+        let is_child = |id: &u32| {
+            // One that ends meanwhile is none.
+            let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+            parent == Some(&self.child.id().to_string())
+        };
+        numbers.filter(is_child).collect()
+    }
+
+    /// Waits for the end, which must be a good one, with no worker left; gives what was said on stderr.
+    fn ends_well(mut self, workers: &[u32]) -> String {
+        let mut status = None;
+        wait_until("the server has ended", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(status.unwrap().code(), Some(0));
+        while self.next().is_some() {}
+        wait_until("the workers have ended", || {
+            workers.iter().all(|id| !fs::exists(format!("/proc/{id}")).unwrap())
+        });
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Tool and outcome of the latest run.
+fn latest_run(workspace: &TestWorkspace) -> (String, String) {
+    let mut runs = workspace.ctx("runs --json").success().json();
+    let run = runs["runs"][0].take();
+    (run["tool"].as_str().unwrap().to_owned(), run["outcome"]["code"].as_str().unwrap_or("ok").to_owned())
+}
+
+#[test]
+fn stdout_carries_messages_and_nothing_else() {
+    let w = workspace();
+    let mut client = Client::begin(&w);
+    client.call(1, "loud");
+    client.hears("heard");
+    assert_eq!(client.answer(1)["result"]["content"][0]["text"], "done");
+    client.request(2, "tools/call", json!({"name": "execute", "arguments": {"script": "print(1) return 2"}}));
+    assert_ne!(client.answer(2)["result"]["isError"], true);
+    drop(client.stdin.take());
+    let said = client.ends_well(&[]);
+    assert!(said.contains("broken"), "what went wrong at the start is told on stderr: {said}");
+}
+
+#[test]
+fn lines_that_are_no_messages_do_no_harm() {
+    let w = workspace();
+    let mut client = Client::start(&w);
+    for garbage in ["garbage", "{", "", "\u{0}\u{1}", "[]", "7", r#"{"jsonrpc":"2.0"}"#] {
+        client.line(garbage);
+    }
+    // Before the first request it means nothing.
+    client.line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    client.line(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
+    client.line(&"x".repeat(5 << 20));
+    let large =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": "x".repeat(5 << 20)}});
+    client.line(&large.to_string());
+    client.initialize();
+    client.line("garbage");
+    client.request(2, "tools/list", json!({}));
+    assert!(client.answer(2)["result"]["tools"].as_array().unwrap().len() > 2);
+    drop(client.stdin.take());
+    client.ends_well(&[]);
+}
+
+#[test]
+fn requests_that_are_piped_in_are_answered_before_the_end() {
+    let w = workspace();
+    let mut client = Client::begin(&w);
+    client.request(1, "tools/list", json!({}));
+    client.call(2, "loud");
+    drop(client.stdin.take());
+    let mut answered: Vec<i64> =
+        std::iter::from_fn(|| client.next()).filter_map(|it| it["id"].as_i64()).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2]);
+    client.ends_well(&[]);
+}
+
+#[test]
+fn a_client_that_leaves_during_a_call_takes_the_call_and_the_server_with_it() {
+    let w = workspace();
+    let mut client = Client::begin(&w);
+    client.call(1, "endless");
+    client.hears("begun");
+    let workers = client.workers();
+    assert!(!workers.is_empty());
+    drop(client.stdin.take());
+    client.ends_well(&workers);
+    assert_eq!(latest_run(&w), ("tools.endless".to_owned(), "cancelled".to_owned()));
+}
+
+#[test]
+fn a_server_that_is_told_to_end_during_a_call_ends() {
+    let w = workspace();
+    for name in ["TERM", "INT"] {
+        let mut client = Client::begin(&w);
+        client.call(1, "endless");
+        client.hears("begun");
+        let workers = client.workers();
+        signal(client.child.id(), name);
+        client.ends_well(&workers);
+        assert_eq!(latest_run(&w), ("tools.endless".to_owned(), "cancelled".to_owned()), "SIG{name}");
+    }
+}
+
+#[test]
+fn a_script_that_is_taken_back_ends_and_others_go_on() {
+    let w = workspace();
+    let mut client = Client::begin(&w);
+    client.call(1, "endless");
+    client.hears("begun");
+    client.line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    client.call(2, "loud");
+    assert_eq!(client.answer(2)["result"]["content"][0]["text"], "done");
+    wait_until("the run is recorded as cancelled", || {
+        let runs = w.ctx("runs --json").success().json();
+        runs["runs"].as_array().unwrap().iter().any(|run| run["outcome"]["code"] == "cancelled")
+    });
+}
+
+#[test]
+fn a_client_of_the_newest_revision_needs_no_beginning() {
+    let w = workspace();
+    let mut client = Client::start(&w);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": NEWER,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    client.request(1, "tools/call", json!({"name": "loud", "arguments": {}, "_meta": meta}));
+    let answer = client.answer(1);
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+    client.request(2, "tools/call", json!({"name": "lowd", "arguments": {}, "_meta": meta}));
+    assert!(client.answer(2)["error"]["message"].as_str().unwrap().contains("did you mean `loud`?"));
+}
