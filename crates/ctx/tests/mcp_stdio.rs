@@ -37,11 +37,15 @@ struct Client {
     lines: Receiver<String>,
 }
 
+/// The server with all its pipes.
+fn spawn(workspace: &TestWorkspace) -> Child {
+    let mut command = workspace.command(["serve", "mcp", "--stdio"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
 impl Client {
     fn start(workspace: &TestWorkspace) -> Self {
-        let mut command = workspace.command(["serve", "mcp", "--stdio"]);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = spawn(workspace);
         let stdout = child.stdout.take().unwrap();
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -151,6 +155,14 @@ impl Drop for Client {
     }
 }
 
+/// What a request of the newest revision tells of itself.
+fn meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": NEWER,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
 /// Tool and outcome of the latest run.
 fn latest_run(workspace: &TestWorkspace) -> (String, String) {
     let mut runs = workspace.ctx("runs --json").success().json();
@@ -222,6 +234,23 @@ fn a_client_that_leaves_during_a_call_takes_the_call_and_the_server_with_it() {
 }
 
 #[test]
+fn a_client_that_does_not_read_can_leave_all_the_same() {
+    let w = workspace();
+    let mut child = spawn(&w);
+    let stdout = child.stdout.take().unwrap();
+    let stdin = child.stdin.take().unwrap();
+    // More answers than any pipe holds; nobody reads one of them.
+    let (_, lines) = mpsc::channel();
+    let mut client = Client { child, stdin: Some(stdin), lines };
+    for id in 0..200 {
+        client.request(id, "tools/list", json!({"_meta": meta()}));
+    }
+    drop(client.stdin.take());
+    client.ends_well(&[]);
+    drop(stdout);
+}
+
+#[test]
 fn a_server_that_is_told_to_end_during_a_call_ends() {
     let w = workspace();
     for name in ["TERM", "INT"] {
@@ -254,13 +283,9 @@ fn a_script_that_is_taken_back_ends_and_others_go_on() {
 fn a_client_of_the_newest_revision_needs_no_beginning() {
     let w = workspace();
     let mut client = Client::start(&w);
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": NEWER,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    client.request(1, "tools/call", json!({"name": "loud", "arguments": {}, "_meta": meta}));
+    client.request(1, "tools/call", json!({"name": "loud", "arguments": {}, "_meta": meta()}));
     let answer = client.answer(1);
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
-    client.request(2, "tools/call", json!({"name": "lowd", "arguments": {}, "_meta": meta}));
+    client.request(2, "tools/call", json!({"name": "lowd", "arguments": {}, "_meta": meta()}));
     assert!(client.answer(2)["error"]["message"].as_str().unwrap().contains("did you mean `loud`?"));
 }
