@@ -376,7 +376,7 @@ async fn metadata_is_open_to_everybody_who_may_see_the_server() {
     let token = key.sign(&claims(&issuer, json!({"scope": "ctx:read"})));
     assert_eq!(server.send(get(&format!("{METADATA}/other")).token(&token)).await.status, 404);
     let answer = server.send(get("/tools/list").header("Origin", page)).await;
-    assert_eq!(answer.header("access-control-expose-headers"), Some("www-authenticate"));
+    assert_eq!(answer.header("access-control-expose-headers"), Some("mcp-session-id, www-authenticate"));
 }
 
 #[tokio::test]
