@@ -110,18 +110,21 @@ fn initialize() -> Value {
     json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": { "name": "bench", "version": "0" } })
 }
 
+/// A way, connected anew: the server does not keep connections that are silent for long.
+type Open = fn(&str) -> Result<Box<dyn Way>>;
+
+const WAYS: [(&str, Open); 3] = [
+    ("`POST /tools/sources`", |address| Ok(Box::new(Rest(Connection::open(address)?)))),
+    ("`tools/call`, 2026-07-28", |address| Ok(Box::new(Stateless(Connection::open(address)?)))),
+    ("`tools/call`, 2025-11-25", |address| Ok(Box::new(Session::open(address)?))),
+];
+
 fn overhead(server: &Server) -> Result<()> {
-    let mut ways: Vec<(&str, Box<dyn Way>)> = vec![
-        ("`POST /tools/sources`", Box::new(Rest(Connection::open(&server.address)?))),
-        ("`tools/call`, 2026-07-28", Box::new(Stateless(Connection::open(&server.address)?))),
-        ("`tools/call`, 2025-11-25", Box::new(Session::open(&server.address)?)),
-    ];
-    let mut figures: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); ways.len()];
-    for (_, way) in &mut ways {
-        (0..WARMING).try_for_each(|_| way.call())?;
-    }
+    let mut figures: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); WAYS.len()];
     for _ in 0..ROUNDS {
-        for ((_, way), (cpu, times)) in ways.iter_mut().zip(&mut figures) {
+        for ((_, open), (cpu, times)) in WAYS.iter().zip(&mut figures) {
+            let mut way = open(&server.address)?;
+            (0..WARMING).try_for_each(|_| way.call())?;
             let before = server.cpu();
             for _ in 0..CALLS {
                 let started = Instant::now();
@@ -133,7 +136,7 @@ fn overhead(server: &Server) -> Result<()> {
     }
     println!("\n| the same call | CPU ms | more than plain HTTP | p50 ms | p95 ms |\n|---|---|---|---|---|");
     let plain = median(figures.first().map(|(cpu, _)| cpu.clone()).unwrap_or_default());
-    for ((name, _), (cpu, mut times)) in ways.iter().zip(figures) {
+    for ((name, _), (cpu, mut times)) in WAYS.iter().zip(figures) {
         let cpu = median(cpu);
         let (middle, late) = (median(times.clone()), percentile(&mut times, 0.95));
         println!("| {name} | {cpu:.3} | {:.3} | {middle:.3} | {late:.3} |", cpu - plain);

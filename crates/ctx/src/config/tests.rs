@@ -127,7 +127,7 @@ fn keys_of_a_script_are_its_own_and_those_that_are_ours_are_checked() {
         (
             "[agents.inline.a]\ndescription = \"x\"\nsystem_prompt = \"y\"\narguments = [{ nam = \"x\" }]\n",
             "ctx.toml:1: `agents.inline.a.arguments[0].nam`: unknown field `nam`, expected one of `name`, \
-             `description`, `required`",
+             `description`, `required`, `choices`",
         ),
     ] {
         assert_eq!(problems(text), [problem], "{text}");
