@@ -107,9 +107,8 @@ async fn no_change_is_lost_while_the_catalog_is_replaced() {
     let mut stream = site.send(listen(json!({"resourceSubscriptions": ["book://0"]}))).await;
     stream.expect("notifications/subscriptions/acknowledged").await;
     for _ in 0..100 {
-        // Told to the followers of the old catalog, which have had no turn since.
+        // Told to who follows the old catalog, and had no turn to pass it on since.
         site.swap(Catalog::builder().provider(shelf.clone()));
-        tokio::task::yield_now().await;
         changes.send(ResourceChange::Content { uri: "book://0".to_owned() }).unwrap();
         stream.expect("notifications/resources/updated").await;
     }

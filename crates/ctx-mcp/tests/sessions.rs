@@ -4,7 +4,7 @@ mod common;
 
 use common::{Gate, OLDER, Session, Site, asking, chatty, initialize, model, patiently, person, post, told};
 use ctx_core::Want;
-use ctx_testkit::echo;
+use ctx_testkit::{echo, tool};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -214,9 +214,31 @@ async fn a_question_is_withdrawn_when_its_call_has_ended() {
     session.call(42, "echo", json!({})).await.result().await;
 }
 
+/// Sessions that there may be.
+const MOST: usize = 1024;
+
+#[tokio::test]
+async fn a_session_that_cannot_even_hear_that_it_ends_makes_room() {
+    let prolix = tool("prolix", |_, call| {
+        Box::pin(async move {
+            (0..200).for_each(|_| call.peer().log(tracing::Level::INFO, "again"));
+            Ok(Value::Null.into())
+        })
+    });
+    let site = Site::with([prolix]);
+    let deaf = Session::begin(&site, json!({})).await;
+    let (_unread, _unanswered) = (deaf.listen().await, deaf.call(1, "prolix", json!({})).await);
+    // Until it takes no more.
+    let told = || deaf.notify("notifications/initialized", json!({}));
+    while tokio::time::timeout(Duration::from_millis(100), told()).await.is_ok() {}
+    for _ in 0..MOST {
+        assert_eq!(site.answer(post(None, &initialize(&json!({})))).await.status, 200);
+    }
+    assert_eq!(deaf.request(2, "ping", json!({})).await.refused().await.0, 404);
+}
+
 #[tokio::test]
 async fn sessions_are_bounded_and_the_one_that_was_silent_longest_goes() {
-    const MOST: usize = 1024;
     let site = Site::with([echo("echo")]);
     let silent = Session::begin(&site, json!({})).await;
     let lively = Session::begin(&site, json!({})).await;

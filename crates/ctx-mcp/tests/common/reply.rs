@@ -32,6 +32,11 @@ impl Reply {
 
     /// The next message; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
+        // As a whole: a stream that is kept alive says something now and then, and no message.
+        patiently("more of an answer", self.read_message()).await
+    }
+
+    async fn read_message(&mut self) -> Option<Value> {
         loop {
             if !self.is_stream() {
                 while self.read().await {}
@@ -98,7 +103,7 @@ impl Reply {
     }
 
     async fn read(&mut self) -> bool {
-        match patiently("more of an answer", self.body.frame()).await {
+        match self.body.frame().await {
             None => false,
             Some(Ok(frame)) => {
                 self.unread.extend_from_slice(&frame.into_data().unwrap_or_default());
