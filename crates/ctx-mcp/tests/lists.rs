@@ -1,5 +1,7 @@
 //! What is listed, page by page, and what clients hear when it changes.
 
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
 mod common;
 
 use async_trait::async_trait;
