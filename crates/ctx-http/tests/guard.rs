@@ -198,7 +198,13 @@ async fn an_allowed_origin_gets_exactly_its_own_headers_on_answers_and_refusals(
         for origin in [ORIGIN, "http://b.example"] {
             let answer = server.send(request.clone().header("Origin", origin)).await;
             assert_eq!(answer.status, status);
-            assert_eq!(answer.headers_like("access-control"), [("access-control-allow-origin", origin)]);
+            assert_eq!(
+                answer.headers_like("access-control"),
+                [
+                    ("access-control-allow-origin", origin),
+                    ("access-control-expose-headers", "mcp-session-id, www-authenticate"),
+                ]
+            );
             assert_eq!(answer.header("vary"), Some("Origin"));
         }
     }
@@ -222,8 +228,12 @@ async fn an_allowed_origin_asks_for_leave_without_a_token() {
     assert_eq!(
         answer.headers_like("access-control"),
         [
-            ("access-control-allow-headers", "authorization, content-type, accept"),
-            ("access-control-allow-methods", "GET, POST"),
+            (
+                "access-control-allow-headers",
+                "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, \
+                 mcp-method, mcp-name",
+            ),
+            ("access-control-allow-methods", "GET, POST, DELETE"),
             ("access-control-allow-origin", ORIGIN),
             ("access-control-max-age", "600"),
         ]

@@ -39,7 +39,7 @@ fn a_store_of_a_newer_version_is_refused_and_not_touched() {
     ----- stdout -----
 
     ----- stderr -----
-    error: the store [ROOT]/.ctx/data/ctx.sqlite was written by a newer ctx (format 99, this one knows 3)
+    error: the store [ROOT]/.ctx/data/ctx.sqlite was written by a newer ctx (format 99, this one knows 4)
     hint: install a newer ctx, or set `db.path` to another file
     ");
     w.ctx("sync").code(1).says("newer ctx");

@@ -16,6 +16,9 @@ const SESSIONS_MAX: usize = 1024;
 /// How long a session lasts of which nothing is heard.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
+/// How long an answer is kept for a client that lost its connection; a busy client makes many.
+const RESUMABLE: Duration = Duration::from_secs(10);
+
 /// Bounded sessions in memory.
 pub(super) struct Sessions {
     inner: Arc<LocalSessionManager>,
@@ -26,6 +29,7 @@ impl Default for Sessions {
     fn default() -> Self {
         let mut config = SessionConfig::default();
         config.keep_alive = Some(IDLE_MAX);
+        config.completed_cache_ttl = RESUMABLE;
         let mut inner = LocalSessionManager::default();
         inner.session_config = config;
         Self { inner: Arc::new(inner), heard: Mutex::default() }
