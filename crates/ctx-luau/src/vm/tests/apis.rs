@@ -132,7 +132,8 @@ fn context_tells_progress_and_asks_people() {
     );
     assert_eq!(answer, json!({ "ok": true }));
     assert_eq!(outside.asked()[0].1, json!({ "done": 1, "total": 2, "message": "half" }));
-    assert_eq!(outside.asked()[1].1, json!({ "message": "Sure?", "schema": { "type": "object" } }));
+    let question = json!({ "want": "person", "message": "Sure?", "schema": { "type": "object" } });
+    assert_eq!(outside.asked()[1].1, question);
 }
 
 #[test]
