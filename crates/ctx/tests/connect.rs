@@ -5,8 +5,10 @@
 use ctx_testkit::{Outcome, TestWorkspace, ctx_snapshot};
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 const CONFIG: &str = "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"0.0.0.0:7331\"\n";
 const TOKEN: &str = "sesame-open-4711";
@@ -498,4 +500,33 @@ fn the_guide_shows_what_is_printed() {
     for line in guide.lines().filter(|line| line.starts_with("ctx connect ")) {
         w.shell(line).success();
     }
+}
+
+#[test]
+fn what_is_written_starts_a_server_that_answers() {
+    let w = workspace();
+    w.ctx("connect cursor --write").success();
+    let settings: Value = serde_json::from_str(&fs::read_to_string(file(&w, "cursor")).unwrap()).unwrap();
+    let servers = settings["mcpServers"].as_object().unwrap();
+    let entry = servers.values().next().unwrap();
+    let arguments = entry["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap());
+    // In an environment as bare as a client may give, from another folder.
+    let mut server = Command::new(entry["command"].as_str().unwrap())
+        .args(arguments)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let client = json!({"name": "test", "version": "0"});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    writeln!(server.stdin.take().unwrap(), "{request}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["result"]["protocolVersion"], "2025-11-25");
+    assert!(server.wait().unwrap().success());
 }
