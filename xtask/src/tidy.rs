@@ -38,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ctx-mcp", &["ctx-core"]),
     ("ctx-state", &["ctx-core"]),
     ("ctx-testkit", &["ctx-core"]),
+    ("ctx-types", &["ctx-core"]),
     // All that a program of one's own needs.
     ("ctx-conformance", &["ctx"]),
     ("harness-example", &["ctx"]),

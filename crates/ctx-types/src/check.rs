@@ -1,0 +1,308 @@
+//! Whether what is written in a script can be what a function takes.
+//!
+//! Only what is certain is a misfit: what is not written down, what is not known and what is too much to
+//! look at passes.
+
+use crate::function::Function;
+use crate::model::{Constant, Field, Rest, Table, Type, Types};
+use crate::print::on_one_line;
+use ctx_core::nearest;
+use std::fmt;
+
+/// Values looked at in one call; alternatives within alternatives would be looked at without end.
+const STEPS_MAX: usize = 20_000;
+
+/// How deep values lie in one another.
+const DEPTH_MAX: usize = 64;
+
+/// Misfits told of one call.
+const MISFITS_MAX: usize = 20;
+
+/// A value as far as a script writes it down.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// An expression that only running it can tell.
+    Unknown,
+    /// `nil`.
+    Nil,
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A number.
+    Number(f64),
+    /// A string.
+    Text(String),
+    /// `{ a, b }`.
+    List(Vec<Literal>),
+    /// `{ a = 1, ["b"] = 2 }`, or `{}`.
+    Table {
+        /// The fields whose names are written down.
+        fields: Vec<(String, Literal)>,
+        /// Whether these are all of them.
+        whole: bool,
+    },
+}
+
+/// Something written that the function cannot take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Misfit {
+    /// Which argument, counted from 0.
+    pub argument: usize,
+    /// The way from there.
+    pub path: Vec<Step>,
+    /// What is wrong there.
+    pub problem: Problem,
+}
+
+/// One step into a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To a field.
+    Field(String),
+    /// To an item, counted from 0.
+    Item(usize),
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Problem {
+    /// It is required and not there.
+    Missing,
+    /// There is no such field.
+    Unknown {
+        /// The name that was perhaps meant.
+        near: Option<String>,
+        /// Whether the schema says that there are no others; else it would be let through.
+        certain: bool,
+    },
+    /// It is not of its type.
+    Wrong {
+        /// The type, in Luau.
+        expected: String,
+    },
+    /// The function does not take so many arguments.
+    TooMany,
+}
+
+impl Misfit {
+    /// The way to it as people write it: `filters.tags[1]`, from 1 as in Luau.
+    pub fn place(&self) -> String {
+        let mut text = String::new();
+        for step in &self.path {
+            text.push_str(&match step {
+                Step::Field(name) if text.is_empty() => name.clone(),
+                Step::Field(name) => format!(".{name}"),
+                Step::Item(place) => format!("[{}]", place + 1),
+            });
+        }
+        text
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("is required and missing"),
+            Self::Unknown { near: Some(near), .. } => write!(f, "is unknown (did you mean `{near}`?)"),
+            Self::Unknown { near: None, .. } => f.write_str("is unknown"),
+            Self::Wrong { expected } => write!(f, "must be {expected}"),
+            Self::TooMany => f.write_str("is one argument too many"),
+        }
+    }
+}
+
+impl Function {
+    /// What of these arguments it cannot take, in the order they are written.
+    pub fn misfits(&self, given: &[Literal]) -> Vec<Misfit> {
+        let mut misfits = Vec::new();
+        let mut check = Check { types: &self.types, steps_left: STEPS_MAX };
+        for (argument, expected) in self.arguments.iter().enumerate() {
+            let mut found = Found::default();
+            match given.get(argument) {
+                None | Some(Literal::Nil) if !expected.required => {}
+                // What is missing is told by name where it has names.
+                None | Some(Literal::Nil) => {
+                    let nothing = Literal::Table { fields: Vec::new(), whole: true };
+                    match self.types.outline(&expected.of) {
+                        Some(table) if expected.name == "params" => {
+                            check.table(&table, &nothing, &mut found);
+                        }
+                        _ => found.add(Problem::Missing),
+                    }
+                }
+                Some(literal) => check.value(&expected.of, literal, &mut found),
+            }
+            misfits.extend(found.all.into_iter().map(|(path, problem)| Misfit { argument, path, problem }));
+        }
+        if let Some(literal) = given.get(self.arguments.len())
+            && !is_nothing(literal)
+        {
+            let argument = self.arguments.len();
+            misfits.push(Misfit { argument, path: Vec::new(), problem: Problem::TooMany });
+        }
+        misfits.truncate(MISFITS_MAX);
+        misfits
+    }
+}
+
+/// What a function without parameters may be given all the same.
+fn is_nothing(literal: &Literal) -> bool {
+    match literal {
+        Literal::Nil | Literal::Unknown => true,
+        Literal::Table { fields, .. } => fields.is_empty(),
+        Literal::List(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// Misfits, each with the way to it.
+#[derive(Default)]
+struct Found {
+    at: Vec<Step>,
+    all: Vec<(Vec<Step>, Problem)>,
+}
+
+impl Found {
+    fn add(&mut self, problem: Problem) {
+        if self.all.len() < MISFITS_MAX {
+            self.all.push((self.at.clone(), problem));
+        }
+    }
+
+    fn add_at(&mut self, step: Step, problem: Problem) {
+        self.at.push(step);
+        self.add(problem);
+        self.at.pop();
+    }
+
+    /// Begins again at the same place.
+    fn beside(&self) -> Self {
+        Self { at: self.at.clone(), all: Vec::new() }
+    }
+}
+
+struct Check<'a> {
+    types: &'a Types,
+    steps_left: usize,
+}
+
+impl Check<'_> {
+    fn value(&mut self, of: &Type, literal: &Literal, found: &mut Found) {
+        if *literal == Literal::Unknown || self.steps_left == 0 || found.at.len() > DEPTH_MAX {
+            return;
+        }
+        self.steps_left -= 1;
+        match (self.types.resolve(of), literal) {
+            (Type::Optional(_), Literal::Nil) => {}
+            (Type::Optional(inner), _) => self.value(inner, literal, found),
+            (Type::Union(parts), _) => self.union(of, parts, literal, found),
+            (Type::Intersection(parts), _) => self.intersection(of, parts, literal, found),
+            (Type::Table(table), Literal::Table { .. }) => self.table(table, literal, found),
+            (Type::List(item), Literal::List(items)) => self.items(&[], item, items, found),
+            (Type::Tuple(first, rest), Literal::List(items)) => self.items(first, rest, items, found),
+            (resolved, _) if fits(resolved, literal) => {}
+            _ => found.add(Problem::Wrong { expected: on_one_line(of) }),
+        }
+    }
+
+    fn items(&mut self, first: &[Type], rest: &Type, items: &[Literal], found: &mut Found) {
+        for (place, item) in items.iter().enumerate() {
+            if *item == Literal::Nil {
+                continue;
+            }
+            found.at.push(Step::Item(place));
+            self.value(first.get(place).unwrap_or(rest), item, found);
+            found.at.pop();
+        }
+    }
+
+    fn union(&mut self, of: &Type, parts: &[Type], literal: &Literal, found: &mut Found) {
+        let mut tables = Vec::new();
+        for part in parts {
+            let mut inside = found.beside();
+            self.value(part, literal, &mut inside);
+            if inside.all.is_empty() {
+                return;
+            }
+            if matches!(self.types.resolve(part), Type::Table(_)) {
+                tables.push(inside);
+            }
+        }
+        // Where only one can have been meant, its own misfits say more.
+        match (literal, tables.pop()) {
+            (Literal::Table { .. }, Some(only)) if tables.is_empty() => {
+                only.all.into_iter().for_each(|misfit| found.all.push(misfit));
+            }
+            _ => found.add(Problem::Wrong { expected: on_one_line(of) }),
+        }
+    }
+
+    fn intersection(&mut self, of: &Type, parts: &[Type], literal: &Literal, found: &mut Found) {
+        let all_tables = parts.iter().all(|part| matches!(self.types.resolve(part), Type::Table(_)));
+        match self.types.outline(of) {
+            // A field that one part does not name is another's.
+            Some(table) if all_tables && matches!(literal, Literal::Table { .. }) => {
+                self.table(&table, literal, found);
+            }
+            _ => {
+                for part in parts {
+                    let mut inside = found.beside();
+                    self.value(part, literal, &mut inside);
+                    inside
+                        .all
+                        .retain(|(_, problem)| !matches!(problem, Problem::Unknown { certain: false, .. }));
+                    found.all.append(&mut inside.all);
+                }
+            }
+        }
+    }
+
+    fn table(&mut self, table: &Table, literal: &Literal, found: &mut Found) {
+        let Literal::Table { fields, whole } = literal else { return };
+        for (name, value) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
+            let known = table.fields.iter().find(|field| field.name == *name);
+            let of = match (known, &table.rest) {
+                (Some(Field { of, .. }), _) => of,
+                (None, Rest::Of(of)) => of,
+                (None, _) if table.left_out > 0 => continue,
+                (None, rest) => {
+                    let names = table.fields.iter().map(|field| field.name.as_str());
+                    let near = nearest(name, names).map(|near| near.to_owned());
+                    let certain = *rest == Rest::Closed;
+                    found.add_at(Step::Field(name.clone()), Problem::Unknown { near, certain });
+                    continue;
+                }
+            };
+            found.at.push(Step::Field(name.clone()));
+            self.value(of, value, found);
+            found.at.pop();
+        }
+        if !whole {
+            return;
+        }
+        for field in table.fields.iter().filter(|field| field.required) {
+            // A name written as `nil` is not there.
+            if !fields.iter().any(|(name, value)| *name == field.name && *value != Literal::Nil) {
+                found.add_at(Step::Field(field.name.clone()), Problem::Missing);
+            }
+        }
+    }
+}
+
+/// Whether a value that has nothing inside can be of a type that has nothing inside.
+fn fits(of: &Type, literal: &Literal) -> bool {
+    match (of, literal) {
+        (Type::Any, _) => true,
+        (Type::Nil, Literal::Nil) | (Type::Boolean, Literal::Boolean(_)) => true,
+        (Type::Number, Literal::Number(_)) | (Type::String, Literal::Text(_)) => true,
+        (Type::Integer, Literal::Number(number)) => number.fract() == 0.0,
+        (Type::Exactly(Constant::Text(one)), Literal::Text(text)) => one == text,
+        (Type::Exactly(Constant::Number(one)), Literal::Number(number)) => one == number,
+        (Type::Exactly(Constant::Boolean(one)), Literal::Boolean(flag)) => one == flag,
+        // `{}` is an empty list and an empty table.
+        (Type::List(_) | Type::Tuple(..), Literal::Table { fields, whole }) => fields.is_empty() || !whole,
+        (Type::Table(table), Literal::List(items)) => {
+            items.is_empty() && !table.fields.iter().any(|field| field.required)
+        }
+        _ => false,
+    }
+}

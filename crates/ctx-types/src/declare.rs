@@ -1,0 +1,164 @@
+//! A function in writing: its signature on one line, and the whole of what is known of it.
+
+use crate::function::Function;
+use crate::model::{Field, NamedType, Type};
+use crate::notes::line;
+use crate::print::{in_a_block, one_line_within};
+use std::fmt::Write as _;
+
+/// About the longest signature.
+const SIGNATURE_MAX: usize = 2_000;
+
+/// About the longest text of a function's arguments in its declaration.
+const ARGUMENTS_MAX: usize = 8_000;
+
+/// About the longest declaration of one type.
+const TYPE_MAX: usize = 8_000;
+
+/// About the longest declaration with all its types.
+const DECLARATION_MAX: usize = 32_000;
+
+/// Lines of a function's description.
+const DESCRIPTION_LINES_MAX: usize = 40;
+
+/// Characters of one such line.
+const DESCRIPTION_LINE_MAX: usize = 500;
+
+/// Lines about parameters, and about what comes back.
+const NOTES_MAX: usize = 100;
+
+/// Types named of those left out.
+const LEFT_OUT_NAMED_MAX: usize = 20;
+
+impl Function {
+    /// It on one line: `create_issue(params: { title: string, body: string? }): Issue`.
+    pub fn signature(&self) -> String {
+        self.signature_within(SIGNATURE_MAX)
+    }
+
+    fn signature_within(&self, bytes_max: usize) -> String {
+        let mut text = format!("{}(", self.name.tool());
+        for (place, argument) in self.arguments.iter().enumerate() {
+            let between = if place == 0 { "" } else { ", " };
+            let optional = if argument.required { &argument.of } else { &optional(&argument.of) };
+            let _ = write!(text, "{between}{}: {}", argument.name, one_line_within(optional, bytes_max));
+        }
+        let _ = write!(text, "): {}", one_line_within(&self.result, bytes_max));
+        text
+    }
+
+    /// All that is known of it, as Luau: what it does, its parameters, its signature, and each type it
+    /// reaches once, nearest first. What is too much is named at the end.
+    pub fn declaration(&self) -> String {
+        let mut text = String::new();
+        let described = self.description.trim().lines();
+        let lines = described.clone().count();
+        for described in described.take(DESCRIPTION_LINES_MAX) {
+            comment(&mut text, &line(described, DESCRIPTION_LINE_MAX));
+        }
+        if lines > DESCRIPTION_LINES_MAX {
+            comment(&mut text, &format!("… {} more lines", lines - DESCRIPTION_LINES_MAX));
+        }
+        self.write_notes(&mut text);
+        let _ = writeln!(
+            text,
+            "function sdk.{}.{} end",
+            self.name.provider(),
+            self.signature_within(ARGUMENTS_MAX)
+        );
+        let mut left_out: Vec<&str> = Vec::new();
+        for named in self.types.iter() {
+            if text.len() < DECLARATION_MAX {
+                text.push('\n');
+                write_type(&mut text, named);
+            } else {
+                left_out.push(&named.name);
+            }
+        }
+        if !left_out.is_empty() {
+            let shown = left_out.iter().take(LEFT_OUT_NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+            let more = if left_out.len() > LEFT_OUT_NAMED_MAX { ", …" } else { "" };
+            text.push('\n');
+            comment(&mut text, &format!("{} more types are left out here: {shown}{more}", left_out.len()));
+        }
+        if self.left_out > 0 {
+            text.push('\n');
+            comment(
+                &mut text,
+                &format!("{} parts of its schema are too many or too deep: `any` here.", self.left_out),
+            );
+        }
+        text
+    }
+
+    /// One of its types, by itself: what a declaration left out can be seen so.
+    pub fn type_declaration(&self, name: &str) -> Option<String> {
+        let mut text = String::new();
+        write_type(&mut text, self.types.get(name)?);
+        Some(text)
+    }
+
+    fn write_notes(&self, text: &mut String) {
+        let mut notes = Vec::new();
+        for argument in &self.arguments {
+            if argument.name == "params" {
+                collect_notes(&argument.of, "", &mut notes);
+            } else {
+                notes.extend(argument.notes.line().map(|note| (argument.name.to_owned(), note)));
+                collect_notes(&argument.of, argument.name, &mut notes);
+            }
+        }
+        write_some(text, "@param", notes);
+        let mut notes = Vec::new();
+        notes.extend(self.result_notes.line().map(|note| (String::new(), note)));
+        collect_notes(&self.result, "", &mut notes);
+        write_some(text, "@return", notes);
+    }
+}
+
+fn write_some(text: &mut String, word: &str, notes: Vec<(String, String)>) {
+    let more = notes.len().saturating_sub(NOTES_MAX);
+    for (path, note) in notes.into_iter().take(NOTES_MAX) {
+        let path = line(&path, DESCRIPTION_LINE_MAX);
+        let space = if path.is_empty() { "" } else { " " };
+        comment(text, &format!("{word}{space}{path} - {note}"));
+    }
+    if more > 0 {
+        comment(text, &format!("… {more} more {word}"));
+    }
+}
+
+/// What is said of fields that have no type of their own to say it at, with the way to each.
+fn collect_notes(of: &Type, path: &str, notes: &mut Vec<(String, String)>) {
+    match of {
+        Type::Table(table) => {
+            for Field { name, of, notes: own, .. } in &table.fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                notes.extend(own.line().map(|note| (path.clone(), note)));
+                collect_notes(of, &path, notes);
+            }
+        }
+        Type::List(item) => collect_notes(item, &format!("{path}[]"), notes),
+        Type::Optional(inner) => collect_notes(inner, path, notes),
+        Type::Union(parts) | Type::Intersection(parts) => {
+            parts.iter().for_each(|part| collect_notes(part, path, notes));
+        }
+        _ => {}
+    }
+}
+
+fn write_type(text: &mut String, named: &NamedType) {
+    if let Some(note) = named.notes.line() {
+        comment(text, &note);
+    }
+    let _ = writeln!(text, "export type {} = {}", named.name, in_a_block(&named.of, TYPE_MAX));
+}
+
+fn optional(of: &Type) -> Type {
+    crate::combine::optional(of.clone())
+}
+
+/// A line of comment: the space keeps `[[` from beginning a long one.
+fn comment(text: &mut String, line: &str) {
+    let _ = writeln!(text, "{}", format!("-- {line}").trim_end());
+}

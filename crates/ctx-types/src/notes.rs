@@ -1,0 +1,176 @@
+//! What a schema says besides types, as lines that are safe to print in a comment.
+
+use crate::model::{Notes, Type};
+use serde_json::{Map, Value};
+
+/// Characters kept of a field's description.
+const DESCRIPTION_MAX: usize = 300;
+
+/// Characters kept of a default.
+const DEFAULT_MAX: usize = 60;
+
+/// Characters kept of a format's name.
+const FORMAT_MAX: usize = 40;
+
+/// Numbers listed of those to choose from.
+const NUMBERS_MAX: usize = 20;
+
+impl Notes {
+    /// What a schema says; the default may stand behind a reference.
+    pub(crate) fn of(schema: &Map<String, Value>, default: Option<&Value>) -> Self {
+        let text = |key: &str| schema.get(key).and_then(Value::as_str);
+        let description = text("description").map(|text| line(text, DESCRIPTION_MAX));
+        let mut remarks = Vec::new();
+        if let Some(format) = text("format").or_else(|| text("contentEncoding")) {
+            remarks.push(if format == "binary" { "bytes".to_owned() } else { line(format, FORMAT_MAX) });
+        }
+        if let Some(numbers) = numbers(schema) {
+            remarks.push(numbers);
+        }
+        Self {
+            description: description.filter(|text| !text.is_empty()),
+            default: default.map(|value| line(&start_of_json(value), DEFAULT_MAX)),
+            deprecated: schema.get("deprecated").and_then(Value::as_bool).unwrap_or(false),
+            remarks,
+        }
+    }
+
+    /// All of it on one line, if there is anything to say.
+    pub(crate) fn line(&self) -> Option<String> {
+        let mut details = Vec::new();
+        if self.deprecated {
+            details.push("deprecated".to_owned());
+        }
+        details.extend(self.remarks.iter().cloned());
+        if let Some(default) = &self.default {
+            details.push(format!("default {default}"));
+        }
+        let details = details.join("; ");
+        match &self.description {
+            Some(description) if details.is_empty() => Some(description.clone()),
+            Some(description) => Some(format!("{description} ({details})")),
+            None if details.is_empty() => None,
+            None => Some(details),
+        }
+    }
+
+    /// Adds the order of a tuple, which Luau's types cannot say.
+    pub(crate) fn remark_order(&mut self, of: &Type, print: impl Fn(&Type) -> String) {
+        let of = if let Type::Optional(inner) = of { inner } else { of };
+        if let Type::Tuple(items, _) = of {
+            let items: Vec<String> = items.iter().map(print).collect();
+            self.remarks.push(line(&format!("in this order: {}", items.join(", ")), DESCRIPTION_MAX));
+        }
+    }
+}
+
+fn numbers(schema: &Map<String, Value>) -> Option<String> {
+    let values: Vec<&Value> = match (schema.get("const"), schema.get("enum")) {
+        (Some(constant), _) => vec![constant],
+        (None, Some(Value::Array(values))) => values.iter().collect(),
+        _ => return None,
+    };
+    let numbers: Vec<String> =
+        values.iter().filter(|value| value.is_number()).take(NUMBERS_MAX).map(ToString::to_string).collect();
+    if numbers.is_empty() {
+        return None;
+    }
+    let more = if values.len() > numbers.len() { ", …" } else { "" };
+    let one_of = if numbers.len() == 1 { "" } else { "one of " };
+    Some(format!("{one_of}{}{more}", numbers.join(", ")))
+}
+
+/// The beginning of a value as JSON, without writing all of a large one.
+fn start_of_json(value: &Value) -> String {
+    match value {
+        Value::String(text) => Value::String(text.chars().take(DEFAULT_MAX).collect()).to_string(),
+        Value::Array(items) if items.is_empty() => "[]".to_owned(),
+        Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+        Value::Array(items) if items.iter().all(is_plain) && items.len() < DEFAULT_MAX => value.to_string(),
+        Value::Array(_) => "[…]".to_owned(),
+        Value::Object(fields) if fields.values().all(is_plain) && fields.len() < DEFAULT_MAX => {
+            value.to_string()
+        }
+        Value::Object(_) => "{…}".to_owned(),
+        plain => plain.to_string(),
+    }
+}
+
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.len() <= DEFAULT_MAX,
+        other => !other.is_array() && !other.is_object(),
+    }
+}
+
+/// One line of at most so many characters: no line breaks, nothing invisible that could hide or turn text.
+pub(crate) fn line(text: &str, characters_max: usize) -> String {
+    let mut line = String::new();
+    let mut count = 0;
+    let mut space = false;
+    for character in text.chars() {
+        if character.is_whitespace() || character.is_control() {
+            space = true;
+            continue;
+        }
+        if is_invisible(character) {
+            continue;
+        }
+        if count + 1 >= characters_max {
+            line.push('…');
+            break;
+        }
+        if space && !line.is_empty() {
+            line.push(' ');
+            count += 1;
+        }
+        space = false;
+        line.push(character);
+        count += 1;
+    }
+    line
+}
+
+/// Characters that take no room or change the direction of others.
+pub(crate) fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn note(schema: &Value) -> Option<String> {
+        Notes::of(schema.as_object().unwrap(), schema.get("default")).line()
+    }
+
+    #[test]
+    fn notes_are_one_line_of_bounded_length() {
+        assert_eq!(line("a\r\n\tb\u{2028}c\u{0}d", 80), "a b c d");
+        assert_eq!(line("abc\u{202e}def", 80), "abcdef");
+        assert_eq!(line("abcdef", 4), "abc…");
+        assert_eq!(line(" \n ", 80), "");
+    }
+
+    #[test]
+    fn notes_tell_what_types_cannot() {
+        for (schema, expected) in [
+            (json!({"description": "How many.", "default": 10}), Some("How many. (default 10)")),
+            (json!({"deprecated": true, "default": "a"}), Some(r#"deprecated; default "a""#)),
+            (json!({"format": "binary"}), Some("bytes")),
+            (json!({"format": "date-time"}), Some("date-time")),
+            (json!({"enum": [1, 2, 3]}), Some("one of 1, 2, 3")),
+            (json!({"enum": ["a"]}), None),
+            (json!({"default": {"deep": [1]}}), Some("default {…}")),
+            (json!({"default": ["a", 1]}), Some(r#"default ["a",1]"#)),
+            (json!({"description": 7, "deprecated": "no"}), None),
+        ] {
+            assert_eq!(note(&schema).as_deref(), expected, "{schema}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a type comes to for whoever gives a value: one table of fields, and all the names in it.
+
+use crate::combine::{both_rests, intersection, union};
+use crate::model::{FIELDS_MAX, Field, Rest, Table, Type, Types};
+use std::collections::HashSet;
+
+/// Names followed from one type to another.
+const DEPTH_MAX: usize = 32;
+
+/// Names listed of one function.
+const NAMES_MAX: usize = 1_000;
+
+impl Types {
+    /// The fields a value of this type can have, whatever they are put together from; `None` where it need
+    /// not be a table.
+    pub(crate) fn outline(&self, of: &Type) -> Option<Table> {
+        self.outline_within(of, DEPTH_MAX)
+    }
+
+    fn outline_within(&self, of: &Type, depth_left: usize) -> Option<Table> {
+        let depth_left = depth_left.checked_sub(1)?;
+        match self.resolve(of) {
+            Type::Table(table) => Some(table.clone()),
+            Type::Optional(inner) => self.outline_within(inner, depth_left),
+            Type::Intersection(parts) => {
+                let parts = parts.iter().filter_map(|part| self.outline_within(part, depth_left));
+                match intersection(parts.map(Type::Table)) {
+                    Type::Table(table) => Some(table),
+                    _ => None,
+                }
+            }
+            Type::Union(parts) => {
+                let parts: Option<Vec<Table>> =
+                    parts.iter().map(|part| self.outline_within(part, depth_left)).collect();
+                either(parts?)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// One table for all that any of them is; what one of them can do without is not required.
+fn either(tables: Vec<Table>) -> Option<Table> {
+    let count = tables.len();
+    let mut whole = Table::default();
+    let mut named_by: Vec<usize> = Vec::new();
+    let mut rests: Option<Rest> = None;
+    for table in tables {
+        whole.left_out += table.left_out;
+        rests = Some(match (rests, table.rest) {
+            (None, rest) => rest,
+            (Some(Rest::Closed), rest) | (Some(rest), Rest::Closed) => rest,
+            (Some(first), second) => both_rests(first, second),
+        });
+        for field in table.fields {
+            let is_full = whole.fields.len() >= FIELDS_MAX;
+            let place = whole.fields.iter().position(|known| known.name == field.name);
+            match place.and_then(|place| Some((whole.fields.get_mut(place)?, named_by.get_mut(place)?))) {
+                Some((known, times)) => {
+                    *times += 1;
+                    known.required &= field.required;
+                    let first = std::mem::replace(&mut known.of, Type::Any);
+                    known.of = union([first, field.of]);
+                }
+                None if is_full => whole.left_out += 1,
+                None => {
+                    whole.fields.push(field);
+                    named_by.push(1);
+                }
+            }
+        }
+    }
+    for (field, times) in whole.fields.iter_mut().zip(named_by) {
+        field.required &= times == count;
+    }
+    whole.rest = rests?;
+    Some(whole)
+}
+
+/// Collects the names of fields, each once.
+pub(crate) struct Names<'a> {
+    pub(crate) all: Vec<&'a str>,
+    seen: HashSet<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn new() -> Self {
+        Self { all: Vec::new(), seen: HashSet::new() }
+    }
+
+    pub(crate) fn add(&mut self, name: &'a str) {
+        if self.all.len() < NAMES_MAX && self.seen.insert(name) {
+            self.all.push(name);
+        }
+    }
+
+    pub(crate) fn add_fields(&mut self, of: &'a Type) {
+        match of {
+            Type::Table(table) => {
+                for Field { name, of, .. } in &table.fields {
+                    self.add(name);
+                    self.add_fields(of);
+                }
+                if let Rest::Of(rest) = &table.rest {
+                    self.add_fields(rest);
+                }
+            }
+            Type::List(inner) | Type::Optional(inner) => self.add_fields(inner),
+            Type::Tuple(parts, _) | Type::Union(parts) | Type::Intersection(parts) => {
+                parts.iter().for_each(|part| self.add_fields(part));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Reads a schema into types: every reference a named type, read once, nearest first.
+
+use crate::combine::{
+    ALTERNATIVES_MAX, CONSTANTS_MAX, both_rests, intersection, open_union, optional, union,
+};
+use crate::model::{Constant, FIELDS_MAX, Field, NamedType, Notes, Rest, Table, Type};
+use crate::reference::{Document, last_part};
+use ctx_core::Identifier;
+use serde_json::{Map, Value};
+use std::collections::{HashMap, VecDeque};
+
+/// Schemas read for one document.
+const SCHEMAS_MAX: usize = 10_000;
+
+/// How deep schemas lie in one another, between two names.
+const DEPTH_MAX: usize = 24;
+
+/// Named types read for one document.
+const NAMED_MAX: usize = 256;
+
+/// Characters kept of a name.
+const NAME_MAX: usize = 80;
+
+/// Longest name of a field that is kept.
+const FIELD_NAME_MAX: usize = 200;
+
+/// Longest value of an enumeration that is kept.
+const CONSTANT_LENGTH_MAX: usize = 200;
+
+/// Schemas of one name that are compared before a new one is taken for another.
+const TWINS_MAX: usize = 8;
+
+/// References followed to find a default.
+const DEFAULT_STEPS_MAX: usize = 16;
+
+/// Names that Luau's own types have, and words that begin one.
+const LUAU_TYPES: [&str; 13] = [
+    "any", "boolean", "buffer", "never", "nil", "number", "string", "table", "thread", "typeof", "unknown",
+    "userdata", "vector",
+];
+
+/// What was read of a document.
+pub(crate) struct Read {
+    pub(crate) of: Type,
+    pub(crate) types: Vec<NamedType>,
+    /// How many schemas were too many, or too deep.
+    pub(crate) left_out: usize,
+}
+
+/// Reads a document; `name` is what its root is called where it refers to itself.
+pub(crate) fn read(root: &Value, name: &str) -> Read {
+    let mut reader = Reader {
+        root,
+        root_name: name,
+        document: Document::new(root),
+        schemas_left: SCHEMAS_MAX,
+        named: HashMap::new(),
+        claimed: HashMap::new(),
+        waiting: VecDeque::new(),
+        left_out: 0,
+    };
+    let of = reader.read(root, 0);
+    let mut types = Vec::new();
+    while let Some((name, schema)) = reader.waiting.pop_front() {
+        let of = reader.read(schema, 0);
+        let notes = schema.as_object().map(|fields| Notes::of(fields, None)).unwrap_or_default();
+        types.push(NamedType { name, of, notes });
+    }
+    Read { of, types, left_out: reader.left_out }
+}
+
+struct Reader<'a> {
+    root: &'a Value,
+    root_name: &'a str,
+    document: Document<'a>,
+    schemas_left: usize,
+    /// The name of each schema that was referred to; two ways to write a reference may mean one schema.
+    named: HashMap<*const Value, String>,
+    /// Who has each name.
+    claimed: HashMap<String, &'a Value>,
+    waiting: VecDeque<(String, &'a Value)>,
+    left_out: usize,
+}
+
+/// What a schema demands of a value, all at once; `allOf` adds to it.
+#[derive(Default)]
+struct Demands<'a> {
+    is_table: bool,
+    fields: Vec<(&'a str, Vec<Type>, Notes)>,
+    places: HashMap<&'a str, usize>,
+    required: Vec<&'a str>,
+    rest: Rest,
+    fields_left_out: usize,
+    others: Vec<Type>,
+    nullable: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&mut self, schema: &'a Value, depth: usize) -> Type {
+        match schema {
+            Value::Bool(false) => Type::Never,
+            Value::Object(_) if depth > DEPTH_MAX || self.schemas_left == 0 => {
+                self.left_out += 1;
+                Type::Any
+            }
+            Value::Object(fields) => {
+                let mut demands = Demands::default();
+                self.gather(fields, depth, &mut demands);
+                demands.into_type()
+            }
+            _ => Type::Any,
+        }
+    }
+
+    fn gather(&mut self, schema: &'a Map<String, Value>, depth: usize, demands: &mut Demands<'a>) {
+        if depth > DEPTH_MAX || self.schemas_left == 0 {
+            self.left_out += 1;
+            return;
+        }
+        self.schemas_left -= 1;
+        for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
+            if let Some(reference) = schema.get(key).and_then(Value::as_str) {
+                demands.others.push(self.referred(reference));
+            }
+        }
+        demands.nullable |= schema.get("nullable").and_then(Value::as_bool).unwrap_or(false);
+        if let Some(constants) = constants(schema) {
+            demands.others.push(constants);
+        } else {
+            self.gather_kinds(schema, depth, demands);
+        }
+        for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            match part {
+                Value::Object(part) => self.gather(part, depth + 1, demands),
+                other => demands.others.push(self.read(other, depth + 1)),
+            }
+        }
+        for key in ["oneOf", "anyOf"] {
+            if let Some(alternatives) = schema.get(key).and_then(Value::as_array)
+                && !alternatives.is_empty()
+            {
+                // One more than are kept, so that the union knows.
+                let alternatives = alternatives.iter().take(CONSTANTS_MAX + 1);
+                let alternatives: Vec<Type> = alternatives.map(|one| self.read(one, depth + 1)).collect();
+                demands.others.push(union(alternatives));
+            }
+        }
+    }
+
+    /// What `type` demands, or what the other words of the schema make of it where there is none.
+    fn gather_kinds(&mut self, schema: &'a Map<String, Value>, depth: usize, demands: &mut Demands<'a>) {
+        let mut kinds: Vec<&str> = match schema.get("type") {
+            Some(Value::String(kind)) => vec![kind],
+            Some(Value::Array(kinds)) => {
+                kinds.iter().take(ALTERNATIVES_MAX).filter_map(Value::as_str).collect()
+            }
+            _ => inferred(schema).into_iter().collect(),
+        };
+        if kinds.len() > 1 {
+            let before = kinds.len();
+            kinds.retain(|kind| *kind != "null");
+            demands.nullable |= kinds.len() < before;
+        }
+        match kinds.as_slice() {
+            ["object"] => self.gather_table(schema, depth, demands),
+            [] => demands.required.extend(required(schema)),
+            kinds => {
+                let kinds: Vec<Type> = kinds.iter().map(|kind| self.kind(kind, schema, depth)).collect();
+                demands.others.push(union(kinds));
+            }
+        }
+    }
+
+    fn kind(&mut self, kind: &str, schema: &'a Map<String, Value>, depth: usize) -> Type {
+        match kind {
+            "string" => Type::String,
+            "integer" => Type::Integer,
+            "number" => Type::Number,
+            "boolean" => Type::Boolean,
+            "null" => Type::Nil,
+            "array" => self.list(schema, depth),
+            "object" => {
+                let mut demands = Demands::default();
+                self.gather_table(schema, depth, &mut demands);
+                demands.into_type()
+            }
+            _ => Type::Any,
+        }
+    }
+
+    fn list(&mut self, schema: &'a Map<String, Value>, depth: usize) -> Type {
+        let items = schema.get("items");
+        let (tuple, rest) = match (schema.get("prefixItems"), items) {
+            (Some(Value::Array(tuple)), rest) => (tuple.as_slice(), rest),
+            (_, Some(Value::Array(tuple))) => (tuple.as_slice(), schema.get("additionalItems")),
+            (_, rest) => (&[][..], rest),
+        };
+        let rest = rest.map_or(Type::Any, |rest| self.read(rest, depth + 1));
+        if tuple.is_empty() {
+            return Type::List(Box::new(rest));
+        }
+        if tuple.len() > ALTERNATIVES_MAX {
+            self.left_out += tuple.len();
+            return Type::List(Box::new(Type::Any));
+        }
+        let tuple = tuple.iter().map(|item| self.read(item, depth + 1)).collect();
+        Type::Tuple(tuple, Box::new(rest))
+    }
+
+    fn gather_table(&mut self, schema: &'a Map<String, Value>, depth: usize, demands: &mut Demands<'a>) {
+        demands.is_table = true;
+        demands.required.extend(required(schema));
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (name, property) in properties.into_iter().flatten() {
+            let is_new = !demands.places.contains_key(name.as_str());
+            if is_new && (demands.fields.len() >= FIELDS_MAX || name.len() > FIELD_NAME_MAX) {
+                demands.fields_left_out += 1;
+                continue;
+            }
+            let of = self.read(property, depth + 1);
+            let default = self.default_of(property);
+            let mut notes = property.as_object().map(|fields| Notes::of(fields, default)).unwrap_or_default();
+            notes.remark_order(&of, crate::print::on_one_line);
+            demands.add_field(name, of, notes);
+        }
+        let rest = self.rest(schema, depth);
+        demands.rest = both_rests(std::mem::take(&mut demands.rest), rest);
+    }
+
+    fn rest(&mut self, schema: &'a Map<String, Value>, depth: usize) -> Rest {
+        let others = schema.get("additionalProperties").or_else(|| schema.get("unevaluatedProperties"));
+        let patterns = schema.get("patternProperties").and_then(Value::as_object);
+        let mut types = Vec::new();
+        for pattern in patterns.into_iter().flat_map(|patterns| patterns.values()).take(ALTERNATIVES_MAX + 1)
+        {
+            types.push(self.read(pattern, depth + 1));
+        }
+        match others {
+            Some(Value::Bool(false)) if types.is_empty() => return Rest::Closed,
+            Some(Value::Bool(false)) => {}
+            Some(others) => types.push(self.read(others, depth + 1)),
+            None if types.is_empty() => return Rest::Unsaid,
+            // Fields of no pattern can be anything; what is known of the others is worth telling.
+            None => return Rest::Of(Box::new(open_union(types))),
+        }
+        Rest::Of(Box::new(union(types)))
+    }
+
+    /// The default of a property, which may stand where its reference leads.
+    fn default_of(&mut self, property: &'a Value) -> Option<&'a Value> {
+        let mut schema = property;
+        for _ in 0..DEFAULT_STEPS_MAX {
+            if let Some(default) = schema.get("default") {
+                return Some(default);
+            }
+            schema = self.document.find(schema.get("$ref")?.as_str()?)?;
+        }
+        None
+    }
+
+    /// The named type behind a reference; one that leads nowhere, or out of the document, can be anything.
+    fn referred(&mut self, reference: &str) -> Type {
+        let Some(target) = self.document.find(reference) else { return Type::Any };
+        if !target.is_object() {
+            return self.read(target, 0);
+        }
+        if let Some(name) = self.named.get(&std::ptr::from_ref(target)) {
+            return Type::Named(name.clone());
+        }
+        let is_root = std::ptr::eq(target, self.root);
+        let title = || self.root.get("title").and_then(Value::as_str).map(str::to_owned);
+        let part = if is_root { title() } else { last_part(reference) };
+        let base = type_name(part.as_deref().unwrap_or(self.root_name));
+        if self.claimed.len() >= NAMED_MAX {
+            self.left_out += 1;
+            return Type::Any;
+        }
+        let mut name = base.clone();
+        let mut ordinal = 2;
+        while let Some(other) = self.claimed.get(&name) {
+            if ordinal <= TWINS_MAX && *other == target {
+                self.named.insert(std::ptr::from_ref(target), name.clone());
+                return Type::Named(name);
+            }
+            name = format!("{base}_{ordinal}");
+            ordinal += 1;
+        }
+        self.claimed.insert(name.clone(), target);
+        self.named.insert(std::ptr::from_ref(target), name.clone());
+        self.waiting.push_back((name.clone(), target));
+        Type::Named(name)
+    }
+}
+
+impl<'a> Demands<'a> {
+    fn add_field(&mut self, name: &'a str, of: Type, notes: Notes) {
+        match self.places.get(name).and_then(|place| self.fields.get_mut(*place)) {
+            Some((_, types, known)) => {
+                types.push(of);
+                known.description = known.description.take().or(notes.description);
+                known.default = known.default.take().or(notes.default);
+                known.deprecated |= notes.deprecated;
+            }
+            None => {
+                self.places.insert(name, self.fields.len());
+                self.fields.push((name, vec![of], notes));
+            }
+        }
+    }
+
+    fn into_type(mut self) -> Type {
+        // What has a name comes first: `Pet & { barks: boolean }`.
+        let (mut parts, others): (Vec<Type>, Vec<Type>) =
+            std::mem::take(&mut self.others).into_iter().partition(|other| matches!(other, Type::Named(_)));
+        if self.is_table {
+            // A field that is demanded but not described.
+            for name in std::mem::take(&mut self.required) {
+                match self.places.get(name) {
+                    Some(_) => self.required.push(name),
+                    None if self.fields.len() < FIELDS_MAX && name.len() <= FIELD_NAME_MAX => {
+                        let of = if let Rest::Of(of) = &self.rest { (**of).clone() } else { Type::Any };
+                        self.add_field(name, of, Notes::default());
+                        self.required.push(name);
+                    }
+                    None => {}
+                }
+            }
+            let required: std::collections::HashSet<&str> = self.required.into_iter().collect();
+            let field = |(name, types, notes): (&str, Vec<Type>, Notes)| Field {
+                required: required.contains(name) && notes.default.is_none(),
+                name: name.to_owned(),
+                of: intersection(types),
+                notes,
+            };
+            let fields = self.fields.into_iter().map(field).collect();
+            parts.push(Type::Table(Table { fields, rest: self.rest, left_out: self.fields_left_out }));
+        }
+        parts.extend(others);
+        let whole = intersection(parts);
+        if self.nullable && whole != Type::Any { optional(whole) } else { whole }
+    }
+}
+
+fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// What a schema is about that does not say its type.
+fn inferred(schema: &Map<String, Value>) -> Option<&'static str> {
+    let has = |keys: &[&str]| keys.iter().any(|key| schema.contains_key(*key));
+    if has(&["properties", "additionalProperties", "patternProperties"]) {
+        Some("object")
+    } else if has(&["items", "prefixItems"]) {
+        Some("array")
+    } else {
+        None
+    }
+}
+
+/// What `const` and `enum` leave; too many, or too long, are only their kinds.
+fn constants(schema: &Map<String, Value>) -> Option<Type> {
+    let values: Vec<&Value> = match (schema.get("const"), schema.get("enum")) {
+        (Some(constant), _) => vec![constant],
+        (None, Some(Value::Array(values))) if !values.is_empty() => values.iter().collect(),
+        _ => return None,
+    };
+    let is_long = |value: &&Value| value.as_str().is_some_and(|text| text.len() > CONSTANT_LENGTH_MAX);
+    if values.len() > CONSTANTS_MAX || values.iter().any(is_long) {
+        return Some(union(values.into_iter().map(kind_of)));
+    }
+    Some(union(values.into_iter().map(constant)))
+}
+
+fn constant(value: &Value) -> Type {
+    match value {
+        Value::String(text) => Type::Exactly(Constant::Text(text.clone())),
+        Value::Bool(flag) => Type::Exactly(Constant::Boolean(*flag)),
+        Value::Number(number) => {
+            number.as_f64().map_or(Type::Number, |number| Type::Exactly(Constant::Number(number)))
+        }
+        other => kind_of(other),
+    }
+}
+
+fn kind_of(value: &Value) -> Type {
+    match value {
+        Value::Null => Type::Nil,
+        Value::Bool(_) => Type::Boolean,
+        Value::Number(_) => Type::Number,
+        Value::String(_) => Type::String,
+        Value::Array(_) => Type::List(Box::new(Type::Any)),
+        Value::Object(_) => Type::Table(Table::default()),
+    }
+}
+
+/// A name that a type can have: an identifier, and not one of Luau's own.
+pub(crate) fn type_name(raw: &str) -> String {
+    let short: String = raw.chars().take(NAME_MAX).collect();
+    let name = Identifier::sanitize(&short);
+    if LUAU_TYPES.contains(&name.as_str()) { format!("_{name}") } else { name.to_string() }
+}

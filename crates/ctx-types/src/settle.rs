@@ -1,0 +1,194 @@
+//! Named types put in order: no name is only itself, none means two types, nearest first.
+
+use crate::combine::{intersection, open_union, optional, union};
+use crate::model::{NamedType, Rest, Table, Type, Types};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Where a name stands in a type.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// It is the type, or one of its alternatives or parts.
+    Head,
+    /// It is the type of something inside.
+    Inside,
+}
+
+/// The types that two documents name, as one set; where both use a name for different types, the second's
+/// gets a number. Returns them with the roots of both.
+pub(crate) fn settle(first: (Type, Vec<NamedType>), second: (Type, Vec<NamedType>)) -> (Type, Type, Types) {
+    let (first_root, mut all) = first;
+    let (second_root, others) = second;
+    let renamed = new_names(&all, &others);
+    let known: HashSet<String> = all.iter().map(|named| named.name.clone()).collect();
+    let rename =
+        |of| map_names(of, Place::Head, &|name, _| Type::Named(renamed.get(&name).cloned().unwrap_or(name)));
+    for named in others {
+        let name = renamed.get(&named.name).cloned().unwrap_or(named.name);
+        if !known.contains(&name) {
+            all.push(NamedType { name, of: rename(named.of), notes: named.notes });
+        }
+    }
+    let second_root = rename(second_root);
+    break_cycles(&mut all);
+    let all = nearest_first([&first_root, &second_root], all);
+    (first_root, second_root, Types::new(all))
+}
+
+/// New names for those of `others` that mean something else in `known`.
+fn new_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, String> {
+    let by_name: HashMap<&str, &NamedType> = known.iter().map(|named| (named.name.as_str(), named)).collect();
+    let mut same: HashSet<&str> = HashSet::new();
+    for other in others {
+        if by_name.get(other.name.as_str()) == Some(&other) {
+            same.insert(&other.name);
+        }
+    }
+    // Two are the same only if all they mention is.
+    loop {
+        let before = same.len();
+        for other in others {
+            let mut mentions_another = false;
+            visit_names(&other.of, Place::Head, &mut |name, _| mentions_another |= !same.contains(name));
+            if mentions_another {
+                same.remove(other.name.as_str());
+            }
+        }
+        if same.len() == before {
+            break;
+        }
+    }
+    let mut taken: HashSet<String> = known.iter().chain(others).map(|named| named.name.clone()).collect();
+    let mut renamed = HashMap::new();
+    for other in others {
+        if same.contains(other.name.as_str()) || !by_name.contains_key(other.name.as_str()) {
+            continue;
+        }
+        let mut ordinal = 2;
+        let mut name = format!("{}_{ordinal}", other.name);
+        while !taken.insert(name.clone()) {
+            ordinal += 1;
+            name = format!("{}_{ordinal}", other.name);
+        }
+        renamed.insert(other.name.clone(), name);
+    }
+    renamed
+}
+
+/// A type that is said to be itself, directly or in a circle, says nothing: it can be anything there.
+fn break_cycles(all: &mut [NamedType]) {
+    let mut heads: HashMap<String, Vec<String>> = HashMap::new();
+    for named in all.iter() {
+        heads.insert(named.name.clone(), heads_of(&named.of));
+    }
+    for named in all {
+        let circular: HashSet<String> =
+            heads_of(&named.of).into_iter().filter(|head| reaches(head, &named.name, &heads)).collect();
+        if circular.is_empty() {
+            continue;
+        }
+        let of = std::mem::replace(&mut named.of, Type::Any);
+        named.of = map_names(of, Place::Head, &|name, place| {
+            if place == Place::Head && circular.contains(&name) { Type::Any } else { Type::Named(name) }
+        });
+        heads.insert(named.name.clone(), heads_of(&named.of));
+    }
+}
+
+fn heads_of(of: &Type) -> Vec<String> {
+    let mut heads = Vec::new();
+    visit_names(of, Place::Head, &mut |name, place| {
+        if place == Place::Head {
+            heads.push(name.to_owned());
+        }
+    });
+    heads
+}
+
+fn reaches(from: &str, to: &str, heads: &HashMap<String, Vec<String>>) -> bool {
+    let mut seen = HashSet::from([from]);
+    let mut waiting = vec![from];
+    while let Some(name) = waiting.pop() {
+        if name == to {
+            return true;
+        }
+        for head in heads.get(name).into_iter().flatten() {
+            if seen.insert(head) {
+                waiting.push(head);
+            }
+        }
+    }
+    false
+}
+
+/// The types that these reach, by how many names lie between.
+fn nearest_first(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedType> {
+    let mut places: HashMap<String, NamedType> =
+        all.into_iter().map(|named| (named.name.clone(), named)).collect();
+    let mut waiting = VecDeque::new();
+    for root in roots {
+        visit_names(root, Place::Head, &mut |name, _| waiting.push_back(name.to_owned()));
+    }
+    let mut ordered = Vec::new();
+    while let Some(name) = waiting.pop_front() {
+        if let Some(named) = places.remove(&name) {
+            visit_names(&named.of, Place::Head, &mut |name, _| waiting.push_back(name.to_owned()));
+            ordered.push(named);
+        }
+    }
+    ordered
+}
+
+fn visit_names<'a>(of: &'a Type, place: Place, visit: &mut impl FnMut(&'a str, Place)) {
+    match of {
+        Type::Named(name) => visit(name, place),
+        Type::Optional(inner) => visit_names(inner, place, visit),
+        Type::Union(parts) | Type::Intersection(parts) => {
+            parts.iter().for_each(|part| visit_names(part, place, visit));
+        }
+        Type::List(item) => visit_names(item, Place::Inside, visit),
+        Type::Tuple(items, rest) => {
+            items.iter().for_each(|item| visit_names(item, Place::Inside, visit));
+            visit_names(rest, Place::Inside, visit);
+        }
+        Type::Table(table) => {
+            table.fields.iter().for_each(|field| visit_names(&field.of, Place::Inside, visit));
+            if let Rest::Of(rest) = &table.rest {
+                visit_names(rest, Place::Inside, visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn map_names(of: Type, place: Place, map: &impl Fn(String, Place) -> Type) -> Type {
+    let inside = |of: Type| map_names(of, Place::Inside, map);
+    match of {
+        Type::Named(name) => map(name, place),
+        Type::Optional(inner) => match map_names(*inner, place, map) {
+            Type::Any => Type::Any,
+            inner => optional(inner),
+        },
+        Type::Union(mut parts) if parts.last() == Some(&Type::Any) => {
+            parts.pop();
+            open_union(parts.into_iter().map(|part| map_names(part, place, map)))
+        }
+        Type::Union(parts) => union(parts.into_iter().map(|part| map_names(part, place, map))),
+        Type::Intersection(parts) => intersection(parts.into_iter().map(|part| map_names(part, place, map))),
+        Type::List(item) => Type::List(Box::new(inside(*item))),
+        Type::Tuple(items, rest) => {
+            Type::Tuple(items.into_iter().map(inside).collect(), Box::new(inside(*rest)))
+        }
+        Type::Table(Table { fields, rest, left_out }) => {
+            let rest = match rest {
+                Rest::Of(of) => Rest::Of(Box::new(inside(*of))),
+                rest => rest,
+            };
+            let fields = fields.into_iter().map(|mut field| {
+                field.of = inside(field.of);
+                field
+            });
+            Type::Table(Table { fields: fields.collect(), rest, left_out })
+        }
+        other => other,
+    }
+}
