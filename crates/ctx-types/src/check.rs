@@ -98,6 +98,13 @@ impl Misfit {
     }
 }
 
+impl Problem {
+    /// Whether the call would surely fail; else it is most often a mistake.
+    pub fn is_certain(&self) -> bool {
+        !matches!(self, Self::Unknown { certain: false, .. })
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -133,24 +140,20 @@ impl Function {
             }
             misfits.extend(found.all.into_iter().map(|(path, problem)| Misfit { argument, path, problem }));
         }
-        if let Some(literal) = given.get(self.arguments.len())
-            && !is_nothing(literal)
-        {
-            let argument = self.arguments.len();
-            misfits.push(Misfit { argument, path: Vec::new(), problem: Problem::TooMany });
+        let argument = self.arguments.len();
+        match given.get(argument) {
+            None | Some(Literal::Nil | Literal::Unknown) => {}
+            // A function without parameters is given some.
+            Some(Literal::Table { fields, .. }) if argument == 0 => {
+                for (name, _) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
+                    let problem = Problem::Unknown { near: None, certain: self.rest == Rest::Closed };
+                    misfits.push(Misfit { argument, path: vec![Step::Field(name.clone())], problem });
+                }
+            }
+            Some(_) => misfits.push(Misfit { argument, path: Vec::new(), problem: Problem::TooMany }),
         }
         misfits.truncate(MISFITS_MAX);
         misfits
-    }
-}
-
-/// What a function without parameters may be given all the same.
-fn is_nothing(literal: &Literal) -> bool {
-    match literal {
-        Literal::Nil | Literal::Unknown => true,
-        Literal::Table { fields, .. } => fields.is_empty(),
-        Literal::List(items) => items.is_empty(),
-        _ => false,
     }
 }
 
@@ -200,7 +203,29 @@ impl Check<'_> {
             (Type::List(item), Literal::List(items)) => self.items(&[], item, items, found),
             (Type::Tuple(first, rest), Literal::List(items)) => self.items(first, rest, items, found),
             (resolved, _) if fits(resolved, literal) => {}
-            _ => found.add(Problem::Wrong { expected: on_one_line(of) }),
+            _ => found.add(Problem::Wrong { expected: self.expected(of) }),
+        }
+    }
+
+    /// The type in Luau, and what Luau cannot say of numbers.
+    fn expected(&self, of: &Type) -> String {
+        let resolved = match self.types.resolve(of) {
+            Type::Optional(inner) => self.types.resolve(inner),
+            resolved => resolved,
+        };
+        let parts = if let Type::Union(parts) = resolved { parts } else { std::slice::from_ref(resolved) };
+        let number = |part: &Type| match part {
+            Type::Exactly(Constant::Number(number)) => Some(number.to_string()),
+            _ => None,
+        };
+        let numbers: Vec<String> = parts.iter().filter_map(number).collect();
+        let text = on_one_line(of);
+        match numbers.as_slice() {
+            [] if parts.contains(&Type::Integer) && !parts.contains(&Type::Number) => {
+                format!("{text} (whole)")
+            }
+            [] => text,
+            numbers => format!("{text} ({})", numbers.join(", ")),
         }
     }
 
@@ -217,22 +242,31 @@ impl Check<'_> {
 
     fn union(&mut self, of: &Type, parts: &[Type], literal: &Literal, found: &mut Found) {
         let mut tables = Vec::new();
+        let mut doubtful: Option<Found> = None;
         for part in parts {
             let mut inside = found.beside();
             self.value(part, literal, &mut inside);
             if inside.all.is_empty() {
                 return;
             }
+            if inside.all.iter().all(|(_, problem)| !problem.is_certain()) {
+                doubtful.get_or_insert(inside);
+                continue;
+            }
             if matches!(self.types.resolve(part), Type::Table(_)) {
                 tables.push(inside);
             }
+        }
+        if let Some(mut doubtful) = doubtful {
+            found.all.append(&mut doubtful.all);
+            return;
         }
         // Where only one can have been meant, its own misfits say more.
         match (literal, tables.pop()) {
             (Literal::Table { .. }, Some(only)) if tables.is_empty() => {
                 only.all.into_iter().for_each(|misfit| found.all.push(misfit));
             }
-            _ => found.add(Problem::Wrong { expected: on_one_line(of) }),
+            _ => found.add(Problem::Wrong { expected: self.expected(of) }),
         }
     }
 
@@ -264,6 +298,8 @@ impl Check<'_> {
                 (Some(Field { of, .. }), _) => of,
                 (None, Rest::Of(of)) => of,
                 (None, _) if table.left_out > 0 => continue,
+                // Nothing is said of any field.
+                (None, Rest::Unsaid) if table.fields.is_empty() => continue,
                 (None, rest) => {
                     let names = table.fields.iter().map(|field| field.name.as_str());
                     let near = nearest(name, names).map(|near| near.to_owned());

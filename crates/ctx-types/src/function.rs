@@ -1,6 +1,6 @@
 //! One function as a script sees it: what it takes, what it answers, how that is written.
 
-use crate::model::{Field, Notes, Table, Type, Types};
+use crate::model::{Field, Notes, Rest, Table, Type, Types};
 use crate::outline::Names;
 use crate::read::{Read, read, type_name};
 use crate::settle::settle;
@@ -39,6 +39,8 @@ pub struct Function {
     pub(crate) description: String,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) parameters: Vec<Field>,
+    /// What parameters may be that have no name here.
+    pub(crate) rest: Rest,
     pub(crate) result: Type,
     pub(crate) result_notes: Notes,
     pub(crate) types: Types,
@@ -64,6 +66,7 @@ impl Function {
         let (given, result, types) = settle((input.of, input.types), (output.of, output.types));
         let outline = types.outline(&given);
         let parameters = outline.as_ref().map(|table| table.fields.clone()).unwrap_or_default();
+        let rest = outline.as_ref().map(|table| table.rest.clone()).unwrap_or_default();
         let notes = |schema: &Value| {
             let notes = schema.as_object().map(|fields| Notes::of(fields, None));
             Notes { description: notes.and_then(|notes| notes.description), ..Notes::default() }
@@ -73,6 +76,7 @@ impl Function {
             description: spec.description.clone(),
             arguments: arguments(given, outline, form),
             parameters,
+            rest,
             result,
             result_notes: spec.output_schema.as_ref().map(notes).unwrap_or_default(),
             types,
@@ -140,8 +144,7 @@ fn arguments(given: Type, outline: Option<Table>, form: Form) -> Vec<Argument> {
     };
     let body = apart.map(|place| table.fields.remove(place));
     let mut arguments = Vec::new();
-    let is_empty =
-        table.fields.is_empty() && table.left_out == 0 && !matches!(table.rest, crate::Rest::Of(_));
+    let is_empty = table.fields.is_empty() && table.left_out == 0 && !matches!(table.rest, Rest::Of(_));
     if !is_empty {
         let required = table.fields.iter().any(|field| field.required);
         let of = match given {

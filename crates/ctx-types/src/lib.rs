@@ -3,7 +3,8 @@
 //!
 //! A schema comes from outside and may be anything: wrong, endless or huge. Whatever it is, reading it ends,
 //! what is printed is Luau, and what was too much is `any` and said to be left out. A type is never
-//! narrower than its schema: what a schema admits is not called a misfit.
+//! narrower than its schema, so that what a schema admits is not called a misfit; only where a schema
+//! describes fields or items without saying so, a table or a list is taken to be meant.
 
 mod check;
 mod combine;

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
 use ctx_core::{Identifier, ToolName, ToolSpec};
-use ctx_types::Function;
+use ctx_types::{Function, Literal, Rest, Type};
 use serde_json::{Value, json};
 
 /// A tool that takes this.
@@ -20,7 +20,7 @@ pub(crate) fn function_of(spec: &ToolSpec) -> Function {
 /// The function that takes this; what it prints is Luau.
 pub(crate) fn function(input: &Value) -> Function {
     let function = function_of(&tool(input));
-    parses(&function.declaration());
+    is_sound(&function);
     function
 }
 
@@ -29,15 +29,72 @@ pub(crate) fn takes(schema: &Value) -> String {
     let mut spec = tool(&json!({"type": "object"}));
     spec.output_schema = Some(schema.clone());
     let function = function_of(&spec);
-    parses(&function.declaration());
+    is_sound(&function);
     let signature = function.signature();
     signature.strip_prefix("run(): ").map(str::to_owned).unwrap()
 }
 
-/// Fails unless this is Luau, in which each type is declared once and every name is a type.
+/// A value as a script would write it; a null is only known when it runs.
+pub(crate) fn literal(value: &Value) -> Literal {
+    match value {
+        Value::Null => Literal::Unknown,
+        Value::Bool(flag) => Literal::Boolean(*flag),
+        Value::Number(number) => Literal::Number(number.as_f64().unwrap()),
+        Value::String(text) => Literal::Text(text.clone()),
+        Value::Array(items) => Literal::List(items.iter().map(literal).collect()),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| (name.clone(), literal(value))).collect();
+            Literal::Table { fields, whole: true }
+        }
+    }
+}
+
+/// Fails unless this is Luau.
 #[track_caller]
 pub(crate) fn parses(text: &str) {
     if let Err(errors) = full_moon::parse(text) {
         panic!("not Luau: {errors:?}\n{text}");
+    }
+}
+
+/// Fails unless all that a function prints is Luau, each type is declared once, and each name is a type.
+#[track_caller]
+pub(crate) fn is_sound(function: &Function) {
+    let text = function.declaration();
+    parses(&text);
+    parses(&format!("function {} end", function.signature()));
+    let declared = text.lines().filter_map(|line| line.strip_prefix("export type "));
+    let names: Vec<&str> = declared.filter_map(|line| line.split(' ').next()).collect();
+    let distinct: std::collections::HashSet<&str> = names.iter().copied().collect();
+    assert_eq!(names.len(), distinct.len(), "a type is declared twice\n{text}");
+    let mut mentioned = Vec::new();
+    function.arguments().iter().for_each(|argument| mention(&argument.of, &mut mentioned));
+    mention(function.result(), &mut mentioned);
+    for named in function.types().iter() {
+        assert!(named.name.parse::<Identifier>().is_ok(), "`{}` is no identifier", named.name);
+        parses(&function.type_declaration(&named.name).unwrap());
+        mention(&named.of, &mut mentioned);
+    }
+    for name in mentioned {
+        assert!(function.types().get(name).is_some(), "`{name}` is no type\n{text}");
+    }
+}
+
+fn mention<'a>(of: &'a Type, names: &mut Vec<&'a str>) {
+    match of {
+        Type::Named(name) => names.push(name),
+        Type::List(inner) | Type::Optional(inner) => mention(inner, names),
+        Type::Tuple(parts, rest) => {
+            parts.iter().for_each(|part| mention(part, names));
+            mention(rest, names);
+        }
+        Type::Union(parts) | Type::Intersection(parts) => parts.iter().for_each(|part| mention(part, names)),
+        Type::Table(table) => {
+            table.fields.iter().for_each(|field| mention(&field.of, names));
+            if let Rest::Of(rest) = &table.rest {
+                mention(rest, names);
+            }
+        }
+        _ => {}
     }
 }
