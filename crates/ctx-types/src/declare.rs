@@ -99,51 +99,70 @@ impl Function {
     }
 
     fn write_notes(&self, text: &mut String) {
-        let mut notes = Vec::new();
+        let mut given = Collected { all: Vec::new(), are_given: true };
         for argument in &self.arguments {
             if argument.name == "params" {
-                collect_notes(&argument.of, "", &mut notes);
+                given.add_fields(&argument.of, "");
             } else {
-                notes.extend(argument.notes.line().map(|note| (argument.name.to_owned(), note)));
-                collect_notes(&argument.of, argument.name, &mut notes);
+                given.add(argument.name, argument.notes.line());
+                given.add_fields(&argument.of, argument.name);
             }
         }
-        write_some(text, "@param", notes);
-        let mut notes = Vec::new();
-        notes.extend(self.result_notes.line().map(|note| (String::new(), note)));
-        collect_notes(&self.result, "", &mut notes);
-        write_some(text, "@return", notes);
-    }
-}
-
-fn write_some(text: &mut String, word: &str, notes: Vec<(String, String)>) {
-    let more = notes.len().saturating_sub(NOTES_MAX);
-    for (path, note) in notes.into_iter().take(NOTES_MAX) {
-        let path = line(&path, DESCRIPTION_LINE_MAX);
-        let space = if path.is_empty() { "" } else { " " };
-        comment(text, &format!("{word}{space}{path} - {note}"));
-    }
-    if more > 0 {
-        comment(text, &format!("… {more} more {word}"));
+        given.write(text, "@param");
+        let mut answered = Collected { all: Vec::new(), are_given: false };
+        answered.add("", self.result_notes.line());
+        answered.add_fields(&self.result, "");
+        answered.write(text, "@return");
     }
 }
 
 /// What is said of fields that have no type of their own to say it at, with the way to each.
-fn collect_notes(of: &Type, path: &str, notes: &mut Vec<(String, String)>) {
-    match of {
-        Type::Table(table) => {
-            for Field { name, of, notes: own, .. } in &table.fields {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                notes.extend(own.line().map(|note| (path.clone(), note)));
-                collect_notes(of, &path, notes);
+struct Collected {
+    all: Vec<(String, String)>,
+    /// Whether a script gives these, rather than gets them.
+    are_given: bool,
+}
+
+impl Collected {
+    fn add(&mut self, path: &str, note: Option<String>) {
+        self.all.extend(note.map(|note| (path.to_owned(), note)));
+    }
+
+    fn add_fields(&mut self, of: &Type, path: &str) {
+        match of {
+            Type::Table(table) => {
+                for Field { name, of, required, notes } in &table.fields {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    // A field that is nil is not there at all.
+                    if self.are_given && *required && matches!(of, Type::Optional(_)) {
+                        let mut notes = notes.clone();
+                        notes.remarks.push("required: json.null for none".to_owned());
+                        self.add(&path, notes.line());
+                    } else {
+                        self.add(&path, notes.line());
+                    }
+                    self.add_fields(of, &path);
+                }
             }
+            Type::List(item) => self.add_fields(item, &format!("{path}[]")),
+            Type::Optional(inner) => self.add_fields(inner, path),
+            Type::Union(parts) | Type::Intersection(parts) => {
+                parts.iter().for_each(|part| self.add_fields(part, path));
+            }
+            _ => {}
         }
-        Type::List(item) => collect_notes(item, &format!("{path}[]"), notes),
-        Type::Optional(inner) => collect_notes(inner, path, notes),
-        Type::Union(parts) | Type::Intersection(parts) => {
-            parts.iter().for_each(|part| collect_notes(part, path, notes));
+    }
+
+    fn write(self, text: &mut String, word: &str) {
+        let more = self.all.len().saturating_sub(NOTES_MAX);
+        for (path, note) in self.all.into_iter().take(NOTES_MAX) {
+            let path = line(&path, DESCRIPTION_LINE_MAX);
+            let space = if path.is_empty() { "" } else { " " };
+            comment(text, &format!("{word}{space}{path} - {note}"));
         }
-        _ => {}
+        if more > 0 {
+            comment(text, &format!("… {more} more {word}"));
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod check;
 mod combine;
+mod constant;
 mod declare;
 mod function;
 mod model;

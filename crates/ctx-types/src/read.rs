@@ -3,7 +3,8 @@
 use crate::combine::{
     ALTERNATIVES_MAX, CONSTANTS_MAX, both_rests, intersection, open_union, optional, union,
 };
-use crate::model::{Constant, FIELDS_MAX, Field, NamedType, Notes, Rest, Table, Type};
+use crate::constant::{constants, is_writable};
+use crate::model::{FIELDS_MAX, Field, NamedType, Notes, Rest, Table, Type};
 use crate::reference::{Document, last_part};
 use ctx_core::Identifier;
 use serde_json::{Map, Value};
@@ -23,9 +24,6 @@ const NAME_MAX: usize = 80;
 
 /// Longest name of a field that is kept.
 const FIELD_NAME_MAX: usize = 200;
-
-/// Longest value of an enumeration that is kept.
-const CONSTANT_LENGTH_MAX: usize = 200;
 
 /// Schemas of one name that are compared before a new one is taken for another.
 const TWINS_MAX: usize = 8;
@@ -213,7 +211,7 @@ impl<'a> Reader<'a> {
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
             let is_new = !demands.places.contains_key(name.as_str());
-            if is_new && (demands.fields.len() >= FIELDS_MAX || name.len() > FIELD_NAME_MAX) {
+            if is_new && (demands.fields.len() >= FIELDS_MAX || !is_writable(name, FIELD_NAME_MAX)) {
                 demands.fields_left_out += 1;
                 continue;
             }
@@ -317,7 +315,7 @@ impl<'a> Demands<'a> {
             for name in std::mem::take(&mut self.required) {
                 match self.places.get(name) {
                     Some(_) => self.required.push(name),
-                    None if self.fields.len() < FIELDS_MAX && name.len() <= FIELD_NAME_MAX => {
+                    None if self.fields.len() < FIELDS_MAX && is_writable(name, FIELD_NAME_MAX) => {
                         let of = if let Rest::Of(of) = &self.rest { (**of).clone() } else { Type::Any };
                         self.add_field(name, of, Notes::default());
                         self.required.push(name);
@@ -354,42 +352,6 @@ fn inferred(schema: &Map<String, Value>) -> Option<&'static str> {
         Some("array")
     } else {
         None
-    }
-}
-
-/// What `const` and `enum` leave; too many, or too long, are only their kinds.
-fn constants(schema: &Map<String, Value>) -> Option<Type> {
-    let values: Vec<&Value> = match (schema.get("const"), schema.get("enum")) {
-        (Some(constant), _) => vec![constant],
-        (None, Some(Value::Array(values))) if !values.is_empty() => values.iter().collect(),
-        _ => return None,
-    };
-    let is_long = |value: &&Value| value.as_str().is_some_and(|text| text.len() > CONSTANT_LENGTH_MAX);
-    if values.len() > CONSTANTS_MAX || values.iter().any(is_long) {
-        return Some(union(values.into_iter().map(kind_of)));
-    }
-    Some(union(values.into_iter().map(constant)))
-}
-
-fn constant(value: &Value) -> Type {
-    match value {
-        Value::String(text) => Type::Exactly(Constant::Text(text.clone())),
-        Value::Bool(flag) => Type::Exactly(Constant::Boolean(*flag)),
-        Value::Number(number) => {
-            number.as_f64().map_or(Type::Number, |number| Type::Exactly(Constant::Number(number)))
-        }
-        other => kind_of(other),
-    }
-}
-
-fn kind_of(value: &Value) -> Type {
-    match value {
-        Value::Null => Type::Nil,
-        Value::Bool(_) => Type::Boolean,
-        Value::Number(_) => Type::Number,
-        Value::String(_) => Type::String,
-        Value::Array(_) => Type::List(Box::new(Type::Any)),
-        Value::Object(_) => Type::Table(Table::default()),
     }
 }
 

@@ -68,7 +68,13 @@ fn single_values_are_singletons_where_luau_has_them() {
         (json!({"const": "x"}), r#""x""#),
         (json!({"const": 3}), "number"),
         (json!({"const": null}), "nil"),
-        (json!({"enum": ["a\"b\\c\nd\u{0}e\u{202e}"]}), r#""a\"b\\c\nd\u{0}e\u{202e}""#),
+        (json!({"enum": ["a\"b\\c\nd\u{1}e\u{202e}"]}), r#""a\"b\\c\nd\u{1}e\u{202e}""#),
+        // Luau takes no NUL in a type.
+        (json!({"enum": ["a\u{0}b", "c"]}), "string"),
+        (
+            json!({"properties": {"a\u{0}b": {}, "c": {}}, "required": ["a\u{0}b"]}),
+            "{ c: any?, [string]: any }",
+        ),
         (json!({"type": "array", "items": {"enum": ["a", "b"]}}), r#"{("a" | "b")}"#),
     ]);
 }
@@ -238,6 +244,17 @@ fn parameters_are_told_one_by_one_wherever_they_stand() {
         {"properties": {"kind": {"const": "y"}}, "required": ["kind"]},
     ]});
     assert_eq!(names(either), [("kind".to_owned(), true), ("a".to_owned(), false)]);
+}
+
+#[test]
+fn a_required_field_that_may_be_null_says_how_to_give_none() {
+    let field = json!({"properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]});
+    let mut spec = tool(&field);
+    spec.output_schema = Some(field);
+    let text = common::function_of(&spec).declaration();
+    let expected = "-- @param a - required: json.null for none\n\
+        function sdk.tests.run(params: { a: string? }): { a: string? } end\n";
+    assert_eq!(text, expected);
 }
 
 #[test]
