@@ -28,6 +28,8 @@ pub use knowledge::{
     Health, Knowledge, KnowledgeOptions, Source, SourceStatus, Stats, VectorStats, store_files,
 };
 pub use provider::{Context, parse_time};
-pub use search::{Explanation, Filters, Hit, Mode, Query, SearchError, Tuning, ViewError};
+pub use search::{
+    Explanation, Filters, Hit, Mode, Query, SearchError, SmallText, SmallTexts, Tuning, ViewError,
+};
 pub use store::{Chunk, NamedDocument, StoreError, StoredDocument, UnreadableDocument};
 pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning, cache_path};

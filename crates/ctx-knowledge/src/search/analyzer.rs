@@ -100,6 +100,14 @@ pub(super) fn query_terms(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// The distinct terms of a query with those that say nothing, in order.
+pub(super) fn every_term(text: &str) -> Vec<String> {
+    let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
+    let mut seen = HashSet::new();
+    let terms = tokens(&mut analyzer(), text).into_iter().filter(|term| seen.insert(term.clone()));
+    terms.take(QUERY_TERMS_MAX).collect()
+}
+
 /// The words that a short form stands for; none for other words.
 fn spelt_out(word: &str) -> &'static [&'static str] {
     SHORT_FORMS.binary_search_by_key(&word, |(short, _)| short).map_or(&[], |found| SHORT_FORMS[found].1)

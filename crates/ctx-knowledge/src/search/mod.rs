@@ -9,11 +9,13 @@ mod directory;
 mod entries;
 mod fuse;
 mod snippet;
+mod texts;
 mod vectors;
 mod view;
 mod words;
 
 pub(crate) use answer::Search;
+pub use texts::{SmallText, SmallTexts};
 pub(crate) use vectors::Vectors;
 pub(crate) use view::View;
 pub use view::ViewError;
