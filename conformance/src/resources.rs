@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use ctx::{
-    Call, Identifier, Provider, Resource, ResourceContent, ResourcePage, ResourceTemplate, Resources, Tool,
-    ToolError,
+    Call, Catalog, Identifier, Provider, Resource, ResourceContent, ResourcePage, ResourceTemplate,
+    Resources, Tool, ToolError,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Resources for Fixtures {
         PREFIX
     }
 
-    async fn list(&self, _: Option<&str>, _: usize) -> Result<ResourcePage, ToolError> {
+    async fn list(&self, _: Option<&str>, _: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
         let resource = |uri: &str, name: &str, mime_type: &str| Resource {
             uri: uri.to_owned(),
             name: name.to_owned(),

@@ -3,7 +3,7 @@
 //! A resource is read through the one door, like a tool is called: the catalog registers each origin of
 //! them as a tool.
 
-use crate::{Annotations, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use crate::{Annotations, Call, Catalog, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 /// The provider under which origins of resources are registered.
-const PROVIDER: &str = "resources";
+pub(crate) const PROVIDER: &str = "resources";
 
 /// An origin of resources: those whose URIs begin alike.
 #[async_trait]
@@ -19,8 +19,14 @@ pub trait Resources: Send + Sync + 'static {
     /// What the URIs of all its resources begin with; no other origin's may begin so.
     fn prefix(&self) -> &str;
 
-    /// At most `most` resources in a stable order, from where an earlier page says the next begins.
-    async fn list(&self, from: Option<&str>, most: usize) -> Result<ResourcePage, ToolError>;
+    /// At most `most` resources in a stable order, from where an earlier page says the next begins, as there
+    /// are when this is the catalog.
+    async fn list(
+        &self,
+        from: Option<&str>,
+        most: usize,
+        catalog: &Catalog,
+    ) -> Result<ResourcePage, ToolError>;
 
     /// The forms of URIs that can be read without being listed.
     fn templates(&self) -> Vec<ResourceTemplate> {

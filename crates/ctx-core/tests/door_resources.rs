@@ -23,7 +23,7 @@ impl Resources for Shelf {
         self.0
     }
 
-    async fn list(&self, _: Option<&str>, _: usize) -> Result<ResourcePage, ToolError> {
+    async fn list(&self, _: Option<&str>, _: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
         Ok(ResourcePage::default())
     }
 

@@ -7,8 +7,8 @@ use crate::provider::{blocking, store_failed};
 use crate::store::ListedDocument;
 use async_trait::async_trait;
 use ctx_core::{
-    Call, ErrorKind, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources,
-    ToolError, json_size,
+    Call, Catalog, ErrorKind, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate,
+    Resources, ToolError, json_size,
 };
 use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
@@ -40,7 +40,7 @@ impl Resources for Documents {
         URI_PREFIX
     }
 
-    async fn list(&self, from: Option<&str>, most: usize) -> Result<ResourcePage, ToolError> {
+    async fn list(&self, from: Option<&str>, most: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
         let after = from.map_or(Ok(0), place)?;
         let most = most.clamp(1, PAGE_MAX);
         let knowledge = self.knowledge.clone();

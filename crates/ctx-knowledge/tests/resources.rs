@@ -40,7 +40,7 @@ async fn pages(origin: &Arc<dyn Resources>, most: usize) -> Vec<Vec<Resource>> {
     let mut pages = Vec::new();
     let mut from = None;
     loop {
-        let page = origin.list(from.as_deref(), most).await.unwrap();
+        let page = origin.list(from.as_deref(), most, &Catalog::builder().build()).await.unwrap();
         pages.push(page.resources);
         match page.next {
             Some(next) => from = Some(next),
@@ -109,7 +109,7 @@ async fn every_document_is_on_one_page() {
 async fn no_page_is_empty_or_endless_whatever_is_asked_for() {
     let (_workspace, knowledge) = knowing(numbered(0..1003)).await;
     let origin = origin(&Arc::new(knowledge));
-    let page = async |most| origin.list(None, most).await.unwrap();
+    let page = async |most| origin.list(None, most, &Catalog::builder().build()).await.unwrap();
     assert_eq!(page(0).await.resources.len(), 1);
     let longest = page(usize::MAX).await;
     assert_eq!((longest.resources.len(), longest.next.is_some()), (1000, true));
@@ -133,7 +133,7 @@ proptest! {
             let (mut names, mut touched) = (Vec::new(), BTreeSet::new());
             let (mut from, mut steps) = (None, steps.into_iter().enumerate());
             loop {
-                let page = origin.list(from.as_deref(), most).await.unwrap();
+                let page = origin.list(from.as_deref(), most, &Catalog::builder().build()).await.unwrap();
                 names.extend(page.resources.into_iter().map(|resource| resource.name));
                 let Some(next) = page.next else { break };
                 from = Some(next);
@@ -163,7 +163,7 @@ proptest! {
         let workspace = Workspace::new();
         let knowledge = Arc::new(workspace.open());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let listed = runtime.block_on(origin(&knowledge).list(Some(&from), 3));
+        let listed = runtime.block_on(origin(&knowledge).list(Some(&from), 3, &Catalog::builder().build()));
         match from.parse::<i64>() {
             Ok(place) if place >= 0 && place.to_string() == from => prop_assert!(listed.is_ok()),
             _ => prop_assert_eq!(listed.unwrap_err().kind(), ErrorKind::BadRequest),

@@ -203,7 +203,7 @@ impl ServerHandler for Handler {
         };
         let mut resources = Vec::new();
         while let Some(here) = origins.get(origin).filter(|_| resources.len() < PAGE) {
-            let listed = here.list(from.as_deref(), PAGE - resources.len()).await;
+            let listed = here.list(from.as_deref(), PAGE - resources.len(), listing.catalog()).await;
             let listed = listed.map_err(|error| convert::failure(&error))?;
             resources.extend(listed.resources.into_iter().map(convert::resource));
             from = listed.next;

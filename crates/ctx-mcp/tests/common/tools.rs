@@ -3,8 +3,8 @@
 use super::patiently;
 use async_trait::async_trait;
 use ctx_core::{
-    Call, ErrorKind, Identifier, Progress, Provider, Question, Resource, ResourceChange, ResourceContent,
-    ResourcePage, Resources, Tool, ToolError, Want,
+    Call, Catalog, ErrorKind, Identifier, Progress, Provider, Question, Resource, ResourceChange,
+    ResourceContent, ResourcePage, Resources, Tool, ToolError, Want,
 };
 use ctx_testkit::{TestTool, tool};
 use serde_json::{Map, Value, json};
@@ -134,7 +134,7 @@ impl Resources for Shelf {
         "book://"
     }
 
-    async fn list(&self, from: Option<&str>, most: usize) -> Result<ResourcePage, ToolError> {
+    async fn list(&self, from: Option<&str>, most: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
         let wrong = || ToolError::new(ErrorKind::BadRequest, "no such place");
         let from: usize = from.map_or(Ok(0), |from| from.parse().map_err(|_| wrong()))?;
         let to = self.0.min(from + most);
