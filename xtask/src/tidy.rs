@@ -31,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ctx", &["ctx-core", "ctx-gateway", "ctx-http", "ctx-knowledge", "ctx-luau", "ctx-mcp", "ctx-state"]),
     ("ctx-core", &[]),
     ("ctx-embed", &[]),
-    ("ctx-gateway", &["ctx-core", "ctx-luau"]),
+    ("ctx-gateway", &["ctx-core", "ctx-knowledge", "ctx-luau", "ctx-types"]),
     ("ctx-http", &["ctx-core", "ctx-mcp"]),
     ("ctx-knowledge", &["ctx-core", "ctx-embed"]),
     ("ctx-luau", &["ctx-core"]),

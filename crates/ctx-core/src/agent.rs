@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The provider under which agents are registered.
-const PROVIDER: &str = "agents";
+pub(crate) const PROVIDER: &str = "agents";
 
 /// A persona that resolves to a prompt.
 #[async_trait]

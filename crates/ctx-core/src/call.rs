@@ -184,7 +184,7 @@ impl Call {
     }
 
     /// The catalog this call began with.
-    pub fn catalog(&self) -> &Catalog {
+    pub fn catalog(&self) -> &Arc<Catalog> {
         &self.root.catalog
     }
 

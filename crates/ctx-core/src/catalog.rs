@@ -119,6 +119,12 @@ impl Catalog {
         self.tools.values().map(|registered| &registered.entry)
     }
 
+    /// Every tool that is a function to scripts: all but those behind which agents and resources stand.
+    pub fn functions(&self) -> impl Iterator<Item = &Entry> {
+        let hidden = [agent::PROVIDER, resource::PROVIDER];
+        self.entries().filter(move |entry| !hidden.contains(&entry.name.provider().as_str()))
+    }
+
     /// The tools that clients see, in a stable order: what is built in first.
     pub fn listed(&self) -> impl Iterator<Item = &Entry> {
         let exposed =

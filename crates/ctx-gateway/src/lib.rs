@@ -1,13 +1,16 @@
-//! Many calls in one script: the tool `execute`.
+//! What an agent sees first: the tool `execute`, and those that find what it can call.
 //!
 //! An agent that has to call ten functions sends one script instead. What the functions answer stays in
-//! the script; only what it makes of them, and what it logged, comes back.
+//! the script; only what it makes of them, and what it logged, comes back. Which functions there are, however
+//! many, it asks for as it needs them.
 
 mod answer;
+mod discover;
 mod execute;
 
-use ctx_core::{Identifier, Provider, Tool};
+use ctx_core::{Identifier, Provider, Resources, Tool};
 use ctx_luau::Scripts;
+use discover::{Directories, FunctionDocs, GetFunctionDocs, ListFunctions, SearchDocs};
 use execute::Execute;
 use std::sync::Arc;
 
@@ -17,12 +20,13 @@ const PROVIDER: &str = "ctx";
 /// The provider `ctx`.
 pub struct Gateway {
     execute: Arc<Execute>,
+    directories: Arc<Directories>,
 }
 
 impl Gateway {
     /// Scripts that are sent run as these do.
     pub fn new(scripts: Scripts) -> Self {
-        Self { execute: Arc::new(Execute::new(scripts)) }
+        Self { execute: Arc::new(Execute::new(scripts)), directories: Arc::default() }
     }
 }
 
@@ -32,7 +36,16 @@ impl Provider for Gateway {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        vec![self.execute.clone()]
+        vec![
+            self.execute.clone(),
+            Arc::new(ListFunctions::new(self.directories.clone())),
+            Arc::new(SearchDocs::new(self.directories.clone())),
+            Arc::new(GetFunctionDocs::new()),
+        ]
+    }
+
+    fn resources(&self) -> Option<Arc<dyn Resources>> {
+        Some(Arc::new(FunctionDocs::new(self.directories.clone())))
     }
 
     fn builtin(&self) -> bool {

@@ -44,6 +44,13 @@ impl TestTool {
         self
     }
 
+    /// Sets what is said of it.
+    #[must_use]
+    pub fn description(mut self, description: &str) -> Self {
+        description.clone_into(&mut self.spec.description);
+        self
+    }
+
     /// Sets how often it may be called.
     #[must_use]
     pub fn rate(self, rate: &str) -> Self {
@@ -101,7 +108,7 @@ impl Provider for TestProvider {
 
 /// A provider of these tools. One named `context` counts as built in, one named `hidden` is not
 /// listed to clients.
-pub fn provider<const N: usize>(name: &str, tools: [TestTool; N]) -> Arc<dyn Provider> {
+pub fn provider(name: &str, tools: impl IntoIterator<Item = TestTool>) -> Arc<dyn Provider> {
     let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
     Arc::new(TestProvider { name: Identifier::sanitize(name), tools })
 }

@@ -1,4 +1,4 @@
-//! `execute` over real workers.
+//! `execute` over real workers, and finding what it can call.
 //!
 //! Workers are this program, started again with an argument; so it has a `main` of its own.
 
@@ -27,6 +27,7 @@ macro_rules! tests {
 
 mod bench;
 mod calls;
+mod discover;
 mod endings;
 mod results;
 
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     if arguments.first().map(String::as_str) == Some(bench::WORKER) {
         return ctx_luau::worker_main();
     }
-    let tests = [results::TESTS, calls::TESTS, endings::TESTS].concat();
+    let tests = [results::TESTS, calls::TESTS, discover::TESTS, endings::TESTS].concat();
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| eprintln!("{name}: test"));
         return ExitCode::SUCCESS;

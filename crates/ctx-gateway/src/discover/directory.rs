@@ -1,0 +1,93 @@
+//! All functions of one catalog: a line for each, and what they are found by.
+
+use super::text::{cut, hint, line};
+use ctx_core::{Catalog, Entry, ToolError, ToolName, nearest};
+use ctx_knowledge::{EmbedError, SmallText, SmallTexts};
+use ctx_types::Function;
+use std::ops::Range;
+
+/// The functions of a catalog, by full name.
+pub(crate) struct Directory {
+    functions: Vec<Listed>,
+    /// The places of each provider's functions, which stand together.
+    providers: Vec<(String, Range<usize>)>,
+    texts: SmallTexts,
+}
+
+/// One function.
+pub(super) struct Listed {
+    pub(super) name: ToolName,
+    /// `github.create_issue(title, body?) – Opens an issue.`
+    pub(super) line: String,
+}
+
+impl Directory {
+    /// Reads a catalog. Blocks.
+    pub(super) fn of(catalog: &Catalog) -> Result<Self, EmbedError> {
+        let mut functions = Vec::new();
+        let mut found_by = Vec::new();
+        let mut providers: Vec<(String, Range<usize>)> = Vec::new();
+        for (place, Entry { name, spec, .. }) in catalog.functions().enumerate() {
+            let function = Function::of(name, spec);
+            let words = format!("{} {}", name.provider(), name.tool());
+            let about = format!("{}\n{}", spec.title.as_deref().unwrap_or_default(), spec.description);
+            found_by.push((words, about, detail(&function)));
+            functions.push(Listed { name: name.clone(), line: line(&function) });
+            match providers.last_mut().filter(|(last, _)| last == name.provider().as_str()) {
+                Some((_, places)) => places.end = place + 1,
+                None => providers.push((name.provider().to_string(), place..place + 1)),
+            }
+        }
+        let texts: Vec<SmallText<'_>> =
+            found_by.iter().map(|(name, about, detail)| SmallText { name, about, detail }).collect();
+        Ok(Self { functions, providers, texts: SmallTexts::new(&texts)? })
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Every provider with its functions.
+    pub(super) fn providers(&self) -> impl ExactSizeIterator<Item = (&str, &[Listed])> {
+        self.providers.iter().map(|(name, places)| (name.as_str(), self.within(places)))
+    }
+
+    /// The functions of one provider; the error names the nearest.
+    pub(super) fn provider(&self, name: &str) -> Result<&[Listed], ToolError> {
+        self.places(name).map(|places| self.within(places))
+    }
+
+    /// The functions that answer a query, best first.
+    pub(super) fn search(
+        &self,
+        query: &str,
+        provider: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<&Listed>, ToolError> {
+        let all = 0..self.functions.len();
+        let within = provider.map_or(Ok(&all), |provider| self.places(provider))?;
+        let found = self.texts.best(query, limit, |place| within.contains(&place));
+        let found = found.map_err(|error| ToolError::internal("functions cannot be searched", error))?;
+        Ok(found.into_iter().filter_map(|place| self.functions.get(place)).collect())
+    }
+
+    fn within(&self, places: &Range<usize>) -> &[Listed] {
+        self.functions.get(places.clone()).unwrap_or_default()
+    }
+
+    fn places(&self, provider: &str) -> Result<&Range<usize>, ToolError> {
+        let known = self.providers.iter().find(|(name, _)| name == provider);
+        known.map(|(_, places)| places).ok_or_else(|| {
+            let near = nearest(provider, self.providers.iter().map(|(name, _)| name.as_str()));
+            ToolError::not_found(format!("no provider is called {}{}", cut(provider), hint(near)))
+        })
+    }
+}
+
+/// Parameters with what is said of them, types and their fields.
+fn detail(function: &Function) -> String {
+    let mut words: Vec<&str> = function.names();
+    words.extend(function.parameters().iter().filter_map(|field| field.notes.description.as_deref()));
+    words.join("\n")
+}

@@ -1,0 +1,150 @@
+//! `get_function_docs`: how a function is called, and everything it takes and answers.
+
+use super::spec;
+use super::text::{cut, hint};
+use async_trait::async_trait;
+use ctx_core::{Call, Catalog, Entry, Output, Tool, ToolError, ToolSpec, nearest};
+use ctx_types::Function;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Functions in one answer.
+const NAMES_MAX: usize = 20;
+
+/// Characters of an answer; the first function is shown whatever it takes.
+const ANSWER_CHARS_MAX: usize = 40_000;
+
+/// Functions of one name that a message tells.
+const ALIKE_MAX: usize = 5;
+
+/// The tool.
+pub(crate) struct GetFunctionDocs {
+    spec: Arc<ToolSpec>,
+}
+
+impl GetFunctionDocs {
+    pub(crate) fn new() -> Self {
+        let input_schema = json!({
+            "type": "object",
+            "properties": {"name": {
+                "description": "`provider.name`, or several; `provider.name.Type` is one type.",
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": NAMES_MAX},
+                ],
+            }},
+            "required": ["name"],
+            "additionalProperties": false,
+        });
+        let description = "Shows how functions are called: Luau signature, parameters, all types.";
+        Self { spec: spec("get_function_docs", "Read about functions", description, input_schema) }
+    }
+}
+
+#[async_trait]
+impl Tool for GetFunctionDocs {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let names: Vec<&str> = match arguments.get("name") {
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            name => name.and_then(Value::as_str).into_iter().collect(),
+        };
+        let told: Vec<Result<String, ToolError>> =
+            names.iter().map(|name| docs(call.catalog(), name)).collect();
+        if told.iter().any(Result::is_ok) {
+            return Ok(Value::String(joined(&names, told)).into());
+        }
+        let wrong: Vec<&str> =
+            told.iter().filter_map(|told| told.as_ref().err()).map(ToolError::message).collect();
+        Err(ToolError::not_found(wrong.join("; ")))
+    }
+}
+
+/// As many as fit; what is wrong with a name stands where its function would.
+fn joined(names: &[&str], told: Vec<Result<String, ToolError>>) -> String {
+    let mut text = String::new();
+    let mut chars = 0;
+    let mut left_out = Vec::new();
+    for (name, told) in names.iter().zip(told) {
+        let told = told.unwrap_or_else(|error| format!("-- {}\n", error.message()));
+        chars += told.chars().count();
+        if chars > ANSWER_CHARS_MAX && !text.is_empty() {
+            left_out.push(cut(name));
+            continue;
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&told);
+    }
+    if !left_out.is_empty() {
+        text.push_str(&format!("\n-- Too much for one answer, ask again for: {}\n", left_out.join(", ")));
+    }
+    text
+}
+
+/// All that is known of one function, or of one of its types.
+pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> {
+    let asked = asked.trim();
+    let name = asked.strip_prefix("sdk.").unwrap_or(asked);
+    if let Some(entry) = find(catalog, name) {
+        return Ok(whole(&Function::of(&entry.name, &entry.spec)));
+    }
+    let (function, of_type) = name.rsplit_once('.').unwrap_or((name, ""));
+    if let Some(entry) = find(catalog, function).filter(|_| !of_type.is_empty()) {
+        return one_type(&Function::of(&entry.name, &entry.spec), of_type);
+    }
+    let alike: Vec<&Entry> =
+        catalog.functions().filter(|entry| entry.name.tool().as_str() == name).take(ALIKE_MAX).collect();
+    match alike.as_slice() {
+        [] => Err(unknown(catalog, name)),
+        [entry] => Ok(whole(&Function::of(&entry.name, &entry.spec))),
+        several => {
+            let names: Vec<String> = several.iter().map(|entry| format!("`{}`", entry.name)).collect();
+            let message = format!("several functions are called {name}: {}", names.join(", "));
+            Err(ToolError::not_found(message))
+        }
+    }
+}
+
+/// A function by full or outward name.
+fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Entry> {
+    let entry = catalog.entry(name)?;
+    catalog.functions().find(|function| function.name == entry.name)
+}
+
+fn whole(function: &Function) -> String {
+    let mut text = function.declaration();
+    let is_left_out = |name: &str| !text.contains(&format!("export type {name} = "));
+    if let Some(missing) =
+        function.types().iter().map(|named| named.name.as_str()).find(|name| is_left_out(name))
+    {
+        text.push_str(&format!("-- The name `{}.{missing}` shows one of them.\n", function.name()));
+    }
+    text
+}
+
+fn one_type(function: &Function, name: &str) -> Result<String, ToolError> {
+    function.type_declaration(name).ok_or_else(|| {
+        let near = nearest(name, function.types().iter().map(|named| named.name.as_str()));
+        ToolError::not_found(format!("{} has no type {}{}", function.name(), cut(name), hint(near)))
+    })
+}
+
+fn unknown(catalog: &Catalog, name: &str) -> ToolError {
+    if catalog.functions().any(|entry| entry.name.provider().as_str() == name) {
+        let message = format!("{name} is a provider; `list_functions` with it lists its functions");
+        return ToolError::not_found(message);
+    }
+    let name = cut(name);
+    let full: Vec<String> = catalog.functions().map(|entry| entry.name.to_string()).collect();
+    let near = nearest(&name, full.iter().map(String::as_str)).or_else(|| {
+        let near = nearest(&name, catalog.functions().map(|entry| entry.name.tool().as_str()))?;
+        full.iter().map(String::as_str).find(|full| full.ends_with(&format!(".{near}")))
+    });
+    let advice = near.map_or_else(|| "; `search_docs` finds functions".to_owned(), |near| hint(Some(near)));
+    ToolError::not_found(format!("no function is called {name}{advice}"))
+}

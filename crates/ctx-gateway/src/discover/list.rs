@@ -1,0 +1,113 @@
+//! `list_functions`: who provides functions, and which.
+
+use super::directory::Listed;
+use super::text::{ANSWER_CHARS_MAX, Lines};
+use super::{Directories, spec};
+use async_trait::async_trait;
+use ctx_core::{Call, Output, Tool, ToolError, ToolSpec};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Functions on one page, and providers: as many as fit into an answer at their usual length.
+const PAGE: usize = 50;
+
+/// Names of functions that the overview gives for each provider.
+const NAMES_MAX: usize = 5;
+
+/// The tool.
+pub(crate) struct ListFunctions {
+    directories: Arc<Directories>,
+    spec: Arc<ToolSpec>,
+}
+
+impl ListFunctions {
+    pub(crate) fn new(directories: Arc<Directories>) -> Self {
+        let input_schema = json!({
+            "type": "object",
+            "properties": {
+                "provider": {"type": "string", "description": "List its functions, not all providers."},
+                "page": {"type": "integer", "minimum": 1},
+            },
+            "additionalProperties": false,
+        });
+        let description = "Lists who provides functions for scripts, or one provider's functions.";
+        Self { directories, spec: spec("list_functions", "List functions", description, input_schema) }
+    }
+}
+
+#[async_trait]
+impl Tool for ListFunctions {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let directory = self.directories.of(call.catalog()).await?;
+        let page = arguments.get("page").and_then(Value::as_f64).map_or(1, |page| page as usize);
+        let text = match arguments.get("provider").and_then(Value::as_str) {
+            Some(provider) => {
+                let functions = directory.provider(provider)?;
+                let heading = format!("{provider}: {}", counted(functions.len(), "function"));
+                let lines: Vec<&str> = functions.iter().map(|listed| listed.line.as_str()).collect();
+                paged(&heading, &lines, page)?
+            }
+            None => {
+                let providers: Vec<String> =
+                    directory.providers().map(|(name, functions)| about(name, functions)).collect();
+                let providers: Vec<&str> = providers.iter().map(String::as_str).collect();
+                let counts = (counted(directory.count(), "function"), counted(providers.len(), "provider"));
+                paged(&format!("{} of {}", counts.0, counts.1), &providers, page)?
+            }
+        };
+        Ok(Value::String(text).into())
+    }
+}
+
+/// `github – 42 functions: create_issue, get_issue, …`
+pub(super) fn about(provider: &str, functions: &[Listed]) -> String {
+    let mut names: Vec<&str> =
+        functions.iter().take(NAMES_MAX).map(|listed| listed.name.tool().as_str()).collect();
+    if functions.len() > NAMES_MAX {
+        names.push("…");
+    }
+    format!("{provider} – {}: {}", counted(functions.len(), "function"), names.join(", "))
+}
+
+/// `1 function`, `2 functions`
+pub(super) fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+/// One page of lines under a heading that says which.
+fn paged(heading: &str, all: &[&str], page: usize) -> Result<String, ToolError> {
+    let pages = all.len().div_ceil(PAGE).max(1);
+    if page > pages {
+        return Err(ToolError::not_found(format!("there is no page {page}; the last is {pages}")));
+    }
+    let mut lines = Lines::within(ANSWER_CHARS_MAX);
+    let which = match page {
+        1 if pages == 1 => String::new(),
+        page if page == pages => format!(", page {page} of {pages}"),
+        page => format!(", page {page} of {pages}; page={} goes on", page + 1),
+    };
+    lines.add(&format!("{heading}{which}"));
+    all.iter().skip((page - 1) * PAGE).take(PAGE).for_each(|line| lines.add(line));
+    Ok(lines.close(|more| format!("{more} more on this page are too long to list; `search_docs` finds them")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_say_where_they_are_and_end() {
+        let lines: Vec<String> = (0..120).map(|number| format!("line {number}")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let first = paged("120", &lines, 1).unwrap();
+        assert!(first.starts_with("120, page 1 of 3; page=2 goes on\nline 0\n"), "{first}");
+        let last = paged("120", &lines, 3).unwrap();
+        assert!(last.starts_with("120, page 3 of 3\nline 100\n") && last.ends_with("\nline 119"), "{last}");
+        assert_eq!(paged("120", &lines, 4).unwrap_err().message(), "there is no page 4; the last is 3");
+        assert_eq!(paged("none", &[], 1).unwrap(), "none");
+    }
+}

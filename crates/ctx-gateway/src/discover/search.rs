@@ -1,0 +1,60 @@
+//! `search_docs`: which functions answer a need.
+
+use super::text::{ANSWER_CHARS_MAX, Lines};
+use super::{Directories, spec};
+use async_trait::async_trait;
+use ctx_core::{Call, Output, Tool, ToolError, ToolSpec};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Functions in an answer, and the most that can be asked for.
+const LIMIT: usize = 10;
+const LIMIT_MAX: usize = 50;
+
+/// The tool.
+pub(crate) struct SearchDocs {
+    directories: Arc<Directories>,
+    spec: Arc<ToolSpec>,
+}
+
+impl SearchDocs {
+    pub(crate) fn new(directories: Arc<Directories>) -> Self {
+        let input_schema = json!({
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What it should do, or a name, parameter or type."},
+                "provider": {"type": "string", "description": "Only its functions."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT},
+            },
+            "required": ["query"],
+            "additionalProperties": false,
+        });
+        let description =
+            "Finds functions for scripts, best first: `provider.name(parameters) – what it does`.";
+        Self { directories, spec: spec("search_docs", "Find functions", description, input_schema) }
+    }
+}
+
+#[async_trait]
+impl Tool for SearchDocs {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default();
+        if query.trim().is_empty() {
+            return Err(ToolError::bad_request("the query is empty"));
+        }
+        let provider = arguments.get("provider").and_then(Value::as_str);
+        let limit = arguments.get("limit").and_then(Value::as_f64).map_or(LIMIT, |limit| limit as usize);
+        let directory = self.directories.of(call.catalog()).await?;
+        let found = directory.search(query, provider, limit)?;
+        if found.is_empty() {
+            return Ok(json!("nothing found; `list_functions` shows what there is").into());
+        }
+        let mut lines = Lines::within(ANSWER_CHARS_MAX);
+        found.iter().for_each(|listed| lines.add(&listed.line));
+        Ok(Value::String(lines.close(|more| format!("{more} more do not fit; ask for fewer"))).into())
+    }
+}

@@ -1,0 +1,146 @@
+//! Answers as lines of text, never more than a bound.
+
+use ctx_types::Function;
+use std::fmt::Write as _;
+
+/// Characters of an answer that lists functions: about two thousand tokens.
+pub(super) const ANSWER_CHARS_MAX: usize = 8_000;
+
+/// Characters kept for what stands below the lines.
+const CLOSING_CHARS: usize = 200;
+
+/// Characters of what a line says about a function.
+const SENTENCE_CHARS_MAX: usize = 120;
+
+/// Parameters named in a line.
+const PARAMETERS_MAX: usize = 10;
+
+/// Characters of a name of somebody else's that a message repeats.
+const SHOWN_CHARS_MAX: usize = 100;
+
+/// Lines up to a bound.
+pub(super) struct Lines {
+    text: String,
+    chars_left: usize,
+    left_out: usize,
+}
+
+impl Lines {
+    pub(super) fn within(chars_max: usize) -> Self {
+        Self { text: String::new(), chars_left: chars_max.saturating_sub(CLOSING_CHARS), left_out: 0 }
+    }
+
+    /// Adds a line; once one does not fit, none does.
+    pub(super) fn add(&mut self, line: &str) {
+        let chars = line.chars().count() + 1;
+        if self.left_out > 0 || chars > self.chars_left {
+            self.left_out += 1;
+            return;
+        }
+        self.chars_left -= chars;
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// All of them; `more` says what to do about so many that did not fit.
+    pub(super) fn close(mut self, more: impl FnOnce(usize) -> String) -> String {
+        if self.left_out > 0 {
+            let _ = writeln!(self.text, "{}", more(self.left_out));
+        }
+        self.text.truncate(self.text.trim_end().len());
+        self.text
+    }
+}
+
+/// `github.create_issue(title, body?) – Opens an issue.`
+pub(super) fn line(function: &Function) -> String {
+    let parameters = function.parameters();
+    let mut names: Vec<String> = parameters
+        .iter()
+        .take(PARAMETERS_MAX)
+        .map(|field| format!("{}{}", cut(&field.name), if field.required { "" } else { "?" }))
+        .collect();
+    if parameters.len() > PARAMETERS_MAX {
+        names.push("…".to_owned());
+    }
+    let sentence = first_sentence(function.description());
+    let dash = if sentence.is_empty() { "" } else { " – " };
+    format!("{}({}){dash}{sentence}", function.name(), names.join(", "))
+}
+
+/// The beginning of a description, on one line.
+fn first_sentence(description: &str) -> String {
+    let paragraph = description.trim().split("\n\n").next().unwrap_or_default();
+    let mut sentence = String::new();
+    let mut words = paragraph.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        if !sentence.is_empty() {
+            sentence.push(' ');
+        }
+        sentence.extend(word.chars().filter(|letter| !letter.is_control()));
+        let begins = |next: &&str| next.chars().next().is_some_and(char::is_uppercase);
+        if word.ends_with(['.', '!', '?', '。']) && words.peek().is_none_or(begins) {
+            break;
+        }
+    }
+    match sentence.char_indices().nth(SENTENCE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", sentence[..end].trim_end()),
+        None => sentence,
+    }
+}
+
+/// A name as a message may repeat it.
+pub(super) fn cut(name: &str) -> String {
+    match name.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// ` (did you mean …?)`, where something is near.
+pub(super) fn hint(near: Option<&str>) -> String {
+    near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctx_core::{Identifier, ToolName, ToolSpec};
+    use serde_json::json;
+
+    #[test]
+    fn a_sentence_ends_where_another_begins() {
+        for (description, sentence) in [
+            ("Opens an issue. Needs a token.", "Opens an issue."),
+            (
+                "Opens an issue, e.g. a bug, in v1.2 of\n  it.\nMore.",
+                "Opens an issue, e.g. a bug, in v1.2 of it.",
+            ),
+            ("Opens an issue\n\nArguments follow", "Opens an issue"),
+            ("\u{1b}[31mRed\u{7}", "[31mRed"),
+            ("", ""),
+        ] {
+            assert_eq!(first_sentence(description), sentence);
+        }
+        assert_eq!(first_sentence(&"word ".repeat(100)).chars().count(), SENTENCE_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_line_names_parameters_and_which_can_be_left_away() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "body": {"type": "string"}},
+            "required": ["title"],
+        });
+        let name = ToolName::new(Identifier::sanitize("github"), Identifier::sanitize("create-issue"));
+        let function = Function::of(&name, &ToolSpec::new("create-issue", "Opens one.", schema));
+        assert_eq!(line(&function), "github.create_issue(title, body?) – Opens one.");
+    }
+
+    #[test]
+    fn lines_end_before_the_bound_and_say_so() {
+        let mut lines = Lines::within(CLOSING_CHARS + 10);
+        ["four", "five", "x"].into_iter().for_each(|line| lines.add(line));
+        assert_eq!(lines.close(|more| format!("{more} more")), "four\nfive\n1 more");
+    }
+}

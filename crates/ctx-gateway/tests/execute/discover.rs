@@ -1,0 +1,302 @@
+//! Finding functions: by hand, from a script, by URI.
+
+use crate::Test;
+use crate::bench::{Bench, limits, settings};
+use ctx_core::{Catalog, ErrorKind, ToolError};
+use ctx_testkit::{TestTool, provider, tool};
+use serde_json::{Value, json};
+
+/// Characters of two thousand tokens.
+const ANSWER_CHARS_MAX: usize = 8_000;
+
+pub(crate) const TESTS: &[Test] = tests![discover:
+    an_overview_counts_what_each_provider_has,
+    a_provider_lists_its_functions_page_by_page,
+    functions_are_found_by_name_need_parameter_and_field,
+    an_answer_is_bounded_whatever_the_functions_say,
+    documentation_has_every_type_once,
+    a_name_goes_by_any_of_its_forms,
+    wrong_names_are_told_the_nearest,
+    several_names_are_one_answer,
+    what_a_declaration_leaves_out_can_be_asked_for,
+    a_script_finds_functions_too,
+    another_catalog_is_another_directory,
+    they_only_read,
+    documentation_is_read_by_uri,
+];
+
+fn described(name: &str, description: &str, input: Value) -> TestTool {
+    tool(name, |_, _| Box::pin(async { Ok(Value::Null.into()) })).schema(input).description(description)
+}
+
+fn create_issue() -> TestTool {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "title": {"type": "string", "description": "One line."},
+            "labels": {"type": "array", "items": {"$ref": "#/$defs/Label"}},
+        },
+        "required": ["title"],
+        "$defs": {"Label": {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}},
+    });
+    described("create-issue", "Opens a new issue. Needs a token.", schema)
+}
+
+fn github() -> Bench {
+    let plain =
+        || json!({"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]});
+    let github = provider(
+        "github",
+        [
+            create_issue(),
+            described("get_issue", "Reads one issue.", plain()),
+            described("merge_pull_request", "Merges a pull request into its branch.", plain()),
+        ],
+    );
+    let weather = described("forecast", "Tells the temperature of the next days.", json!({"type": "object"}));
+    Bench::of(settings(), limits(), vec![github, provider("weather", [weather])])
+}
+
+async fn ask(bench: &Bench, tool: &str, arguments: Value) -> Result<String, ToolError> {
+    let output = Catalog::call(tool, arguments, bench.call()).await?;
+    Ok(output.value.as_str().unwrap_or_else(|| panic!("{output:?}")).to_owned())
+}
+
+async fn told(bench: &Bench, tool: &str, arguments: Value) -> String {
+    ask(bench, tool, arguments).await.unwrap_or_else(|error| panic!("{tool}: {error}"))
+}
+
+async fn refused(bench: &Bench, tool: &str, arguments: Value) -> (ErrorKind, String) {
+    let error = ask(bench, tool, arguments).await.unwrap_err();
+    (error.kind(), error.message().to_owned())
+}
+
+pub(crate) async fn an_overview_counts_what_each_provider_has() {
+    let expected = "8 functions of 3 providers\n\
+         ctx – 4 functions: execute, get_function_docs, list_functions, search_docs\n\
+         github – 3 functions: create_issue, get_issue, merge_pull_request\n\
+         weather – 1 function: forecast";
+    assert_eq!(told(&github(), "list_functions", json!({})).await, expected);
+}
+
+pub(crate) async fn a_provider_lists_its_functions_page_by_page() {
+    let expected = "github: 3 functions\n\
+         github.create_issue(title, labels?) – Opens a new issue.\n\
+         github.get_issue(number) – Reads one issue.\n\
+         github.merge_pull_request(number) – Merges a pull request into its branch.";
+    let bench = github();
+    assert_eq!(told(&bench, "list_functions", json!({"provider": "github"})).await, expected);
+    assert_eq!(
+        refused(&bench, "list_functions", json!({"provider": "githb"})).await,
+        (ErrorKind::NotFound, "no provider is called githb (did you mean `github`?)".to_owned())
+    );
+
+    let many: Vec<TestTool> =
+        (0..120).map(|number| described(&format!("f{number:03}"), "", json!({"type": "object"}))).collect();
+    let bench = Bench::of(settings(), limits(), vec![provider("many", many)]);
+    let mut seen = Vec::new();
+    for page in 1..=3 {
+        let text = told(&bench, "list_functions", json!({"provider": "many", "page": page})).await;
+        seen.extend(text.lines().skip(1).map(str::to_owned));
+    }
+    let expected: Vec<String> = (0..120).map(|number| format!("many.f{number:03}()")).collect();
+    assert_eq!(seen, expected);
+    let beyond = json!({"provider": "many", "page": 4});
+    assert_eq!(refused(&bench, "list_functions", beyond).await.0, ErrorKind::NotFound);
+}
+
+pub(crate) async fn functions_are_found_by_name_need_parameter_and_field() {
+    let bench = github();
+    for (query, found) in [
+        ("create_issue", "github.create_issue("),
+        ("open a ticket: new issue", "github.create_issue("),
+        ("get issue", "github.get_issue("),
+        ("colour", "github.create_issue("),
+        ("Label", "github.create_issue("),
+        ("merging pull requests", "github.merge_pull_request("),
+        ("temperature tomorrow", "weather.forecast("),
+        ("run a script", "ctx.execute("),
+    ] {
+        let text = told(&bench, "search_docs", json!({"query": query})).await;
+        assert!(text.starts_with(found), "{query}: {text}");
+    }
+    let one = told(&bench, "search_docs", json!({"query": "issue", "limit": 1})).await;
+    assert_eq!(one.lines().count(), 1, "{one}");
+    let within = told(&bench, "search_docs", json!({"query": "number of days", "provider": "github"})).await;
+    assert!(within.lines().all(|line| line.starts_with("github.")), "{within}");
+    assert_eq!(
+        told(&bench, "search_docs", json!({"query": "zxqvy"})).await,
+        "nothing found; `list_functions` shows what there is"
+    );
+    let (kind, _) = refused(&bench, "search_docs", json!({"query": " "})).await;
+    assert_eq!(kind, ErrorKind::BadRequest);
+}
+
+pub(crate) async fn an_answer_is_bounded_whatever_the_functions_say() {
+    let properties: serde_json::Map<String, Value> =
+        (0..40).map(|number| (format!("a_long_parameter_{number}"), json!({"type": "string"}))).collect();
+    let schema = json!({"type": "object", "properties": properties});
+    let long = "words and more words ".repeat(1_000);
+    let tools: Vec<TestTool> = (0..200)
+        .map(|number| described(&format!("{}_{number}", "long_name".repeat(10)), &long, schema.clone()))
+        .collect();
+    let bench = Bench::of(settings(), limits(), vec![provider("wordy", tools)]);
+    for (tool, arguments) in [
+        ("search_docs", json!({"query": "words", "limit": 50})),
+        ("list_functions", json!({"provider": "wordy"})),
+        ("list_functions", json!({})),
+    ] {
+        let text = told(&bench, tool, arguments).await;
+        assert!(text.chars().count() <= ANSWER_CHARS_MAX, "{tool}: {}", text.chars().count());
+        assert!(!text.is_empty());
+    }
+}
+
+pub(crate) async fn documentation_has_every_type_once() {
+    let text = told(&github(), "get_function_docs", json!({"name": "github.create_issue"})).await;
+    assert!(
+        text.starts_with("-- Opens a new issue. Needs a token.\n-- @param title - One line.\n"),
+        "{text}"
+    );
+    assert!(text.contains("\nfunction sdk.github.create_issue(params: { "), "{text}");
+    assert_eq!(text.matches("export type Label = {").count(), 1, "{text}");
+}
+
+pub(crate) async fn a_name_goes_by_any_of_its_forms() {
+    let bench = github();
+    let expected = told(&bench, "get_function_docs", json!({"name": "github.create_issue"})).await;
+    for name in ["sdk.github.create_issue", "github__create_issue", "create_issue", " github.create_issue "] {
+        assert_eq!(told(&bench, "get_function_docs", json!({ "name": name })).await, expected, "{name}");
+    }
+    let label = told(&bench, "get_function_docs", json!({"name": "github.create_issue.Label"})).await;
+    assert!(label.starts_with("export type Label = {"), "{label}");
+}
+
+pub(crate) async fn wrong_names_are_told_the_nearest() {
+    let bench = github();
+    for (name, message) in [
+        (
+            "github.craete_issue",
+            "no function is called github.craete_issue (did you mean `github.create_issue`?)",
+        ),
+        ("craete_issue", "no function is called craete_issue (did you mean `github.create_issue`?)"),
+        ("zebra", "no function is called zebra; `search_docs` finds functions"),
+        ("github", "github is a provider; `list_functions` with it lists its functions"),
+        ("github.create_issue.Lable", "github.create_issue has no type Lable (did you mean `Label`?)"),
+        // Behind these stand agents and resources, which scripts do not call.
+        ("resources.sdk___", "no function is called resources.sdk___; `search_docs` finds functions"),
+    ] {
+        let refused = refused(&bench, "get_function_docs", json!({ "name": name })).await;
+        assert_eq!(refused, (ErrorKind::NotFound, message.to_owned()));
+    }
+    let alike = |name| provider(name, [described("read", "Reads.", json!({"type": "object"}))]);
+    let bench = Bench::of(settings(), limits(), vec![alike("files"), alike("mail")]);
+    let (_, message) = refused(&bench, "get_function_docs", json!({"name": "read"})).await;
+    assert_eq!(message, "several functions are called read: `files.read`, `mail.read`");
+}
+
+pub(crate) async fn several_names_are_one_answer() {
+    let bench = github();
+    let names = json!({"name": ["github.get_issue", "github.nothing_like_it", "weather.forecast"]});
+    let text = told(&bench, "get_function_docs", names).await;
+    let places: Vec<usize> =
+        ["sdk.github.get_issue(", "-- no function is called github.nothing_like_it", "sdk.weather.forecast("]
+            .iter()
+            .map(|part| text.find(part).unwrap_or_else(|| panic!("{part}: {text}")))
+            .collect();
+    assert!(places.is_sorted(), "{text}");
+    let (kind, message) = refused(&bench, "get_function_docs", json!({"name": ["zebra", "okapi"]})).await;
+    assert_eq!(kind, ErrorKind::NotFound);
+    assert!(message.contains("zebra") && message.contains("okapi"), "{message}");
+}
+
+pub(crate) async fn what_a_declaration_leaves_out_can_be_asked_for() {
+    let fields = |next: usize| -> Value {
+        let mut fields: serde_json::Map<String, Value> = (0..80)
+            .map(|number| (format!("a_field_with_a_long_name_{number}"), json!({"type": "string"})))
+            .collect();
+        fields.insert("next".to_owned(), json!({"$ref": format!("#/$defs/Part{next}")}));
+        json!({"type": "object", "properties": fields})
+    };
+    let parts: serde_json::Map<String, Value> =
+        (0..30).map(|number| (format!("Part{number}"), fields((number + 1) % 30))).collect();
+    let schema = json!({"type": "object", "properties": {"part": {"$ref": "#/$defs/Part0"}}, "$defs": parts});
+    let bench = Bench::of(settings(), limits(), vec![provider("big", [described("put", "Puts.", schema)])]);
+    let text = told(&bench, "get_function_docs", json!({"name": "big.put"})).await;
+    let (_, hint) = text.rsplit_once("-- The name `").unwrap_or_else(|| panic!("{text}"));
+    let name = hint.split('`').next().unwrap();
+    let left_out = told(&bench, "get_function_docs", json!({ "name": name })).await;
+    assert!(left_out.starts_with("export type Part") && !text.contains(&left_out), "{left_out}");
+}
+
+pub(crate) async fn a_script_finds_functions_too() {
+    let script = "local found = sdk.ctx.search_docs{ query = 'create_issue', limit = 1 }\n\
+                  local name = found:match('^[^(]+')\n\
+                  return { name, sdk.ctx.get_function_docs{ name = { name } }, sdk.ctx.list_functions() }";
+    let value = github().value(script).await;
+    assert_eq!(value[0], json!("github.create_issue"));
+    assert!(value[1].as_str().unwrap().contains("function sdk.github.create_issue("), "{value}");
+    assert!(value[2].as_str().unwrap().starts_with("8 functions"), "{value}");
+}
+
+pub(crate) async fn another_catalog_is_another_directory() {
+    let engine = ctx_luau::Engine::new(settings()).unwrap();
+    let scripts = ctx_luau::Scripts::new(engine, limits(), std::sync::Arc::new(|_| None));
+    let gateway = std::sync::Arc::new(ctx_gateway::Gateway::new(scripts));
+    for (name, count) in [("one", 1), ("two", 2), ("three", 3)] {
+        let tools: Vec<TestTool> = (0..count)
+            .map(|number| described(&format!("f{number}"), "", json!({"type": "object"})))
+            .collect();
+        let catalog = Catalog::builder().provider(gateway.clone()).provider(provider(name, tools)).build();
+        let call = ctx_core::Call::new(catalog, ctx_core::Caller::Cli);
+        let listed = Catalog::call("list_functions", json!({ "provider": name }), call).await.unwrap();
+        assert_eq!(listed.value.as_str().unwrap().lines().count(), count + 1);
+    }
+}
+
+pub(crate) async fn they_only_read() {
+    let bench = github();
+    for name in ["list_functions", "search_docs", "get_function_docs"] {
+        let entry = bench.catalog.entry(name).unwrap();
+        assert_eq!(entry.spec.annotations, ctx_core::Annotations::READ_ONLY, "{name}");
+        assert!(entry.exposed && entry.builtin, "{name}");
+    }
+}
+
+pub(crate) async fn documentation_is_read_by_uri() {
+    let bench = github();
+    let [origin] = bench.catalog.resources() else { panic!("one origin") };
+    let mut uris = Vec::new();
+    let mut from = None;
+    loop {
+        let page = origin.list(from.as_deref(), 4, &bench.catalog).await.unwrap();
+        uris.extend(page.resources.into_iter().map(|resource| resource.uri));
+        match page.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    let expected: Vec<String> = ["ctx", "github", "weather"]
+        .iter()
+        .flat_map(|provider| ["functions", "overview"].map(|what| format!("sdk://{provider}/{what}")))
+        .collect();
+    assert_eq!(uris, expected);
+    for uri in &uris {
+        let contents = Catalog::read(uri, bench.call()).await.unwrap();
+        assert!(contents[0].text.as_ref().is_some_and(|text| !text.is_empty()), "{uri}");
+    }
+
+    let read = async |uri: &str| Catalog::read(uri, bench.call()).await;
+    let overview = read("sdk://github/overview").await.unwrap()[0].text.clone().unwrap();
+    assert!(overview.starts_with("github – 3 functions: create_issue, "), "{overview}");
+    let functions = read("sdk://github/functions").await.unwrap()[0].text.clone().unwrap();
+    assert!(
+        functions.starts_with("github.create_issue(title, labels?) – Opens a new issue.\n"),
+        "{functions}"
+    );
+    let one = read("sdk://github/functions/create_issue").await.unwrap()[0].text.clone().unwrap();
+    assert_eq!(one, told(&bench, "get_function_docs", json!({"name": "github.create_issue"})).await);
+    for wrong in ["sdk://githb/overview", "sdk://github/functions/nope", "sdk://github", "sdk://"] {
+        assert_eq!(read(wrong).await.unwrap_err().kind(), ErrorKind::NotFound, "{wrong}");
+    }
+}
