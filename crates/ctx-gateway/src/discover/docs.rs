@@ -36,7 +36,8 @@ impl GetFunctionDocs {
             "required": ["name"],
             "additionalProperties": false,
         });
-        let description = "Shows how functions are called: Luau signature, parameters, all types.";
+        let description = "Shows how functions are called: Luau signature, parameters, all types. \
+            Read it before you call what you do not know.";
         Self { spec: spec("get_function_docs", "Read about functions", description, input_schema) }
     }
 }

@@ -26,7 +26,7 @@ impl ListFunctions {
             "type": "object",
             "properties": {
                 "provider": {"type": "string", "description": "List its functions, not all providers."},
-                "page": {"type": "integer", "minimum": 1},
+                "page": {"type": "integer", "minimum": 1, "description": "Where a list is long."},
             },
             "additionalProperties": false,
         });

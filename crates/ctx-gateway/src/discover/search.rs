@@ -24,7 +24,13 @@ impl SearchDocs {
             "properties": {
                 "query": {"type": "string", "description": "What it should do, or a name, parameter or type."},
                 "provider": {"type": "string", "description": "Only its functions."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT},
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": LIMIT_MAX,
+                    "default": LIMIT,
+                    "description": "How many at most.",
+                },
             },
             "required": ["query"],
             "additionalProperties": false,
