@@ -80,13 +80,15 @@ async fn watch_catalog(
         };
         tell(newer.tools != listing.tools, Change::Tools);
         tell(newer.prompts != listing.prompts, Change::Prompts);
-        tell(prefixes(&newer) != prefixes(&listing), Change::ResourceList);
+        tell(origins(&newer) != origins(&listing), Change::ResourceList);
         listing = newer;
     }
 }
 
-fn prefixes(listing: &Listing) -> Vec<String> {
-    listing.catalog().resources().iter().map(|origin| origin.prefix().to_owned()).collect()
+/// What decides which resources there are, besides what their origins tell: some stand for providers.
+fn origins(listing: &Listing) -> Vec<String> {
+    let prefixes = listing.catalog().resources().iter().map(|origin| origin.prefix().to_owned());
+    prefixes.chain(listing.catalog().providers().map(ToString::to_string)).collect()
 }
 
 /// Passes on what each origin tells, and has told when the guard is dropped.
