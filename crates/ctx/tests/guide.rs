@@ -253,3 +253,15 @@ fn many_calls_are_made_in_one_script_as_the_guide_says() {
     assert_eq!(failed.body["logs"][0]["message"], "first", "{:?}", failed.body);
     server.stop().success();
 }
+
+#[test]
+fn functions_are_found_as_the_guide_says() {
+    let guide = Chapter::read("execute.md");
+    let w = TestWorkspace::copy_of(&root().join("examples/workspace")).env("CTX_TRUST", "1");
+    let answers: Vec<String> =
+        guide.commands("ctx docs").into_iter().map(|command| w.shell(command).success().stdout).collect();
+    let [overview, found, echo] = answers.as_slice() else { panic!("three commands") };
+    assert!(overview.contains("\ntools – "), "{overview}");
+    assert_eq!(found.lines().next(), guide.blocks("text")[0].lines().next());
+    assert!(echo.contains("\nfunction sdk.tools.echo(params: { "), "{echo}");
+}

@@ -212,6 +212,18 @@ fn tools_are_listed_with_their_parameters() {
     execute  (built in)
         Runs a Luau script that calls many functions in one go; only its result comes back. `sdk.<provider>.<name>{...}` calls a function and gives its value, `context.search(query)` searches, `parallel{f, g}` runs functions side by side, `print(...)` logs. End with `return value`.
         * script     The script's text.
+    get_function_docs  (built in)
+        Shows how functions are called: Luau signature, parameters, all types. Read it before you call what you do not know.
+        * name       `provider.name`, or several; `provider.name.Type` is one type.
+    list_functions  (built in)
+        Lists who provides functions for scripts, or one provider's functions.
+          provider   List its functions, not all providers.
+          page       Where a list is long.
+    search_docs  (built in)
+        Finds functions for scripts, best first: `provider.name(parameters) – what it does`.
+        * query      What it should do, or a name, parameter or type.
+          provider   Only its functions.
+          limit      How many at most.
 
     ----- stderr -----
     ");

@@ -13,6 +13,9 @@ use std::thread;
 const OLDER: &str = "2025-11-25";
 const NEWER: &str = "2026-07-28";
 
+/// Characters of 900 tokens.
+const SURFACE_CHARS_MAX: usize = 3_600;
+
 /// Scripts that print, never end, and cannot be loaded.
 fn workspace() -> TestWorkspace {
     let script = |name: &str, body: &str| {
@@ -288,4 +291,34 @@ fn a_client_of_the_newest_revision_needs_no_beginning() {
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
     client.request(2, "tools/call", json!({"name": "lowd", "arguments": {}, "_meta": meta()}));
     assert!(client.answer(2)["error"]["message"].as_str().unwrap().contains("did you mean `loud`?"));
+}
+
+#[test]
+fn finding_and_calling_functions_costs_a_client_few_tokens() {
+    let w = workspace();
+    let mut client = Client::start(&w);
+    let params = json!({
+        "protocolVersion": OLDER,
+        "capabilities": {},
+        "clientInfo": {"name": "older", "version": "1"},
+    });
+    client.request(0, "initialize", params);
+    let begun = client.answer(0);
+    let instructions = begun["result"]["instructions"].as_str().unwrap();
+    client.line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
+    client.request(1, "tools/list", json!({}));
+    let listed = client.answer(1);
+    let surface = ["execute", "list_functions", "search_docs", "get_function_docs"];
+    let is_surface = |tool: &&Value| surface.contains(&tool["name"].as_str().unwrap());
+    let tools: Vec<String> = listed["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(is_surface)
+        .map(Value::to_string)
+        .collect();
+    assert_eq!(tools.len(), surface.len());
+    let chars: usize =
+        tools.iter().map(|tool| tool.chars().count()).sum::<usize>() + instructions.chars().count();
+    assert!(chars <= SURFACE_CHARS_MAX, "{chars} characters: {tools:#?}");
 }

@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod connect;
 mod connector;
+mod docs;
 mod doctor;
 mod embed;
 mod eval;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Serve(serve::Serve),
     Connect(connect::Connect),
     Exec(exec::Exec),
+    Docs(docs::Docs),
     Tool(tool::Tool),
     Connector(connector::Connector),
     Agent(agent::Agent),
@@ -75,6 +77,7 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Serve(serve) => serve.run(global).await,
         Command::Connect(connect) => connect.run(global),
         Command::Exec(exec) => exec.run(global).await,
+        Command::Docs(docs) => docs.run(global).await,
         Command::Tool(tool) => tool.run(global).await,
         Command::Connector(connector) => connector.run(global).await,
         Command::Agent(agent) => agent.run(global).await,

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-/// Names that scripts cannot have: those of tools that are built in, now or soon, and of a route.
+/// Names that scripts cannot have: those of tools that are built in, and of a route.
 pub(crate) const RESERVED: [&str; 8] =
     ["search", "get", "sources", "list", "execute", "list_functions", "search_docs", "get_function_docs"];
 

@@ -25,8 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 /// What a model is told about the server, whatever it serves.
 const INSTRUCTIONS: &str = "Knowledge and tools of this workspace. Find documents with `search` and read them \
-     whole with `get`. `execute` runs a Luau script that may call many tools (`sdk.<provider>.<tool>{…}`) and \
-     returns only what you need.";
+     whole with `get`. `execute` runs a Luau script that may call many functions (`sdk.<provider>.<name>{…}`) and \
+     returns only what you need: find functions with `search_docs` and read how they are called with \
+     `get_function_docs`.";
 
 /// Serve the workspace.
 #[derive(Debug, clap::Args)]
