@@ -1,6 +1,7 @@
 //! `execute`: runs a script that was sent.
 
 use crate::answer::answer;
+use crate::check::check;
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, LogLine, Output, Tool, ToolError, ToolSpec};
 use ctx_luau::{GRACE, RunErrorKind, Scripts};
@@ -48,6 +49,7 @@ impl Tool for Execute {
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let script = arguments.get("script").and_then(Value::as_str).unwrap_or_default();
+        check(script, call.catalog())?;
         let completed = self.scripts.execute(script, call).await.map_err(|error| match error.kind {
             // It never ran: what was sent is at fault, not what it did.
             RunErrorKind::Source => ToolError::bad_request(error.message),

@@ -5,6 +5,7 @@
 //! many, it asks for as it needs them.
 
 mod answer;
+mod check;
 mod discover;
 mod execute;
 

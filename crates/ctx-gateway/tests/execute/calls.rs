@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = tests![calls:
     calls_in_parallel_overlap_and_keep_their_order,
     calls_are_counted_and_bounded,
     an_unknown_function_is_told_the_nearest,
+    what_would_surely_fail_is_told_before_anything_is_called,
     wrong_arguments_are_named_with_the_line,
     a_failed_call_can_be_caught,
     a_script_may_send_a_script,
@@ -79,13 +80,18 @@ pub(crate) async fn calls_in_parallel_overlap_and_keep_their_order() {
     assert_eq!(Bench::with([meet]).value(&script).await, json!(expected));
 }
 
-pub(crate) async fn calls_are_counted_and_bounded() {
-    let count = Arc::new(AtomicUsize::new(0));
+/// Counts its calls.
+fn counting(count: &Arc<AtomicUsize>) -> TestTool {
     let counted = count.clone();
-    let bench = Bench::with([tool("count", move |_, _| {
+    tool("count", move |_, _| {
         counted.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(Output::default()) })
-    })]);
+    })
+}
+
+pub(crate) async fn calls_are_counted_and_bounded() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let bench = Bench::with([counting(&count)]);
     let script = |times: u32| format!("for _ = 1, {times} do\nsdk.tools.count()\nend\nreturn 'done'");
     assert_eq!(bench.value(&script(100)).await, json!("done"));
     assert_eq!(count.swap(0, Ordering::Relaxed), 100);
@@ -102,14 +108,25 @@ pub(crate) async fn an_unknown_function_is_told_the_nearest() {
     let bench = Bench::with([double()]);
     let message = "script:1: no tool registered with name: tools.duoble (did you mean `tools.double`?)";
     assert_eq!(
-        bench.failure("return sdk.tools.duoble{ n = 1 }").await,
+        bench.failure("return sdk.tools['duo' .. 'ble']{ n = 1 }").await,
         (ErrorKind::Tool, message.to_owned())
     );
 }
 
+pub(crate) async fn what_would_surely_fail_is_told_before_anything_is_called() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let bench = Bench::with([counting(&count), double()]);
+    let script = "sdk.tools.count{}\nsdk.tools.duoble{ n = 1 }\nreturn sdk.tools.double{ n = 'x' }";
+    let message = "the script was not run, and nothing was called:\n\
+         2:1: sdk.tools.duoble: tools has no function `duoble` (did you mean `double`?)\n\
+         3:8: sdk.tools.double: `n` must be number\n    double(params: { n: number }): any";
+    assert_eq!(bench.failure(script).await, (ErrorKind::BadRequest, message.to_owned()));
+    assert_eq!(count.load(Ordering::Relaxed), 0);
+}
+
 pub(crate) async fn wrong_arguments_are_named_with_the_line() {
     let bench = Bench::with([double()]);
-    let (kind, message) = bench.failure("local a = 1\n\nreturn sdk.tools.double{}").await;
+    let (kind, message) = bench.failure("local a = {}\n\nreturn sdk.tools.double(a)").await;
     assert_eq!((kind, message.as_str()), (ErrorKind::Tool, "script:3: missing required parameter: n"));
 }
 

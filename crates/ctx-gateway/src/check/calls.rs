@@ -1,0 +1,266 @@
+//! The calls of functions that a script writes down, and what it writes into them.
+
+use super::lex::{CLOSE_STRING, Kind, OPEN_STRING, Token};
+use ctx_types::Literal;
+use std::collections::BTreeSet;
+
+/// How deep tables are read.
+const DEPTH_MAX: usize = 32;
+
+/// A call as it is written.
+#[derive(Debug, PartialEq)]
+pub(super) struct Written {
+    pub(super) provider: String,
+    pub(super) name: String,
+    /// Whether it is written `sdk.provider.name`, not `provider.name`.
+    pub(super) is_sdk: bool,
+    /// What it is called with; `None` where that cannot be seen.
+    pub(super) arguments: Option<Vec<Literal>>,
+    /// Where it begins, in bytes.
+    pub(super) at: usize,
+}
+
+/// What can be seen of a script.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) calls: Vec<Written>,
+    /// Names that the script gives a meaning of its own somewhere.
+    pub(super) bound: BTreeSet<String>,
+    /// Providers, and functions as `provider.name`, that are looked at without being called: the script may
+    /// know that they can be missing.
+    pub(super) looked_at: BTreeSet<String>,
+}
+
+/// Looks through the words of a script. Calls inside of `pcall` are left out: whoever writes that expects it to
+/// fail.
+pub(super) fn look(tokens: &[Token<'_>]) -> Seen {
+    let words = Words(tokens);
+    let mut seen = Seen::default();
+    let mut at = 0;
+    while at < tokens.len() {
+        match words.name(at) {
+            Some("pcall" | "xpcall") if words.symbol(at + 1, "(") => {
+                let end = words.closing(at + 1).unwrap_or(tokens.len());
+                for inside in at + 1..end {
+                    bind(words, inside, &mut seen.bound);
+                }
+                at = end;
+                continue;
+            }
+            Some(_) if !words.is_field(at) => {
+                bind(words, at, &mut seen.bound);
+                written(words, at, &mut seen);
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    seen
+}
+
+#[derive(Clone, Copy)]
+struct Words<'a>(&'a [Token<'a>]);
+
+impl<'a> Words<'a> {
+    fn kind(self, at: usize) -> Option<&'a Kind<'a>> {
+        self.0.get(at).map(|token| &token.kind)
+    }
+
+    fn name(self, at: usize) -> Option<&'a str> {
+        match self.kind(at) {
+            Some(Kind::Name(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    fn text(self, at: usize) -> Option<&'a str> {
+        match self.kind(at) {
+            Some(Kind::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn symbol(self, at: usize, symbol: &str) -> bool {
+        matches!(self.kind(at), Some(Kind::Symbol(found)) if *found == symbol)
+    }
+
+    /// Whether a word is a field of what stands before it, or a field's name in a table.
+    fn is_field(self, at: usize) -> bool {
+        at > 0 && (self.symbol(at - 1, ".") || self.symbol(at - 1, ":"))
+    }
+
+    /// Where the bracket that opens at `open` closes; `None` where a function stands between, whose own
+    /// blocks are not told apart here.
+    fn closing(self, open: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        for at in open..self.0.len() {
+            match self.kind(at)? {
+                Kind::Symbol("(" | "{" | "[") => depth += 1,
+                Kind::Symbol(symbol) if *symbol == OPEN_STRING => depth += 1,
+                Kind::Symbol(")" | "}" | "]") => depth = depth.checked_sub(1)?,
+                Kind::Symbol(symbol) if *symbol == CLOSE_STRING => depth = depth.checked_sub(1)?,
+                _ => {}
+            }
+            if depth == 0 {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    fn has_function(self, from: usize, to: usize) -> bool {
+        (from..to).any(|at| self.name(at) == Some("function"))
+    }
+}
+
+/// Notes names that get another meaning; rather too many than too few.
+fn bind(words: Words<'_>, at: usize, bound: &mut BTreeSet<String>) {
+    let mut add = |from: usize, to: usize| {
+        bound.extend((from..to).filter_map(|at| words.name(at)).map(str::to_owned));
+    };
+    match words.name(at) {
+        Some("local") => {
+            let end =
+                (at + 1..words.0.len()).find(|at| words.symbol(*at, "=") || words.name(*at) == Some("local"));
+            // Without a value the list ends where nothing goes on; a few names too many do no harm.
+            add(at + 1, end.unwrap_or(words.0.len()).min(at + 64));
+        }
+        Some("for") => {
+            let end =
+                (at + 1..words.0.len()).find(|at| words.symbol(*at, "=") || words.name(*at) == Some("in"));
+            add(at + 1, end.unwrap_or(at + 1));
+        }
+        Some("function") => {
+            let open = (at + 1..words.0.len().min(at + 16)).find(|at| words.symbol(*at, "("));
+            let close = open.and_then(|open| words.closing(open));
+            add(at + 1, close.unwrap_or(at + 1));
+        }
+        Some(_) if words.symbol(at + 1, "=") => add(at, at + 1),
+        _ => {}
+    }
+}
+
+/// Notes a call, or a look at what might be called.
+fn written(words: Words<'_>, at: usize, seen: &mut Seen) {
+    let is_sdk = words.name(at) == Some("sdk");
+    let (provider, after) = match is_sdk {
+        true => match field(words, at + 1) {
+            Some(provider) => provider,
+            None => return,
+        },
+        false => (words.name(at).unwrap_or_default().to_owned(), at + 1),
+    };
+    let Some((name, after)) = field(words, after) else {
+        seen.looked_at.insert(provider);
+        return;
+    };
+    let given = arguments(words, after);
+    if matches!(given, Given::NoCall) {
+        seen.looked_at.insert(format!("{provider}.{name}"));
+        return;
+    }
+    let arguments = match given {
+        Given::Seen(arguments) => Some(arguments),
+        _ => None,
+    };
+    let at = words.0.get(at).map_or(0, |token| token.at);
+    seen.calls.push(Written { provider, name, is_sdk, arguments, at });
+}
+
+/// `.name` or `["name"]`, and where it ends.
+fn field(words: Words<'_>, at: usize) -> Option<(String, usize)> {
+    if words.symbol(at, ".") {
+        return words.name(at + 1).map(|name| (name.to_owned(), at + 2));
+    }
+    let name = words.text(at + 1).filter(|_| words.symbol(at, "[") && words.symbol(at + 2, "]"))?;
+    Some((name.to_owned(), at + 3))
+}
+
+/// What a function is called with.
+enum Given {
+    NoCall,
+    Hidden,
+    Seen(Vec<Literal>),
+}
+
+fn arguments(words: Words<'_>, at: usize) -> Given {
+    match words.kind(at) {
+        Some(Kind::Text(text)) => Given::Seen(vec![Literal::Text(text.clone())]),
+        Some(Kind::Symbol("{" | "(")) => {
+            let Some(close) = words.closing(at) else { return Given::Hidden };
+            if words.has_function(at, close) {
+                return Given::Hidden;
+            }
+            if words.symbol(at, "{") {
+                return Given::Seen(vec![table(words, at, close, 0)]);
+            }
+            let values = split(words, at + 1, close).into_iter().map(|(from, to)| value(words, from, to, 0));
+            Given::Seen(values.collect())
+        }
+        _ => Given::NoCall,
+    }
+}
+
+/// The parts between commas.
+fn split(words: Words<'_>, from: usize, to: usize) -> Vec<(usize, usize)> {
+    let mut parts = Vec::new();
+    let (mut start, mut at) = (from, from);
+    while at < to {
+        if words.symbol(at, ",") || words.symbol(at, ";") {
+            parts.push((start, at));
+            start = at + 1;
+        } else if let Some(Kind::Symbol("(" | "{" | "[" | OPEN_STRING)) = words.kind(at) {
+            at = words.closing(at).unwrap_or(to);
+        }
+        at += 1;
+    }
+    if start < to {
+        parts.push((start, to));
+    }
+    parts
+}
+
+fn value(words: Words<'_>, from: usize, to: usize, depth: usize) -> Literal {
+    match (words.kind(from), to.saturating_sub(from)) {
+        (Some(Kind::Text(text)), 1) => Literal::Text(text.clone()),
+        (Some(Kind::Number(number)), 1) => Literal::Number(*number),
+        (Some(Kind::Name("true")), 1) => Literal::Boolean(true),
+        (Some(Kind::Name("false")), 1) => Literal::Boolean(false),
+        (Some(Kind::Name("nil")), 1) => Literal::Nil,
+        (Some(Kind::Symbol("-")), 2) => match words.kind(from + 1) {
+            Some(Kind::Number(number)) => Literal::Number(-number),
+            _ => Literal::Unknown,
+        },
+        (Some(Kind::Symbol("{")), _) if words.closing(from) == Some(to - 1) => {
+            table(words, from, to - 1, depth + 1)
+        }
+        _ => Literal::Unknown,
+    }
+}
+
+fn table(words: Words<'_>, open: usize, close: usize, depth: usize) -> Literal {
+    if depth > DEPTH_MAX {
+        return Literal::Unknown;
+    }
+    let (mut fields, mut items, mut whole) = (Vec::new(), Vec::new(), true);
+    for (from, to) in split(words, open + 1, close) {
+        if let Some(name) = words.name(from).filter(|_| words.symbol(from + 1, "=")) {
+            fields.push((name.to_owned(), value(words, from + 2, to, depth)));
+        } else if words.symbol(from, "[") {
+            match words.text(from + 1) {
+                Some(name) if words.symbol(from + 2, "]") && words.symbol(from + 3, "=") => {
+                    fields.push((name.to_owned(), value(words, from + 4, to, depth)));
+                }
+                _ => whole = false,
+            }
+        } else {
+            items.push(value(words, from, to, depth));
+        }
+    }
+    match (fields.is_empty(), items.is_empty()) {
+        (true, false) if whole => Literal::List(items),
+        (_, true) => Literal::Table { fields, whole },
+        // Both at once is nothing that JSON has.
+        _ => Literal::Unknown,
+    }
+}

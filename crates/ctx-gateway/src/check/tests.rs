@@ -1,0 +1,260 @@
+//! What the check finds, and that it finds nothing in scripts that are sound.
+
+use super::check;
+use ctx_core::Catalog;
+use ctx_testkit::{echo, provider};
+use serde_json::json;
+use std::sync::Arc;
+
+/// An issue tracker, a shop, and a tool of the user's own.
+fn catalog() -> Arc<Catalog> {
+    let issue = json!({
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "priority": {"type": "integer"},
+            "state": {"enum": ["open", "closed"]},
+            "labels": {"type": "array", "items": {"type": "string"}},
+            "author": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+        },
+        "required": ["title"],
+        "additionalProperties": false,
+    });
+    let pet = json!({"type": "object", "properties": {"id": {"type": "number"}}, "required": ["id"]});
+    let anything = json!({"type": "object"});
+    let github = [
+        echo("create_issue").schema(issue),
+        echo("get-issue").schema(pet.clone()),
+        echo("list_issues").schema(anything.clone()),
+    ];
+    let shop = [echo("get_pet").schema(pet), echo("ping").schema(anything)];
+    Catalog::builder()
+        .provider(provider("github", github))
+        .provider(provider("pet_store", shop))
+        .provider(provider("tools", [echo("echo")]))
+        .build()
+}
+
+fn problems(script: &str) -> Vec<String> {
+    match check(script, &catalog()) {
+        Ok(()) => Vec::new(),
+        Err(error) => error.message().lines().skip(1).map(|line| line.trim().to_owned()).collect(),
+    }
+}
+
+const CREATE: &str = "create_issue(params: { title: string, priority: number?, state: (\"open\" | \"closed\")?, \
+     labels: {string}?, author: { name: string }? }): any";
+
+#[test]
+fn names_that_are_wrong_are_told_with_the_nearest() {
+    for (script, problem) in [
+        (
+            "return sdk.github.create_isue{ title = 'x' }",
+            "1:8: sdk.github.create_isue: github has no function `create_isue` (did you mean `create_issue`?)",
+        ),
+        (
+            "local a = 1\n  sdk.gihub.create_issue({ title = 'x' })",
+            "2:3: sdk.gihub.create_issue: there is no provider `gihub` (did you mean `github`?)",
+        ),
+        (
+            "return sdk['pet_store']['get_pat']({ id = 1 })",
+            "1:8: sdk.pet_store.get_pat: pet_store has no function `get_pat` (did you mean `get_pet`?)",
+        ),
+        (
+            "return pet_store.pink():await()",
+            "1:8: pet_store.pink: pet_store has no function `pink` (did you mean `ping`?)",
+        ),
+        ("return `{sdk.zebra.x()}`", "1:10: sdk.zebra.x: there is no provider `zebra`"),
+        ("return { é = sdk.zebra.x() }", "1:14: sdk.zebra.x: there is no provider `zebra`"),
+    ] {
+        assert_eq!(problems(script), [problem], "{script}");
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be_are_told_with_the_signature() {
+    for (script, problem) in [
+        ("sdk.github.create_issue{}", "missing required parameter: title"),
+        ("sdk.github.create_issue()", "missing required parameter: title"),
+        ("sdk.github.create_issue{ title = 7 }", "`title` must be string"),
+        (
+            "sdk.github.create_issue{ title = 'x', state = 'opened' }",
+            "`state` must be (\"open\" | \"closed\")",
+        ),
+        ("sdk.github.create_issue{ title = 'x', titel = 'y' }", "`titel` is unknown (did you mean `title`?)"),
+        ("sdk.github.create_issue{ title = 'x', labels = { 'a', 2 } }", "`labels[2]` must be string"),
+        ("sdk.github.create_issue({ title = 'x', author = {} })", "missing required parameter: author.name"),
+        ("github.create_issue({ ['title'] = true }):await()", "`title` must be string"),
+    ] {
+        let found = problems(script);
+        assert_eq!(found.len(), 2, "{script}: {found:?}");
+        assert!(found[0].ends_with(problem), "{script}: {found:?}");
+        assert_eq!(found[1], CREATE);
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let found =
+        problems("sdk.github.create_issue{ state = 1 }\nsdk.nope.x()\nsdk.pet_store.get_pet{ id = '1' }");
+    assert_eq!(found.len(), 6, "{found:?}");
+    let many = "sdk.nope.x()\n".repeat(1_000);
+    assert_eq!(problems(&many).len(), super::PROBLEMS_MAX);
+}
+
+/// Sound scripts, one a paragraph.
+const SOUND: &str = r#"
+return sdk.github.create_issue{ title = "x" }
+
+return sdk.github.create_issue({ title = "x", priority = 2, state = "open", labels = { "a", "b" } })
+
+return sdk.github.create_issue{ title = title_of(3), priority = n, state = s, labels = labels, author = who }
+
+return sdk.github.create_issue{ title = "a" .. "b", priority = -1, author = { name = `n {1 + 1}` } }
+
+return sdk.github["get-issue"]{ id = 1 }
+
+return sdk.github.get_issue({ id = 1.5 })
+
+return sdk.github["list_issues"]()
+
+return sdk.github.list_issues{ whatever = { 1, 2 }, [1] = 2 }
+
+local arguments = { title = "x" } arguments.state = "open" return sdk.github.create_issue(arguments)
+
+return sdk.github.create_issue(make())
+
+local fields = {} fields["title"] = "x" return sdk.github.create_issue(table.clone(fields))
+
+return sdk.github.create_issue{ [key] = "x" }
+
+return sdk.github.create_issue{ title = "x", [key] = 1 }
+
+return sdk.github.create_issue{ title = (1 :: any) }
+
+return sdk.github.create_issue{ title = if a then "b" else 3 }
+
+return sdk.github.create_issue({ title = "x" } :: any)
+
+return sdk.github.create_issue{ title = "x", priority = 0x10, --[[ state = "no" ]] state = "closed" }
+
+-- sdk.nope.x()
+return 1
+
+return "sdk.nope.x()"
+
+return [[ sdk.nope.x() ]]
+
+return `sdk.nope.x() {1}`
+
+local ok, why = pcall(function() return sdk.nope.x() end) return ok
+
+local ok = pcall(sdk.nope.x, {}) return ok
+
+return xpcall(function() sdk.github.create_issue{} end, print)
+
+if sdk.nope then sdk.nope.x() end return 1
+
+local f = sdk.github.maybe if f then sdk.github.maybe() end return 1
+
+local sdk = { nope = { x = print } } sdk.nope.x() return 1
+
+local function run(sdk) return sdk.nope.x() end return 1
+
+for _, sdk in list do sdk.nope.x() end return 1
+
+sdk = other sdk.nope.x() return 1
+
+local github = { close = print } github.close() return 1
+
+local function f(github) github.nope() end return 1
+
+return github.create_issue{ title = "x" }:await()
+
+local a, b = github.list_issues(), pet_store.ping() return { a:await(), b:await() }
+
+local pets = parallel{ pet_store.get_pet{ id = 1 }, pet_store.get_pet{ id = 2 } } return pets
+
+return parallel{ function() return sdk.pet_store.get_pet{ id = 1 } end, function() return sdk.pet_store.ping() end }
+
+return string.format("%d", math.floor(1.5))
+
+return tools.nothing
+
+return tools.echo ~= nil
+
+context.nothing()
+
+return context.search("x", { limit = 1 })
+
+return sdk.tools.echo{ a = nil }
+
+return sdk.pet_store.get_pet{ id = tonumber("1") }
+
+local store = sdk.pet_store return store.get_pet{ id = 1 }
+
+return sdk[name][tool]{ a = 1 }
+
+return sdk[name].x()
+
+return other.sdk.nope.x()
+
+return x:sdk().nope.x()
+
+local t = { sdk = { nope = 1 } } return t.sdk.nope
+
+return sdk.github.create_issue{ title = "x", author = { name = "y", age = 3 }, labels = {} }
+
+return sdk.github.create_issue{ title = "\u{48}\x49", labels = { "a"; "b"; } }
+
+return sdk.github.create_issue { title = 'it''s' and "x" }
+
+return sdk.pet_store.get_pet{ id = 1, extra = true }
+
+local result = sdk.github.list_issues{ nested = { a = { b = { c = {} } } } } return result
+
+return sdk.github.create_issue{ title = ... }
+
+while sdk.pet_store.ping() do break end return 1
+
+return #sdk.github.list_issues{} + 1 // 2
+
+local x: { [string]: number } = {} return sdk.pet_store.ping(x)
+
+type T = { sdk: number } return 1
+
+return (sdk.pet_store.ping())
+
+return not sdk.pet_store.ping{}
+"#;
+
+/// The same script in places of all kinds.
+fn wrapped(script: &str) -> Vec<String> {
+    let without_return = script.replace("return ", "local _ = ");
+    vec![
+        script.to_owned(),
+        format!("local before = sdk.pet_store.ping()\ndo\n{script}\nend"),
+        format!("local function later(...)\n{script}\nend\nreturn later()"),
+        format!("--!strict\nif true then\n{without_return}\nend"),
+    ]
+}
+
+#[test]
+fn sound_scripts_pass() {
+    let scripts: Vec<&str> = SOUND.split("\n\n").map(str::trim).filter(|script| !script.is_empty()).collect();
+    let all: Vec<String> = scripts.iter().flat_map(|script| wrapped(script)).collect();
+    assert!(all.len() > 200, "{}", all.len());
+    for script in all {
+        assert_eq!(problems(&script), [""; 0], "{script}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_left_to_the_engine() {
+    for script in ["sdk.nope.x('", "sdk.nope.x([[", "sdk.nope.", "sdk", "sdk.nope.x"] {
+        assert_eq!(problems(script), [""; 0], "{script}");
+    }
+    // However deep it nests, it is read in one go.
+    let deep = format!("sdk.pet_store.ping{{ a = {}{} }}", "{".repeat(100_000), "}".repeat(100_000));
+    assert_eq!(problems(&deep), [""; 0]);
+}
