@@ -50,8 +50,11 @@ fn problems_of(
     looked_at: &BTreeSet<String>,
 ) -> Vec<(String, Option<String>)> {
     let provider = Identifier::sanitize(&call.provider);
-    let found = find(catalog, &provider, &call.name);
-    let provides = found.is_some() || catalog.functions().any(|entry| *entry.name.provider() == provider);
+    // Asked first: most of what is called by a dotted name is the language's own, and functions are many.
+    let is_known = catalog.providers().any(|known| *known == provider);
+    let found = is_known.then(|| find(catalog, &provider, &call.name)).flatten();
+    let provides =
+        found.is_some() || (is_known && catalog.functions().any(|entry| *entry.name.provider() == provider));
     if !call.is_sdk && (!provides || NO_GLOBALS.contains(&call.provider.as_str())) {
         // A name of the script's own, or of the language.
         return Vec::new();
