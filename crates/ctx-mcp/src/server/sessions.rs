@@ -16,8 +16,9 @@ const SESSIONS_MAX: usize = 1024;
 /// How long a session lasts of which nothing is heard.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
-/// How long an answer is kept for a client that lost its connection; a busy client makes many.
-const RESUMABLE: Duration = Duration::from_secs(10);
+/// How long an answer is kept for a client that lost its connection: longer than the three seconds after which it
+/// comes back, and not much, since a session that is left keeps its last ones.
+const RESUMABLE: Duration = Duration::from_secs(5);
 
 /// Bounded sessions in memory.
 pub(super) struct Sessions {
