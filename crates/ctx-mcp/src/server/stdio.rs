@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a client that says no more may still be told what it has asked for. Whoever pipes a few requests
 /// in wants their answers; a call that takes longer has nobody left to wait for it.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Why serving a client on pipes ended other than by the client's leaving.
 #[derive(Debug, thiserror::Error)]
