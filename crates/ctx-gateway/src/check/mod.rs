@@ -6,6 +6,7 @@
 mod calls;
 mod lex;
 
+use crate::discover::{cut, hint};
 use calls::{Written, look};
 use ctx_core::{Catalog, Entry, Identifier, ToolError, nearest};
 use ctx_types::{Function, Misfit, Problem};
@@ -59,25 +60,27 @@ fn problems_of(
         // A name of the script's own, or of the language.
         return Vec::new();
     }
+    // A name may be as long as its script; neither messages nor the search for the nearest should be.
+    let (provider_shown, name_shown) = (cut(&call.provider), cut(&call.name));
     let shown = match call.is_sdk {
-        true => format!("sdk.{}.{}", call.provider, call.name),
-        false => format!("{}.{}", call.provider, call.name),
+        true => format!("sdk.{provider_shown}.{name_shown}"),
+        false => format!("{provider_shown}.{name_shown}"),
     };
     if !provides {
         if looked_at.contains(&call.provider) {
             return Vec::new();
         }
         let known: BTreeSet<&str> = catalog.functions().map(|entry| entry.name.provider().as_str()).collect();
-        let near = hint(nearest(&call.provider, known));
-        return vec![(format!("{shown}: there is no provider `{}`{near}", call.provider), None)];
+        let near = hint(nearest(&provider_shown, known));
+        return vec![(format!("{shown}: there is no provider `{provider_shown}`{near}"), None)];
     }
     let Some(entry) = found else {
         if looked_at.contains(&format!("{}.{}", call.provider, call.name)) {
             return Vec::new();
         }
         let known = catalog.functions().filter(|entry| *entry.name.provider() == provider);
-        let near = hint(nearest(&call.name, known.map(|entry| entry.name.tool().as_str())));
-        return vec![(format!("{shown}: {provider} has no function `{}`{near}", call.name), None)];
+        let near = hint(nearest(&name_shown, known.map(|entry| entry.name.tool().as_str())));
+        return vec![(format!("{shown}: {provider} has no function `{name_shown}`{near}"), None)];
     };
     let Some(arguments) = &call.arguments else { return Vec::new() };
     let function = Function::of(&entry.name, &entry.spec);
@@ -107,10 +110,6 @@ fn find<'a>(catalog: &'a Catalog, provider: &Identifier, name: &str) -> Option<&
     // However many there are, one that is named as the catalog does costs nothing to find.
     let named = catalog.entry(&format!("{provider}.{name}")).filter(of_provider);
     named.or_else(|| catalog.functions().filter(of_provider).find(|entry| entry.spec.name == name))
-}
-
-fn hint(near: Option<&str>) -> String {
-    near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
 }
 
 /// Line and column, both from 1.

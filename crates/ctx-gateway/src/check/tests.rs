@@ -98,6 +98,8 @@ fn everything_that_is_wrong_is_told_at_once() {
     let found =
         problems("sdk.github.create_issue{ state = 1 }\nsdk.nope.x()\nsdk.pet_store.get_pet{ id = '1' }");
     assert_eq!(found.len(), 6, "{found:?}");
+    let long = format!("sdk.{}.x() sdk.github.{}()", "n".repeat(100_000), "m".repeat(100_000));
+    assert!(problems(&long).iter().all(|problem| problem.len() < 600), "names are cut");
     let many = "sdk.nope.x()\n".repeat(1_000);
     assert_eq!(problems(&many).len(), super::PROBLEMS_MAX);
 }

@@ -14,6 +14,7 @@ pub(crate) use docs::GetFunctionDocs;
 pub(crate) use list::ListFunctions;
 pub(crate) use resources::FunctionDocs;
 pub(crate) use search::SearchDocs;
+pub(crate) use text::{cut, hint};
 
 use ctx_core::{Annotations, Catalog, ToolError, ToolSpec};
 use directory::Directory;

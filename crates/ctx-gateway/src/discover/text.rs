@@ -90,7 +90,7 @@ fn first_sentence(description: &str) -> String {
 }
 
 /// A name as a message may repeat it.
-pub(super) fn cut(name: &str) -> String {
+pub(crate) fn cut(name: &str) -> String {
     match name.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
@@ -98,7 +98,7 @@ pub(super) fn cut(name: &str) -> String {
 }
 
 /// ` (did you mean …?)`, where something is near.
-pub(super) fn hint(near: Option<&str>) -> String {
+pub(crate) fn hint(near: Option<&str>) -> String {
     near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
 }
 
