@@ -1,8 +1,8 @@
 //! rmcp's types from ours, and ours from rmcp's.
 
 use ctx_core::{
-    AgentSpec, Annotations, ArgumentSchema, ContentBlock, Entry, ErrorKind, LogLine, Output, Progress,
-    Question, Resource, ResourceContent, ResourceTemplate, Role, ToolError, Unanswered, Want,
+    AgentSpec, Annotations, ArgumentSchema, Call, ContentBlock, Entry, ErrorKind, LogLine, Output, Progress,
+    Question, Resource, ResourceContent, ResourceTemplate, Role, ToolError, ToolSpec, Unanswered, Want,
 };
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -259,4 +259,129 @@ pub(crate) fn lacking(want: &Want) -> ClientCapabilities {
         Want::Roots => "roots",
     };
     serde_json::from_value(json!({ capability: {} })).unwrap_or_default()
+}
+
+/// Bytes of what a server says of a failure that are passed on.
+const FAILURE_BYTES_MAX: usize = 16 << 10;
+
+/// A server's tool as we know tools. Its schemas are passed on as they are.
+pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
+    let hints = tool.annotations.unwrap_or_default();
+    ToolSpec {
+        name: tool.name.into_owned(),
+        title: tool.title.or(hints.title),
+        description: tool.description.unwrap_or_default().into_owned(),
+        input_schema: Value::Object((*tool.input_schema).clone()),
+        output_schema: tool.output_schema.map(|schema| Value::Object((*schema).clone())),
+        annotations: Annotations {
+            read_only: hints.read_only_hint,
+            destructive: hints.destructive_hint,
+            idempotent: hints.idempotent_hint,
+            open_world: hints.open_world_hint,
+        },
+    }
+}
+
+/// What a server's tool answered.
+pub(crate) fn output(result: CallToolResult) -> Result<Output, ToolError> {
+    let block = |block: mcp::ContentBlock| ContentBlock::from_json(serde_json::to_value(block).ok()?);
+    let content: Vec<ContentBlock> = result.content.into_iter().filter_map(block).collect();
+    if result.is_error == Some(true) {
+        let texts = content.iter().filter_map(|block| match block {
+            ContentBlock::Text(text) => Some(text.as_str()),
+            ContentBlock::Other(fields) => fields.get("text").and_then(Value::as_str),
+        });
+        let message = texts.collect::<Vec<_>>().join("\n");
+        let message = if message.is_empty() { "the tool failed" } else { cut(&message) };
+        return Err(ToolError::new(ErrorKind::Tool, message));
+    }
+    Ok(Output { value: result.structured_content.unwrap_or_default(), content, logs: Vec::new() })
+}
+
+/// A server's refusal of a call.
+pub(crate) fn server_error(error: &ErrorData) -> ToolError {
+    let kind = match error.code {
+        ErrorCode::INVALID_PARAMS => ErrorKind::BadRequest,
+        _ => ErrorKind::Tool,
+    };
+    ToolError::new(kind, cut(&error.message))
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(FAILURE_BYTES_MAX)]
+}
+
+/// How far a server says that it has come.
+pub(crate) fn told_progress(params: ProgressNotificationParam) -> Progress {
+    Progress { done: params.progress, total: params.total, message: params.message }
+}
+
+/// What a server logs.
+pub(crate) fn told_log(params: mcp::LoggingMessageNotificationParam) -> (tracing::Level, String) {
+    let level = match params.level {
+        LoggingLevel::Debug => tracing::Level::DEBUG,
+        LoggingLevel::Info | LoggingLevel::Notice => tracing::Level::INFO,
+        LoggingLevel::Warning => tracing::Level::WARN,
+        _ => tracing::Level::ERROR,
+    };
+    let message = match params.data {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    (level, cut(&message).to_owned())
+}
+
+/// A server's question to a person; `None` where it is not one that can be answered by filling in a form.
+pub(crate) fn want_person(request: &mcp::ElicitRequestParams) -> Option<Want> {
+    match request {
+        mcp::ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+            Some(Want::Person {
+                message: message.clone(),
+                schema: serde_json::to_value(requested_schema).ok()?,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// A server's question to a model.
+pub(crate) fn want_model(params: &mcp::CreateMessageRequestParams) -> Result<Want, Unanswered> {
+    match serde_json::to_value(params) {
+        Ok(Value::Object(mut request)) => {
+            request.remove("_meta");
+            Ok(Want::Model(request))
+        }
+        _ => Err(Unanswered::Unaskable),
+    }
+}
+
+/// What a person answered.
+pub(crate) fn elicited(answer: Result<Value, Unanswered>) -> mcp::ElicitResult {
+    match answer {
+        Ok(content) => mcp::ElicitResult::new(mcp::ElicitationAction::Accept).with_content(content),
+        Err(Unanswered::Declined) => mcp::ElicitResult::new(mcp::ElicitationAction::Decline),
+        Err(_) => mcp::ElicitResult::new(mcp::ElicitationAction::Cancel),
+    }
+}
+
+/// What the other end of a call answers to something that a server wants before it goes on.
+pub(crate) async fn input_response(key: &str, request: InputRequest, call: &Call) -> Value {
+    let ask = |want| call.ask(Question { key: Some(key.to_owned()), want });
+    match request {
+        InputRequest::Elicitation(request) => {
+            let answer = match want_person(&request.params) {
+                Some(want) => ask(want).await,
+                None => Err(Unanswered::Declined),
+            };
+            serde_json::to_value(elicited(answer)).unwrap_or_default()
+        }
+        InputRequest::CreateMessage(request) => match want_model(&request.params) {
+            Ok(want) => ask(want).await.unwrap_or_default(),
+            Err(_) => Value::Null,
+        },
+        InputRequest::ListRoots(_) => {
+            json!({ "roots": ask(Want::Roots).await.unwrap_or_else(|_| json!([])) })
+        }
+        _ => Value::Null,
+    }
 }

@@ -1,12 +1,18 @@
 //! MCP: the only crate that knows rmcp.
 //!
 //! The server half: the catalog's tools, agents and resources for clients of every revision, over
-//! Streamable HTTP and stdio. rmcp's types meet ours in `convert` alone.
+//! Streamable HTTP and stdio. The client half: upstream servers as providers of tools. rmcp's types meet
+//! ours in `convert` alone.
 
 // The newest revision is done with logging, sampling and roots; clients of the others are not.
 #![expect(deprecated)]
 
+mod client;
 mod convert;
 mod server;
 
+pub use client::{
+    Command, InvalidPattern, ReaperProgram, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings,
+    UpstreamState, UpstreamStatus, Upstreams, reaper_main,
+};
 pub use server::{McpServer, ServerSettings, StdioError};

@@ -1,0 +1,212 @@
+//! The calls that are open at one upstream, and what the server tells and asks meanwhile.
+
+use crate::convert;
+use ctx_core::{Call, Progress, Question, Unanswered, Want};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ErrorData, Extensions, Implementation, ListRootsResult,
+    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, RequestId,
+};
+use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
+use rmcp::{ClientHandler, RoleClient};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// What a server may tell one call before the call has passed it on; more is lost.
+const EVENTS_MAX: usize = 64;
+/// How long it may take until it is known which request a call is.
+const SENDING_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+/// Questions of a server that are open at once.
+const QUESTIONS_MAX: usize = 16;
+
+/// What a server tells or asks during a call.
+pub(super) enum Event {
+    Progress(Progress),
+    Log(tracing::Level, String),
+    Ask(Question, Reply),
+}
+
+pub(super) type Reply = oneshot::Sender<Result<Value, Unanswered>>;
+
+/// The calls that are open.
+#[derive(Default)]
+pub(super) struct Calls {
+    open: Mutex<Vec<Open>>,
+    /// Told when the server's list of tools has changed.
+    pub(super) list_changed: Notify,
+    /// Told when it is known which request a call is.
+    sent: Notify,
+}
+
+struct Open {
+    /// Tells calls of this upstream apart.
+    number: u64,
+    /// Whose call it is: the address of its peer, which lives as long as the call.
+    peer: usize,
+    request: Option<(RequestId, ProgressToken)>,
+    events: mpsc::Sender<Event>,
+}
+
+/// A call that is open until this is dropped.
+pub(super) struct OpenCall {
+    calls: Arc<Calls>,
+    number: u64,
+    pub(super) events: mpsc::Receiver<Event>,
+}
+
+impl Calls {
+    pub(super) fn open(self: &Arc<Self>, call: &Call) -> OpenCall {
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let peer = std::ptr::from_ref(call.peer()).cast::<()>().addr();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = open.last().map_or(0, |last| last.number + 1);
+        open.push(Open { number, peer, request: None, events: sender });
+        OpenCall { calls: self.clone(), number, events }
+    }
+
+    /// The call that goes by this token. A server may be faster than we are: while it is not known of every
+    /// call which request it is, it may be one of those.
+    async fn by_progress(&self, token: &ProgressToken) -> Option<mpsc::Sender<Event>> {
+        loop {
+            let sent = self.sent.notified();
+            {
+                let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+                let is_it = |call: &&Open| call.request.as_ref().is_some_and(|(_, own)| own == token);
+                let found = open.iter().find(is_it).map(|call| call.events.clone());
+                if found.is_some() || open.iter().all(|call| call.request.is_some()) {
+                    return found;
+                }
+            }
+            tokio::time::timeout(SENDING_MAX, sent).await.ok()?;
+        }
+    }
+
+    /// The call that caused what came: the one whose answer it came with where that is known, else any if
+    /// all that are open have the same other end. Nobody is told or asked on another's behalf.
+    fn cause(&self, extensions: &Extensions) -> Option<mpsc::Sender<Event>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(InboundStreamOrigin::OutboundRequest(id)) = extensions.get() {
+            let is_it = |call: &&Open| call.request.as_ref().is_some_and(|(own, _)| own == id);
+            if let Some(call) = open.iter().find(is_it) {
+                return Some(call.events.clone());
+            }
+        }
+        let last = open.last()?;
+        open.iter().all(|call| call.peer == last.peer).then(|| last.events.clone())
+    }
+
+    async fn ask(&self, want: Want, extensions: &Extensions) -> Result<Value, Unanswered> {
+        let events = self.cause(extensions).ok_or(Unanswered::Unable)?;
+        let (reply, answer) = oneshot::channel();
+        let question = Question { key: None, want };
+        events.send(Event::Ask(question, reply)).await.map_err(|_| Unanswered::TooLate)?;
+        answer.await.unwrap_or(Err(Unanswered::TooLate))
+    }
+}
+
+impl OpenCall {
+    /// Says which request it is.
+    pub(super) fn sent(&self, id: RequestId, token: ProgressToken) {
+        let mut open = self.calls.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(call) = open.iter_mut().find(|call| call.number == self.number) {
+            call.request = Some((id, token));
+        }
+        drop(open);
+        self.calls.sent.notify_waiters();
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let mut open = self.calls.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|call| call.number != self.number);
+    }
+}
+
+/// What answers a server's own requests.
+pub(super) struct Handler {
+    pub(super) calls: Arc<Calls>,
+    pub(super) questions: tokio::sync::Semaphore,
+    pub(super) us: Implementation,
+}
+
+impl Handler {
+    pub(super) fn new(calls: Arc<Calls>, us: Implementation) -> Self {
+        Self { calls, questions: tokio::sync::Semaphore::new(QUESTIONS_MAX), us }
+    }
+
+    async fn ask(&self, want: Want, context: &RequestContext<RoleClient>) -> Result<Value, Unanswered> {
+        let Ok(_permit) = self.questions.try_acquire() else { return Err(Unanswered::Unable) };
+        tokio::select! {
+            () = context.ct.cancelled() => Err(Unanswered::TooLate),
+            answer = self.calls.ask(want, &context.extensions) => answer,
+        }
+    }
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = json!({ "elicitation": { "form": {} }, "sampling": {}, "roots": {} });
+        let capabilities: ClientCapabilities = serde_json::from_value(capabilities).unwrap_or_default();
+        ClientConfig::new(capabilities, self.us.clone())
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let want = convert::want_model(&params).map_err(refusal)?;
+        let answer = self.ask(want, &context).await.map_err(refusal)?;
+        serde_json::from_value(answer).map_err(|_| refusal(Unanswered::Unfit))
+    }
+
+    async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        // Servers ask this when they start, where there is nobody to ask yet.
+        let roots = self.ask(Want::Roots, &context).await.unwrap_or_else(|_| json!([]));
+        serde_json::from_value(json!({ "roots": roots })).map_err(|_| refusal(Unanswered::Unfit))
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let Some(want) = convert::want_person(&request) else {
+            return Ok(ElicitResult::new(ElicitationAction::Decline));
+        };
+        Ok(convert::elicited(self.ask(want, &context).await))
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        if let Some(events) = self.calls.by_progress(&params.progress_token).await {
+            offer(&events, Event::Progress(convert::told_progress(params)));
+        }
+    }
+
+    async fn on_logging_message(
+        &self,
+        params: LoggingMessageNotificationParam,
+        context: NotificationContext<RoleClient>,
+    ) {
+        let (level, message) = convert::told_log(params);
+        if let Some(events) = self.calls.cause(&context.extensions) {
+            offer(&events, Event::Log(level, message));
+        }
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.calls.list_changed.notify_one();
+    }
+}
+
+fn offer(events: &mpsc::Sender<Event>, event: Event) {
+    if events.try_send(event).is_err() {
+        tracing::debug!("a call does not keep up; what its server told is lost");
+    }
+}
+
+fn refusal(reason: Unanswered) -> ErrorData {
+    ErrorData::invalid_request(reason.to_string(), None)
+}

@@ -1,0 +1,223 @@
+//! Messages over a pair of pipes, one a line, each bounded.
+//!
+//! A server may write anything to its standard output. What is no message is passed over; an answer that
+//! is too long, or that nobody can read, still ends the call that waits for it.
+
+use rmcp::RoleClient;
+use rmcp::model::{ErrorCode, ErrorData, RequestId};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Mutex;
+
+/// Bytes at either end of a line that is too long in which its number is looked for.
+const ENDS: usize = 256;
+
+/// A server's output and input.
+pub(super) struct Lines {
+    output: BufReader<ChildStdout>,
+    input: Arc<Mutex<Option<ChildStdin>>>,
+    reader: Reader,
+}
+
+impl Lines {
+    pub(super) fn new(output: ChildStdout, input: ChildStdin, bytes_max: usize) -> Self {
+        Self {
+            output: BufReader::with_capacity(64 << 10, output),
+            input: Arc::new(Mutex::new(Some(input))),
+            reader: Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max },
+        }
+    }
+}
+
+impl Transport<RoleClient> for Lines {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let input = self.input.clone();
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let mut input = input.lock().await;
+            let input = input.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+            input.write_all(&line).await?;
+            input.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        // Whatever is read is kept in the reader before anything else is waited for: this may be given up
+        // at any time and begun again.
+        loop {
+            let bytes = match self.output.fill_buf().await {
+                Ok([]) | Err(_) => return None,
+                Ok(bytes) => bytes,
+            };
+            let (taken, line) = self.reader.take(bytes);
+            self.output.consume(taken);
+            if let Some(message) = line.and_then(Line::message) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        drop(self.input.lock().await.take());
+        Ok(())
+    }
+}
+
+/// Puts lines together; of one that is too long only the ends are kept.
+struct Reader {
+    line: Vec<u8>,
+    tail: Vec<u8>,
+    length: usize,
+    bytes_max: usize,
+}
+
+enum Line {
+    Whole(Vec<u8>),
+    TooLong { head: Vec<u8>, tail: Vec<u8>, bytes_max: usize },
+}
+
+impl Reader {
+    /// Takes what belongs to the line that is being read: how many bytes, and the line if it is complete.
+    fn take(&mut self, bytes: &[u8]) -> (usize, Option<Line>) {
+        let newline = bytes.iter().position(|byte| *byte == b'\n');
+        let part = &bytes[..newline.unwrap_or(bytes.len())];
+        self.length += part.len();
+        if self.length <= self.bytes_max {
+            self.line.extend_from_slice(part);
+        } else {
+            if self.tail.is_empty() {
+                self.tail.extend_from_slice(&self.line[self.line.len().saturating_sub(ENDS)..]);
+            }
+            self.line.truncate(ENDS);
+            self.tail.extend_from_slice(&part[part.len().saturating_sub(ENDS)..]);
+            self.tail.drain(..self.tail.len().saturating_sub(ENDS));
+        }
+        let Some(newline) = newline else { return (bytes.len(), None) };
+        let (line, tail) = (std::mem::take(&mut self.line), std::mem::take(&mut self.tail));
+        let is_whole = std::mem::take(&mut self.length) <= self.bytes_max;
+        let line = match is_whole {
+            true => Line::Whole(line),
+            false => Line::TooLong { head: line, tail, bytes_max: self.bytes_max },
+        };
+        (newline + 1, Some(line))
+    }
+}
+
+impl Line {
+    fn message(self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        match self {
+            Self::Whole(line) => {
+                let error = match serde_json::from_slice(&line) {
+                    Ok(message) => return Some(message),
+                    Err(error) => error,
+                };
+                let read: Value = serde_json::from_slice(&line).ok()?;
+                tracing::debug!(%error, "a server's message cannot be read");
+                let is_answer = read.get("method").is_none();
+                let id = serde_json::from_value(read.get("id")?.clone()).ok()?;
+                is_answer.then(|| failure(id, format!("its answer cannot be read: {error}")))
+            }
+            Self::TooLong { head, tail, bytes_max } => {
+                let id = number(&head, &tail)?;
+                Some(failure(id, format!("its answer is longer than {bytes_max} bytes")))
+            }
+        }
+    }
+}
+
+fn failure(id: RequestId, message: String) -> RxJsonRpcMessage<RoleClient> {
+    RxJsonRpcMessage::<RoleClient>::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None), Some(id))
+}
+
+/// The number of an answer of which only the ends are there: servers write it before the result or after.
+fn number(head: &[u8], tail: &[u8]) -> Option<RequestId> {
+    const KEY: &str = "\"id\":";
+    let digits = |text: &str| {
+        let text = text.trim_start();
+        let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+        text[..end].parse().ok().map(RequestId::Number)
+    };
+    let head = String::from_utf8_lossy(head);
+    let before_result = head.split("\"result\"").next().unwrap_or_default();
+    let first = before_result.find(KEY).and_then(|at| digits(&before_result[at + KEY.len()..]));
+    let tail = String::from_utf8_lossy(tail);
+    first.or_else(|| {
+        let after = &tail[tail.rfind(KEY)? + KEY.len()..];
+        // Nothing but the end of the message may follow.
+        let is_last = after.chars().all(|letter| letter.is_ascii_digit() || " }\r,\"".contains(letter))
+            || after.contains("\"jsonrpc\"");
+        is_last.then(|| digits(after))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(bytes: &[u8], chunk: usize, bytes_max: usize) -> Vec<Option<Value>> {
+        let mut reader = Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max };
+        let mut messages = Vec::new();
+        for mut part in bytes.chunks(chunk.max(1)) {
+            while !part.is_empty() {
+                let (taken, line) = reader.take(part);
+                part = &part[taken..];
+                if let Some(line) = line {
+                    messages.push(line.message().map(|message| serde_json::to_value(message).unwrap()));
+                }
+            }
+        }
+        messages
+    }
+
+    fn error_of(message: &Option<Value>) -> (i64, String) {
+        let message = message.as_ref().unwrap();
+        (message["id"].as_i64().unwrap(), message["error"]["message"].as_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_fails_the_call_that_waits_for_it() {
+        let long = "x".repeat(2_000);
+        for answer in [
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{{\"a\":\"{long}\"}}}}\n"),
+            format!("{{\"result\":{{\"id\":1,\"a\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\":7}}\n"),
+            format!("{{\"result\":{{\"a\":\"{long}\"}},\"id\":7,\"jsonrpc\":\"2.0\"}}\n"),
+        ] {
+            let messages = read(answer.as_bytes(), 100, 1_000);
+            assert_eq!(error_of(&messages[0]), (7, "its answer is longer than 1000 bytes".to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_passed_over_and_an_answer_nobody_can_read_fails_its_call() {
+        let text = "Server running!\n\n{\"jsonrpc\":\"2.0\",\"id\":3,\"outcome\":1}\n[]\n";
+        let messages = read(text.as_bytes(), 9, 1_000);
+        assert_eq!(messages.len(), 4);
+        assert!(messages[0].is_none() && messages[1].is_none() && messages[3].is_none());
+        assert_eq!(error_of(&messages[2]).0, 3);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_in_any_pieces_are_as_many_lines(
+            bytes in proptest::collection::vec(any::<u8>(), 0..600),
+            chunk in 1_usize..50,
+            bytes_max in 1_usize..100,
+        ) {
+            let newlines = bytes.iter().filter(|byte| **byte == b'\n').count();
+            prop_assert_eq!(read(&bytes, chunk, bytes_max).len(), newlines);
+            prop_assert_eq!(read(&bytes, chunk, bytes_max), read(&bytes, 600, bytes_max));
+        }
+    }
+}

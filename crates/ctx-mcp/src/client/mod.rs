@@ -1,0 +1,83 @@
+//! Upstream MCP servers: their tools, called as if they were ours.
+//!
+//! `upstream` keeps one server connected and calls it, `connection` speaks to it until that ends, `calls`
+//! passes on what it tells and asks meanwhile, `process` and `lines` are a server that is a process, and
+//! `reaper` is who cleans up behind us.
+
+mod calls;
+mod connection;
+mod lines;
+mod process;
+mod reaper;
+mod settings;
+mod upstream;
+
+pub use reaper::{ReaperProgram, reaper_main};
+pub use settings::{Command, InvalidPattern, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings};
+pub use upstream::{UpstreamState, UpstreamStatus};
+
+use connection::Maker;
+use ctx_core::Provider;
+use reaper::Reaper;
+use rmcp::model::Implementation;
+use std::sync::Arc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use upstream::{Upstream, UpstreamProvider};
+
+/// The upstream servers of a workspace. Dropped, they are given up; [`Upstreams::shutdown`] waits for that.
+pub struct Upstreams {
+    all: Vec<Arc<Upstream>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    _stop_on_drop: DropGuard,
+}
+
+impl Upstreams {
+    /// Connects to all of them, in the background and side by side. `on_change` is told whenever the tools of
+    /// one are others than before. `us` is our name and version.
+    pub fn start(
+        settings: Vec<UpstreamSettings>,
+        us: (&str, &str),
+        reaper: ReaperProgram,
+        on_change: Arc<dyn Fn() + Send + Sync>,
+    ) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let maker = Arc::new(Maker {
+            us: Implementation::new(us.0, us.1),
+            reaper: Arc::new(Reaper::new(reaper)),
+            tasks: tasks.clone(),
+        });
+        let start = |settings| {
+            let upstream = Arc::new(Upstream::new(settings, stop.child_token()));
+            tasks.spawn(upstream.clone().supervise(maker.clone(), on_change.clone()));
+            upstream
+        };
+        let all = settings.into_iter().map(start).collect();
+        Self { all, tasks, _stop_on_drop: stop.clone().drop_guard(), stop }
+    }
+
+    /// One provider for each, with the tools that are known of it.
+    pub fn providers(&self) -> Vec<Arc<dyn Provider>> {
+        self.all.iter().map(|upstream| Arc::new(UpstreamProvider(upstream.clone())) as _).collect()
+    }
+
+    /// How each is doing.
+    pub fn states(&self) -> Vec<UpstreamStatus> {
+        self.all.iter().map(|upstream| upstream.status()).collect()
+    }
+
+    /// Waits until every one has been tried.
+    pub async fn settled(&self) {
+        for upstream in &self.all {
+            upstream.settled().await;
+        }
+    }
+
+    /// Closes every connection, and ends every process with all that it has started.
+    pub async fn shutdown(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,155 @@
+//! How an upstream server is reached, which of its tools are taken, and its bounds.
+
+use ctx_core::Identifier;
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use http::{HeaderName, HeaderValue};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One upstream server.
+pub struct UpstreamSettings {
+    /// What its tools are called by: `name.tool`.
+    pub name: Identifier,
+    /// How it is reached.
+    pub transport: Transport,
+    /// When it runs.
+    pub start: Start,
+    /// Whether its tools are listed to clients one by one.
+    pub exposed: bool,
+    /// Which of its tools are taken.
+    pub tools: ToolFilter,
+    /// Its bounds.
+    pub limits: UpstreamLimits,
+}
+
+/// How a server is reached.
+#[derive(Clone)]
+pub enum Transport {
+    /// A process that is spoken to through its standard streams.
+    Stdio(Command),
+    /// A server on the web, by Streamable HTTP.
+    Http {
+        /// Its endpoint.
+        url: String,
+        /// Sent with every request.
+        headers: HashMap<HeaderName, HeaderValue>,
+    },
+}
+
+/// A program to start.
+#[derive(Clone)]
+pub struct Command {
+    /// The program, looked up in `PATH` where it is a bare name.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Its whole environment: it inherits nothing.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs.
+    pub directory: PathBuf,
+}
+
+/// When a server runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// From the start to the end.
+    #[default]
+    Eager,
+    /// Once for the list of its tools, and then while it is being called.
+    Lazy,
+}
+
+/// Bounds on one upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamLimits {
+    /// How long it may take from its start to the list of its tools.
+    pub start: Duration,
+    /// How long one call may take.
+    pub call: Duration,
+    /// Bytes of one message from it.
+    pub message_bytes: usize,
+    /// Calls at once.
+    pub in_flight: usize,
+    /// Calls that wait for others to end; more are refused.
+    pub waiting: usize,
+    /// Tools that are taken from it.
+    pub tools: usize,
+    /// How long a lazy one runs without being called.
+    pub idle: Duration,
+}
+
+impl Default for UpstreamLimits {
+    fn default() -> Self {
+        Self {
+            start: Duration::from_secs(20),
+            call: Duration::from_secs(60),
+            message_bytes: 8 << 20,
+            in_flight: 32,
+            waiting: 256,
+            tools: 5_000,
+            idle: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Which tools of a server are taken: those that fit a pattern of the first list, or all where it is
+/// empty; but none that fits a pattern of the second.
+#[derive(Clone, Debug, Default)]
+pub struct ToolFilter {
+    allowed: Option<GlobSet>,
+    denied: GlobSet,
+}
+
+/// A pattern that cannot be one.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a pattern of tool names like `read_*`")]
+pub struct InvalidPattern(String);
+
+impl ToolFilter {
+    /// Patterns over the names that the server gives its tools.
+    pub fn new(allowed: &[String], denied: &[String]) -> Result<Self, InvalidPattern> {
+        let allowed = if allowed.is_empty() { None } else { Some(patterns(allowed)?) };
+        Ok(Self { allowed, denied: patterns(denied)? })
+    }
+
+    /// Whether a tool of this name is taken.
+    pub fn takes(&self, name: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.is_match(name)) && !self.denied.is_match(name)
+    }
+}
+
+fn patterns(written: &[String]) -> Result<GlobSet, InvalidPattern> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in written {
+        set.add(Glob::new(pattern).map_err(|_| InvalidPattern(pattern.clone()))?);
+    }
+    set.build().map_err(|_| InvalidPattern(written.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(allowed: &[&str], denied: &[&str]) -> ToolFilter {
+        let owned =
+            |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>();
+        ToolFilter::new(&owned(allowed), &owned(denied)).unwrap()
+    }
+
+    #[test]
+    fn what_is_denied_is_not_taken_even_if_it_is_allowed() {
+        let taken = |filter: &ToolFilter| ["read_file", "write_file", "list"].map(|name| filter.takes(name));
+        assert_eq!(taken(&filter(&[], &[])), [true, true, true]);
+        assert_eq!(taken(&filter(&["*_file"], &[])), [true, true, false]);
+        assert_eq!(taken(&filter(&["*_file"], &["write_*"])), [true, false, false]);
+        assert_eq!(taken(&filter(&[], &["{list,read_file}"])), [false, true, false]);
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_refused() {
+        assert!(ToolFilter::new(&["read_[".to_owned()], &[]).is_err());
+        assert!(ToolFilter::new(&[], &["{a".to_owned()]).is_err());
+    }
+}

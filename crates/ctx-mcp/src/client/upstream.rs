@@ -1,0 +1,431 @@
+//! One upstream server: kept connected, and called.
+
+use super::connection::{Connection, Era, Listed, Lost, Maker};
+use super::process::Said;
+use super::settings::{Start, UpstreamSettings};
+use async_trait::async_trait;
+use backon::{BackoffBuilder, ExponentialBuilder};
+use ctx_core::{Call, ErrorKind, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use serde_json::{Map, Value};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long the first wait for another try is; each is twice as long as the one before.
+const WAIT_MIN: Duration = Duration::from_millis(500);
+/// The longest such wait.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// A connection that held this long was a good one: the next try need not wait.
+const HELD: Duration = Duration::from_secs(30);
+/// When a call that finds no room may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Lines of what a server said that are told with its failure.
+const SAID_TOLD: usize = 5;
+
+/// How an upstream is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UpstreamState {
+    /// It is being started.
+    Connecting,
+    /// It can be called.
+    Ready,
+    /// It sleeps, and is started by the next call.
+    Idle,
+    /// It failed; it is tried again by itself, and by the next call.
+    Failed {
+        /// What went wrong.
+        reason: String,
+        /// How long until it is tried again.
+        retry_in: Duration,
+    },
+    /// It was shut down.
+    Stopped,
+}
+
+/// What is told of an upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamStatus {
+    /// Its name.
+    pub name: Identifier,
+    /// How it is doing.
+    pub state: UpstreamState,
+    /// How many tools it has, as far as is known.
+    pub tools: usize,
+    /// What it calls itself, once it has been reached.
+    pub server: Option<String>,
+    /// The revision of the protocol it speaks, once it has been reached.
+    pub protocol: Option<String>,
+    /// The last lines it wrote to stderr.
+    pub said: Vec<String>,
+}
+
+/// Where it stands; waited for by calls.
+#[derive(Clone)]
+enum Phase {
+    Connecting,
+    Ready(Arc<Connection>),
+    Idle,
+    /// With the number of the attempt.
+    Failed {
+        attempt: u64,
+        reason: String,
+        until: Instant,
+    },
+    Stopped,
+}
+
+pub(super) struct Upstream {
+    settings: UpstreamSettings,
+    listed: Listed,
+    phase: watch::Sender<Phase>,
+    /// Somebody wants it now.
+    wanted: Notify,
+    room: Semaphore,
+    waiting: AtomicUsize,
+    /// What is remembered of it.
+    known: Mutex<Known>,
+    said: Said,
+    stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct Known {
+    era: Era,
+    server: Option<String>,
+    protocol: Option<String>,
+}
+
+/// Why attending to a connection ended.
+enum Over {
+    Lost(String),
+    Idle,
+    Stopped,
+}
+
+impl Upstream {
+    pub(super) fn new(settings: UpstreamSettings, stop: CancellationToken) -> Self {
+        Self {
+            room: Semaphore::new(settings.limits.in_flight),
+            settings,
+            listed: Listed::default(),
+            phase: watch::Sender::new(Phase::Connecting),
+            wanted: Notify::new(),
+            waiting: AtomicUsize::new(0),
+            known: Mutex::default(),
+            said: Said::default(),
+            stop,
+        }
+    }
+
+    pub(super) fn status(&self) -> UpstreamStatus {
+        let state = match &*self.phase.borrow() {
+            Phase::Connecting => UpstreamState::Connecting,
+            Phase::Ready(_) => UpstreamState::Ready,
+            Phase::Idle => UpstreamState::Idle,
+            Phase::Failed { reason, until, .. } => UpstreamState::Failed {
+                reason: reason.clone(),
+                retry_in: until.saturating_duration_since(Instant::now()),
+            },
+            Phase::Stopped => UpstreamState::Stopped,
+        };
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        UpstreamStatus {
+            name: self.settings.name.clone(),
+            state,
+            tools: self.listed.get().len(),
+            server: known.server.clone(),
+            protocol: known.protocol.clone(),
+            said: self.said.lines(),
+        }
+    }
+
+    /// Waits until the first try to reach it has ended, either way.
+    pub(super) async fn settled(&self) {
+        let mut phase = self.phase.subscribe();
+        // It cannot fail: the sender is here.
+        let _ = phase.wait_for(|phase| !matches!(phase, Phase::Connecting)).await;
+    }
+
+    /// Keeps it connected until it is stopped.
+    pub(super) async fn supervise(
+        self: Arc<Self>,
+        maker: Arc<Maker>,
+        on_change: Arc<dyn Fn() + Send + Sync>,
+    ) {
+        let waits = ExponentialBuilder::default()
+            .with_min_delay(WAIT_MIN)
+            .with_max_delay(WAIT_MAX)
+            .with_jitter()
+            .without_max_times();
+        let mut wait = waits.build();
+        for attempt in 1.. {
+            self.phase.send_replace(Phase::Connecting);
+            let connected = tokio::select! {
+                () = self.stop.cancelled() => break,
+                connected = self.connect(&maker, &*on_change) => connected,
+            };
+            let reason = match connected {
+                Err(reason) => reason,
+                Ok(connection) => {
+                    let since = Instant::now();
+                    self.phase.send_replace(Phase::Ready(connection.clone()));
+                    match self.attend(&connection, &*on_change).await {
+                        Over::Lost(reason) => {
+                            if since.elapsed() >= HELD {
+                                wait = waits.build();
+                            }
+                            reason
+                        }
+                        Over::Stopped => {
+                            self.phase.send_replace(Phase::Stopped);
+                            connection.close().await;
+                            break;
+                        }
+                        Over::Idle => {
+                            self.phase.send_replace(Phase::Idle);
+                            connection.close().await;
+                            tokio::select! {
+                                () = self.stop.cancelled() => break,
+                                () = self.wanted.notified() => {}
+                            }
+                            wait = waits.build();
+                            continue;
+                        }
+                    }
+                }
+            };
+            let pause = wait.next().unwrap_or(WAIT_MAX);
+            tracing::warn!("{}: {reason}; tried again in {:.1} s", self.settings.name, pause.as_secs_f32());
+            let until = Instant::now() + pause;
+            self.phase.send_replace(Phase::Failed { attempt, reason, until });
+            tokio::select! {
+                () = self.stop.cancelled() => break,
+                () = tokio::time::sleep_until(until) => {}
+                () = self.wanted.notified() => {}
+            }
+        }
+        self.phase.send_replace(Phase::Stopped);
+    }
+
+    /// Connects and takes the list of its tools.
+    async fn connect(
+        &self,
+        maker: &Maker,
+        on_change: &(dyn Fn() + Send + Sync),
+    ) -> Result<Arc<Connection>, String> {
+        let era = self.with_known(|known| known.era);
+        let connecting = async {
+            let connection = Arc::new(maker.connect(&self.settings, era, &self.said).await?);
+            match connection.tools(&self.settings).await {
+                Ok(specs) => Ok((connection, specs)),
+                Err(reason) => {
+                    connection.drop_it();
+                    Err(reason)
+                }
+            }
+        };
+        let start = self.settings.limits.start;
+        let connected = tokio::time::timeout(start, connecting).await;
+        let connected =
+            connected.unwrap_or_else(|_| Err(format!("it did not answer within {} s", start.as_secs_f32())));
+        match connected {
+            Ok((connection, specs)) => {
+                let (server, protocol) = connection.server();
+                self.with_known(|known| *known = Known { era: connection.era(), server, protocol });
+                self.take_up(specs, on_change);
+                Ok(connection)
+            }
+            Err(reason) => {
+                // What was known of it may be what was wrong.
+                self.with_known(|known| known.era = Era::Unknown);
+                Err(self.with_said(reason))
+            }
+        }
+    }
+
+    /// A reason, with what the server said last.
+    fn with_said(&self, reason: String) -> String {
+        let said = self.said.lines();
+        let last = said.iter().rev().take(SAID_TOLD).rev().map(String::as_str).collect::<Vec<_>>();
+        if last.is_empty() { reason } else { format!("{reason}; it said: {}", last.join(" | ")) }
+    }
+
+    fn take_up(&self, specs: Vec<ToolSpec>, on_change: &(dyn Fn() + Send + Sync)) {
+        if self.listed.set(specs) {
+            on_change();
+        }
+    }
+
+    /// Stays with a connection until it ends, or is needed no more.
+    async fn attend(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Over {
+        let idle = self.settings.limits.idle;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Over::Stopped,
+                how = connection.ended() => return Over::Lost(self.with_said(how)),
+                () = connection.list_changed() => {
+                    let listing = tokio::time::timeout(self.settings.limits.start, connection.tools(&self.settings));
+                    match listing.await {
+                        Ok(Ok(specs)) => self.take_up(specs, on_change),
+                        Ok(Err(reason)) => tracing::warn!("{}: {reason}", self.settings.name),
+                        Err(_) => tracing::warn!("{}: its tools cannot be listed in time", self.settings.name),
+                    }
+                }
+                () = self.wanted.notified() => {}
+                () = tokio::time::sleep(idle), if self.settings.start == Start::Lazy => {
+                    if self.room.available_permits() == self.settings.limits.in_flight {
+                        return Over::Idle;
+                    }
+                }
+            }
+        }
+    }
+
+    fn with_known<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
+        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn failed(&self, message: impl std::fmt::Display) -> ToolError {
+        ToolError::new(ErrorKind::Tool, format!("{}: {message}", self.settings.name))
+    }
+
+    /// Room for one call.
+    async fn admit(&self) -> Result<SemaphorePermit<'_>, ToolError> {
+        if let Ok(permit) = self.room.try_acquire() {
+            return Ok(permit);
+        }
+        struct Waiting<'a>(&'a AtomicUsize);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        let full = || {
+            let message = format!("{}: too many calls at once", self.settings.name);
+            ToolError::new(ErrorKind::Overloaded, message).retry_after(RETRY_AFTER)
+        };
+        if before >= self.settings.limits.waiting {
+            return Err(full());
+        }
+        self.room.acquire().await.map_err(|_| full())
+    }
+
+    /// A connection; one try to make it, where there is none.
+    async fn connected(&self) -> Result<Arc<Connection>, ToolError> {
+        let mut phase = self.phase.subscribe();
+        let mut asked_after = None;
+        loop {
+            let now = phase.borrow_and_update().clone();
+            match now {
+                Phase::Ready(connection) if !connection.has_ended() => return Ok(connection),
+                Phase::Ready(_) | Phase::Connecting => {}
+                Phase::Idle => self.wanted.notify_one(),
+                Phase::Failed { attempt, reason, .. } => match asked_after {
+                    None => {
+                        asked_after = Some(attempt);
+                        self.wanted.notify_one();
+                    }
+                    Some(before) if attempt > before => return Err(self.failed(reason)),
+                    Some(_) => {}
+                },
+                Phase::Stopped => return Err(self.failed("it was shut down")),
+            }
+            if phase.changed().await.is_err() {
+                return Err(self.failed("it was shut down"));
+            }
+        }
+    }
+
+    async fn call(
+        &self,
+        spec: &ToolSpec,
+        arguments: Map<String, Value>,
+        call: &Call,
+    ) -> Result<Output, ToolError> {
+        let _room = self.admit().await?;
+        if self.settings.start == Start::Lazy {
+            // Its time to be idle begins again.
+            self.wanted.notify_one();
+        }
+        let named = |answer: Result<Output, ToolError>| {
+            answer.map_err(|error| ToolError::new(error.kind(), format!("{}: {error}", self.settings.name)))
+        };
+        let connection = self.connected().await?;
+        let lost = match connection.call(&spec.name, &arguments, call).await {
+            Ok(answer) => return named(answer),
+            Err(lost) => lost,
+        };
+        connection.drop_it();
+        if matches!(lost, Lost::Unanswered) && !may_repeat(spec) {
+            return Err(self.failed(format!(
+                "the connection was lost during the call; `{}` may have run, and is not called again by itself",
+                spec.name
+            )));
+        }
+        tracing::info!("{}: the connection was lost during a call, which is made again", self.settings.name);
+        connection.ended().await;
+        let connection = self.connected().await?;
+        match connection.call(&spec.name, &arguments, call).await {
+            Ok(answer) => named(answer),
+            Err(_) => {
+                connection.drop_it();
+                Err(self
+                    .failed("the connection was lost during the call, and once more when it was repeated"))
+            }
+        }
+    }
+}
+
+/// Whether a call that may have run may be made again: unless the server says otherwise.
+fn may_repeat(spec: &ToolSpec) -> bool {
+    let hints = spec.annotations;
+    let changes_each_time = hints.idempotent == Some(false) && hints.read_only == Some(false);
+    hints.destructive != Some(true) && !changes_each_time
+}
+
+/// The tools of an upstream, for catalogs.
+pub(super) struct UpstreamProvider(pub(super) Arc<Upstream>);
+
+impl Provider for UpstreamProvider {
+    fn name(&self) -> Identifier {
+        self.0.settings.name.clone()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let tool = |spec: &Arc<ToolSpec>| {
+            Arc::new(UpstreamTool { upstream: self.0.clone(), spec: spec.clone() }) as Arc<dyn Tool>
+        };
+        self.0.listed.get().iter().map(tool).collect()
+    }
+
+    fn exposed(&self) -> bool {
+        self.0.settings.exposed
+    }
+}
+
+struct UpstreamTool {
+    upstream: Arc<Upstream>,
+    spec: Arc<ToolSpec>,
+}
+
+#[async_trait]
+impl Tool for UpstreamTool {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        self.upstream.call(&self.spec, arguments, call).await
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.upstream.settings.limits.call)
+    }
+}

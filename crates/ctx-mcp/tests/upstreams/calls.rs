@@ -1,0 +1,187 @@
+//! Calls of a server that does as it should.
+
+use crate::harness::Test;
+use crate::world::{Person, World, until};
+use ctx_core::{Call, Caller, Catalog, ErrorKind};
+use ctx_mcp::{Start, ToolFilter, UpstreamState};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+pub(crate) const TESTS: &[Test] = tests![calls:
+    a_tool_answers_with_data_text_or_blocks,
+    a_failure_is_the_tools_and_names_the_server,
+    calls_run_side_by_side,
+    progress_and_logs_reach_whoever_called,
+    questions_reach_whoever_called_and_nobody_else,
+    a_call_that_is_given_up_is_taken_back,
+    a_changed_list_is_taken_up,
+    only_the_tools_that_are_taken_are_there,
+    a_process_gets_the_environment_it_is_given_and_no_more,
+    a_lazy_server_sleeps_until_it_is_called,
+    calls_beyond_the_bound_wait_and_then_are_refused,
+];
+
+fn text(value: &str) -> Value {
+    json!(value)
+}
+
+async fn a_tool_answers_with_data_text_or_blocks() {
+    let world = World::of("good").await;
+    assert_eq!(world.state(), UpstreamState::Ready);
+    assert_eq!(world.changes.load(Ordering::SeqCst), 1);
+    let data = async |tool, arguments| world.call(tool, arguments).await.unwrap().into_data();
+    assert_eq!(data("echo", json!({"text": "[1]"})).await, text("[1]"));
+    assert_eq!(data("structured", json!({})).await, json!({"sum": 3}));
+    let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+    assert_eq!(data("several", json!({})).await, json!(["one", image]));
+    let status = world.upstreams.states().remove(0);
+    assert_eq!(
+        (status.server.as_deref(), status.protocol.as_deref()),
+        (Some("obedient 1.0"), Some("2025-11-25"))
+    );
+}
+
+async fn a_failure_is_the_tools_and_names_the_server() {
+    let world = World::of("good").await;
+    for (tool, kind, message) in [
+        ("fails", ErrorKind::Tool, "up: the disk is full"),
+        ("refuses", ErrorKind::BadRequest, "up: bad x"),
+        ("huge", ErrorKind::Tool, "up: its answer is longer than 8388608 bytes"),
+    ] {
+        let error = world.call(tool, json!({})).await.unwrap_err();
+        assert_eq!((error.kind(), error.message()), (kind, message));
+    }
+    let error = world.call("unreadable", json!({})).await.unwrap_err();
+    assert!(error.message().starts_with("up: its answer cannot be read"), "{error}");
+    assert_eq!(
+        world.call("echo", json!({"text": "still there"})).await.unwrap().into_data(),
+        text("still there")
+    );
+}
+
+async fn calls_run_side_by_side() {
+    let world = Arc::new(World::of("good").await);
+    let never = tokio::spawn({
+        let world = world.clone();
+        async move { world.call("slow", json!({})).await }
+    });
+    until("the slow call is there", || world.noted("slow") == 1).await;
+    let all = (0..100).map(|number| {
+        let world = world.clone();
+        async move { world.call("echo", json!({"text": number.to_string()})).await.unwrap().into_data() }
+    });
+    let answers = futures::future::join_all(all).await;
+    assert_eq!(answers, (0..100).map(|number: usize| json!(number.to_string())).collect::<Vec<_>>());
+    never.abort();
+}
+
+async fn progress_and_logs_reach_whoever_called() {
+    let world = Arc::new(World::of("good").await);
+    for (tool, told) in [("progress", "1/Some(2.0) Some(\"half\")"), ("logs", "WARN careful")] {
+        let person = Arc::new(Person::default());
+        let call = tokio::spawn({
+            let (world, person) = (world.clone(), person.clone());
+            async move { world.call_as(tool, json!({}), person).await }
+        });
+        until("it is told", || *person.told.lock().unwrap() == [told]).await;
+        call.abort();
+    }
+}
+
+async fn questions_reach_whoever_called_and_nobody_else() {
+    let world = Arc::new(World::of("good").await);
+    let heard = async |tool: &str| -> Value {
+        let output = world.call(tool, json!({})).await.unwrap();
+        serde_json::from_str(output.into_data().as_str().unwrap()).unwrap()
+    };
+    assert_eq!(heard("ask").await, json!({"action": "accept", "content": {"name": "Who? Ada"}}));
+    assert_eq!(heard("model").await["content"]["text"], "Hello");
+    assert_eq!(heard("roots").await["roots"][0]["uri"], "file:///home/ada");
+    // Another's call is open: who is meant cannot be told.
+    let other = tokio::spawn({
+        let world = world.clone();
+        async move { world.call("slow", json!({})).await }
+    });
+    until("the other call is there", || world.noted("slow") == 1).await;
+    assert_eq!(heard("ask").await, json!({"action": "cancel"}));
+    other.abort();
+}
+
+async fn a_call_that_is_given_up_is_taken_back() {
+    let world = World::with("good", |settings| settings.limits.call = Duration::from_millis(200)).await;
+    let error = world.call("slow", json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    until("the server heard it", || world.noted("cancelled") == 1).await;
+    let error = world.call("wrong_id", json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(world.call("echo", json!({"text": "on"})).await.unwrap().into_data(), text("on"));
+}
+
+async fn a_changed_list_is_taken_up() {
+    let world = World::of("good").await;
+    assert!(world.catalog().entry("up.one_more").is_none());
+    world.call("grow", json!({})).await.unwrap();
+    until("the change is told", || world.changes.load(Ordering::SeqCst) == 2).await;
+    assert!(world.catalog().entry("up.one_more").is_some());
+    assert_eq!(world.noted("start"), 1);
+}
+
+async fn only_the_tools_that_are_taken_are_there() {
+    let world = World::with("good", |settings| {
+        settings.tools = ToolFilter::new(&["s*".to_owned()], &["slow".to_owned()]).unwrap();
+        settings.exposed = true;
+    })
+    .await;
+    let catalog = world.catalog();
+    let names: Vec<String> = catalog.listed().map(|entry| entry.name.outward()).collect();
+    assert_eq!(names, ["up__several", "up__structured"]);
+}
+
+async fn a_process_gets_the_environment_it_is_given_and_no_more() {
+    let world = World::of("good").await;
+    let mut names = world.call("environment", json!({})).await.unwrap().value["names"].take();
+    names.as_array_mut().unwrap().sort_by_key(Value::to_string);
+    assert_eq!(names, json!(["PATH", "TOKEN"]));
+}
+
+async fn a_lazy_server_sleeps_until_it_is_called() {
+    let world = World::with("good", |settings| {
+        settings.start = Start::Lazy;
+        settings.limits.idle = Duration::from_millis(50);
+    })
+    .await;
+    until("it sleeps", || world.state() == UpstreamState::Idle).await;
+    until("its process has ended", || world.noted("end") == 1).await;
+    assert_eq!(world.call("echo", json!({"text": "awake"})).await.unwrap().into_data(), text("awake"));
+    assert_eq!(world.noted("start"), 2);
+    assert_eq!(world.changes.load(Ordering::SeqCst), 1);
+}
+
+async fn calls_beyond_the_bound_wait_and_then_are_refused() {
+    let world = World::with("good", |settings| {
+        settings.limits.in_flight = 1;
+        settings.limits.waiting = 1;
+    })
+    .await;
+    let catalog = world.catalog();
+    let call = |tool: &'static str| {
+        let call = Call::new(catalog.clone(), Caller::Cli);
+        tokio::spawn(Catalog::call(tool, json!({"text": "later"}), call))
+    };
+    let slow = call("up.slow");
+    until("the slow call is there", || world.noted("slow") == 1).await;
+    let waits = call("up.echo");
+    // Whoever comes while another waits is refused; whoever comes first waits.
+    let error = loop {
+        let another = world.call("echo", json!({}));
+        match tokio::time::timeout(Duration::from_millis(50), another).await {
+            Ok(answer) => break answer.unwrap_err(),
+            Err(_) => continue,
+        }
+    };
+    assert_eq!((error.kind(), error.wait_seconds()), (ErrorKind::Overloaded, Some(1)));
+    slow.abort();
+    assert_eq!(waits.await.unwrap().unwrap().into_data(), text("later"));
+}

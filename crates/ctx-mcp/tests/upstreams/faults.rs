@@ -1,0 +1,150 @@
+//! Servers that do what they should not, and what is left of them.
+
+use crate::harness::Test;
+use crate::world::{PARENT, World, program, reaper, runs, settings, until};
+use ctx_core::ErrorKind;
+use ctx_mcp::{Transport, UpstreamState, Upstreams};
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const TESTS: &[Test] = tests![faults:
+    one_that_cannot_be_started_is_told_with_what_it_said,
+    one_that_does_not_answer_is_given_up_and_ends,
+    one_that_floods_stderr_works,
+    a_call_whose_server_crashed_is_made_once_more,
+    a_call_that_destroys_is_not_made_again,
+    one_that_crashed_is_back_for_the_next_call,
+    lists_of_tools_are_bounded,
+    shutting_down_leaves_no_process,
+    one_that_does_not_end_is_ended,
+    dropping_them_leaves_no_process,
+    no_process_outlives_a_parent_that_is_killed,
+];
+
+async fn one_that_cannot_be_started_is_told_with_what_it_said() {
+    let world = World::of("dies").await;
+    assert_eq!(world.reason(), "its process ended with exit status: 3; it said: no licence found");
+    let world = World::with("good", |settings| {
+        if let Transport::Stdio(command) = &mut settings.transport {
+            command.program = "no-such-program-here".into();
+        }
+    })
+    .await;
+    assert!(world.reason().starts_with("`no-such-program-here` cannot be started: "), "{}", world.reason());
+    assert!(world.upstreams.providers()[0].tools().is_empty());
+}
+
+async fn one_that_does_not_answer_is_given_up_and_ends() {
+    let world = World::with("mute", |settings| settings.limits.start = Duration::from_millis(300)).await;
+    assert_eq!(world.reason(), "it did not answer within 0.3 s");
+    world.upstreams.shutdown().await;
+    assert_eq!(world.state(), UpstreamState::Stopped);
+}
+
+async fn one_that_floods_stderr_works() {
+    let world = World::of("floods").await;
+    assert_eq!(world.call("echo", json!({"text": "a"})).await.unwrap().into_data(), json!("a"));
+    let said = world.upstreams.states().remove(0).said;
+    assert_eq!(said.len(), 50);
+    assert!(said.iter().all(|line| line.len() <= 500));
+}
+
+async fn a_call_whose_server_crashed_is_made_once_more() {
+    let world = World::of("good").await;
+    assert_eq!(world.call("crash_once", json!({})).await.unwrap().into_data(), json!("second time"));
+    assert_eq!(world.noted("start"), 2);
+    let error = world.call("crash", json!({})).await.unwrap_err();
+    let told = "up: the connection was lost during the call, and once more when it was repeated";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Tool, told));
+    assert_eq!(world.noted("crash"), 2);
+}
+
+async fn a_call_that_destroys_is_not_made_again() {
+    let world = World::of("good").await;
+    let error = world.call("destroys", json!({})).await.unwrap_err();
+    assert!(error.message().contains("`destroys` may have run"), "{error}");
+    assert_eq!(world.noted("destroys"), 1);
+}
+
+async fn one_that_crashed_is_back_for_the_next_call() {
+    let world = World::of("good").await;
+    world.call("destroys", json!({})).await.unwrap_err();
+    assert_eq!(world.call("echo", json!({"text": "back"})).await.unwrap().into_data(), json!("back"));
+    assert_eq!(world.noted("start"), 2);
+}
+
+async fn lists_of_tools_are_bounded() {
+    let world = World::of("many").await;
+    assert_eq!(world.upstreams.states().remove(0).tools, 5_000);
+    assert_eq!(world.catalog().entries().count(), 5_000);
+    for (kind, reason) in [
+        ("too_many", "it has more than 5000 tools"),
+        ("endless", "its list of tools has more than 500 pages"),
+        ("loops", "its list of tools never ends"),
+    ] {
+        assert_eq!(World::of(kind).await.reason(), reason);
+    }
+}
+
+async fn grandchild(world: &World) -> String {
+    let process = world.call("grandchild", json!({})).await.unwrap().into_data();
+    let process = process.as_str().unwrap().to_owned();
+    assert!(runs(&process));
+    process
+}
+
+async fn shutting_down_leaves_no_process() {
+    let world = World::of("good").await;
+    let process = grandchild(&world).await;
+    world.upstreams.shutdown().await;
+    assert!(!runs(&process));
+    assert_eq!(world.noted("end"), 1);
+    let error = world.call("echo", json!({})).await.unwrap_err();
+    assert_eq!(error.message(), "up: it was shut down");
+}
+
+async fn one_that_does_not_end_is_ended() {
+    let world = World::of("stays").await;
+    let process = grandchild(&world).await;
+    world.upstreams.shutdown().await;
+    assert!(!runs(&process));
+}
+
+async fn dropping_them_leaves_no_process() {
+    let world = World::of("stays").await;
+    let process = grandchild(&world).await;
+    drop(world);
+    until("the process has ended", || !runs(&process)).await;
+}
+
+async fn no_process_outlives_a_parent_that_is_killed() {
+    let mut parent =
+        std::process::Command::new(program()).arg(PARENT).stdout(Stdio::piped()).spawn().unwrap();
+    let mut process = String::new();
+    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut process).unwrap();
+    let process = process.trim();
+    assert!(runs(process));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    until("the process has ended", || !runs(process)).await;
+}
+
+/// A program whose server has started another, to be killed.
+#[allow(clippy::print_stdout, reason = "what it says is for the test")]
+pub(crate) fn parent() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let settings = settings("up", "stays", std::path::Path::new(""));
+        let upstreams = Upstreams::start(vec![settings], ("tests", "1"), reaper(), Arc::new(|| {}));
+        upstreams.settled().await;
+        let catalog = ctx_core::Catalog::builder().provider(upstreams.providers().remove(0)).build();
+        let call = ctx_core::Call::new(catalog, ctx_core::Caller::Cli);
+        let process = ctx_core::Catalog::call("up.grandchild", json!({}), call).await.unwrap().into_data();
+        println!("{}", process.as_str().unwrap());
+        std::future::pending::<()>().await;
+    });
+    ExitCode::SUCCESS
+}

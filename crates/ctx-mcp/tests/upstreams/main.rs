@@ -1,0 +1,35 @@
+//! Upstream servers over real processes.
+//!
+//! The servers, the reaper, and a parent to be killed are all this program, started again with an argument;
+//! so it has a `main` of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "all of it is tests, and the harness that runs them"
+)]
+
+use std::process::ExitCode;
+
+#[macro_use]
+#[path = "../../../ctx-luau/tests/harness/mod.rs"]
+mod harness;
+
+mod calls;
+mod faults;
+mod server;
+mod world;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let argument = |number: usize| arguments.get(number).map_or("", String::as_str);
+    match argument(0) {
+        world::REAPER => return ctx_mcp::reaper_main(),
+        world::SERVER => return server::main(argument(1), argument(2)),
+        world::PARENT => return faults::parent(),
+        _ => {}
+    }
+    harness::run(&[calls::TESTS, faults::TESTS].concat(), &arguments)
+}

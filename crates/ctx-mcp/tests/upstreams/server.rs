@@ -1,0 +1,222 @@
+//! A server that does as it is told, and much that it should not.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+
+/// Speaks MCP on the standard streams; `kind` says what is wrong with it.
+pub(crate) fn main(kind: &str, file: &str) -> ExitCode {
+    match kind {
+        "dies" => {
+            eprintln!("no licence found");
+            return ExitCode::from(3);
+        }
+        "mute" => loop {
+            std::thread::park();
+        },
+        "floods" => {
+            for _ in 0..20_000 {
+                eprintln!("{}", "noise ".repeat(100));
+            }
+        }
+        _ => {}
+    }
+    let mut server = Server { kind: kind.to_owned(), file: file.to_owned(), asked: None, more: false };
+    server.note("start");
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        server.hear(&message);
+    }
+    server.note("end");
+    if kind == "stays" {
+        loop {
+            std::thread::park();
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+struct Server {
+    kind: String,
+    file: String,
+    /// The call that waits for an answer of the client's.
+    asked: Option<Value>,
+    more: bool,
+}
+
+impl Server {
+    /// Writes to a file what tests want to know.
+    fn note(&self, what: &str) {
+        if !self.file.is_empty() {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(&self.file);
+            writeln!(file.unwrap(), "{what}").unwrap();
+        }
+    }
+
+    fn hear(&mut self, message: &Value) {
+        let id = &message["id"];
+        match message["method"].as_str() {
+            Some("initialize") => say(&json!({"jsonrpc": "2.0", "id": id, "result": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {"listChanged": true}},
+                "serverInfo": {"name": "obedient", "version": "1.0"},
+            }})),
+            Some("tools/list") => self.list(message),
+            Some("tools/call") => self.call(id, &message["params"]),
+            Some("notifications/cancelled") => self.note("cancelled"),
+            Some(method) if !method.starts_with("notifications/") => {
+                say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "what?"}}))
+            }
+            Some(_) => {}
+            None => {
+                if let Some(call) = self.asked.take() {
+                    let heard = message["result"].to_string();
+                    answer(&call, &json!({"content": [{"type": "text", "text": heard}]}));
+                }
+            }
+        }
+    }
+
+    fn list(&self, message: &Value) {
+        let plain = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
+        let names = |count: usize| (0..count).map(|number| plain(&format!("t{number}"))).collect::<Vec<_>>();
+        let cursor = message["params"]["cursor"].as_str().unwrap_or("0").to_owned();
+        let (tools, next) = match self.kind.as_str() {
+            "many" => {
+                let page: usize = cursor.parse().unwrap();
+                let tools = (page * 500..(page + 1) * 500).map(|number| plain(&format!("t{number}")));
+                (tools.collect(), (page < 9).then(|| (page + 1).to_string()))
+            }
+            "too_many" => (names(5_001), None),
+            "endless" => (Vec::new(), Some(format!("{}", cursor.parse::<u64>().unwrap() + 1))),
+            "loops" => (Vec::new(), Some("1".to_owned())),
+            _ => {
+                let mut tools: Vec<Value> = [
+                    "echo",
+                    "structured",
+                    "fails",
+                    "refuses",
+                    "slow",
+                    "progress",
+                    "logs",
+                    "ask",
+                    "model",
+                    "roots",
+                    "crash",
+                    "crash_once",
+                    "grandchild",
+                    "environment",
+                    "huge",
+                    "wrong_id",
+                    "unreadable",
+                    "grow",
+                    "several",
+                ]
+                .map(plain)
+                .to_vec();
+                let mut destroys = plain("destroys");
+                destroys["annotations"] = json!({"destructiveHint": true, "readOnlyHint": false});
+                tools.push(destroys);
+                tools.extend(self.more.then(|| plain("one_more")));
+                (tools, None)
+            }
+        };
+        let mut result = json!({ "tools": tools });
+        if let Some(next) = next {
+            result["nextCursor"] = json!(next);
+        }
+        answer(&message["id"], &result);
+    }
+
+    fn call(&mut self, id: &Value, params: &Value) {
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        let tool = params["name"].as_str().unwrap();
+        let ask = |method: &str, params: Value| {
+            say(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}));
+        };
+        self.note(tool);
+        match tool {
+            "echo" => answer(id, &text(params["arguments"]["text"].as_str().unwrap_or("nothing"))),
+            "several" => answer(
+                id,
+                &json!({"content": [
+                    {"type": "text", "text": "one"},
+                    {"type": "image", "data": "AA==", "mimeType": "image/png"},
+                ]}),
+            ),
+            "structured" => answer(
+                id,
+                &json!({"structuredContent": {"sum": 3}, "content": [{"type": "text", "text": "{\"sum\":3}"}]}),
+            ),
+            "fails" => {
+                let mut result = text("the disk is full");
+                result["isError"] = json!(true);
+                answer(id, &result);
+            }
+            "refuses" => {
+                say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "bad x"}}))
+            }
+            "slow" => {}
+            "progress" => {
+                let token = &params["_meta"]["progressToken"];
+                let told = json!({"progressToken": token, "progress": 1, "total": 2, "message": "half"});
+                say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": told}));
+            }
+            "logs" => {
+                let told = json!({"level": "warning", "data": "careful"});
+                say(&json!({"jsonrpc": "2.0", "method": "notifications/message", "params": told}));
+            }
+            "ask" => {
+                self.asked = Some(id.clone());
+                let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+                ask("elicitation/create", json!({"message": "Who?", "requestedSchema": schema}));
+            }
+            "model" => {
+                self.asked = Some(id.clone());
+                let messages = json!([{"role": "user", "content": {"type": "text", "text": "Hi"}}]);
+                ask("sampling/createMessage", json!({"messages": messages, "maxTokens": 5}));
+            }
+            "roots" => {
+                self.asked = Some(id.clone());
+                ask("roots/list", json!({}));
+            }
+            "crash" | "destroys" => std::process::exit(9),
+            "crash_once" => {
+                let noted = std::fs::read_to_string(&self.file).unwrap();
+                match noted.lines().filter(|line| *line == "crash_once").count() {
+                    1 => std::process::exit(9),
+                    _ => answer(id, &text("second time")),
+                }
+            }
+            "grandchild" => {
+                #[allow(clippy::zombie_processes, reason = "it is to be left behind")]
+                let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+                answer(id, &text(&child.id().to_string()));
+            }
+            "environment" => {
+                let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+                answer(id, &json!({"structuredContent": {"names": names}, "content": []}));
+            }
+            "huge" => answer(id, &text(&"x".repeat(9 << 20))),
+            "wrong_id" => answer(&json!(987_654), &text("for whom?")),
+            "unreadable" => say(&json!({"jsonrpc": "2.0", "id": id, "answer": 1})),
+            "grow" => {
+                self.more = true;
+                say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+                answer(id, &text("grown"));
+            }
+            _ => answer(id, &text("?")),
+        }
+    }
+}
+
+fn answer(id: &Value, result: &Value) {
+    say(&json!({"result": result, "jsonrpc": "2.0", "id": id}));
+}
+
+fn say(message: &Value) {
+    let mut output = std::io::stdout().lock();
+    // Nobody reads any more: we end with our input.
+    let _ = writeln!(output, "{message}").and_then(|()| output.flush());
+}

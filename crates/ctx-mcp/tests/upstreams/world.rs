@@ -1,0 +1,160 @@
+//! What the tests stand on: upstreams of the obedient server, and a catalog of their tools.
+
+use async_trait::async_trait;
+use ctx_core::{
+    Call, Caller, Catalog, Identifier, Output, Peer, Progress, Question, ToolError, Unanswered, Want,
+};
+use ctx_mcp::{
+    Command, ReaperProgram, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings, UpstreamState,
+    Upstreams,
+};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub(crate) const SERVER: &str = "__server";
+pub(crate) const REAPER: &str = "__reaper";
+pub(crate) const PARENT: &str = "__parent";
+
+pub(crate) fn program() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+pub(crate) fn settings(name: &str, kind: &str, file: &Path) -> UpstreamSettings {
+    let program = program();
+    UpstreamSettings {
+        name: Identifier::sanitize(name),
+        transport: Transport::Stdio(Command {
+            program: program.into(),
+            arguments: vec![SERVER.into(), kind.into(), file.into()],
+            environment: vec![
+                ("PATH".into(), std::env::var_os("PATH").unwrap()),
+                ("TOKEN".into(), "t".into()),
+            ],
+            directory: "/".into(),
+        }),
+        start: Start::Eager,
+        exposed: false,
+        tools: ToolFilter::default(),
+        limits: UpstreamLimits::default(),
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) upstreams: Upstreams,
+    pub(crate) changes: Arc<AtomicUsize>,
+    /// What servers noted.
+    pub(crate) file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    /// One upstream, `up`, of this kind, once it has been tried.
+    pub(crate) async fn of(kind: &str) -> Self {
+        Self::with(kind, |_| {}).await
+    }
+
+    pub(crate) async fn with(kind: &str, change: impl FnOnce(&mut UpstreamSettings)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("noted");
+        let mut settings = settings("up", kind, &file);
+        change(&mut settings);
+        let changes = Arc::new(AtomicUsize::new(0));
+        let counted = changes.clone();
+        let on_change = Arc::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let upstreams = Upstreams::start(vec![settings], ("tests", "1"), reaper(), on_change);
+        upstreams.settled().await;
+        Self { upstreams, changes, file, _folder: folder }
+    }
+
+    pub(crate) fn state(&self) -> UpstreamState {
+        self.upstreams.states().remove(0).state
+    }
+
+    pub(crate) fn reason(&self) -> String {
+        match self.state() {
+            UpstreamState::Failed { reason, .. } => reason,
+            other => panic!("it should have failed, and is {other:?}"),
+        }
+    }
+
+    pub(crate) fn noted(&self, what: &str) -> usize {
+        let noted = std::fs::read_to_string(&self.file).unwrap_or_default();
+        noted.lines().filter(|line| *line == what).count()
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        let builder = Catalog::builder();
+        self.upstreams
+            .providers()
+            .into_iter()
+            .fold(builder, |builder, provider| builder.provider(provider))
+            .build()
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, ToolError> {
+        self.call_as(tool, arguments, Arc::new(Person::default())).await
+    }
+
+    pub(crate) async fn call_as(
+        &self,
+        tool: &str,
+        arguments: Value,
+        person: Arc<Person>,
+    ) -> Result<Output, ToolError> {
+        let call = Call::new(self.catalog(), Caller::Cli).with_peer(person);
+        Catalog::call(&format!("up.{tool}"), arguments, call).await
+    }
+}
+
+pub(crate) fn reaper() -> ReaperProgram {
+    ReaperProgram { path: program(), arguments: vec![REAPER.into()] }
+}
+
+/// Somebody who is told everything and answers everything.
+#[derive(Default)]
+pub(crate) struct Person {
+    pub(crate) told: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Peer for Person {
+    fn progress(&self, progress: Progress) {
+        let text = format!("{}/{:?} {:?}", progress.done, progress.total, progress.message);
+        self.told.lock().unwrap().push(text);
+    }
+
+    fn log(&self, level: tracing::Level, message: &str) {
+        self.told.lock().unwrap().push(format!("{level} {message}"));
+    }
+
+    async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+        Ok(match question.want {
+            Want::Person { message, .. } => json!({"name": format!("{message} Ada")}),
+            Want::Model(_) => json!({
+                "role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello"},
+            }),
+            Want::Roots => json!([{"uri": "file:///home/ada"}]),
+        })
+    }
+}
+
+/// Waits until it holds.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether a process is there and not merely unburied.
+pub(crate) fn runs(process: &str) -> bool {
+    let state = std::process::Command::new("ps").args(["-o", "stat=", "-p", process]).output().unwrap();
+    let state = String::from_utf8(state.stdout).unwrap();
+    !state.trim().is_empty() && !state.starts_with('Z')
+}
