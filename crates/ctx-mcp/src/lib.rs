@@ -12,7 +12,7 @@ mod convert;
 mod server;
 
 pub use client::{
-    Command, InvalidPattern, ReaperProgram, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings,
-    UpstreamState, UpstreamStatus, Upstreams, reaper_main,
+    Command, Headers, InvalidHeader, InvalidPattern, ReaperProgram, Start, ToolFilter, Transport,
+    UpstreamLimits, UpstreamOptions, UpstreamSettings, UpstreamState, UpstreamStatus, Upstreams, reaper_main,
 };
 pub use server::{McpServer, ServerSettings, StdioError};

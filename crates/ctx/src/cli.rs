@@ -139,6 +139,9 @@ fn user_config() -> Option<PathBuf> {
 /// starts no threads and prints nothing.
 pub(crate) const WORKER: &str = "__worker";
 
+/// The same for what ends the processes of upstream servers when the program is gone.
+pub(crate) const REAPER: &str = "__reaper";
+
 /// Runs the command that was typed, in a runtime of its own.
 pub(crate) fn main(additions: Additions) -> ExitCode {
     let cli = read(additions);

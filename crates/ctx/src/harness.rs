@@ -1,6 +1,6 @@
 //! The entry of the library: the whole command line, with tools, connectors and agents of one's own.
 
-use crate::cli::{self, WORKER};
+use crate::cli::{self, REAPER, WORKER};
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::scripts::{RESERVED, ScriptProvider};
@@ -135,11 +135,15 @@ impl Harness {
 /// ```
 #[must_use = "a worker that has ended must not go on as a program"]
 pub fn worker_if_asked() -> Option<ExitCode> {
-    is_worker().then(ctx_luau::worker_main)
+    match std::env::args_os().nth(1)? {
+        first if first == WORKER => Some(ctx_luau::worker_main()),
+        first if first == REAPER => Some(ctx_mcp::reaper_main()),
+        _ => None,
+    }
 }
 
 fn is_worker() -> bool {
-    std::env::args_os().nth(1).is_some_and(|first| first == WORKER)
+    std::env::args_os().nth(1).is_some_and(|first| first == WORKER || first == REAPER)
 }
 
 /// What a program built on the library adds to every workspace it opens.

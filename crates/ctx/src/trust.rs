@@ -1,4 +1,4 @@
-//! Whether a configuration that was merely found may run scripts.
+//! Whether a configuration that was merely found may run scripts and use upstream servers.
 //!
 //! Whoever clones a repository has not agreed to what its `ctx.toml` would run. One that was named on the
 //! command line is as good as agreed to; any other is asked about once, and again when what it runs is
@@ -18,8 +18,8 @@ const VARIABLE: &str = "CTX_TRUST";
 pub(crate) const HOW: &str =
     "look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)";
 
-/// Where scripts are named in a configuration.
-pub(crate) const ALL_GROUPS: &[&str] = &["agents.", "connectors.", "tools."];
+/// Where scripts and servers are named in a configuration.
+pub(crate) const ALL_GROUPS: &[&str] = &["agents.", "connectors.", "mcp_servers.", "tools."];
 
 /// Whether the scripts of this configuration may run; the error tells why it cannot be known.
 pub(crate) fn is_trusted(config: &Config) -> Result<bool, String> {
@@ -74,7 +74,10 @@ pub(crate) fn settle(config: &Config, groups: &[&str], output: &Output) -> Comma
     }
     let file = config.path.as_deref().unwrap_or(&config.root).display();
     if !output.quiet && io::stdin().is_terminal() && io::stderr().is_terminal() {
-        output.say(&format!("{file} would run these scripts, and you have not trusted it so far:"));
+        output.say(&format!(
+            "{file} would run these {}, and you have not trusted it so far:",
+            kinds(&config.uses)
+        ));
         output.say(listed(&config.uses).trim_end());
         output.ask("let it run them? [y/N] ");
         let mut answer = String::new();
@@ -85,12 +88,23 @@ pub(crate) fn settle(config: &Config, groups: &[&str], output: &Output) -> Comma
     }
     let sections: Vec<String> =
         config.uses.iter().map(|used| format!("{} ({})", used.section, used.what)).collect();
-    output.warn(&format!("{file} is not trusted, so its scripts are left out: {}", sections.join(", ")));
+    let kinds = kinds(&config.uses);
+    output.warn(&format!("{file} is not trusted, so its {kinds} are left out: {}", sections.join(", ")));
     output.hint(HOW);
     Ok(())
 }
 
-/// One script a line.
+/// What they are, in a word or two.
+pub(crate) fn kinds(uses: &[ScriptUse]) -> &'static str {
+    let is_server = |used: &ScriptUse| used.section.starts_with("mcp_servers.");
+    match (uses.iter().any(is_server), uses.iter().all(is_server)) {
+        (false, _) => "scripts",
+        (true, true) => "servers",
+        (true, false) => "scripts and servers",
+    }
+}
+
+/// One script or server a line.
 pub(crate) fn listed(uses: &[ScriptUse]) -> String {
     uses.iter().map(|used| format!("  [{}]  {}\n", used.section, used.what)).collect()
 }

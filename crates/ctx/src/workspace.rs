@@ -14,11 +14,12 @@ use ctx_knowledge::{
     Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source, cache_path, store_files,
 };
 use ctx_luau::{InlineAgent, ScriptSettings};
+use ctx_mcp::{UpstreamOptions, Upstreams};
 use ctx_state::Runs;
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Everything a command works with.
 pub(crate) struct Workspace {
@@ -34,6 +35,8 @@ pub(crate) struct Workspace {
     parts: Arc<Parts>,
     runner: Arc<Runner>,
     runs: Option<Arc<Runs>>,
+    /// Once they were started.
+    upstreams: OnceLock<Upstreams>,
 }
 
 /// What every catalog of a workspace is made of, besides scripts.
@@ -46,6 +49,15 @@ pub(crate) struct Parts {
     policy: Arc<dyn Policy>,
     redactor: Redactor,
     log: Arc<dyn RunLog>,
+    /// What changes while the workspace is open.
+    changing: Mutex<Changing>,
+}
+
+/// Providers that change; whoever holds this makes a catalog of them, so that the last one has them all.
+#[derive(Default)]
+struct Changing {
+    scripts: Vec<Arc<dyn Provider>>,
+    upstreams: Vec<Arc<dyn Provider>>,
 }
 
 impl Parts {
@@ -69,8 +81,15 @@ impl Parts {
 
     /// Makes calls that begin from now on see the scripts as they are.
     pub(crate) fn take_up(&self, scripts: &ScriptSet, live: &LiveCatalog) -> Arc<Catalog> {
-        let old = live.current();
-        let catalog = self.catalog(&scripts.providers(&self.agents), self.log.clone(), Some(&*old));
+        self.renew(live, |changing| changing.scripts = scripts.providers(&self.agents))
+    }
+
+    /// Makes calls that begin from now on see what has changed.
+    fn renew(&self, live: &LiveCatalog, change: impl FnOnce(&mut Changing)) -> Arc<Catalog> {
+        let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut changing);
+        let providers = [&*changing.scripts, &*changing.upstreams].concat();
+        let catalog = self.catalog(&providers, self.log.clone(), Some(&*live.current()));
         live.swap(catalog.clone());
         catalog
     }
@@ -89,6 +108,7 @@ impl Workspace {
     /// Opens store and state, creating what is missing, with what the program adds to them.
     pub(crate) fn open(config: Config, additions: &Additions) -> CommandResult<Self> {
         let mut warnings = config.warnings.clone();
+        warnings.extend(config.upstreams(&|_| false).1);
         // Why it cannot be known is told by those commands that would run them.
         let trusted = trust::is_trusted(&config).unwrap_or(false);
         let runner = Runner::new(&config.settings, Redactor::new(config.secrets()))
@@ -140,12 +160,62 @@ impl Workspace {
             policy: policy(settings)?,
             redactor: runner.redactor().clone(),
             log,
+            changing: Mutex::default(),
         };
         let catalog = parts.catalog(&[parts.inline()], parts.log.clone(), None);
         warnings.extend(catalog.warnings().iter().cloned());
         let catalog = Arc::new(LiveCatalog::new(catalog));
         let parts = Arc::new(parts);
-        Ok(Self { config, knowledge, catalog, freshness, warnings, trusted, parts, runner, runs })
+        parts.changing.lock().unwrap_or_else(PoisonError::into_inner).scripts = vec![parts.inline()];
+        let upstreams = OnceLock::new();
+        Ok(Self { config, knowledge, catalog, freshness, warnings, trusted, parts, runner, runs, upstreams })
+    }
+
+    /// Begins to connect to the upstream servers that may be used. Their tools are there when they have
+    /// answered.
+    pub(crate) fn start_upstreams(&self) -> &Upstreams {
+        self.start_some_upstreams(&|_| true)
+    }
+
+    fn start_some_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
+        self.upstreams.get_or_init(|| {
+            let may_run = |section: &str| self.may_run(section) && wanted(section);
+            // What is to be known of their names was told when the workspace was opened.
+            let (settings, _) = self.config.upstreams(&may_run);
+            let options = UpstreamOptions {
+                name: "ctx".to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                reaper: self.runner.reaper(),
+                redactor: self.parts.redactor.clone(),
+                on_change: on_change(&self.parts, &self.catalog),
+            };
+            let upstreams = Upstreams::start(settings, options);
+            self.parts.renew(&self.catalog, |changing| changing.upstreams = upstreams.providers());
+            upstreams
+        })
+    }
+
+    /// The same, and waits until each has answered or failed.
+    pub(crate) async fn connect_upstreams(&self) -> &Upstreams {
+        self.connect_some_upstreams(&|_| true).await
+    }
+
+    /// The same for those whose sections are wanted, where none was started before.
+    pub(crate) async fn connect_some_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
+        let upstreams = self.start_some_upstreams(wanted);
+        upstreams.settled().await;
+        self.parts.renew(&self.catalog, |_| {});
+        upstreams
+    }
+
+    /// Ends all processes that were started: those that run scripts, and upstream servers.
+    pub(crate) async fn end_processes(&self) {
+        let upstreams = async {
+            if let Some(upstreams) = self.upstreams.get() {
+                upstreams.shutdown().await;
+            }
+        };
+        tokio::join!(self.runner.shutdown(), upstreams);
     }
 
     /// Loads the scripts that can be called, and has later calls see them.
@@ -166,6 +236,11 @@ impl Workspace {
     /// Whether the script of a section may run: it is the user's own, or the workspace is trusted.
     pub(crate) fn may_run(&self, section: &str) -> bool {
         self.trusted || !self.config.uses.iter().any(|used| used.section == section)
+    }
+
+    /// A text without secrets.
+    pub(crate) fn masked(&self, text: String) -> String {
+        self.parts.redactor.text(text)
     }
 
     /// What runs scripts.
@@ -208,6 +283,26 @@ impl Parts {
     fn inline(&self) -> Arc<dyn Provider> {
         Arc::new(ScriptProvider { tools: Vec::new(), agents: self.agents.clone() })
     }
+}
+
+/// Takes up the tools of upstream servers when they are others than before.
+fn on_change(parts: &Arc<Parts>, live: &Arc<LiveCatalog>) -> Arc<dyn Fn() + Send + Sync> {
+    let (parts, live) = (parts.clone(), live.clone());
+    Arc::new(move || {
+        let (parts, live) = (parts.clone(), live.clone());
+        // Thousands of schemas take a while to compile.
+        tokio::task::spawn_blocking(move || {
+            let before = live.current();
+            let catalog = parts.renew(&live, |_| {});
+            tell_new_warnings(&before, &catalog);
+        });
+    })
+}
+
+/// Logs what was wrong with the tools of a catalog, and was not with those of the one before.
+pub(crate) fn tell_new_warnings(before: &Catalog, after: &Catalog) {
+    let is_new = |warning: &&String| !before.warnings().contains(warning);
+    after.warnings().iter().filter(is_new).for_each(|warning| tracing::warn!("{warning}"));
 }
 
 /// Who may call what.

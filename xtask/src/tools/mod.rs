@@ -28,7 +28,14 @@ pub(crate) fn everything() -> Result<()> {
 
 /// Everything that tests need besides cargo and git.
 pub(crate) fn for_tests() -> Result<()> {
-    moto()
+    moto()?;
+    mcp_servers()
+}
+
+/// Official MCP servers to be upstreams; where they are, the tests know. Their versions are in
+/// `clients/servers`.
+fn mcp_servers() -> Result<()> {
+    packages("mcp-servers", Path::new("clients/servers")).map(drop)
 }
 
 /// The official MCP conformance suite: a script for Node. Its version is in `conformance/suite`.

@@ -5,7 +5,7 @@ use super::process::{Process, Said};
 use super::reaper::Reaper;
 use super::settings::{Transport, UpstreamSettings};
 use crate::convert;
-use ctx_core::{Call, ErrorKind, Output, Question, ToolError, ToolSpec, chain};
+use ctx_core::{Call, ErrorKind, Output, Question, Redactor, ToolError, ToolSpec, chain};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use rmcp::model::{
@@ -49,6 +49,7 @@ pub(super) enum Era {
 /// What connections are made from.
 pub(super) struct Maker {
     pub(super) us: Implementation,
+    pub(super) redactor: Redactor,
     pub(super) reaper: Arc<Reaper>,
     pub(super) tasks: TaskTracker,
 }
@@ -100,7 +101,7 @@ impl Maker {
             }
             Transport::Http { url, headers } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .custom_headers(headers.clone())
+                    .custom_headers(headers.0.clone())
                     .max_concurrent_requests(settings.limits.in_flight)
                     .max_sse_event_size(settings.limits.message_bytes);
                 // A session that is gone is a connection that is lost, which is ours to make anew.

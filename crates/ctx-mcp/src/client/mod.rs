@@ -13,17 +13,34 @@ mod settings;
 mod upstream;
 
 pub use reaper::{ReaperProgram, reaper_main};
-pub use settings::{Command, InvalidPattern, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings};
+pub use settings::{
+    Command, Headers, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport, UpstreamLimits,
+    UpstreamSettings,
+};
 pub use upstream::{UpstreamState, UpstreamStatus};
 
 use connection::Maker;
-use ctx_core::Provider;
+use ctx_core::{Provider, Redactor};
 use reaper::Reaper;
 use rmcp::model::Implementation;
 use std::sync::Arc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use upstream::{Upstream, UpstreamProvider};
+
+/// What all upstreams share.
+pub struct UpstreamOptions {
+    /// What we are called.
+    pub name: String,
+    /// Which version we are.
+    pub version: String,
+    /// What ends their processes when we cannot.
+    pub reaper: ReaperProgram,
+    /// What is masked in what servers say.
+    pub redactor: Redactor,
+    /// Told whenever the tools of one are others than before.
+    pub on_change: Arc<dyn Fn() + Send + Sync>,
+}
 
 /// The upstream servers of a workspace. Dropped, they are given up; [`Upstreams::shutdown`] waits for that.
 pub struct Upstreams {
@@ -34,17 +51,13 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// Connects to all of them, in the background and side by side. `on_change` is told whenever the tools of
-    /// one are others than before. `us` is our name and version.
-    pub fn start(
-        settings: Vec<UpstreamSettings>,
-        us: (&str, &str),
-        reaper: ReaperProgram,
-        on_change: Arc<dyn Fn() + Send + Sync>,
-    ) -> Self {
+    /// Connects to all of them, in the background and side by side.
+    pub fn start(settings: Vec<UpstreamSettings>, options: UpstreamOptions) -> Self {
+        let UpstreamOptions { name, version, reaper, redactor, on_change } = options;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let maker = Arc::new(Maker {
-            us: Implementation::new(us.0, us.1),
+            us: Implementation::new(name, version),
+            redactor,
             reaper: Arc::new(Reaper::new(reaper)),
             tasks: tasks.clone(),
         });

@@ -34,8 +34,39 @@ pub enum Transport {
         /// Its endpoint.
         url: String,
         /// Sent with every request.
-        headers: HashMap<HeaderName, HeaderValue>,
+        headers: Headers,
     },
+}
+
+/// What is sent with every request to a server on the web.
+#[derive(Clone, Default)]
+pub struct Headers(pub(super) HashMap<HeaderName, HeaderValue>);
+
+/// A header that cannot be sent. Its value is not told: it may be a secret.
+#[derive(Debug, thiserror::Error)]
+#[error("the header `{0}` {1}")]
+pub struct InvalidHeader(String, &'static str);
+
+/// Headers that the protocol sets by itself.
+const OWN_HEADERS: [&str; 5] =
+    ["accept", "content-type", "last-event-id", "mcp-protocol-version", "mcp-session-id"];
+
+impl Headers {
+    /// Names and values.
+    pub fn new<'a>(written: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, InvalidHeader> {
+        let header = |(name, value): (&str, &str)| {
+            let wrong = |why| InvalidHeader(name.to_owned(), why);
+            let key: HeaderName = name.parse().map_err(|_| wrong("has no name that can be sent"))?;
+            if OWN_HEADERS.contains(&key.as_str()) {
+                return Err(wrong("is set by the protocol itself"));
+            }
+            let mut value: HeaderValue =
+                value.parse().map_err(|_| wrong("has a value that cannot be sent"))?;
+            value.set_sensitive(true);
+            Ok((key, value))
+        };
+        Ok(Self(written.into_iter().map(header).collect::<Result<_, _>>()?))
+    }
 }
 
 /// A program to start.
@@ -145,6 +176,15 @@ mod tests {
         assert_eq!(taken(&filter(&["*_file"], &[])), [true, true, false]);
         assert_eq!(taken(&filter(&["*_file"], &["write_*"])), [true, false, false]);
         assert_eq!(taken(&filter(&[], &["{list,read_file}"])), [false, true, false]);
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_sent_is_refused_without_its_value() {
+        for (name, value) in [("a b", "x"), ("X", "secret\n"), ("Mcp-Session-Id", "secret")] {
+            let error = Headers::new([(name, value)]).err().unwrap().to_string();
+            assert!(error.contains(name) && !error.contains("secret"), "{error}");
+        }
+        assert_eq!(Headers::new([("Authorization", "Bearer x")]).unwrap().0.len(), 1);
     }
 
     #[test]

@@ -174,11 +174,11 @@ impl Upstream {
                     let since = Instant::now();
                     self.phase.send_replace(Phase::Ready(connection.clone()));
                     match self.attend(&connection, &*on_change).await {
-                        Over::Lost(reason) => {
+                        Over::Lost(how) => {
                             if since.elapsed() >= HELD {
                                 wait = waits.build();
                             }
-                            reason
+                            how
                         }
                         Over::Stopped => {
                             self.phase.send_replace(Phase::Stopped);
@@ -198,6 +198,8 @@ impl Upstream {
                     }
                 }
             };
+            // What a server says may be anything that it was given.
+            let reason = maker.redactor.text(self.with_said(reason));
             let pause = wait.next().unwrap_or(WAIT_MAX);
             tracing::warn!("{}: {reason}; tried again in {:.1} s", self.settings.name, pause.as_secs_f32());
             let until = Instant::now() + pause;
@@ -242,7 +244,7 @@ impl Upstream {
             Err(reason) => {
                 // What was known of it may be what was wrong.
                 self.with_known(|known| known.era = Era::Unknown);
-                Err(self.with_said(reason))
+                Err(reason)
             }
         }
     }
@@ -267,7 +269,7 @@ impl Upstream {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Over::Stopped,
-                how = connection.ended() => return Over::Lost(self.with_said(how)),
+                how = connection.ended() => return Over::Lost(how),
                 () = connection.list_changed() => {
                     let listing = tokio::time::timeout(self.settings.limits.start, connection.tools(&self.settings));
                     match listing.await {

@@ -1,7 +1,7 @@
 //! Servers that do what they should not, and what is left of them.
 
 use crate::harness::Test;
-use crate::world::{PARENT, World, program, reaper, runs, settings, until};
+use crate::world::{PARENT, World, options, program, runs, settings, until};
 use ctx_core::ErrorKind;
 use ctx_mcp::{Transport, UpstreamState, Upstreams};
 use serde_json::json;
@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[Test] = tests![faults:
 
 async fn one_that_cannot_be_started_is_told_with_what_it_said() {
     let world = World::of("dies").await;
-    assert_eq!(world.reason(), "its process ended with exit status: 3; it said: no licence found");
+    assert_eq!(world.reason(), "its process ended with exit status: 3; it said: no licence found for ***");
     let world = World::with("good", |settings| {
         if let Transport::Stdio(command) = &mut settings.transport {
             command.program = "no-such-program-here".into();
@@ -138,7 +138,7 @@ pub(crate) fn parent() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let settings = settings("up", "stays", std::path::Path::new(""));
-        let upstreams = Upstreams::start(vec![settings], ("tests", "1"), reaper(), Arc::new(|| {}));
+        let upstreams = Upstreams::start(vec![settings], options(Arc::new(|| {})));
         upstreams.settled().await;
         let catalog = ctx_core::Catalog::builder().provider(upstreams.providers().remove(0)).build();
         let call = ctx_core::Call::new(catalog, ctx_core::Caller::Cli);

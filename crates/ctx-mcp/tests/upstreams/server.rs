@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub(crate) fn main(kind: &str, file: &str) -> ExitCode {
     match kind {
         "dies" => {
-            eprintln!("no licence found");
+            eprintln!("no licence found for licence-4711");
             return ExitCode::from(3);
         }
         "mute" => loop {

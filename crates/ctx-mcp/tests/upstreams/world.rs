@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use ctx_core::{
-    Call, Caller, Catalog, Identifier, Output, Peer, Progress, Question, ToolError, Unanswered, Want,
+    Call, Caller, Catalog, Identifier, Output, Peer, Progress, Question, Redactor, Secret, ToolError,
+    Unanswered, Want,
 };
 use ctx_mcp::{
-    Command, ReaperProgram, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings, UpstreamState,
-    Upstreams,
+    Command, ReaperProgram, Start, ToolFilter, Transport, UpstreamLimits, UpstreamOptions, UpstreamSettings,
+    UpstreamState, Upstreams,
 };
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ impl World {
         let on_change = Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        let upstreams = Upstreams::start(vec![settings], ("tests", "1"), reaper(), on_change);
+        let upstreams = Upstreams::start(vec![settings], options(on_change));
         upstreams.settled().await;
         Self { upstreams, changes, file, _folder: folder }
     }
@@ -111,8 +112,14 @@ impl World {
     }
 }
 
-pub(crate) fn reaper() -> ReaperProgram {
-    ReaperProgram { path: program(), arguments: vec![REAPER.into()] }
+pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions {
+    UpstreamOptions {
+        name: "tests".to_owned(),
+        version: "1".to_owned(),
+        reaper: ReaperProgram { path: program(), arguments: vec![REAPER.into()] },
+        redactor: Redactor::new([Secret::new("licence-4711")]),
+        on_change,
+    }
 }
 
 /// Somebody who is told everything and answers everything.

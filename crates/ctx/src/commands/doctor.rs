@@ -2,12 +2,15 @@
 
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult, Exit};
+use crate::output::count;
+use crate::trust;
 use crate::workspace::Workspace;
 use ctx_core::chain;
+use ctx_mcp::UpstreamState;
 use serde::Serialize;
 use serde_json::json;
 
-/// Check configuration, store, index, embeddings, sources and scripts, and say what to do.
+/// Check configuration, store, index, embeddings, sources, scripts and upstream servers, and say what to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {}
 
@@ -90,7 +93,24 @@ async fn check_all(global: &Global) -> Vec<Check> {
     check_embeddings(&workspace, &mut checks).await;
     check_sources(&workspace, &mut checks).await;
     check_scripts(&workspace, &mut checks).await;
+    check_upstreams(&workspace, &mut checks).await;
+    workspace.end_processes().await;
     checks
+}
+
+/// Connects to every server, since only that shows whether it can be.
+async fn check_upstreams(workspace: &Workspace, checks: &mut Vec<Check>) {
+    for status in workspace.connect_upstreams().await.states() {
+        let name = format!("mcp_servers.{}", status.name);
+        checks.push(match status.state {
+            UpstreamState::Failed { reason, .. } => Check::failed(
+                &name,
+                reason,
+                "check its section in ctx.toml; until it answers, the rest works",
+            ),
+            _ => Check::passed(&name, count(status.tools as u64, "tool")),
+        });
+    }
 }
 
 /// Loads every script, since only that shows whether it can be.
@@ -98,7 +118,11 @@ async fn check_scripts(workspace: &Workspace, checks: &mut Vec<Check>) {
     if !workspace.trusted {
         let left_out: Vec<&str> = workspace.config.uses.iter().map(|used| used.section.as_str()).collect();
         let detail = format!("not trusted, so these are left out: {}", left_out.join(", "));
-        checks.push(Check::failed("scripts", detail, "look at them, then run `ctx trust`"));
+        checks.push(Check::failed(
+            trust::kinds(&workspace.config.uses),
+            detail,
+            "look at them, then run `ctx trust`",
+        ));
     }
     let scripts = workspace.load_scripts().await;
     for script in scripts.iter() {

@@ -27,6 +27,7 @@ mod tool;
 mod trial;
 mod trust;
 mod up;
+mod upstream;
 
 use crate::cli::Global;
 use crate::error::CommandResult;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Tool(tool::Tool),
     Connector(connector::Connector),
     Agent(agent::Agent),
+    Upstream(upstream::Upstream),
     Runs(runs::Runs),
     Config(config::Config),
     Doctor(doctor::Doctor),
@@ -81,6 +83,7 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Tool(tool) => tool.run(global).await,
         Command::Connector(connector) => connector.run(global).await,
         Command::Agent(agent) => agent.run(global).await,
+        Command::Upstream(upstream) => upstream.run(global).await,
         Command::Runs(runs) => runs.run(global),
         Command::Config(config) => config.run(global),
         Command::Doctor(doctor) => doctor.run(global).await,

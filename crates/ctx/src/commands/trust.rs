@@ -7,10 +7,11 @@ use crate::trust;
 use serde_json::json;
 use std::path::Path;
 
-/// Let this workspace run its scripts.
+/// Let this workspace run its scripts and use its MCP servers.
 ///
-/// A configuration that was found, and not named with `--config`, runs no scripts before you have said so
-/// once. It is asked about again when it would run other scripts than those; edits of a script do not matter.
+/// A configuration that was found, and not named with `--config`, runs no scripts and no servers before you
+/// have said so once. It is asked about again when it would run others than those; edits of a script do not
+/// matter.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {
     /// Only show what it would run, and whether it may.

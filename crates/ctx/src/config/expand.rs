@@ -5,7 +5,8 @@ use super::{ConfigError, Variables};
 use serde_json::Value;
 
 /// How many keys lead to a section that can be left out alone; one for everything else.
-const SECTION_DEPTHS: &[(&str, usize)] = &[("agents", 3), ("connectors", 3), ("tools", 3)];
+const SECTION_DEPTHS: &[(&str, usize)] =
+    &[("agents", 3), ("connectors", 3), ("mcp_servers", 2), ("tools", 3)];
 /// Sections that nothing works without.
 const VITAL_SECTIONS: &[&str] = &["db", "server"];
 

@@ -13,6 +13,7 @@ mod scripts;
 mod settings;
 mod show;
 mod tree;
+mod upstreams;
 
 pub(crate) use every::Every;
 pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in};
@@ -20,6 +21,7 @@ pub(crate) use schema::settings_schema;
 pub(crate) use scripts::{ConnectorSection, InlineAgentSection, ScriptUse, Section};
 pub(crate) use settings::{Settings, SourceSettings};
 pub(crate) use show::Shown;
+pub(crate) use upstreams::section_of as upstream_section;
 
 use ctx_core::Secret;
 use std::collections::BTreeSet;
@@ -75,9 +77,12 @@ impl Config {
                 .map_err(|error| ConfigError::one(format!("cannot read {}: {error}", path.display())))?;
             let mut layer = Layer::parse(&shown_path(path, &located.root), &text)?;
             check::unknown_keys(&layer.table, &schema)?;
+            let written = layer.table.clone();
             expand::expand(&mut layer, variables, &mut warnings)?;
             if Some(path) == located.workspace.as_ref() {
                 uses = scripts::uses(&layer.table);
+                uses.extend(upstreams::uses(&layer.table, &written));
+                uses.sort();
             }
             tree.merge(layer.table);
         }

@@ -8,6 +8,7 @@ use super::scripts::{
     sections,
 };
 use super::tree::Table;
+use super::upstreams::ServerSection;
 use ctx_core::{Limits, Redactor, Secret};
 use ctx_http::{Access, HttpLimits};
 use ctx_knowledge::{Chunking, EmbedderSettings, EmbeddingOptions, Fill, Mode, PROVIDERS, Tuning};
@@ -15,6 +16,7 @@ use ctx_luau::{EngineSettings, ScriptLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,6 +54,9 @@ pub(crate) struct Settings {
     #[serde(default)]
     #[schemars(skip)]
     pub(crate) agents: Sections,
+    /// Upstream MCP servers, whose tools scripts can call: `[mcp_servers.<name>]`.
+    #[serde(default)]
+    pub(crate) mcp_servers: BTreeMap<String, ServerSection>,
 }
 
 /// `[db]`
@@ -153,6 +158,16 @@ pub(crate) struct LimitSettings {
     script_source_bytes: NonZeroU32,
     /// Bytes of a tool's result, whatever it is made of.
     result_bytes: NonZeroU32,
+    /// Seconds an upstream server may take to start and to list its tools.
+    pub(super) upstream_start_timeout: NonZeroU32,
+    /// Seconds one call of an upstream server may take.
+    pub(super) upstream_timeout: NonZeroU32,
+    /// Bytes of one message from an upstream server.
+    pub(super) upstream_message_bytes: NonZeroU32,
+    /// Calls of one upstream server at once.
+    pub(super) upstream_calls: NonZeroU32,
+    /// Tools of one upstream server.
+    pub(super) upstream_tools: NonZeroU32,
     /// Bytes of a document to extract text from.
     pub(crate) document_bytes: NonZeroU64,
     /// Bytes of a request's body.
@@ -374,6 +389,12 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
             if let Err((key, message)) = kind.check(fields) {
                 problem(&section_key(kind.group, kind.kind, name, &key), message);
             }
+        }
+    }
+    for (name, server) in &settings.mcp_servers {
+        for (key, message) in server.problems(name) {
+            let path = ["mcp_servers", name, key].into_iter().filter(|part| !part.is_empty());
+            problems.push(located(tree, &path.map(str::to_owned).collect::<Vec<_>>(), &message));
         }
     }
     if problems.is_empty() { Ok(settings) } else { Err(ConfigError { problems }) }

@@ -266,3 +266,81 @@ fn an_authorization_server_is_understood_or_told_apart() {
         assert_eq!(problems(&with(keys)), [format!("ctx.toml:3: {problem}")]);
     }
 }
+
+#[test]
+fn a_server_is_started_or_reached_and_each_key_goes_with_one_of_these() {
+    for (section, problem) in [
+        ("", "1: `mcp_servers.a`: needs a `command` to start or a `url` to reach"),
+        (
+            "command = \"a\"\nurl = \"https://a\"",
+            "3: `mcp_servers.a.url`: goes without `command`: a server is started or reached",
+        ),
+        ("command = \" \"", "2: `mcp_servers.a.command`: must not be empty"),
+        ("url = \"ftp://a\"", "2: `mcp_servers.a.url`: must begin with https:// or http://"),
+        ("url = \"https://a\"\nargs = []", "3: `mcp_servers.a.args`: only goes with `command`"),
+        ("url = \"https://a\"\nenv = {}", "3: `mcp_servers.a.env`: only goes with `command`"),
+        ("url = \"https://a\"\ncwd = \"x\"", "3: `mcp_servers.a.cwd`: only goes with `command`"),
+        (
+            "command = \"a\"\ntransport = \"streamable-http\"",
+            "3: `mcp_servers.a.transport`: only goes with `url`",
+        ),
+        ("command = \"a\"\nheaders = {}", "3: `mcp_servers.a.headers`: only goes with `url`"),
+        (
+            "url = \"https://a\"\nheaders = { \"Mcp-Session-Id\" = \"1\" }",
+            "3: `mcp_servers.a.headers`: the header `Mcp-Session-Id` is set by the protocol itself",
+        ),
+        (
+            "command = \"a\"\nallowed_tools = [\"read_[\"]",
+            "3: `mcp_servers.a.allowed_tools`: `read_[` is not a pattern of tool names like `read_*`",
+        ),
+        (
+            "url = \"https://a/sse\"\ntransport = \"sse\"",
+            "3: `mcp_servers.a.transport`: `sse` cannot be spoken yet; most such servers also speak `streamable-http`",
+        ),
+        (
+            "command = \"a\"\nstart = \"never\"",
+            "3: `mcp_servers.a.start`: unknown variant `never`, expected `eager` or `lazy`",
+        ),
+        ("command = \"a\"\ncomand = \"b\"", "3: unknown key `mcp_servers.a.comand`; did you mean `command`?"),
+    ] {
+        assert_eq!(problems(&format!("[mcp_servers.a]\n{section}\n")), [format!("ctx.toml:{problem}")]);
+    }
+}
+
+#[test]
+fn a_server_cannot_have_the_name_of_what_is_built_in() {
+    for name in ["context", "tools", "ctx"] {
+        assert_eq!(
+            problems(&format!("[mcp_servers.{name}]\ncommand = \"a\"\n")),
+            [format!(
+                "ctx.toml:1: `mcp_servers.{name}`: the name `{name}` is taken by what is built in; give it another"
+            )]
+        );
+    }
+}
+
+#[test]
+fn servers_go_by_identifiers_and_two_that_collide_are_told() {
+    let config =
+        load("[mcp_servers.\"my.api\"]\ncommand = \"a\"\n[mcp_servers.my-api]\ncommand = \"b\"\n").unwrap();
+    let (servers, warnings) = config.upstreams(&|_| true);
+    let names: Vec<String> = servers.iter().map(|server| server.name.to_string()).collect();
+    assert_eq!(names, ["my_api", "my_api_2"]);
+    assert_eq!(warnings, ["ctx.toml:1: two servers collide; `my.api` is now my_api_2"]);
+}
+
+#[test]
+fn what_a_server_would_run_is_told_as_it_is_written() {
+    let config = load(
+        "[mcp_servers.a]\ncommand = \"npx\"\nargs = [\"-y\", \"${SET}\"]\nenv = { KEY = \"${SET}\" }\n\
+         [mcp_servers.b]\nurl = \"https://b\"\n[mcp_servers.c]\nurl = \"https://${UNSET}\"\n",
+    )
+    .unwrap();
+    let uses: Vec<(&str, &str)> =
+        config.uses.iter().map(|used| (used.section.as_str(), used.what.as_str())).collect();
+    assert_eq!(
+        uses,
+        [("mcp_servers.a", "npx -y ${SET} {\"env\":{\"KEY\":\"${SET}\"}}"), ("mcp_servers.b", "https://b"),]
+    );
+    assert!(config.warnings[0].contains("[mcp_servers.c] is left out"), "{:?}", config.warnings);
+}

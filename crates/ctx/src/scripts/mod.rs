@@ -6,12 +6,13 @@ mod source;
 pub(crate) use set::{ScriptProvider, ScriptSet};
 pub(crate) use source::{ScriptSource, Untrusted};
 
-use crate::cli::WORKER;
+use crate::cli::{REAPER, WORKER};
 use crate::config::{Config, Settings};
 use ctx_core::Redactor;
 use ctx_luau::{Engine, EngineSettings, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
+use ctx_mcp::ReaperProgram;
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -21,6 +22,7 @@ pub(crate) const RESERVED: [&str; 8] =
 
 /// Runs scripts. Nothing is started before the first of them is needed.
 pub(crate) struct Runner {
+    program: PathBuf,
     engine: EngineSettings,
     limits: ScriptLimits,
     redactor: Redactor,
@@ -32,8 +34,14 @@ impl Runner {
         // Asked once: a program that is replaced while it runs cannot be asked later.
         let program = std::env::current_exe()
             .map_err(|error| problem(format!("the program cannot find itself to run scripts: {error}")))?;
-        let (engine, limits) = settings.script_limits(EngineSettings::new(program, vec![WORKER.into()]));
-        Ok(Self { engine, limits, redactor, started: OnceLock::new() })
+        let (engine, limits) =
+            settings.script_limits(EngineSettings::new(program.clone(), vec![WORKER.into()]));
+        Ok(Self { program, engine, limits, redactor, started: OnceLock::new() })
+    }
+
+    /// What ends the processes of upstream servers when we cannot: this same program.
+    pub(crate) fn reaper(&self) -> ReaperProgram {
+        ReaperProgram { path: self.program.clone(), arguments: vec![REAPER.into()] }
     }
 
     /// What is masked: it learns what scripts are given from the environment.

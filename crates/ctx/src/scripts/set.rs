@@ -1,7 +1,7 @@
 //! The scripts that can be called: the last sound version of each, and what is wrong with the newest.
 
 use super::{Configured, Kind, RESERVED, Runner, Version, problem, version};
-use crate::workspace::Parts;
+use crate::workspace::{Parts, tell_new_warnings};
 use ctx_core::{Agent, Identifier, LiveCatalog, Provider, Tool};
 use ctx_gateway::Gateway;
 use ctx_luau::ScriptProblem;
@@ -110,8 +110,7 @@ impl ScriptSet {
             if self.reload().await {
                 let before = live.current();
                 let catalog = parts.take_up(&self, &live);
-                let new = catalog.warnings().iter().filter(|warning| !before.warnings().contains(warning));
-                new.for_each(|warning| tracing::warn!("{warning}"));
+                tell_new_warnings(&before, &catalog);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What goes on behind a server: the index looked after, vectors made, scripts taken up when they change.
+//! What goes on behind a server: the index looked after, vectors made, upstream servers connected, scripts
+//! taken up when they change.
 
 use crate::commands::filling::Filling;
 use crate::scripts::ScriptSet;
@@ -23,6 +24,7 @@ pub(super) struct Background {
 
 impl Background {
     pub(super) fn start(workspace: &Workspace, shutdown: &CancellationToken) -> Self {
+        workspace.start_upstreams();
         Self {
             tending: tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone())),
             filling: Filling::start(workspace.knowledge.clone(), shutdown.clone()),
@@ -40,14 +42,14 @@ impl Background {
         )));
     }
 
-    /// Ends it all, and whatever scripts still run.
+    /// Ends it all, whatever scripts still run, and upstream servers.
     pub(super) async fn end(self, workspace: &Workspace, patience: Duration) {
         self.shutdown.cancel();
         self.tending.abort();
         if let Some(reloading) = self.reloading {
             reloading.abort();
         }
-        workspace.runner().shutdown().await;
+        workspace.end_processes().await;
         // A batch may be on its way to a model that is slow; without it nothing is lost.
         if tokio::time::timeout(patience, self.filling.end()).await.is_err() {
             tracing::debug!("stopped while vectors were made");

@@ -1,0 +1,132 @@
+//! `ctx upstream`
+
+use crate::cli::Global;
+use crate::config::upstream_section;
+use crate::error::{CommandError, CommandResult};
+use crate::output::{count, table};
+use crate::trust;
+use crate::workspace::Workspace;
+use clap::Subcommand;
+use ctx_core::{Catalog, Entry, Identifier, nearest};
+use ctx_mcp::{UpstreamState, UpstreamStatus};
+use serde_json::{Value, json};
+
+/// Look at upstream MCP servers and what they can do.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Upstream {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Connect to every server in `[mcp_servers]`, and show how each is doing.
+    List,
+    /// Connect to one server, and show what it can do.
+    Test {
+        /// Its name in `[mcp_servers]`.
+        name: String,
+    },
+}
+
+impl Upstream {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let workspace = global.open_for_scripts(&["mcp_servers."])?;
+        let done = match self.action {
+            Action::List => list(&workspace, global).await,
+            Action::Test { name } => test(&workspace, &name, global).await,
+        };
+        workspace.end_processes().await;
+        workspace.close();
+        done
+    }
+}
+
+async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
+    let output = global.output();
+    if workspace.config.settings.mcp_servers.is_empty() {
+        output.say("no upstream server is configured; add a [mcp_servers.<name>] section to ctx.toml");
+    }
+    let states = workspace.connect_upstreams().await.states();
+    let catalog = workspace.catalog.current();
+    let upstreams: Vec<Value> = states.iter().map(|status| as_json(status, &catalog)).collect();
+    output.answer(&json!({ "upstreams": upstreams }), || {
+        table(&states.iter().map(|status| row(workspace, status)).collect::<Vec<_>>())
+    })
+}
+
+async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResult {
+    let sections = &workspace.config.settings.mcp_servers;
+    if !sections.contains_key(name) {
+        let error = CommandError::usage(format!("there is no server `{name}` in [mcp_servers]"));
+        return Err(match nearest(name, sections.keys().map(String::as_str)) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint("`ctx upstream list` shows those that are there"),
+        });
+    }
+    let section = upstream_section(name);
+    if !workspace.may_run(&section) {
+        return Err(CommandError::new(format!("[{section}] may not be used")).hint(trust::refusal()));
+    }
+    let states = workspace.connect_some_upstreams(&|wanted| wanted == section).await.states();
+    let Some(status) = states.first() else { return Ok(()) };
+    if let UpstreamState::Failed { reason, .. } = &status.state {
+        return Err(
+            CommandError::new(format!("{name}: {reason}")).hint(format!("check [{section}] in ctx.toml"))
+        );
+    }
+    let catalog = workspace.catalog.current();
+    global.output().answer(&as_json(status, &catalog), || {
+        let server = status.server.as_deref().unwrap_or("a server without a name");
+        let protocol = status.protocol.as_deref().unwrap_or_default();
+        let mut text = format!("✓ {server} answers (MCP {protocol})\n");
+        text.push_str(&format!("✓ {}\n", count(status.tools as u64, "tool")));
+        for entry in functions(&status.name, &catalog) {
+            let summary = entry.spec.description.lines().next().unwrap_or_default();
+            text.push_str(&format!("    {}  {summary}\n", entry.name));
+        }
+        text
+    })
+}
+
+fn functions<'a>(name: &'a Identifier, catalog: &'a Catalog) -> impl Iterator<Item = &'a Entry> {
+    catalog.entries().filter(move |entry| entry.name.provider() == name)
+}
+
+fn as_json(status: &UpstreamStatus, catalog: &Catalog) -> Value {
+    let functions: Vec<String> =
+        functions(&status.name, catalog).map(|entry| entry.name.to_string()).collect();
+    let reason = match &status.state {
+        UpstreamState::Failed { reason, .. } => Some(reason),
+        _ => None,
+    };
+    json!({
+        "name": status.name.as_str(),
+        "state": state(&status.state),
+        "reason": reason,
+        "server": status.server,
+        "protocol": status.protocol,
+        "functions": functions,
+    })
+}
+
+fn row(workspace: &Workspace, status: &UpstreamStatus) -> Vec<String> {
+    let sections = workspace.config.settings.mcp_servers.iter();
+    let mut sections = sections.filter(|(name, _)| Identifier::sanitize(name) == status.name);
+    let reached = sections.next().map_or_else(String::new, |(_, section)| section.shown());
+    let notes = match &status.state {
+        UpstreamState::Failed { reason, .. } => reason.clone(),
+        _ => count(status.tools as u64, "tool"),
+    };
+    vec![status.name.to_string(), state(&status.state).to_owned(), notes, workspace.masked(reached)]
+}
+
+fn state(state: &UpstreamState) -> &'static str {
+    match state {
+        UpstreamState::Connecting => "connecting",
+        UpstreamState::Ready => "ready",
+        UpstreamState::Idle => "idle",
+        UpstreamState::Failed { .. } => "failed",
+        _ => "stopped",
+    }
+}

@@ -1,0 +1,264 @@
+//! `[mcp_servers.<name>]`: upstream MCP servers.
+
+use super::settings::{LimitSettings, seconds};
+use super::tree::{Node, Table};
+use super::{Config, ScriptUse};
+use ctx_core::Identifier;
+use ctx_mcp::{Command, Headers, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+/// Names that are those of others: what is built in, and what the catalog itself has.
+const RESERVED: [&str; 5] = ["context", "tools", "ctx", "agents", "resources"];
+
+/// What a server's process gets of our environment, besides what its section names.
+const INHERITED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROGRAMDATA",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERPROFILE",
+    "WINDIR",
+];
+
+/// `[mcp_servers.<name>]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerSection {
+    /// The program to start, like `npx`; either this or `url`.
+    command: Option<String>,
+    /// Its arguments.
+    args: Option<Vec<String>>,
+    /// Variables of its environment, besides a few that every program needs (`PATH`, `HOME`, …).
+    env: Option<BTreeMap<String, String>>,
+    /// Where it runs, relative to the workspace; the workspace itself when absent.
+    cwd: Option<PathBuf>,
+    /// Where the server is, like `https://example.com/mcp`; either this or `command`.
+    url: Option<String>,
+    /// How the server at `url` is spoken to: `streamable-http`, which is also meant when absent.
+    transport: Option<HttpTransport>,
+    /// Headers to send to the server at `url`, like `{ Authorization = "Bearer ${TOKEN}" }`.
+    headers: Option<BTreeMap<String, String>>,
+    /// `eager` keeps it running; `lazy` starts it for the list of its tools, ends it when it has not been
+    /// called for five minutes, and starts it again for the next call.
+    #[serde(default)]
+    start: When,
+    /// Whether its tools are listed to clients one by one, as `<name>__<tool>`; scripts can call them either
+    /// way.
+    #[serde(default)]
+    expose: bool,
+    /// Which of its tools are there, as patterns like `read_*`; all when absent.
+    #[serde(default)]
+    allowed_tools: Vec<String>,
+    /// Which of its tools are not there, even if `allowed_tools` has them.
+    #[serde(default)]
+    denied_tools: Vec<String>,
+    /// Seconds one call may take; `limits.upstream_timeout` when absent.
+    timeout: Option<NonZeroU32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum HttpTransport {
+    StreamableHttp,
+    Sse,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum When {
+    #[default]
+    Eager,
+    Lazy,
+}
+
+impl ServerSection {
+    /// What is wrong with it, each with its key; an empty key is the section itself.
+    pub(super) fn problems(&self, name: &str) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let identifier = Identifier::sanitize(name);
+        if RESERVED.contains(&identifier.as_str()) {
+            problems
+                .push(("", format!("the name `{identifier}` is taken by what is built in; give it another")));
+        }
+        match (&self.command, &self.url) {
+            (None, None) => problems.push(("", "needs a `command` to start or a `url` to reach".to_owned())),
+            (Some(_), Some(_)) => {
+                problems.push(("url", "goes without `command`: a server is started or reached".to_owned()));
+            }
+            (Some(command), None) if command.trim().is_empty() => {
+                problems.push(("command", "must not be empty".to_owned()));
+            }
+            (None, Some(url)) if !url.starts_with("https://") && !url.starts_with("http://") => {
+                problems.push(("url", "must begin with https:// or http://".to_owned()));
+            }
+            _ => {}
+        }
+        let with_command =
+            [("args", self.args.is_some()), ("env", self.env.is_some()), ("cwd", self.cwd.is_some())];
+        let with_url = [("transport", self.transport.is_some()), ("headers", self.headers.is_some())];
+        let misplaced = |keys: &[(&'static str, bool)], other: &str| {
+            let there = keys.iter().filter(|(_, there)| *there);
+            there.map(|(key, _)| (*key, format!("only goes with `{other}`"))).collect::<Vec<_>>()
+        };
+        if self.command.is_none() && self.url.is_some() {
+            problems.extend(misplaced(&with_command, "command"));
+        }
+        if self.url.is_none() && self.command.is_some() {
+            problems.extend(misplaced(&with_url, "url"));
+        }
+        if self.transport == Some(HttpTransport::Sse) {
+            let message = "`sse` cannot be spoken yet; most such servers also speak `streamable-http`";
+            problems.push(("transport", message.to_owned()));
+        }
+        if let Err(error) = self.headers() {
+            problems.push(("headers", error.to_string()));
+        }
+        for (key, allowed, denied) in
+            [("allowed_tools", &*self.allowed_tools, &[][..]), ("denied_tools", &[][..], &*self.denied_tools)]
+        {
+            if let Err(error) = ToolFilter::new(allowed, denied) {
+                problems.push((key, error.to_string()));
+            }
+        }
+        problems
+    }
+
+    fn headers(&self) -> Result<Headers, ctx_mcp::InvalidHeader> {
+        let written = self.headers.iter().flatten();
+        Headers::new(written.map(|(name, value)| (name.as_str(), value.as_str())))
+    }
+
+    /// How it is reached, in a line; without what may be secret.
+    pub(crate) fn shown(&self) -> String {
+        match (&self.command, &self.url) {
+            (Some(command), _) => {
+                let words = std::iter::once(command).chain(self.args.iter().flatten());
+                words.map(String::as_str).collect::<Vec<_>>().join(" ")
+            }
+            (None, Some(url)) => url.clone(),
+            (None, None) => String::new(),
+        }
+    }
+
+    fn transport(&self, config: &Config) -> Transport {
+        let Some(program) = &self.command else {
+            // It was understood once already, when the configuration was read.
+            let headers = self.headers().unwrap_or_default();
+            return Transport::Http { url: self.url.clone().unwrap_or_default(), headers };
+        };
+        let mut environment: BTreeMap<OsString, OsString> =
+            INHERITED.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?))).collect();
+        let named = self.env.iter().flatten();
+        environment.extend(named.map(|(name, value)| (name.into(), value.into())));
+        // A program that is named by a path is one of the workspace's.
+        let program = match program.contains('/') {
+            true => config.root.join(program).into(),
+            false => program.into(),
+        };
+        Transport::Stdio(Command {
+            program,
+            arguments: self.args.iter().flatten().map(OsString::from).collect(),
+            environment: environment.into_iter().collect(),
+            directory: self.cwd.as_ref().map_or_else(|| config.root.clone(), |cwd| config.root.join(cwd)),
+        })
+    }
+}
+
+impl LimitSettings {
+    fn upstream(&self) -> UpstreamLimits {
+        UpstreamLimits {
+            start: seconds(self.upstream_start_timeout),
+            call: seconds(self.upstream_timeout),
+            message_bytes: self.upstream_message_bytes.get() as usize,
+            in_flight: self.upstream_calls.get() as usize,
+            tools: self.upstream_tools.get() as usize,
+            ..UpstreamLimits::default()
+        }
+    }
+}
+
+impl Config {
+    /// The upstream servers that may be used, and what is to be known of their names.
+    pub(crate) fn upstreams(&self, may_run: &dyn Fn(&str) -> bool) -> (Vec<UpstreamSettings>, Vec<String>) {
+        let sections = &self.settings.mcp_servers;
+        let names = Identifier::sanitize_all(sections.keys().map(String::as_str));
+        let mut warnings = Vec::new();
+        let mut upstreams = Vec::new();
+        for ((written, section), name) in sections.iter().zip(names) {
+            if name != Identifier::sanitize(written) {
+                let place = self.place(&["mcp_servers", written]);
+                warnings.push(format!("{place}two servers collide; `{written}` is now {name}"));
+            }
+            if !may_run(&section_of(written)) {
+                continue;
+            }
+            let mut limits = self.settings.limits.upstream();
+            limits.call = section.timeout.map_or(limits.call, seconds);
+            upstreams.push(UpstreamSettings {
+                name,
+                transport: section.transport(self),
+                start: match section.start {
+                    When::Eager => Start::Eager,
+                    When::Lazy => Start::Lazy,
+                },
+                exposed: section.expose,
+                // The same.
+                tools: ToolFilter::new(&section.allowed_tools, &section.denied_tools).unwrap_or_default(),
+                limits,
+            });
+        }
+        (upstreams, warnings)
+    }
+}
+
+/// The name of a server's section.
+pub(crate) fn section_of(name: &str) -> String {
+    format!("mcp_servers.{name}")
+}
+
+/// The servers that a file would start or reach, as it is written: what variables stand for is the user's.
+pub(super) fn uses(expanded: &Table, written: &Table) -> Vec<ScriptUse> {
+    let Some(Node::Table(servers)) = written.entries.get("mcp_servers") else { return Vec::new() };
+    let is_left = |name: &str| expanded.has_table(&["mcp_servers", name]);
+    let used = |(name, node): (&String, &Node)| {
+        let Node::Table(section) = node else { return None };
+        is_left(name).then(|| ScriptUse { section: section_of(name), what: what(section.to_json()) })
+    };
+    servers.entries.iter().filter_map(used).collect()
+}
+
+/// The command line or address first, then whatever else there is.
+fn what(mut section: Value) -> String {
+    let mut words = Vec::new();
+    if let Some(fields) = section.as_object_mut() {
+        let first = fields.remove("command").or_else(|| fields.remove("url"));
+        let args = fields.remove("args").unwrap_or_default();
+        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        words.extend(first.iter().chain(args.as_array().into_iter().flatten()).map(word));
+        if !fields.is_empty() {
+            words.push(section.to_string());
+        }
+    }
+    words.join(" ")
+}

@@ -1,0 +1,242 @@
+//! Upstream MCP servers, as those who configure and call them meet them.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{TestServer, TestWorkspace, ctx_snapshot, signal, wait_until};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const SERVER: &str = "[server]\nbind = \"127.0.0.1:0\"\n";
+
+/// A workspace to be the upstream of another: one tool, and a token to reach it with.
+fn other() -> TestWorkspace {
+    TestWorkspace::empty()
+        .config(&format!(
+            "{SERVER}token = \"open-sesame\"\n[tools.script.greet]\npath = \"greet.lua\"\nsecret = \"s3cret\"\n"
+        ))
+        .file(
+            "greet.lua",
+            "tool = { name = \"greet\", description = \"Greets.\", parameters = {\n\
+             { name = \"name\", type = \"string\", required = true } } }\n\
+             function tool.execute(params) return { text = \"hello \" .. params.name } end\n",
+        )
+}
+
+/// A workspace with this configuration, in which everything may run.
+fn with_config(config: &str) -> TestWorkspace {
+    TestWorkspace::empty().config(&format!("{SERVER}{config}")).env("CTX_TRUST", "1")
+}
+
+/// The section of a server that is another workspace, started.
+fn started(other: &TestWorkspace) -> String {
+    let path = other.path("ctx.toml");
+    format!(
+        "[mcp_servers.other]\ncommand = \"ctx\"\nargs = [\"--config\", \"{}\", \"serve\", \"mcp\", \"--stdio\"]\n",
+        path.display()
+    )
+}
+
+/// Whether clients see a tool of this name.
+fn lists(server: &TestServer, name: &str) -> bool {
+    server.get("/tools/list").body.to_string().contains(name)
+}
+
+/// The result of a script.
+#[track_caller]
+fn run(w: &TestWorkspace, script: &str) -> Value {
+    w.write("script.lua", script);
+    w.ctx("exec script.lua --json").success().json()["result"].take()
+}
+
+#[test]
+fn a_script_calls_a_server_that_is_a_process() {
+    let other = other();
+    let w = with_config(&started(&other));
+    assert_eq!(run(&w, "return sdk.other.greet{ name = \"Ada\" }.text"), json!("hello Ada"));
+    w.write("script.lua", "return sdk.other.greet{}");
+    w.ctx("exec script.lua").code(1).says("missing required parameter: name");
+    let states = w.ctx("upstream list --json").success().json();
+    let server = &states["upstreams"][0];
+    assert_eq!((&server["name"], &server["state"]), (&json!("other"), &json!("ready")), "{states}");
+    assert_eq!(server["protocol"], "2026-07-28", "both speak the newest");
+    assert!(server["functions"].as_array().unwrap().contains(&json!("other.greet")), "{states}");
+    let shown = w.ctx("upstream test other").success().stdout;
+    assert!(shown.contains("other.greet  Greets."), "{shown}");
+    w.ctx("upstream test othr").code(2).says("did you mean `other`?");
+}
+
+#[test]
+fn a_server_at_an_address_is_called_through_ours_with_the_headers_it_wants() {
+    let other = other();
+    let upstream = other.spawn(["--config", "ctx.toml", "serve", "mcp"]);
+    let url = format!("http://{}/mcp", upstream.address());
+    let w = with_config(&format!(
+        "[mcp_servers.other]\nurl = \"{url}\"\nheaders = {{ Authorization = \"Bearer ${{KEY}}\" }}\nexpose = true\n"
+    ))
+    .env("KEY", "open-sesame");
+    let server = w.spawn_server();
+    let script = json!({"script": "return sdk.other.greet{ name = \"Ada\" }.text"});
+    wait_until("the server is connected", || lists(&server, "other__greet"));
+    assert_eq!(server.post("/tools/execute", &script).body["result"], "hello Ada");
+    let reply = server.post("/tools/other__greet", &json!({"name": "Bob"})).body;
+    assert_eq!(reply["result"]["text"], "hello Bob");
+    // It goes, and comes back at another address only for whoever is told of that; calls say so.
+    upstream.stop().success();
+    let reply = server.post("/tools/other__greet", &json!({"name": "Bob"}));
+    assert_eq!(reply.status, 500);
+    assert!(reply.body.to_string().contains("other: "), "{}", reply.body);
+    server.stop().success();
+
+    let w = w.env("KEY", "wrong-key-here");
+    let told = w.ctx("upstream list").success();
+    assert!(!told.stdout.contains("wrong-key-here") && !told.stderr.contains("wrong-key-here"));
+    assert!(told.stdout.contains("failed"), "{}", told.stdout);
+}
+
+#[test]
+fn tools_of_a_server_are_listed_one_by_one_only_if_that_is_wanted() {
+    let other = other();
+    let w = with_config(&started(&other));
+    let server = w.spawn_server();
+    let script = json!({"script": "return sdk.other.greet{ name = \"Ada\" }.text"});
+    wait_until("the server is connected", || server.post("/tools/execute", &script).status == 200);
+    assert!(!lists(&server, "greet"));
+    server.stop().success();
+}
+
+#[test]
+fn a_server_that_fails_is_told_and_the_rest_works() {
+    let w = with_config(
+        "[mcp_servers.broken]\ncommand = \"sh\"\nargs = [\"-c\", \"echo no licence >&2; exit 3\"]\n",
+    );
+    w.write("script.lua", "return 1 + 1");
+    let done = w.ctx("exec script.lua").success();
+    assert_eq!(done.stdout.trim(), "2");
+    assert!(
+        done.stderr.contains("broken: its process ended with exit status: 3; it said: no licence"),
+        "{}",
+        done.stderr
+    );
+    let shown = w.ctx("doctor").code(1).stdout;
+    assert!(
+        shown.contains("✗ mcp_servers.broken: its process ended with exit status: 3; it said: no licence"),
+        "{shown}"
+    );
+    w.ctx("upstream test broken").code(1).says("error: broken: its process ended with exit status: 3");
+}
+
+#[test]
+fn servers_of_a_configuration_that_was_found_are_not_started() {
+    let w = TestWorkspace::empty()
+        .config(&format!("{SERVER}[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"started\"]\n"))
+        .file("script.lua", "return 1");
+    ctx_snapshot!(w.ctx("exec script.lua"), @r"
+    exit_code: 0
+    ----- stdout -----
+    1
+
+    ----- stderr -----
+    warning: [ROOT]/ctx.toml is not trusted, so its servers are left out: mcp_servers.evil (touch started)
+    hint: look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)
+    ");
+    w.ctx("upstream test evil").code(1).says("[mcp_servers.evil] may not be used");
+    assert!(!w.path("started").exists());
+    w.ctx("trust").success();
+    w.ctx("exec script.lua").success();
+    assert!(w.path("started").exists());
+    w.write("ctx.toml", format!("{SERVER}[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"again\"]\n"));
+    w.ctx("exec script.lua").success().says("is not trusted");
+    assert!(!w.path("again").exists());
+}
+
+#[test]
+fn no_server_outlives_ours_even_if_that_is_killed() {
+    let w = with_config(
+        "[mcp_servers.stuck]\ncommand = \"sh\"\nargs = [\"-c\", \"sleep 1000 & echo $! > child; wait\"]\n",
+    );
+    for kill in ["KILL", "TERM"] {
+        let server = w.spawn_server();
+        wait_until("its server runs", || w.path("child").exists() && !w.read("child").trim().is_empty());
+        let child = w.read("child").trim().to_owned();
+        assert!(runs(&child));
+        signal(server.id(), kill);
+        wait_until("its server has ended", || !runs(&child));
+        w.remove("child");
+    }
+}
+
+fn runs(process: &str) -> bool {
+    let state = Command::new("ps").args(["-o", "stat=", "-p", process]).output().unwrap();
+    let state = String::from_utf8(state.stdout).unwrap();
+    !state.trim().is_empty() && !state.starts_with('Z')
+}
+
+/// The program of an official server; `cargo xtask tools` puts it there.
+#[allow(clippy::disallowed_methods, reason = "where the tools of tests are, the environment may say")]
+fn official(package: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    let modules = target.join("tools/mcp-servers/node_modules/@modelcontextprotocol");
+    let program = modules.join(package).join("dist/index.js");
+    assert!(program.is_file(), "{} is not there: run `cargo xtask tools`", program.display());
+    program.canonicalize().unwrap()
+}
+
+#[test]
+fn the_official_servers_work_as_processes() {
+    let w = with_config(&format!(
+        "[mcp_servers.everything]\ncommand = \"node\"\nargs = [\"{}\", \"stdio\"]\n\
+         [mcp_servers.filesystem]\ncommand = \"node\"\nargs = [\"{}\", \".\"]\n",
+        official("server-everything").display(),
+        official("server-filesystem").display(),
+    ))
+    .file("note.txt", "remember the milk");
+    let script = r#"
+        local sum = sdk.everything.get_sum{ a = 2, b = 3 }
+        local echoed = sdk.everything.echo{ message = "x" }
+        local weather = sdk.everything.get_structured_content{ location = "Chicago" }
+        local image = sdk.everything.get_tiny_image()
+        local note = sdk.filesystem.read_text_file{ path = "note.txt" }
+        local failed, why = pcall(function() return sdk.filesystem.read_text_file{ path = "/etc/passwd" } end)
+        return {
+            sum = sum, echoed = echoed, conditions = type(weather.conditions), image = image[2].mimeType,
+            note = note.content or note, failed = failed, why = tostring(why),
+        }
+    "#;
+    let result = run(&w, script);
+    assert_eq!(result["echoed"], "Echo: x", "{result}");
+    assert!(result["sum"].as_str().unwrap().contains('5'), "{result}");
+    assert_eq!(result["conditions"], "string", "{result}");
+    assert_eq!(result["image"], "image/png", "{result}");
+    assert_eq!(result["note"], "remember the milk", "{result}");
+    assert_eq!(result["failed"], false, "{result}");
+    assert!(result["why"].as_str().unwrap().contains("Access denied"), "{result}");
+}
+
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).ok();
+    }
+}
+
+#[test]
+fn the_official_server_works_at_an_address() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut server = Command::new("node");
+    server.arg(official("server-everything")).arg("streamableHttp").env("PORT", port.to_string());
+    let _server = Ends(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let w = with_config(&format!("[mcp_servers.everything]\nurl = \"http://127.0.0.1:{port}/mcp\"\n"));
+    let script = r#"
+        local values = parallel{
+            function() return sdk.everything.echo{ message = "a" } end,
+            function() return sdk.everything.echo{ message = "b" } end,
+        }
+        return values
+    "#;
+    assert_eq!(run(&w, script), json!(["Echo: a", "Echo: b"]));
+}
