@@ -12,7 +12,7 @@ mod convert;
 mod server;
 
 pub use client::{
-    Command, Headers, InvalidHeader, InvalidPattern, ReaperProgram, Start, ToolFilter, Transport,
+    Command, Headers, HttpKind, InvalidHeader, InvalidPattern, ReaperProgram, Start, ToolFilter, Transport,
     UpstreamLimits, UpstreamOptions, UpstreamSettings, UpstreamState, UpstreamStatus, Upstreams, reaper_main,
 };
 pub use server::{McpServer, ServerSettings, StdioError};

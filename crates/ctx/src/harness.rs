@@ -116,8 +116,8 @@ impl Harness {
     }
 }
 
-/// Runs scripts until there are no more, where the program was started again to do that; `main` then
-/// ends with what is returned.
+/// Runs scripts until there are no more, or stands by for upstream servers, where the program was started
+/// again to do that; `main` then ends with what is returned.
 ///
 /// Scripts run in processes of their own, which are this same program. Such a process gives up
 /// everything but computing before its first script, which only one without threads can. So this comes

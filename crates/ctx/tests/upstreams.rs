@@ -4,6 +4,7 @@
 
 use ctx_testkit::{TestServer, TestWorkspace, ctx_snapshot, signal, wait_until};
 use serde_json::{Value, json};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -223,14 +224,31 @@ impl Drop for Ends {
     }
 }
 
-#[test]
-fn the_official_server_works_at_an_address() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+/// The official server at an address, once it listens.
+fn everything_at(port: u16, kind: &str) -> Ends {
     let mut server = Command::new("node");
-    server.arg(official("server-everything")).arg("streamableHttp").env("PORT", port.to_string());
-    let _server = Ends(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-    let w = with_config(&format!("[mcp_servers.everything]\nurl = \"http://127.0.0.1:{port}/mcp\"\n"));
+    server.arg(official("server-everything")).arg(kind).env("PORT", port.to_string());
+    let server = Ends(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    server
+}
+
+#[test]
+fn the_official_server_works_at_an_address_and_may_be_started_again() {
+    works_and_may_be_started_again("streamableHttp", "mcp", "streamable-http");
+}
+
+#[test]
+fn the_official_server_works_as_the_oldest_do() {
+    works_and_may_be_started_again("sse", "sse", "sse");
+}
+
+fn works_and_may_be_started_again(kind: &str, path: &str, transport: &str) {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let upstream = everything_at(port, kind);
+    let w = with_config(&format!(
+        "[mcp_servers.everything]\nurl = \"http://127.0.0.1:{port}/{path}\"\ntransport = \"{transport}\"\n"
+    ));
     let script = r#"
         local values = parallel{
             function() return sdk.everything.echo{ message = "a" } end,
@@ -238,5 +256,18 @@ fn the_official_server_works_at_an_address() {
         }
         return values
     "#;
-    assert_eq!(run(&w, script), json!(["Echo: a", "Echo: b"]));
+    let server = w.spawn_server();
+    let call = || server.post("/tools/execute", &json!({ "script": script }));
+    wait_until("it is connected", || call().status == 200);
+    drop(upstream);
+    // Its sessions are gone with it.
+    let _again = everything_at(port, kind);
+    let reply = call();
+    assert_eq!(
+        (reply.status, &reply.body["result"]),
+        (200, &json!(["Echo: a", "Echo: b"])),
+        "{}",
+        reply.body
+    );
+    server.stop().success();
 }

@@ -3,22 +3,25 @@
 use super::calls::{Calls, Event, Handler, OpenCall, Reply};
 use super::process::{Process, Said};
 use super::reaper::Reaper;
-use super::settings::{Transport, UpstreamSettings};
+use super::settings::{HttpKind, Transport, UpstreamSettings};
+use super::sse::Sse;
+use super::web::{Web, WebError};
 use crate::convert;
 use ctx_core::{Call, ErrorKind, Output, Question, Redactor, ToolError, ToolSpec, chain};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientNotification, ClientRequest, Implementation, InputRequiredResult, InputResponses, JsonObject,
-    PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, Implementation, InputRequiredResult,
+    InputResponses, JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
+    SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RunningService,
     serve_client_with_lifecycle_and_ct,
 };
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceError};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,14 +29,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-type HttpError = StreamableHttpError<reqwest::Error>;
-
 /// Pages of a list of tools that are read.
 const PAGES_MAX: usize = 500;
 /// How often one call may ask for something before it goes on.
 const ROUNDS_MAX: usize = 10;
-/// Redirects that are followed, within the server's own origin.
-const REDIRECTS_MAX: usize = 10;
 
 /// Which revisions a server has shown to speak; asking costs time with those that do not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +57,8 @@ pub(super) struct Maker {
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     calls: Arc<Calls>,
+    /// Whether it is one of several clients that the server tells apart by their sessions.
+    has_sessions: bool,
     stop: CancellationToken,
     /// Why it ended, once it has.
     ended: watch::Receiver<Option<String>>,
@@ -99,15 +100,21 @@ impl Maker {
                     Err(error) => return Err(explain(&error)),
                 }
             }
-            Transport::Http { url, headers } => {
+            Transport::Http { url, headers, kind: HttpKind::Sse } => {
+                let sse = Sse::open(url, headers, settings.limits.message_bytes).await?;
+                // None of these knows anything but sessions.
+                let mode = ClientLifecycleMode::Initialize;
+                let serving = serve_client_with_lifecycle_and_ct(handler, sse, mode, stop.clone());
+                (serving.await.map_err(|error| explain(&error))?, None)
+            }
+            Transport::Http { url, headers, kind: HttpKind::Streamable } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(headers.0.clone())
-                    .max_concurrent_requests(settings.limits.in_flight)
-                    .max_sse_event_size(settings.limits.message_bytes);
+                    .max_concurrent_requests(settings.limits.in_flight);
                 // A session that is gone is a connection that is lost, which is ours to make anew.
                 config.reinit_on_expired_session = false;
-                let client = http_client().map_err(|error| chain(&error))?;
-                let transport = StreamableHttpClientTransport::with_client(client, config);
+                let web = Web::new(settings.limits.message_bytes).map_err(|error| chain(&error))?;
+                let transport = StreamableHttpClientTransport::with_client(web, config);
                 let serving =
                     serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), stop.clone());
                 (serving.await.map_err(|error| explain(&error))?, None)
@@ -117,7 +124,9 @@ impl Maker {
         let (ended_in, ended) = watch::channel(None);
         self.tasks.spawn(until_its_end(running, process, ended_in));
         drop_guard.disarm();
-        let connection = Connection { peer, calls, stop, ended };
+        let mut connection = Connection { peer, calls, has_sessions: false, stop, ended };
+        connection.has_sessions =
+            matches!(settings.transport, Transport::Http { .. }) && connection.era() == Era::Sessions;
         connection.follow_list(&self.tasks);
         Ok(connection)
     }
@@ -158,24 +167,6 @@ fn explain(error: &ClientInitializeError) -> String {
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
         other => format!("it did not begin as MCP servers do: {other}"),
     }
-}
-
-/// Redirects stay where they began: headers are meant for nobody else.
-fn http_client() -> reqwest::Result<reqwest::Client> {
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
-        // Somebody else was first, and theirs is as good.
-    }
-    let redirects = reqwest::redirect::Policy::custom(|attempt| {
-        let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
-        let first = attempt.previous().first();
-        let stays = first.is_some_and(|first| first.origin() == attempt.url().origin());
-        match keeps_body && stays && attempt.previous().len() <= REDIRECTS_MAX {
-            true => attempt.follow(),
-            false => attempt.stop(),
-        }
-    });
-    // Kept connections stall where an answer was not read to its end.
-    reqwest::Client::builder().pool_max_idle_per_host(0).redirect(redirects).build()
 }
 
 impl Drop for Connection {
@@ -321,6 +312,13 @@ impl Connection {
         Ok(Err(ToolError::new(ErrorKind::Tool, format!("it asked more than {ROUNDS_MAX} times"))))
     }
 
+    /// Whether a server says that it knows nothing of our session, as one does that was started again. By the
+    /// protocol that is a 404, which the transport knows; many answer a 400 with such an error instead.
+    fn is_session_gone(&self, error: &ErrorData) -> bool {
+        let codes = [ErrorCode(NO_SESSION), ErrorCode(NOT_FOUND)];
+        self.has_sessions && codes.contains(&error.code) && error.message.to_lowercase().contains("session")
+    }
+
     async fn round(
         &self,
         params: CallToolRequestParams,
@@ -336,15 +334,16 @@ impl Connection {
         guard.id = None;
         match answer {
             Ok(answer) => Ok(answer),
+            Err(ServiceError::McpError(error)) if self.is_session_gone(&error) => Err(Err(Lost::Unsent)),
             Err(ServiceError::McpError(error)) => Err(Ok(convert::server_error(&error))),
             Err(ServiceError::TransportSend(error)) => match error.error.downcast_ref() {
                 // The server is there, and says no.
                 Some(
-                    refusal @ (HttpError::HttpStatus(_)
-                    | HttpError::UnexpectedServerResponse(_)
-                    | HttpError::UnexpectedContentType(_)
-                    | HttpError::AuthRequired(_)
-                    | HttpError::InsufficientScope(_)),
+                    refusal @ (WebError::HttpStatus(_)
+                    | WebError::UnexpectedServerResponse(_)
+                    | WebError::UnexpectedContentType(_)
+                    | WebError::AuthRequired(_)
+                    | WebError::InsufficientScope(_)),
                 ) => Err(Ok(ToolError::new(ErrorKind::Tool, chain(refusal)))),
                 _ => {
                     tracing::debug!(error = chain(&*error.error), "a call could not be sent");
@@ -358,6 +357,10 @@ impl Connection {
     }
 }
 
+/// What servers on the web answer to a request of a session they do not know.
+const NO_SESSION: i32 = -32000;
+/// The same.
+const NOT_FOUND: i32 = -32001;
 /// What servers answer to a method they do not have.
 const METHOD_NOT_FOUND: i32 = -32601;
 

@@ -1,8 +1,8 @@
 //! Upstream MCP servers: their tools, called as if they were ours.
 //!
 //! `upstream` keeps one server connected and calls it, `connection` speaks to it until that ends, `calls`
-//! passes on what it tells and asks meanwhile, `process` and `lines` are a server that is a process, and
-//! `reaper` is who cleans up behind us.
+//! passes on what it tells and asks meanwhile, `process` and `lines` are a server that is a process,
+//! `web` and `sse` are one that has an address, and `reaper` is who cleans up behind us.
 
 mod calls;
 mod connection;
@@ -10,11 +10,13 @@ mod lines;
 mod process;
 mod reaper;
 mod settings;
+mod sse;
 mod upstream;
+mod web;
 
 pub use reaper::{ReaperProgram, reaper_main};
 pub use settings::{
-    Command, Headers, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport, UpstreamLimits,
+    Command, Headers, HttpKind, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport, UpstreamLimits,
     UpstreamSettings,
 };
 pub use upstream::{UpstreamState, UpstreamStatus};
@@ -24,9 +26,13 @@ use ctx_core::{Provider, Redactor};
 use reaper::Reaper;
 use rmcp::model::Implementation;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use upstream::{Upstream, UpstreamProvider};
+
+/// How long all of them may take to end: a process that does not end by itself takes most of it.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(6);
 
 /// What all upstreams share.
 pub struct UpstreamOptions {
@@ -91,6 +97,8 @@ impl Upstreams {
     pub async fn shutdown(&self) {
         self.stop.cancel();
         self.tasks.close();
-        self.tasks.wait().await;
+        if tokio::time::timeout(SHUTDOWN_MAX, self.tasks.wait()).await.is_err() {
+            tracing::debug!("a server does not let go");
+        }
     }
 }

@@ -31,6 +31,11 @@ impl Said {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
+    /// What another process said is not what this one does.
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn add(&self, line: &[u8]) {
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end();

@@ -56,32 +56,42 @@ pub(super) fn signal_group(group: i32, signal: rustix::process::Signal) {
 /// The reaper as whoever starts servers knows it; it is started with the first of them.
 pub(super) struct Reaper {
     program: ReaperProgram,
-    running: Mutex<Option<(Child, ChildStdin)>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    groups: BTreeSet<i32>,
+    running: Option<(Child, ChildStdin)>,
 }
 
 impl Reaper {
     pub(super) fn new(program: ReaperProgram) -> Self {
-        Self { program, running: Mutex::new(None) }
+        Self { program, state: Mutex::default() }
     }
 
     /// Has this group end with us. The error tells why nobody would see to it.
     pub(super) fn watch(&self, group: i32) -> io::Result<()> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, told)) = running.as_mut()
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.groups.insert(group);
+        if let Some((_, told)) = state.running.as_mut()
             && tell(told, '+', group).is_ok()
         {
             return Ok(());
         }
+        // There is none, or it is gone: then another is told of all.
+        end(state.running.take());
         let (child, mut told) = self.start()?;
-        tell(&mut told, '+', group)?;
-        *running = Some((child, told));
+        state.groups.iter().try_for_each(|group| tell(&mut told, '+', *group))?;
+        state.running = Some((child, told));
         Ok(())
     }
 
     /// The group is gone.
     pub(super) fn forget(&self, group: i32) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, told)) = running.as_mut()
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.groups.remove(&group);
+        if let Some((_, told)) = state.running.as_mut()
             && let Err(error) = tell(told, '-', group)
         {
             tracing::debug!(%error, "the reaper does not listen");
@@ -108,14 +118,16 @@ impl Reaper {
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((mut child, told)) = running {
-            drop(told);
-            // It ends when its input does, which is now.
-            if let Err(error) = child.wait() {
-                tracing::debug!(%error, "the reaper cannot be waited for");
-            }
-        }
+        end(self.state.get_mut().unwrap_or_else(PoisonError::into_inner).running.take());
+    }
+}
+
+/// It ends when its input does, which is now.
+fn end(running: Option<(Child, ChildStdin)>) {
+    let Some((mut child, told)) = running else { return };
+    drop(told);
+    if let Err(error) = child.wait() {
+        tracing::debug!(%error, "the reaper cannot be waited for");
     }
 }
 

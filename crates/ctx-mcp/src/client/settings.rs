@@ -29,13 +29,25 @@ pub struct UpstreamSettings {
 pub enum Transport {
     /// A process that is spoken to through its standard streams.
     Stdio(Command),
-    /// A server on the web, by Streamable HTTP.
+    /// A server on the web.
     Http {
         /// Its endpoint.
         url: String,
         /// Sent with every request.
         headers: Headers,
+        /// How it is spoken to.
+        kind: HttpKind,
     },
+}
+
+/// How a server on the web is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpKind {
+    /// As all revisions since 2025-03-26 have it.
+    #[default]
+    Streamable,
+    /// As the first had it: a stream of events, and an address to post to.
+    Sse,
 }
 
 /// What is sent with every request to a server on the web.

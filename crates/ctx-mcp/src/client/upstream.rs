@@ -220,6 +220,7 @@ impl Upstream {
         on_change: &(dyn Fn() + Send + Sync),
     ) -> Result<Arc<Connection>, String> {
         let era = self.with_known(|known| known.era);
+        self.said.clear();
         let connecting = async {
             let connection = Arc::new(maker.connect(&self.settings, era, &self.said).await?);
             match connection.tools(&self.settings).await {

@@ -20,6 +20,7 @@ mod harness;
 mod calls;
 mod faults;
 mod server;
+mod web;
 mod world;
 
 fn main() -> ExitCode {
@@ -31,5 +32,5 @@ fn main() -> ExitCode {
         world::PARENT => return faults::parent(),
         _ => {}
     }
-    harness::run(&[calls::TESTS, faults::TESTS].concat(), &arguments)
+    harness::run(&[calls::TESTS, faults::TESTS, web::TESTS].concat(), &arguments)
 }

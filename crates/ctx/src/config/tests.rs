@@ -294,8 +294,8 @@ fn a_server_is_started_or_reached_and_each_key_goes_with_one_of_these() {
             "3: `mcp_servers.a.allowed_tools`: `read_[` is not a pattern of tool names like `read_*`",
         ),
         (
-            "url = \"https://a/sse\"\ntransport = \"sse\"",
-            "3: `mcp_servers.a.transport`: `sse` cannot be spoken yet; most such servers also speak `streamable-http`",
+            "url = \"https://a\"\ntransport = \"ws\"",
+            "3: `mcp_servers.a.transport`: unknown variant `ws`, expected `streamable-http` or `sse`",
         ),
         (
             "command = \"a\"\nstart = \"never\"",

@@ -4,7 +4,7 @@ use super::settings::{LimitSettings, seconds};
 use super::tree::{Node, Table};
 use super::{Config, ScriptUse};
 use ctx_core::Identifier;
-use ctx_mcp::{Command, Headers, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings};
+use ctx_mcp::{Command, Headers, HttpKind, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -55,7 +55,8 @@ pub(crate) struct ServerSection {
     cwd: Option<PathBuf>,
     /// Where the server is, like `https://example.com/mcp`; either this or `command`.
     url: Option<String>,
-    /// How the server at `url` is spoken to: `streamable-http`, which is also meant when absent.
+    /// How the server at `url` is spoken to: `streamable-http`, which is also meant when absent, or `sse`,
+    /// which only the oldest need.
     transport: Option<HttpTransport>,
     /// Headers to send to the server at `url`, like `{ Authorization = "Bearer ${TOKEN}" }`.
     headers: Option<BTreeMap<String, String>>,
@@ -127,10 +128,6 @@ impl ServerSection {
         if self.url.is_none() && self.command.is_some() {
             problems.extend(misplaced(&with_url, "url"));
         }
-        if self.transport == Some(HttpTransport::Sse) {
-            let message = "`sse` cannot be spoken yet; most such servers also speak `streamable-http`";
-            problems.push(("transport", message.to_owned()));
-        }
         if let Err(error) = self.headers() {
             problems.push(("headers", error.to_string()));
         }
@@ -165,7 +162,11 @@ impl ServerSection {
         let Some(program) = &self.command else {
             // It was understood once already, when the configuration was read.
             let headers = self.headers().unwrap_or_default();
-            return Transport::Http { url: self.url.clone().unwrap_or_default(), headers };
+            let kind = match self.transport {
+                Some(HttpTransport::Sse) => HttpKind::Sse,
+                Some(HttpTransport::StreamableHttp) | None => HttpKind::Streamable,
+            };
+            return Transport::Http { url: self.url.clone().unwrap_or_default(), headers, kind };
         };
         let mut environment: BTreeMap<OsString, OsString> =
             INHERITED.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?))).collect();

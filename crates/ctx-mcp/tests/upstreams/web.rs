@@ -1,0 +1,121 @@
+//! Servers that have an address.
+
+use crate::harness::Test;
+use crate::world::World;
+use ctx_core::ErrorKind;
+use ctx_mcp::{Headers, HttpKind, Transport, UpstreamState};
+use ctx_testkit::{Asked, Web, reply, reply_with};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub(crate) const TESTS: &[Test] = tests![web:
+    a_server_is_called_with_the_headers_it_wants,
+    a_session_that_is_gone_is_made_anew,
+    a_refusal_of_one_call_ends_no_other,
+    one_that_lets_nobody_in_is_told,
+    headers_are_sent_to_nobody_else,
+];
+
+/// A server with sessions, of which it forgets the first when it is told to.
+struct Server {
+    sessions: AtomicUsize,
+    forgets: bool,
+}
+
+impl Server {
+    fn answer(&self, asked: &Asked) -> Vec<u8> {
+        if !asked.line.starts_with("POST") {
+            return reply(405, "");
+        }
+        let message = asked.json();
+        let json = [("Content-Type", "application/json")];
+        let result = |result: Value| {
+            let body = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+            reply_with(200, &json, &body.to_string())
+        };
+        let session = asked.header("mcp-session-id").map(ToOwned::to_owned);
+        let now = self.sessions.load(Ordering::SeqCst).to_string();
+        match message["method"].as_str().unwrap() {
+            "initialize" => {
+                let session = (self.sessions.fetch_add(1, Ordering::SeqCst) + 1).to_string();
+                let body = json!({"jsonrpc": "2.0", "id": message["id"], "result": {
+                    "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "web", "version": "1"},
+                }});
+                reply_with(200, &[json[0], ("Mcp-Session-Id", &session)], &body.to_string())
+            }
+            "server/discover" => {
+                let error = json!({"code": -32601, "message": "what?"});
+                let body = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+                reply_with(200, &json, &body.to_string())
+            }
+            "tools/list" => result(json!({"tools": [
+                {"name": "greet", "inputSchema": {"type": "object"}},
+                {"name": "fail", "inputSchema": {"type": "object"}},
+            ]})),
+            "tools/call" if message["params"]["name"] == "fail" => reply(500, "out of order"),
+            "tools/call" if session != Some(now.clone()) || (self.forgets && now == "1") => {
+                // As many servers have it: not a 404, and for nobody.
+                let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
+                let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
+                reply_with(400, &json, &body.to_string())
+            }
+            "tools/call" => {
+                let text = format!("{} in session {now}", asked.header("x-key").unwrap_or("nobody"));
+                result(json!({"content": [{"type": "text", "text": text}]}))
+            }
+            _ => reply(202, ""),
+        }
+    }
+}
+
+async fn upstream(url: String) -> World {
+    World::with("", |settings| {
+        let headers = Headers::new([("X-Key", "Ada")]).unwrap();
+        settings.transport = Transport::Http { url, headers, kind: HttpKind::Streamable };
+    })
+    .await
+}
+
+fn serve(forgets: bool) -> Web {
+    let server = Arc::new(Server { sessions: AtomicUsize::new(0), forgets });
+    Web::serve(move |asked| server.answer(asked))
+}
+
+async fn a_server_is_called_with_the_headers_it_wants() {
+    let web = serve(false);
+    let world = upstream(web.url("/mcp")).await;
+    assert_eq!(world.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 1"));
+    assert!(web.asked().iter().all(|asked| asked.header("x-key") == Some("Ada")));
+}
+
+async fn a_session_that_is_gone_is_made_anew() {
+    let web = serve(true);
+    let world = upstream(web.url("/mcp")).await;
+    assert_eq!(world.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 2"));
+}
+
+async fn a_refusal_of_one_call_ends_no_other() {
+    let web = serve(false);
+    let world = upstream(web.url("/mcp")).await;
+    let error = world.call("fail", json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tool);
+    assert!(error.message().contains("500"), "{error}");
+    assert_eq!(world.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 1"));
+}
+
+async fn one_that_lets_nobody_in_is_told() {
+    let web = Web::serve(|_| reply(401, "who are you?"));
+    let world = upstream(web.url("/mcp")).await;
+    assert!(world.reason().contains("401"), "{}", world.reason());
+}
+
+async fn headers_are_sent_to_nobody_else() {
+    let elsewhere = serve(false);
+    let url = elsewhere.url("/mcp");
+    let web = Web::serve(move |_| reply_with(307, &[("Location", &url)], ""));
+    let world = upstream(web.url("/mcp")).await;
+    assert!(matches!(world.state(), UpstreamState::Failed { .. }), "{:?}", world.state());
+    assert!(elsewhere.asked().is_empty());
+}
