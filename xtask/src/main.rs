@@ -28,7 +28,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   codegen [--check]  write the generated reference pages, or check that they are current
   conformance        the official MCP conformance suite against our server, twice in a row
   tidy               rules about files and dependencies that no other tool holds
-  tools              install what the checks need under target/tools: an S3 service (moto), the MCP
+  tools              install what the checks need under target/tools: an S3 service (moto), MCP servers, the MCP
                      conformance suite, and Node for it where there is none
   bench [PART…]      measure: embed, engine, index, search, start (all when none is named)
   bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]

@@ -8,9 +8,14 @@ use rmcp::transport::streamable_http_client::{
 };
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Redirects that are followed, within the server's own origin.
 const REDIRECTS_MAX: usize = 10;
+
+/// How long a connection is kept for the next request. Many servers close theirs after five seconds, and a
+/// call on one that is being closed is lost.
+const KEPT: Duration = Duration::from_secs(4);
 
 pub(super) type WebError = StreamableHttpError<reqwest::Error>;
 
@@ -42,8 +47,7 @@ pub(super) fn client() -> reqwest::Result<reqwest::Client> {
             false => attempt.stop(),
         }
     });
-    // Kept connections stall where an answer was not read to its end.
-    reqwest::Client::builder().pool_max_idle_per_host(0).redirect(redirects).build()
+    reqwest::Client::builder().pool_idle_timeout(KEPT).redirect(redirects).build()
 }
 
 impl StreamableHttpClient for Web {
