@@ -1,38 +1,30 @@
-//! A connection to an upstream server: made, its tools listed, calls sent through it.
+//! A connection to an upstream server: made, followed to its end, its tools listed.
 
-use super::calls::{Calls, Event, Handler, OpenCall, Reply};
+use super::calls::{Calls, Handler};
 use super::process::{Process, Said};
 use super::reaper::Reaper;
 use super::settings::{HttpKind, Transport, UpstreamSettings};
 use super::sse::Sse;
-use super::web::{Web, WebError};
+use super::web::Web;
 use crate::convert;
-use ctx_core::{Call, ErrorKind, Output, Question, Redactor, ToolError, ToolSpec, chain};
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientNotification, ClientRequest, ErrorCode, ErrorData, Implementation, InputRequiredResult,
-    InputResponses, JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
-    SubscriptionFilter,
-};
+use ctx_core::{Redactor, ToolSpec, chain};
+use rmcp::model::{Implementation, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter};
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RunningService,
-    serve_client_with_lifecycle_and_ct,
+    ClientInitializeError, ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle_and_ct,
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceError};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// What servers answer to a method they do not have.
+const METHOD_NOT_FOUND: i32 = -32601;
 /// Pages of a list of tools that are read.
 const PAGES_MAX: usize = 500;
-/// How often one call may ask for something before it goes on.
-const ROUNDS_MAX: usize = 10;
 
 /// Which revisions a server has shown to speak; asking costs time with those that do not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,21 +47,13 @@ pub(super) struct Maker {
 
 /// A server that answers.
 pub(super) struct Connection {
-    peer: Peer<RoleClient>,
-    calls: Arc<Calls>,
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) calls: Arc<Calls>,
     /// Whether it is one of several clients that the server tells apart by their sessions.
-    has_sessions: bool,
+    pub(super) has_sessions: bool,
     stop: CancellationToken,
     /// Why it ended, once it has.
     ended: watch::Receiver<Option<String>>,
-}
-
-/// Why a call got no answer.
-pub(super) enum Lost {
-    /// It never left.
-    Unsent,
-    /// It may have run.
-    Unanswered,
 }
 
 impl Maker {
@@ -284,171 +268,5 @@ impl Connection {
             }
         }
         Err(format!("its list of tools has more than {PAGES_MAX} pages"))
-    }
-
-    /// Calls a tool; asks and tells whoever is at the other end of `call` what the server asks and tells.
-    pub(super) async fn call(
-        &self,
-        tool: &str,
-        arguments: &JsonObject,
-        call: &Call,
-    ) -> Result<Result<Output, ToolError>, Lost> {
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
-        for _ in 0..ROUNDS_MAX {
-            let answer = match self.round(params.clone(), call).await {
-                Ok(answer) => answer,
-                Err(Ok(error)) => return Ok(Err(error)),
-                Err(Err(lost)) => return Err(lost),
-            };
-            match answer {
-                ServerResult::CallToolResult(result) => return Ok(convert::output(result)),
-                ServerResult::InputRequiredResult(wanted) => {
-                    params.request_state.clone_from(&wanted.request_state);
-                    params.input_responses = Some(answers(wanted, call).await);
-                }
-                _ => return Ok(Err(ToolError::new(ErrorKind::Tool, "its answer is not that of a tool"))),
-            }
-        }
-        Ok(Err(ToolError::new(ErrorKind::Tool, format!("it asked more than {ROUNDS_MAX} times"))))
-    }
-
-    /// Whether a server says that it knows nothing of our session, as one does that was started again. By the
-    /// protocol that is a 404, which the transport knows; many answer a 400 with such an error instead.
-    fn is_session_gone(&self, error: &ErrorData) -> bool {
-        let codes = [ErrorCode(NO_SESSION), ErrorCode(NOT_FOUND)];
-        self.has_sessions && codes.contains(&error.code) && error.message.to_lowercase().contains("session")
-    }
-
-    async fn round(
-        &self,
-        params: CallToolRequestParams,
-        call: &Call,
-    ) -> Result<ServerResult, Result<ToolError, Lost>> {
-        let mut open = self.calls.open(call);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let sent = self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|_| Err(Lost::Unsent))?;
-        open.sent(handle.id.clone(), handle.progress_token.clone());
-        let mut guard = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
-        let answer = attended(handle.await_response(), &mut open, call).await;
-        guard.id = None;
-        match answer {
-            Ok(answer) => Ok(answer),
-            Err(ServiceError::McpError(error)) if self.is_session_gone(&error) => Err(Err(Lost::Unsent)),
-            Err(ServiceError::McpError(error)) => Err(Ok(convert::server_error(&error))),
-            Err(ServiceError::TransportSend(error)) => match error.error.downcast_ref() {
-                // The server is there, and says no.
-                Some(
-                    refusal @ (WebError::HttpStatus(_)
-                    | WebError::UnexpectedServerResponse(_)
-                    | WebError::UnexpectedContentType(_)
-                    | WebError::AuthRequired(_)
-                    | WebError::InsufficientScope(_)),
-                ) => Err(Ok(ToolError::new(ErrorKind::Tool, chain(refusal)))),
-                _ => {
-                    tracing::debug!(error = chain(&*error.error), "a call could not be sent");
-                    Err(Err(Lost::Unanswered))
-                }
-            },
-            Err(ServiceError::TransportClosed) => Err(Err(Lost::Unanswered)),
-            Err(ServiceError::Cancelled { .. }) => Err(Err(Lost::Unanswered)),
-            Err(error) => Err(Ok(ToolError::new(ErrorKind::Tool, error.to_string()))),
-        }
-    }
-}
-
-/// What servers on the web answer to a request of a session they do not know.
-const NO_SESSION: i32 = -32000;
-/// The same.
-const NOT_FOUND: i32 = -32001;
-/// What servers answer to a method they do not have.
-const METHOD_NOT_FOUND: i32 = -32601;
-
-/// Waits for an answer; meanwhile tells and asks the other end of the call.
-async fn attended<T>(answer: impl Future<Output = T>, open: &mut OpenCall, call: &Call) -> T {
-    let mut asking = FuturesUnordered::new();
-    let mut answer = std::pin::pin!(answer);
-    loop {
-        tokio::select! {
-            biased;
-            Some(()) = asking.next(), if !asking.is_empty() => {}
-            Some(event) = open.events.recv() => {
-                if let Some((question, reply)) = tell(event, call) {
-                    asking.push(call.ask(question).map(|answer| {
-                        // The server may have given up.
-                        let _ = reply.send(answer);
-                    }));
-                }
-            }
-            answer = &mut answer => {
-                // What it told at the last moment may have come between two looks.
-                while let Ok(event) = open.events.try_recv() {
-                    tell(event, call);
-                }
-                return answer;
-            }
-        }
-    }
-}
-
-/// Tells the other end; a question is handed back.
-fn tell(event: Event, call: &Call) -> Option<(Question, Reply)> {
-    match event {
-        Event::Progress(progress) => call.peer().progress(progress),
-        Event::Log(level, message) => call.peer().log(level, &message),
-        Event::Ask(question, reply) => return Some((question, reply)),
-    }
-    None
-}
-
-/// What the other end answers to all that a server wants before it goes on.
-async fn answers(wanted: InputRequiredResult, call: &Call) -> InputResponses {
-    let mut responses = InputResponses::new();
-    for (key, request) in wanted.input_requests.unwrap_or_default() {
-        let response = convert::input_response(&key, request, call).await;
-        responses.insert(key, response);
-    }
-    responses
-}
-
-/// Tells the server that nobody waits for an answer any more.
-struct CancelOnDrop<'a> {
-    peer: &'a Peer<RoleClient>,
-    id: Option<RequestId>,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        let peer = self.peer.clone();
-        let params = CancelledNotificationParam::new(Some(id), Some("nobody waits for it".to_owned()));
-        let notification = ClientNotification::CancelledNotification(CancelledNotification::new(params));
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Err(error) = peer.send_notification(notification).await {
-                    tracing::debug!(%error, "a call could not be taken back");
-                }
-            });
-        }
-    }
-}
-
-/// The tools of an upstream as they were last listed.
-#[derive(Default)]
-pub(super) struct Listed(Mutex<Arc<Vec<Arc<ToolSpec>>>>);
-
-impl Listed {
-    pub(super) fn get(&self) -> Arc<Vec<Arc<ToolSpec>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether that changed anything.
-    pub(super) fn set(&self, specs: Vec<ToolSpec>) -> bool {
-        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if listed.iter().map(|spec| &**spec).eq(&specs) {
-            return false;
-        }
-        *listed = Arc::new(specs.into_iter().map(Arc::new).collect());
-        true
     }
 }

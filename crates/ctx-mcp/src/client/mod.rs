@@ -1,13 +1,15 @@
 //! Upstream MCP servers: their tools, called as if they were ours.
 //!
-//! `upstream` keeps one server connected and calls it, `connection` speaks to it until that ends, `calls`
+//! `upstream` keeps one server connected and calls it, `connection` and `exchange` speak to it, `calls`
 //! passes on what it tells and asks meanwhile, `process` and `lines` are a server that is a process,
 //! `web` and `sse` are one that has an address, and `reaper` is who cleans up behind us.
 
 mod calls;
 mod connection;
+mod exchange;
 mod lines;
 mod process;
+mod provider;
 mod reaper;
 mod settings;
 mod sse;
@@ -23,13 +25,14 @@ pub use upstream::{UpstreamState, UpstreamStatus};
 
 use connection::Maker;
 use ctx_core::{Provider, Redactor};
+use provider::UpstreamProvider;
 use reaper::Reaper;
 use rmcp::model::Implementation;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use upstream::{Upstream, UpstreamProvider};
+use upstream::Upstream;
 
 /// How long all of them may take to end: a process that does not end by itself takes most of it.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(6);

@@ -1,11 +1,12 @@
 //! One upstream server: kept connected, and called.
 
-use super::connection::{Connection, Era, Listed, Lost, Maker};
+use super::connection::{Connection, Era, Maker};
+use super::exchange::Lost;
 use super::process::Said;
+use super::provider::Listed;
 use super::settings::{Start, UpstreamSettings};
-use async_trait::async_trait;
 use backon::{BackoffBuilder, ExponentialBuilder};
-use ctx_core::{Call, ErrorKind, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use ctx_core::{Call, ErrorKind, Identifier, Output, ToolError, ToolSpec};
 use serde_json::{Map, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,8 +80,8 @@ enum Phase {
 }
 
 pub(super) struct Upstream {
-    settings: UpstreamSettings,
-    listed: Listed,
+    pub(super) settings: UpstreamSettings,
+    pub(super) listed: Listed,
     phase: watch::Sender<Phase>,
     /// Somebody wants it now.
     wanted: Notify,
@@ -346,7 +347,7 @@ impl Upstream {
         }
     }
 
-    async fn call(
+    pub(super) async fn call(
         &self,
         spec: &ToolSpec,
         arguments: Map<String, Value>,
@@ -391,44 +392,4 @@ fn may_repeat(spec: &ToolSpec) -> bool {
     let hints = spec.annotations;
     let changes_each_time = hints.idempotent == Some(false) && hints.read_only == Some(false);
     hints.destructive != Some(true) && !changes_each_time
-}
-
-/// The tools of an upstream, for catalogs.
-pub(super) struct UpstreamProvider(pub(super) Arc<Upstream>);
-
-impl Provider for UpstreamProvider {
-    fn name(&self) -> Identifier {
-        self.0.settings.name.clone()
-    }
-
-    fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let tool = |spec: &Arc<ToolSpec>| {
-            Arc::new(UpstreamTool { upstream: self.0.clone(), spec: spec.clone() }) as Arc<dyn Tool>
-        };
-        self.0.listed.get().iter().map(tool).collect()
-    }
-
-    fn exposed(&self) -> bool {
-        self.0.settings.exposed
-    }
-}
-
-struct UpstreamTool {
-    upstream: Arc<Upstream>,
-    spec: Arc<ToolSpec>,
-}
-
-#[async_trait]
-impl Tool for UpstreamTool {
-    fn spec(&self) -> Arc<ToolSpec> {
-        self.spec.clone()
-    }
-
-    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
-        self.upstream.call(&self.spec, arguments, call).await
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.upstream.settings.limits.call)
-    }
 }

@@ -86,7 +86,9 @@ async fn progress_and_logs_reach_whoever_called() {
             async move { world.call_as(tool, json!({}), person).await }
         });
         until("it is told", || *person.told.lock().unwrap() == [told]).await;
+        // Until it has ended, the next would be another's call beside it.
         call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
     }
 }
 

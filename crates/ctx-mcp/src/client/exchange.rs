@@ -1,0 +1,172 @@
+//! One call over a connection: sent, attended to until it is answered, taken back where nobody waits.
+
+use super::calls::{Event, OpenCall, Reply};
+use super::connection::Connection;
+use super::web::WebError;
+use crate::convert;
+use ctx_core::{Call, ErrorKind, Output, Question, ToolError, chain};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, InputRequiredResult, InputResponses, JsonObject,
+    RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions};
+use rmcp::{RoleClient, ServiceError};
+
+/// How often one call may ask for something before it goes on.
+const ROUNDS_MAX: usize = 10;
+/// What servers on the web answer to a request of a session they do not know.
+const NO_SESSION: i32 = -32000;
+/// The same.
+const NOT_FOUND: i32 = -32001;
+
+/// Why a call got no answer.
+pub(super) enum Lost {
+    /// It never left.
+    Unsent,
+    /// It may have run.
+    Unanswered,
+}
+
+impl Connection {
+    /// Calls a tool; asks and tells whoever is at the other end of `call` what the server asks and tells.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: &JsonObject,
+        call: &Call,
+    ) -> Result<Result<Output, ToolError>, Lost> {
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
+        for _ in 0..ROUNDS_MAX {
+            let answer = match self.round(params.clone(), call).await {
+                Ok(answer) => answer,
+                Err(Ok(error)) => return Ok(Err(error)),
+                Err(Err(lost)) => return Err(lost),
+            };
+            match answer {
+                ServerResult::CallToolResult(result) => return Ok(convert::output(result)),
+                ServerResult::InputRequiredResult(wanted) => {
+                    params.request_state.clone_from(&wanted.request_state);
+                    params.input_responses = Some(answers(wanted, call).await);
+                }
+                _ => return Ok(Err(ToolError::new(ErrorKind::Tool, "its answer is not that of a tool"))),
+            }
+        }
+        Ok(Err(ToolError::new(ErrorKind::Tool, format!("it asked more than {ROUNDS_MAX} times"))))
+    }
+
+    /// Whether a server says that it knows nothing of our session, as one does that was started again. By the
+    /// protocol that is a 404, which the transport knows; many answer a 400 with such an error instead.
+    fn is_session_gone(&self, error: &ErrorData) -> bool {
+        let codes = [ErrorCode(NO_SESSION), ErrorCode(NOT_FOUND)];
+        self.has_sessions && codes.contains(&error.code) && error.message.to_lowercase().contains("session")
+    }
+
+    async fn round(
+        &self,
+        params: CallToolRequestParams,
+        call: &Call,
+    ) -> Result<ServerResult, Result<ToolError, Lost>> {
+        let mut open = self.calls.open(call);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let sent = self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
+        let handle = sent.map_err(|_| Err(Lost::Unsent))?;
+        open.sent(handle.id.clone(), handle.progress_token.clone());
+        let mut guard = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
+        let answer = attended(handle.await_response(), &mut open, call).await;
+        guard.id = None;
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(ServiceError::McpError(error)) if self.is_session_gone(&error) => Err(Err(Lost::Unsent)),
+            Err(ServiceError::McpError(error)) => Err(Ok(convert::server_error(&error))),
+            Err(ServiceError::TransportSend(error)) => match error.error.downcast_ref() {
+                // The server is there, and says no.
+                Some(
+                    refusal @ (WebError::HttpStatus(_)
+                    | WebError::UnexpectedServerResponse(_)
+                    | WebError::UnexpectedContentType(_)
+                    | WebError::AuthRequired(_)
+                    | WebError::InsufficientScope(_)),
+                ) => Err(Ok(ToolError::new(ErrorKind::Tool, chain(refusal)))),
+                _ => {
+                    tracing::debug!(error = chain(&*error.error), "a call could not be sent");
+                    Err(Err(Lost::Unanswered))
+                }
+            },
+            Err(ServiceError::TransportClosed) => Err(Err(Lost::Unanswered)),
+            Err(ServiceError::Cancelled { .. }) => Err(Err(Lost::Unanswered)),
+            Err(error) => Err(Ok(ToolError::new(ErrorKind::Tool, error.to_string()))),
+        }
+    }
+}
+
+/// Waits for an answer; meanwhile tells and asks the other end of the call.
+async fn attended<T>(answer: impl Future<Output = T>, open: &mut OpenCall, call: &Call) -> T {
+    let mut asking = FuturesUnordered::new();
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        tokio::select! {
+            biased;
+            Some(()) = asking.next(), if !asking.is_empty() => {}
+            Some(event) = open.events.recv() => {
+                if let Some((question, reply)) = tell(event, call) {
+                    asking.push(call.ask(question).map(|answer| {
+                        // The server may have given up.
+                        let _ = reply.send(answer);
+                    }));
+                }
+            }
+            answer = &mut answer => {
+                // What it told at the last moment may have come between two looks.
+                while let Ok(event) = open.events.try_recv() {
+                    tell(event, call);
+                }
+                return answer;
+            }
+        }
+    }
+}
+
+/// Tells the other end; a question is handed back.
+fn tell(event: Event, call: &Call) -> Option<(Question, Reply)> {
+    match event {
+        Event::Progress(progress) => call.peer().progress(progress),
+        Event::Log(level, message) => call.peer().log(level, &message),
+        Event::Ask(question, reply) => return Some((question, reply)),
+    }
+    None
+}
+
+/// What the other end answers to all that a server wants before it goes on.
+async fn answers(wanted: InputRequiredResult, call: &Call) -> InputResponses {
+    let mut responses = InputResponses::new();
+    for (key, request) in wanted.input_requests.unwrap_or_default() {
+        let response = convert::input_response(&key, request, call).await;
+        responses.insert(key, response);
+    }
+    responses
+}
+
+/// Tells the server that nobody waits for an answer any more.
+struct CancelOnDrop<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let peer = self.peer.clone();
+        let params = CancelledNotificationParam::new(Some(id), Some("nobody waits for it".to_owned()));
+        let notification = ClientNotification::CancelledNotification(CancelledNotification::new(params));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = peer.send_notification(notification).await {
+                    tracing::debug!(%error, "a call could not be taken back");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The tools of an upstream as catalogs see them.
+
+use super::upstream::Upstream;
+use async_trait::async_trait;
+use ctx_core::{Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The tools of an upstream as they were last listed.
+#[derive(Default)]
+pub(super) struct Listed(Mutex<Arc<Vec<Arc<ToolSpec>>>>);
+
+impl Listed {
+    pub(super) fn get(&self) -> Arc<Vec<Arc<ToolSpec>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether that changed anything.
+    pub(super) fn set(&self, specs: Vec<ToolSpec>) -> bool {
+        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if listed.iter().map(|spec| &**spec).eq(&specs) {
+            return false;
+        }
+        *listed = Arc::new(specs.into_iter().map(Arc::new).collect());
+        true
+    }
+}
+
+/// The tools of an upstream, for catalogs.
+pub(super) struct UpstreamProvider(pub(super) Arc<Upstream>);
+
+impl Provider for UpstreamProvider {
+    fn name(&self) -> Identifier {
+        self.0.settings.name.clone()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let tool = |spec: &Arc<ToolSpec>| {
+            Arc::new(UpstreamTool { upstream: self.0.clone(), spec: spec.clone() }) as Arc<dyn Tool>
+        };
+        self.0.listed.get().iter().map(tool).collect()
+    }
+
+    fn exposed(&self) -> bool {
+        self.0.settings.exposed
+    }
+}
+
+struct UpstreamTool {
+    upstream: Arc<Upstream>,
+    spec: Arc<ToolSpec>,
+}
+
+#[async_trait]
+impl Tool for UpstreamTool {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        self.upstream.call(&self.spec, arguments, call).await
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.upstream.settings.limits.call)
+    }
+}
