@@ -36,11 +36,13 @@ const EARLY: Duration = Duration::from_millis(10);
 /// Everything callable at one moment.
 pub struct Catalog {
     /// By full name.
-    tools: BTreeMap<String, Registered>,
+    tools: BTreeMap<String, Arc<Registered>>,
     /// Outward name to full name.
     outward: BTreeMap<String, String>,
-    /// Those that have a tool here.
+    /// Those that have a tool here, and those that may have one.
     providers: BTreeSet<Identifier>,
+    /// Those whose tools were not known when this was built.
+    unknown: BTreeMap<Identifier, Arc<dyn Provider>>,
     agents: BTreeMap<String, Arc<AgentSpec>>,
     /// In the order of their providers.
     resources: Vec<Arc<dyn Resources>>,
@@ -137,9 +139,20 @@ impl Catalog {
         self.registered(name).map(|registered| &registered.entry)
     }
 
-    /// The first halves of the tools' names, however many tools there are.
+    /// The first halves of the tools' names, however many tools there are, and of those that are not known.
     pub fn providers(&self) -> impl Iterator<Item = &Identifier> {
         self.providers.iter()
+    }
+
+    /// Providers whose tools were not known when this was built, and how that is now. What is called by their
+    /// names waits until it is known.
+    pub fn unknown(&self) -> impl Iterator<Item = (&Identifier, Option<String>)> {
+        self.unknown.iter().map(|(name, provider)| (name, provider.unknown()))
+    }
+
+    /// Whether a provider's tools were not known when this was built.
+    pub fn is_unknown(&self, provider: &Identifier) -> bool {
+        self.unknown.contains_key(provider)
     }
 
     /// Every agent, by name.
@@ -197,7 +210,7 @@ impl Catalog {
     /// keeps limits, runs it, records the run.
     pub async fn call(name: &str, arguments: Value, mut call: Call) -> Result<Output, ToolError> {
         let catalog = call.root.catalog.clone();
-        let registered = catalog.find(name).map_err(|error| catalog.mask(error))?;
+        let registered = &*catalog.find(name).map_err(|error| catalog.mask(error))?;
         let started = Instant::now();
         let argument_bytes = json_size(&arguments);
         let mut record = Record {
@@ -279,13 +292,14 @@ impl Catalog {
         self.redactor.text(text)
     }
 
-    fn registered(&self, name: &str) -> Option<&Registered> {
+    fn registered(&self, name: &str) -> Option<&Arc<Registered>> {
         let full = self.outward.get(name).map_or(name, String::as_str);
         self.tools.get(full)
     }
 
-    fn find(&self, name: &str) -> Result<&Registered, ToolError> {
-        self.registered(name).ok_or_else(|| {
+    fn find(&self, name: &str) -> Result<Arc<Registered>, ToolError> {
+        let found = self.registered(name).cloned().or_else(|| self.presumed(name));
+        found.ok_or_else(|| {
             let name = cut_text(name, 100);
             let names = self.outward.keys().chain(self.tools.keys()).map(String::as_str);
             ToolError::not_found(match nearest(&name, names) {
@@ -293,6 +307,21 @@ impl Catalog {
                 None => format!("no tool registered with name: {name}"),
             })
         })
+    }
+
+    /// What may be a tool of a provider whose tools are not known.
+    fn presumed(&self, name: &str) -> Option<Arc<Registered>> {
+        let (provider, tool) = name.split_once('.')?;
+        let (provider, tool) = (Identifier::sanitize(provider), Identifier::sanitize(tool));
+        let origin = self.unknown.get(&provider)?;
+        let tool = origin.presumed(&tool)?;
+        let name = ToolName::new(provider, Identifier::sanitize(&tool.spec().name));
+        Some(Arc::new(Registered {
+            entry: Entry { name, spec: tool.spec(), builtin: origin.builtin(), exposed: false },
+            schema: ArgumentSchema::unchecked(tool.spec().input_schema.clone()),
+            tool,
+            meter: None,
+        }))
     }
 
     /// Everything that must hold before a tool runs.
@@ -463,6 +492,7 @@ impl CatalogBuilder {
             tools: BTreeMap::new(),
             outward: BTreeMap::new(),
             providers: BTreeSet::new(),
+            unknown: BTreeMap::new(),
             agents: BTreeMap::new(),
             resources: Vec::new(),
             limits: self.limits,
@@ -506,6 +536,10 @@ impl CatalogBuilder {
         catalog.register(&Origins(catalog.resources.clone()), &self.meters);
         for provider in &self.providers {
             catalog.register(&**provider, &self.meters);
+            if provider.unknown().is_some() {
+                catalog.providers.insert(provider.name());
+                catalog.unknown.insert(provider.name(), provider.clone());
+            }
         }
         Arc::new(catalog)
     }
@@ -542,7 +576,7 @@ impl Catalog {
             let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
             self.providers.insert(entry.name.provider().clone());
             self.outward.insert(outward, full.clone());
-            self.tools.insert(full, Registered { entry, tool, schema, meter });
+            self.tools.insert(full, Arc::new(Registered { entry, tool, schema, meter }));
         }
     }
 }

@@ -61,6 +61,17 @@ pub trait Provider: Send + Sync + 'static {
     fn exposed(&self) -> bool {
         true
     }
+
+    /// Why its tools are not known, where they are not: it is still being reached, or cannot be.
+    fn unknown(&self) -> Option<String> {
+        None
+    }
+
+    /// What may be its tool of this name, where its tools are not known: whether it is one shows when it runs.
+    fn presumed(&self, name: &Identifier) -> Option<Arc<dyn Tool>> {
+        let _ = name;
+        None
+    }
 }
 
 /// What a tool says of itself.

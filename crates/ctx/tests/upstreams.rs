@@ -56,7 +56,7 @@ fn a_script_calls_a_server_that_is_a_process() {
     let w = with_config(&started(&other));
     assert_eq!(run(&w, "return sdk.other.greet{ name = \"Ada\" }.text"), json!("hello Ada"));
     w.write("script.lua", "return sdk.other.greet{}");
-    w.ctx("exec script.lua").code(1).says("missing required parameter: name");
+    w.ctx("exec script.lua").code(2).says("missing required parameter: name");
     let states = w.ctx("upstream list --json").success().json();
     let server = &states["upstreams"][0];
     assert_eq!((&server["name"], &server["state"]), (&json!("other"), &json!("ready")), "{states}");

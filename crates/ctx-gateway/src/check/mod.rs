@@ -51,6 +51,10 @@ fn problems_of(
     looked_at: &BTreeSet<String>,
 ) -> Vec<(String, Option<String>)> {
     let provider = Identifier::sanitize(&call.provider);
+    if catalog.is_unknown(&provider) {
+        // Whether it has such a function shows when it is called.
+        return Vec::new();
+    }
     // Asked first: most of what is called by a dotted name is the language's own, and functions are many.
     let is_known = catalog.providers().any(|known| *known == provider);
     let found = is_known.then(|| find(catalog, &provider, &call.name)).flatten();

@@ -1,7 +1,7 @@
 //! What the check finds, and that it finds nothing in scripts that are sound.
 
 use super::check;
-use ctx_core::Catalog;
+use ctx_core::{Catalog, Identifier, Provider, Tool};
 use ctx_testkit::{echo, provider};
 use serde_json::json;
 use std::sync::Arc;
@@ -259,4 +259,27 @@ fn what_cannot_be_read_is_left_to_the_engine() {
     // However deep it nests, it is read in one go.
     let deep = format!("sdk.pet_store.ping{{ a = {}{} }}", "{".repeat(100_000), "}".repeat(100_000));
     assert_eq!(problems(&deep), [""; 0]);
+}
+
+struct StillConnecting;
+
+impl Provider for StillConnecting {
+    fn name(&self) -> Identifier {
+        Identifier::sanitize("slow")
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        Vec::new()
+    }
+
+    fn unknown(&self) -> Option<String> {
+        Some("is still being reached".to_owned())
+    }
+}
+
+#[test]
+fn a_provider_whose_functions_are_not_known_yet_is_not_judged() {
+    let catalog = Catalog::builder().provider(Arc::new(StillConnecting)).build();
+    assert!(check("return sdk.slow.anything{ at = 'all' }, slow.other():await()", &catalog).is_ok());
+    assert!(check("return sdk.slaw.anything{}", &catalog).is_err());
 }

@@ -1,7 +1,7 @@
 //! `list_functions`: who provides functions, and which.
 
 use super::directory::Listed;
-use super::text::{ANSWER_CHARS_MAX, Lines};
+use super::text::{ANSWER_CHARS_MAX, Lines, cut};
 use super::{Directories, spec};
 use async_trait::async_trait;
 use ctx_core::{Call, Output, Tool, ToolError, ToolSpec};
@@ -52,8 +52,14 @@ impl Tool for ListFunctions {
                 paged(&heading, &lines, page)?
             }
             None => {
-                let providers: Vec<String> =
-                    directory.providers().map(|(name, functions)| about(name, functions)).collect();
+                let known = directory.providers().map(|(name, functions)| about(name, functions));
+                let unknown = call.catalog().unknown();
+                let unknown = unknown.map(|(name, why)| {
+                    // It may have become known since.
+                    let why = why.as_deref().unwrap_or("its functions are known now; ask again");
+                    format!("{name} – {}", cut(why))
+                });
+                let providers: Vec<String> = known.chain(unknown).collect();
                 let providers: Vec<&str> = providers.iter().map(String::as_str).collect();
                 let counts = (counted(directory.count(), "function"), counted(providers.len(), "provider"));
                 paged(&format!("{} of {}", counts.0, counts.1), &providers, page)?

@@ -95,6 +95,8 @@ pub(super) struct Upstream {
 
 #[derive(Default)]
 struct Known {
+    /// Whether its tools are.
+    listed: bool,
     era: Era,
     server: Option<String>,
     protocol: Option<String>,
@@ -142,6 +144,23 @@ impl Upstream {
             protocol: known.protocol.clone(),
             said: self.said.lines(),
         }
+    }
+
+    /// Why its tools are not known, where they are not.
+    pub(super) fn unknown(&self) -> Option<String> {
+        if self.with_known(|known| known.listed) {
+            return None;
+        }
+        Some(match &*self.phase.borrow() {
+            Phase::Failed { reason, .. } => format!("cannot be reached: {reason}"),
+            Phase::Stopped => "was shut down".to_owned(),
+            Phase::Connecting | Phase::Ready(_) | Phase::Idle => "is still being reached".to_owned(),
+        })
+    }
+
+    /// Waits until its tools are known.
+    pub(super) async fn reached(&self) -> Result<(), ToolError> {
+        self.connected().await.map(drop)
     }
 
     /// Waits until the first try to reach it has ended, either way.
@@ -239,8 +258,16 @@ impl Upstream {
         match connected {
             Ok((connection, specs)) => {
                 let (server, protocol) = connection.server();
-                self.with_known(|known| *known = Known { era: connection.era(), server, protocol });
-                self.take_up(specs, on_change);
+                let is_new = self.with_known(|known| {
+                    let before = std::mem::replace(
+                        known,
+                        Known { listed: true, era: connection.era(), server, protocol },
+                    );
+                    !before.listed
+                });
+                if self.listed.set(specs) || is_new {
+                    on_change();
+                }
                 Ok(connection)
             }
             Err(reason) => {

@@ -1,9 +1,9 @@
 //! Calls of a server that does as it should.
 
 use crate::harness::Test;
-use crate::world::{Person, World, until};
+use crate::world::{Person, World, options, settings, until};
 use ctx_core::{Call, Caller, Catalog, ErrorKind};
-use ctx_mcp::{Start, ToolFilter, UpstreamState};
+use ctx_mcp::{Start, ToolFilter, UpstreamState, Upstreams};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = tests![calls:
     a_process_gets_the_environment_it_is_given_and_no_more,
     a_lazy_server_sleeps_until_it_is_called,
     calls_beyond_the_bound_wait_and_then_are_refused,
+    what_is_called_before_a_server_has_answered_waits_for_it,
 ];
 
 fn text(value: &str) -> Value {
@@ -181,4 +182,21 @@ async fn calls_beyond_the_bound_wait_and_then_are_refused() {
     slow.abort();
     let answer = waits.remove(0).await.unwrap().unwrap();
     assert_eq!(answer.into_data(), text("later"));
+}
+
+async fn what_is_called_before_a_server_has_answered_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = settings("up", "good", &folder.path().join("noted"));
+    let upstreams = Upstreams::start(vec![started], options(Arc::new(|| {})));
+    let catalog = Catalog::builder().provider(upstreams.providers().remove(0)).build();
+    let unknown: Vec<_> = catalog.unknown().map(|(name, why)| (name.to_string(), why.unwrap())).collect();
+    assert_eq!(unknown, [("up".to_owned(), "is still being reached".to_owned())]);
+    let call = async |name: &str, arguments| {
+        Catalog::call(name, arguments, Call::new(catalog.clone(), Caller::Cli)).await
+    };
+    assert_eq!(call("up.echo", json!({"text": "late"})).await.unwrap().into_data(), text("late"));
+    let error = call("up.ecko", json!({})).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, "up has no function `ecko`"));
+    assert_eq!(catalog.unknown().map(|(_, why)| why).collect::<Vec<_>>(), [None]);
+    upstreams.shutdown().await;
 }
