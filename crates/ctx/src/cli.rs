@@ -1,7 +1,7 @@
 //! The command line: what was typed, and the command that does it.
 
 use crate::commands::{self, Command};
-use crate::config::{Config, Located, locate, locate_in};
+use crate::config::{Config, Located, Typed, TypedServer, locate, locate_in};
 use crate::error::{CommandError, CommandResult};
 use crate::harness::Additions;
 use crate::output::Output;
@@ -68,17 +68,40 @@ impl Global {
 
     /// The same where there need not be a workspace: then it is that of the user, or the defaults.
     pub(crate) fn load_any(&self) -> CommandResult<Config> {
-        Ok(Config::load(&self.locate()?, &variable)?)
+        Ok(Config::load(&self.locate()?, &Typed::default(), &variable)?)
     }
 
     /// The configuration of the workspace that this command is about.
     pub(crate) fn load(&self) -> CommandResult<Config> {
+        self.load_with(Vec::new())
+    }
+
+    /// The same with upstream servers that were typed.
+    pub(crate) fn load_with(&self, servers: Vec<TypedServer>) -> CommandResult<Config> {
         let located = self.locate()?;
         if located.workspace.is_none() {
             return Err(CommandError::usage("there is no workspace here")
                 .hint("`ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it"));
         }
-        Ok(Config::load(&located, &variable)?)
+        Ok(Config::load(&located, &Typed { servers, ..Typed::default() }, &variable)?)
+    }
+
+    /// What was typed, over the user's own file and one that was named; no other is looked for, and the store
+    /// is the user's, not the working directory's.
+    pub(crate) fn load_without_workspace(
+        &self,
+        servers: Vec<TypedServer>,
+        bind: Option<String>,
+    ) -> CommandResult<Config> {
+        let mut located = self.locate()?;
+        let mut typed = Typed { servers, bind, store: None };
+        if !located.named {
+            located = Located { user: located.user, root: working_directory()?, ..Located::default() };
+            typed.store = state_folder().map(|folder| folder.join("run/ctx.sqlite"));
+        }
+        let mut config = Config::load(&located, &typed, &variable)?;
+        config.without_knowledge = config.settings.connectors.is_empty();
+        Ok(config)
     }
 
     /// The workspace that this command is about, opened; its warnings are told.
@@ -104,12 +127,13 @@ impl Global {
 
 /// The configuration of the workspace in exactly this folder.
 pub(crate) fn load_in(directory: &Path) -> CommandResult<Config> {
-    Ok(Config::load(&locate_in(directory, user_config()), &variable)?)
+    Ok(Config::load(&locate_in(directory, user_config()), &Typed::default(), &variable)?)
 }
 
 /// The configuration in exactly this file.
 pub(crate) fn load_at(path: &Path) -> CommandResult<Config> {
-    Ok(Config::load(&locate(Some(path), &working_directory()?, user_config()), &variable)?)
+    let located = locate(Some(path), &working_directory()?, user_config());
+    Ok(Config::load(&located, &Typed::default(), &variable)?)
 }
 
 /// Where the user is.
@@ -128,11 +152,21 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn user_config() -> Option<PathBuf> {
-    let folder = std::env::var_os("XDG_CONFIG_HOME")
+    Some(user_folder("XDG_CONFIG_HOME", ".config")?.join("config.toml"))
+}
+
+/// Where what is remembered by user, not by workspace, lies.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    user_folder("XDG_STATE_HOME", ".local/state")
+}
+
+/// Our folder in one of the user's: the variable's, else this one of the home folder.
+fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(variable)
         .map(PathBuf::from)
         .filter(|folder| folder.is_absolute())
-        .or_else(|| std::env::home_dir().map(|home| home.join(".config")))?;
-    Some(folder.join("ctx/config.toml"))
+        .or_else(|| std::env::home_dir().map(|home| home.join(in_home)))?;
+    Some(folder.join("ctx"))
 }
 
 /// What the program is told to be a worker for scripts by. No command: a worker reads no settings,

@@ -4,6 +4,7 @@
 //! command line is as good as agreed to; any other is asked about once, and again when what it runs is
 //! something else. Edits of a script that is trusted are the user's own affair.
 
+use crate::cli::state_folder;
 use crate::config::{Config, ScriptUse};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
@@ -127,11 +128,7 @@ pub(crate) fn hash(uses: &[ScriptUse]) -> String {
 
 /// Remembered by user, not by workspace: a repository cannot bring its own.
 fn store() -> Option<Trust> {
-    let folder = std::env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
-    Some(Trust::new(folder.join("ctx/trust.sqlite")))
+    Some(Trust::new(state_folder()?.join("trust.sqlite")))
 }
 
 fn canonical(path: &Path) -> PathBuf {

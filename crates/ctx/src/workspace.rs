@@ -41,7 +41,8 @@ pub(crate) struct Workspace {
 
 /// What every catalog of a workspace is made of, besides scripts.
 pub(crate) struct Parts {
-    context: Arc<Context>,
+    /// Where there is anything to search.
+    context: Option<Arc<Context>>,
     agents: Vec<Arc<dyn Agent>>,
     /// What the program adds.
     added: Vec<Arc<dyn Provider>>,
@@ -69,11 +70,12 @@ impl Parts {
         old: Option<&Catalog>,
     ) -> Arc<Catalog> {
         let builder = Catalog::builder()
-            .provider(self.context.clone())
             .limits(self.limits)
             .policy(self.policy.clone())
             .redactor(self.redactor.clone())
             .runs(log);
+        let context = self.context.iter().map(|context| context.clone() as Arc<dyn Provider>);
+        let builder = context.fold(builder, |builder, context| builder.provider(context));
         let providers = providers.iter().chain(&self.added);
         let builder = providers.fold(builder, |builder, provider| builder.provider(provider.clone()));
         old.into_iter().fold(builder, |builder, old| builder.replacing(old)).build()
@@ -153,7 +155,7 @@ impl Workspace {
             None => Arc::new(Discard),
         };
         let parts = Parts {
-            context: Arc::new(Context::new(knowledge.clone())),
+            context: (!config.without_knowledge).then(|| Arc::new(Context::new(knowledge.clone()))),
             agents: inline_agents(&config),
             added: additions.callable(&mut warnings),
             limits: settings.limits(),

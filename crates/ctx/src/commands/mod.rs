@@ -16,6 +16,7 @@ mod get;
 mod init;
 mod reference;
 mod refresh;
+mod run;
 mod runs;
 mod search;
 mod serve;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Export(export::Export),
     Embed(embed::Embed),
     Serve(serve::Serve),
+    Run(run::Run),
     Connect(connect::Connect),
     Exec(exec::Exec),
     Docs(docs::Docs),
@@ -77,6 +79,7 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Export(export) => export.run(global),
         Command::Embed(embed) => embed.run(global).await,
         Command::Serve(serve) => serve.run(global).await,
+        Command::Run(run) => run.run(global).await,
         Command::Connect(connect) => connect.run(global),
         Command::Exec(exec) => exec.run(global).await,
         Command::Docs(docs) => docs.run(global).await,

@@ -13,6 +13,7 @@ mod scripts;
 mod settings;
 mod show;
 mod tree;
+mod typed;
 mod upstreams;
 
 pub(crate) use every::Every;
@@ -21,6 +22,7 @@ pub(crate) use schema::settings_schema;
 pub(crate) use scripts::{ConnectorSection, InlineAgentSection, ScriptUse, Section};
 pub(crate) use settings::{Settings, SourceSettings};
 pub(crate) use show::Shown;
+pub(crate) use typed::{Typed, TypedServer};
 pub(crate) use upstreams::section_of as upstream_section;
 
 use ctx_core::Secret;
@@ -47,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) named: bool,
     /// What the workspace's file would run.
     pub(crate) uses: Vec<ScriptUse>,
+    /// Whether there is nothing to search, and nothing that searches.
+    pub(crate) without_knowledge: bool,
     /// What the files say, merged, with origins.
     tree: Table,
 }
@@ -66,8 +70,12 @@ impl ConfigError {
 }
 
 impl Config {
-    /// Reads the located files over the defaults.
-    pub(crate) fn load(located: &Located, variables: Variables<'_>) -> Result<Self, ConfigError> {
+    /// Reads the located files over the defaults, and what was typed over those.
+    pub(crate) fn load(
+        located: &Located,
+        typed: &Typed,
+        variables: Variables<'_>,
+    ) -> Result<Self, ConfigError> {
         let mut warnings = Vec::new();
         let mut tree = Layer::parse("default", DEFAULTS)?.table;
         let schema = settings_schema();
@@ -86,10 +94,12 @@ impl Config {
             }
             tree.merge(layer.table);
         }
+        typed.put_over(&mut tree);
+        uses.retain(|used| !typed.replaces(&used.section));
         let settings = settings::read(&tree)?;
         let path = located.workspace.clone();
         let (root, named) = (located.root.clone(), located.named);
-        Ok(Self { settings, root, path, warnings, named, uses, tree })
+        Ok(Self { settings, root, path, warnings, named, uses, without_knowledge: false, tree })
     }
 
     /// Where the store lies.

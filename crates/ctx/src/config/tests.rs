@@ -1,6 +1,6 @@
 //! Files in, settings or problems out.
 
-use super::{Config, ConfigError, Located};
+use super::{Config, ConfigError, Located, Typed};
 use std::fs;
 
 fn load(text: &str) -> Result<Config, ConfigError> {
@@ -8,7 +8,7 @@ fn load(text: &str) -> Result<Config, ConfigError> {
     let path = folder.path().join("ctx.toml");
     fs::write(&path, text).unwrap();
     let located = Located { user: None, workspace: Some(path), root: folder.path().to_owned(), named: true };
-    Config::load(&located, &|name| (name == "SET").then(|| "value".to_owned()))
+    Config::load(&located, &Typed::default(), &|name| (name == "SET").then(|| "value".to_owned()))
 }
 
 fn problems(text: &str) -> Vec<String> {
@@ -230,7 +230,7 @@ fn the_workspace_overrides_the_user_key_by_key() {
     fs::write(&workspace, "[retrieval]\nfinal_limit = 7\n").unwrap();
     let located =
         Located { user: Some(user), workspace: Some(workspace), root: folder.path().to_owned(), named: true };
-    let config = Config::load(&located, &|_| None).unwrap();
+    let config = Config::load(&located, &Typed::default(), &|_| None).unwrap();
     assert_eq!(config.settings.retrieval.final_limit.get(), 7);
     assert_eq!(config.settings.retrieval.mode, ctx_knowledge::Mode::Keyword);
 }

@@ -9,11 +9,12 @@ pub(super) use server::Server;
 use super::refresh::{News, Refresh, Tell};
 use super::sync::summary;
 use crate::cli::Global;
+use crate::config::{Config, TypedServer};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
 use crate::scripts::ScriptSet;
 use crate::signals::Signals;
-use crate::trust::ALL_GROUPS;
+use crate::trust::{self, ALL_GROUPS};
 use crate::workspace::Workspace;
 use clap::Subcommand;
 use ctx_mcp::{McpServer, ServerSettings};
@@ -23,10 +24,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// What a model is told about the server, whatever it serves.
-const INSTRUCTIONS: &str = "Knowledge and tools of this workspace. Find documents with `search` and read them \
-     whole with `get`. `execute` runs a Luau script that may call many functions (`sdk.<provider>.<name>{…}`) and \
-     returns only what you need: find functions with `search_docs` and read how they are called with \
+/// What a model is told about the server.
+const KNOWLEDGE: &str = "Knowledge and tools of this workspace. Find documents with `search` and read them \
+     whole with `get`.";
+
+/// The same, whatever it serves.
+const FUNCTIONS: &str = "`execute` runs a Luau script that may call many functions (`sdk.<provider>.<name>{…}`) \
+     and returns only what you need: find functions with `search_docs` and read how they are called with \
      `get_function_docs`.";
 
 /// Serve the workspace.
@@ -43,20 +47,32 @@ enum What {
         /// Speak MCP on stdin and stdout instead, with the client that started this.
         #[arg(long)]
         stdio: bool,
+        /// One more upstream server, in the place of one of its name in `[mcp_servers]`: a command line like
+        /// `files='npx -y server-filesystem .'`, or an address like `remote=https://example.com/mcp`. May be
+        /// given several times.
+        #[arg(long, value_name = "NAME=COMMAND|URL")]
+        mcp: Vec<TypedServer>,
     },
 }
 
 impl Serve {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        match self.what {
-            What::Mcp { stdio: true } => stdio::serve(global).await,
-            What::Mcp { stdio: false } => at_address(global).await,
-        }
+        let What::Mcp { stdio, mcp } = self.what;
+        config(global.load_with(mcp)?, !stdio, global).await
     }
 }
 
-async fn at_address(global: &Global) -> CommandResult {
-    let workspace = global.open_for_scripts(ALL_GROUPS)?;
+/// Serves what is configured: at an address, or on stdin and stdout.
+pub(super) async fn config(config: Config, at_address: bool, global: &Global) -> CommandResult {
+    match at_address {
+        true => serve_at_address(config, global).await,
+        false => stdio::serve(config, global).await,
+    }
+}
+
+async fn serve_at_address(config: Config, global: &Global) -> CommandResult {
+    trust::settle(&config, ALL_GROUPS, &global.output())?;
+    let workspace = global.open_config(config)?;
     let server = Server::bind(&workspace).await?;
     let scripts = load_scripts(&workspace, &global.output()).await;
     global.output().say(&format!("serving {}", server.url()));
@@ -89,7 +105,10 @@ fn mcp_server(
     let settings = ServerSettings {
         name: "ctx".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        instructions: INSTRUCTIONS.to_owned(),
+        instructions: match workspace.config.without_knowledge {
+            true => FUNCTIONS.to_owned(),
+            false => format!("{KNOWLEDGE} {FUNCTIONS}"),
+        },
         request_bytes: workspace.config.settings.http_limits().body_bytes,
     };
     McpServer::new(workspace.catalog.clone(), settings, ready, shutdown.clone())

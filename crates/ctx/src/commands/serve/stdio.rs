@@ -3,9 +3,10 @@
 use super::background::{Background, allow_descriptors};
 use super::{load_scripts, mcp_server, refresh, until_signal};
 use crate::cli::Global;
+use crate::config::Config;
 use crate::error::CommandResult;
 use crate::signals::Signals;
-use crate::trust::ALL_GROUPS;
+use crate::trust::{self, ALL_GROUPS};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -14,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Serves until the client leaves. It is answered at once; what depends on scripts waits for them.
-pub(super) async fn serve(global: &Global) -> CommandResult {
+pub(super) async fn serve(config: Config, global: &Global) -> CommandResult {
     let signals = Signals::listen()?;
     allow_descriptors();
-    let workspace = global.open_for_scripts(ALL_GROUPS)?;
+    trust::settle(&config, ALL_GROUPS, &global.output())?;
+    let workspace = global.open_config(config)?;
     let shutdown = CancellationToken::new();
     let (ready, is_ready) = watch::channel(false);
     let mcp = mcp_server(&workspace, is_ready, &shutdown);

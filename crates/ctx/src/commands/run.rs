@@ -1,0 +1,39 @@
+//! `ctx run`
+
+use super::serve;
+use crate::cli::Global;
+use crate::config::TypedServer;
+use crate::error::{CommandError, CommandResult};
+
+/// Serve MCP servers as one, without a workspace.
+///
+/// A client connects to this one, and reaches all of them through a handful of small tools and one script.
+/// Nothing is written into the working directory, and no `ctx.toml` is looked for; one that is named with
+/// `--config` is used, and so is the user's own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// A server: a command line like `files='npx -y server-filesystem .'`, or an address like
+    /// `remote=https://example.com/mcp`. May be given several times.
+    #[arg(long, value_name = "NAME=COMMAND|URL")]
+    mcp: Vec<TypedServer>,
+    /// Serve HTTP and MCP (at `/mcp`) at an address, and not MCP on stdin and stdout; at `server.bind` when
+    /// none is given.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    #[expect(clippy::option_option, reason = "absent, alone, and with an address are three things")]
+    http: Option<Option<String>>,
+}
+
+impl Run {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let at_address = self.http.is_some();
+        let config = global.load_without_workspace(self.mcp, self.http.flatten())?;
+        let settings = &config.settings;
+        let has_scripts = !settings.tools.is_empty() || !settings.agents.is_empty();
+        if settings.mcp_servers.is_empty() && settings.connectors.is_empty() && !has_scripts {
+            return Err(CommandError::usage("there is nothing to serve").hint(
+                "name a server: ctx run --mcp files='npx -y @modelcontextprotocol/server-filesystem .'",
+            ));
+        }
+        serve::config(config, at_address, global).await
+    }
+}

@@ -1,0 +1,113 @@
+//! Settings that were typed and not written down: `--mcp name=…`.
+
+use super::tree::{Leaf, Node, Origin, Table};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What a command line adds to what the files say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Typed {
+    /// Upstream servers; each stands for a whole section.
+    pub(crate) servers: Vec<TypedServer>,
+    /// Where the store lies.
+    pub(crate) store: Option<PathBuf>,
+    /// Where to serve.
+    pub(crate) bind: Option<String>,
+}
+
+/// A server as it is typed: `name=command argument …` or `name=https://…`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TypedServer {
+    name: String,
+    section: Value,
+}
+
+impl FromStr for TypedServer {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        const FORM: &str = "write name=COMMAND or name=URL";
+        let (name, value) = typed.split_once('=').ok_or(FORM)?;
+        let (name, value) = (name.trim(), value.trim());
+        if name.is_empty() || value.is_empty() {
+            return Err(FORM.to_owned());
+        }
+        let section = if value.starts_with("http://") || value.starts_with("https://") {
+            json!({ "url": value })
+        } else {
+            let words = shlex::split(value).ok_or("a quote in the command line is not closed")?;
+            let (command, arguments) = words.split_first().ok_or(FORM)?;
+            json!({ "command": command, "args": arguments })
+        };
+        Ok(Self { name: name.to_owned(), section })
+    }
+}
+
+impl Typed {
+    /// Puts what was typed over what the files say. A server takes the place of one of the same name.
+    pub(super) fn put_over(&self, tree: &mut Table) {
+        for TypedServer { name, section } in &self.servers {
+            if let Some(Node::Table(servers)) = tree.entries.get_mut("mcp_servers") {
+                servers.entries.remove(name);
+            }
+            tree.merge(table("--mcp", &json!({ "mcp_servers": { name: section } })));
+        }
+        if let Some(store) = &self.store {
+            tree.merge(table("default", &json!({ "db": { "path": store } })));
+        }
+        if let Some(bind) = &self.bind {
+            tree.merge(table("--http", &json!({ "server": { "bind": bind } })));
+        }
+    }
+
+    /// Whether the section of a server is taken by one that was typed.
+    pub(super) fn replaces(&self, section: &str) -> bool {
+        self.servers.iter().any(|server| super::upstream_section(&server.name) == section)
+    }
+}
+
+/// JSON as if a file said it.
+fn table(origin: &str, value: &Value) -> Table {
+    let origin_of = || Origin { file: origin.to_owned(), line: 0 };
+    let node = |(key, value): (&String, &Value)| {
+        let node = match value {
+            Value::Object(_) => Node::Table(table(origin, value)),
+            other => Node::Leaf(Leaf { value: other.clone(), origin: origin_of(), variables: Vec::new() }),
+        };
+        (key.clone(), node)
+    };
+    let entries = value.as_object().into_iter().flatten().map(node).collect();
+    Table { entries, origin: Some(origin_of()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(typed: &str) -> (String, Value) {
+        let server: TypedServer = typed.parse().unwrap();
+        (server.name, server.section)
+    }
+
+    #[test]
+    fn a_server_is_an_address_or_a_command_line() {
+        let command = |command: &str, args: &[&str]| json!({ "command": command, "args": args });
+        for (typed, name, section) in [
+            ("fs=npx -y server /tmp", "fs", command("npx", &["-y", "server", "/tmp"])),
+            ("a='my tool' \"two words\" b\\ c", "a", command("my tool", &["two words", "b c"])),
+            ("a=run --flag=x=y", "a", command("run", &["--flag=x=y"])),
+            ("remote=https://example.com/mcp?a=b", "remote", json!({"url": "https://example.com/mcp?a=b"})),
+            ("local = http://127.0.0.1:1/mcp", "local", json!({"url": "http://127.0.0.1:1/mcp"})),
+        ] {
+            assert_eq!(server(typed), (name.to_owned(), section), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_server_is_refused() {
+        for typed in ["", "fs", "=npx", "fs=", "fs= ", "fs='npx"] {
+            assert!(typed.parse::<TypedServer>().is_err(), "{typed}");
+        }
+    }
+}

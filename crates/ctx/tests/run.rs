@@ -1,0 +1,114 @@
+//! `ctx run` and `--mcp`: upstream servers that were typed and not written down.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
+
+use ctx_testkit::{TestWorkspace, wait_until};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+/// A workspace to be the upstream of another, with one tool.
+fn other() -> TestWorkspace {
+    TestWorkspace::empty().config("[tools.script.greet]\npath = \"greet.lua\"\n").file(
+        "greet.lua",
+        "tool = { name = \"greet\", description = \"Greets.\", parameters = {\n\
+         { name = \"name\", type = \"string\", required = true } } }\n\
+         function tool.execute(params) return { text = \"hello \" .. params.name } end\n",
+    )
+}
+
+/// How it is typed.
+fn typed(name: &str, other: &TestWorkspace) -> String {
+    format!("{name}=ctx --config '{}' serve mcp --stdio", other.path("ctx.toml").display())
+}
+
+/// What a client is answered that sends these requests one after the other.
+fn session(w: &TestWorkspace, arguments: &[&str], requests: &[(&str, Value)]) -> Vec<Value> {
+    let mut command = w.command(arguments);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answers = Vec::new();
+    let client = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let begin = ("initialize", client);
+    for (id, (method, params)) in std::iter::once(&begin).chain(requests).enumerate() {
+        writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .unwrap();
+        answers.push(loop {
+            let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            if line["id"] == id {
+                break line["result"].clone();
+            }
+        });
+        if id == 0 {
+            writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).unwrap();
+        }
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    answers
+}
+
+#[test]
+fn servers_are_one_server_without_any_file() {
+    let other = other();
+    let w = TestWorkspace::empty();
+    let (one, two) = (typed("one", &other), typed("the-second", &other));
+    let script = "local a = one.greet{ name = \"Ada\" }\n\
+                  return { a:await().text, sdk.the_second.greet{ name = \"Bob\" }.text }";
+    let answers = session(
+        &w,
+        &["run", "--mcp", &one, "--mcp", &two],
+        &[
+            ("tools/call", json!({"name": "execute", "arguments": {"script": script}})),
+            ("tools/list", json!({})),
+        ],
+    );
+    assert_eq!(answers[1]["content"][0]["text"], "[\"hello Ada\",\"hello Bob\"]", "{answers:?}");
+    let names: Vec<&str> =
+        answers[2]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    // There is nothing to search.
+    assert_eq!(names, ["execute", "get_function_docs", "list_functions", "search_docs"]);
+    assert!(!answers[0]["instructions"].as_str().unwrap().contains("`search`"));
+    assert_eq!(std::fs::read_dir(w.root()).unwrap().count(), 0, "nothing is written where it runs");
+}
+
+#[test]
+fn a_workspace_that_merely_lies_there_is_not_run() {
+    let w = TestWorkspace::empty().config("[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"started\"]\n");
+    w.ctx("run").code(2).says("there is nothing to serve");
+    assert!(!w.path("started").exists());
+}
+
+#[test]
+fn what_cannot_be_a_server_is_told_before_anything_starts() {
+    let w = TestWorkspace::empty();
+    w.ctx("run").code(2).says("hint: name a server: ctx run --mcp files=");
+    w.ctx_args(["run", "--mcp", "npx"]).code(2).says("write name=COMMAND or name=URL");
+    w.ctx_args(["run", "--mcp", "a='npx"]).code(2).says("a quote in the command line is not closed");
+    w.ctx_args(["run", "--mcp", "ctx=npx"]).code(2).says("the name `ctx` is taken");
+}
+
+#[test]
+fn a_typed_server_takes_the_place_of_a_written_one_and_needs_no_trust() {
+    let other = other();
+    let w = TestWorkspace::empty().config(
+        "[server]\nbind = \"127.0.0.1:0\"\n\
+         [mcp_servers.other]\ncommand = \"touch\"\nargs = [\"started\"]\nenv = { A = \"b\" }\n",
+    );
+    let server = w.spawn(["serve", "mcp", "--mcp", &typed("other", &other)]);
+    let script = json!({"script": "return sdk.other.greet{ name = \"Ada\" }.text"});
+    assert_eq!(server.post("/tools/execute", &script).body["result"], "hello Ada");
+    server.stop().success();
+    assert!(!w.path("started").exists());
+}
+
+#[test]
+fn they_are_served_at_an_address_too() {
+    let other = other();
+    let w = TestWorkspace::empty();
+    let server = w.spawn(["run", "--http=127.0.0.1:0", "--mcp", &typed("other", &other)]);
+    let listed = || server.post("/tools/list_functions", &json!({})).body["result"].to_string();
+    wait_until("its functions are known", || listed().contains("other – "));
+    server.stop().success();
+}
