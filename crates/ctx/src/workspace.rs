@@ -210,6 +210,15 @@ impl Workspace {
         upstreams
     }
 
+    /// Loads everything that can be called: scripts, and the tools of upstream servers, each of which has
+    /// answered or failed by then.
+    pub(crate) async fn load_callable(&self) -> ScriptSet {
+        self.start_upstreams();
+        let scripts = self.load_scripts().await;
+        self.connect_upstreams().await;
+        scripts
+    }
+
     /// Ends all processes that were started: those that run scripts, and upstream servers.
     pub(crate) async fn end_processes(&self) {
         let upstreams = async {

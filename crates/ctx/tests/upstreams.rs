@@ -68,6 +68,18 @@ fn a_script_calls_a_server_that_is_a_process() {
 }
 
 #[test]
+fn a_tool_that_is_tried_reaches_servers_too() {
+    let other = other();
+    let w = with_config(&started(&other)).file(
+        "polite.lua",
+        "tool = { name = \"polite\", description = \"Greets.\", parameters = {} }\n\
+         function tool.execute() return sdk.other.greet{ name = \"Ada\" } end\n",
+    );
+    let shown = w.ctx("tool test polite.lua").success().stdout;
+    assert!(shown.contains("hello Ada"), "{shown}");
+}
+
+#[test]
 fn a_server_at_an_address_is_called_through_ours_with_the_headers_it_wants() {
     let other = other();
     let upstream = other.spawn(["--config", "ctx.toml", "serve", "mcp"]);

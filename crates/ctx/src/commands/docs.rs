@@ -17,9 +17,9 @@ pub(crate) struct Docs {
 
 impl Docs {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let workspace = global.open_for_scripts(&["tools."])?;
+        let workspace = global.open_for_scripts(&["mcp_servers.", "tools."])?;
         let output = global.output();
-        let scripts = workspace.load_scripts().await;
+        let scripts = workspace.load_callable().await;
         scripts.problems().iter().for_each(|problem| output.warn(problem));
         let answer = if !self.search.is_empty() {
             workspace.call("search_docs", json!({ "query": self.search.join(" ") })).await
@@ -28,7 +28,7 @@ impl Docs {
         } else {
             workspace.call("list_functions", json!({})).await
         };
-        workspace.runner().shutdown().await;
+        workspace.end_processes().await;
         workspace.close();
         let answer = answer?;
         let text = answer.as_str().unwrap_or_default().trim_end().to_owned();

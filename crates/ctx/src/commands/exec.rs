@@ -23,10 +23,7 @@ impl Exec {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let script = read(&self.file)?;
         let workspace = global.open_for_scripts(&["agents.", "mcp_servers.", "tools."])?;
-        workspace.start_upstreams();
-        let scripts = workspace.load_scripts().await;
-        // A script is run once: it should find what is configured.
-        workspace.connect_upstreams().await;
+        let scripts = workspace.load_callable().await;
         let output = global.output();
         scripts.problems().iter().for_each(|problem| output.warn(problem));
         let call = Call::new(workspace.catalog.current(), Caller::Cli).with_peer(Arc::new(Terminal(output)));

@@ -80,10 +80,14 @@ impl Bench {
         callable.into_iter().map(|script| script.settings).collect()
     }
 
-    /// A call on a catalog with what is built in and what is tried, which nobody records.
+    /// A call on a catalog with what is built in, what is tried and upstream servers, which nobody records.
     pub(super) fn call(&self, own: Arc<dyn Provider>, output: Output) -> Call {
         let catalog = match &self.workspace {
-            Some(workspace) => workspace.parts().catalog(&[own], Arc::new(Discard), None),
+            Some(workspace) => {
+                let mut providers = vec![own];
+                providers.extend(workspace.start_upstreams().providers());
+                workspace.parts().catalog(&providers, Arc::new(Discard), None)
+            }
             None => Catalog::builder()
                 .provider(own)
                 .limits(self.config.settings.limits())
