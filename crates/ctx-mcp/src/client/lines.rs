@@ -122,11 +122,15 @@ impl Line {
                     Ok(message) => return Some(message),
                     Err(error) => error,
                 };
-                let read: Value = serde_json::from_slice(&line).ok()?;
                 tracing::debug!(%error, "a server's message cannot be read");
-                let is_answer = read.get("method").is_none();
-                let id = serde_json::from_value(read.get("id")?.clone()).ok()?;
-                is_answer.then(|| failure(id, format!("its answer cannot be read: {error}")))
+                let id = match serde_json::from_slice::<Value>(&line) {
+                    Ok(read) if read.get("method").is_some() => return None,
+                    Ok(read) => serde_json::from_value(read.get("id")?.clone()).ok()?,
+                    Err(_) => {
+                        number(&line[..line.len().min(ENDS)], &line[line.len().saturating_sub(ENDS)..])?
+                    }
+                };
+                Some(failure(id, format!("its answer cannot be read: {error}")))
             }
             Self::TooLong { head, tail, bytes_max } => {
                 let id = number(&head, &tail)?;
@@ -140,9 +144,12 @@ fn failure(id: RequestId, message: String) -> RxJsonRpcMessage<RoleClient> {
     RxJsonRpcMessage::<RoleClient>::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None), Some(id))
 }
 
-/// The number of an answer of which only the ends are there: servers write it before the result or after.
+/// The number of an answer of which only the ends can be read: servers write it before the result or after.
 fn number(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     const KEY: &str = "\"id\":";
+    if !head.starts_with(b"{") {
+        return None;
+    }
     let digits = |text: &str| {
         let text = text.trim_start();
         let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());

@@ -19,6 +19,7 @@ mod harness;
 
 mod calls;
 mod faults;
+mod rude;
 mod server;
 mod web;
 mod world;
@@ -28,9 +29,10 @@ fn main() -> ExitCode {
     let argument = |number: usize| arguments.get(number).map_or("", String::as_str);
     match argument(0) {
         world::REAPER => return ctx_mcp::reaper_main(),
+        world::SERVER if argument(1) == rude::KIND => return rude::main(argument(2)),
         world::SERVER => return server::main(argument(1), argument(2)),
         world::PARENT => return faults::parent(),
         _ => {}
     }
-    harness::run(&[calls::TESTS, faults::TESTS, web::TESTS].concat(), &arguments)
+    harness::run(&[calls::TESTS, faults::TESTS, rude::TESTS, web::TESTS].concat(), &arguments)
 }
