@@ -265,3 +265,53 @@ fn functions_are_found_as_the_guide_says() {
     assert_eq!(found.lines().next(), guide.blocks("text")[0].lines().next());
     assert!(echo.contains("\nfunction sdk.tools.echo(params: { "), "{echo}");
 }
+
+/// Where the official MCP servers are; `cargo xtask tools` puts them there.
+#[allow(clippy::disallowed_methods, reason = "where the tools of tests are, the environment may say")]
+fn mcp_servers() -> std::path::PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
+    let modules = target.join("tools/mcp-servers/node_modules");
+    assert!(modules.is_dir(), "{} is not there: run `cargo xtask tools`", modules.display());
+    modules.canonicalize().unwrap()
+}
+
+#[test]
+fn one_script_does_what_the_guide_says() {
+    let guide = Chapter::read("one-script.md");
+    // The packages are there already; npx would ask for them.
+    let npx = format!(
+        "#!/bin/sh\nshift; package=$1; shift\nexec node {}/$package/dist/index.js \"$@\"\n",
+        mcp_servers().display()
+    );
+    let w = TestWorkspace::empty().file("bin/npx", &npx);
+    w.mode("bin/npx", 0o755);
+    let (shell, text) = (guide.blocks("sh"), guide.blocks("text"));
+    w.shell(shell[0]).success();
+    w.write("minutes/ctx.toml", guide.blocks("toml")[0]);
+    let in_minutes = |block: &str| w.shell(&format!("PATH=$PWD/bin:$PATH; cd minutes; {block}"));
+    let listed = in_minutes(shell[1]).success().stdout;
+    assert!(listed.ends_with(text[0]), "{listed}");
+    let lua = guide.blocks("lua");
+    let found = in_minutes(shell[2]).success().stdout;
+    assert!(found.starts_with("files.search_files(") && found.contains(lua[0]), "{found}");
+    w.write("minutes/tasks.luau", lua[1]);
+    assert_eq!(in_minutes(shell[3]).success().stdout, guide.blocks("json")[0]);
+    assert!(w.read("minutes/memory.json").contains("order part 20"));
+    assert_eq!(in_minutes(shell[4]).code(2).stderr, text[1]);
+}
+
+#[test]
+fn every_section_of_a_server_in_the_guide_is_a_valid_configuration() {
+    let guide = Chapter::read("upstreams.md");
+    let w = TestWorkspace::empty()
+        .config(&guide.blocks("toml").join("\n"))
+        .env("ISSUES_TOKEN", "secret-x")
+        .env("GITHUB_TOKEN", "secret-y");
+    let shown = w.ctx("config show").success();
+    assert_eq!(shown.stderr, "");
+    assert!(
+        shown.stdout.contains("mcp.example.com") && !shown.stdout.contains("secret-"),
+        "{}",
+        shown.stdout
+    );
+}
