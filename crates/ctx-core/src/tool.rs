@@ -2,7 +2,7 @@
 
 use crate::{Agent, Call, ContentBlock, Identifier, RateLimit, Resources, ToolError};
 use async_trait::async_trait;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,8 +74,8 @@ pub trait Provider: Send + Sync + 'static {
     }
 }
 
-/// What a tool says of itself.
-#[derive(Clone, Debug, PartialEq)]
+/// What a tool says of itself. Its JSON is how it is remembered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Its name as its origin gives it; the catalog makes an identifier of it.
     pub name: String,
@@ -106,7 +106,7 @@ impl ToolSpec {
 }
 
 /// What a tool does to the world, as far as it is known. Unknown is `None`, never a guess.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {
     /// It changes nothing.
     pub read_only: Option<bool>,

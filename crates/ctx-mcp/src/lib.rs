@@ -12,7 +12,9 @@ mod convert;
 mod server;
 
 pub use client::{
-    Command, Headers, HttpKind, InvalidHeader, InvalidPattern, ReaperProgram, Start, ToolFilter, Transport,
-    UpstreamLimits, UpstreamOptions, UpstreamSettings, UpstreamState, UpstreamStatus, Upstreams, reaper_main,
+    ChangedField, ChangedPlaces, ChangedTool, Changes, Command, Difference, FieldChange, Headers, HttpKind,
+    InvalidHeader, InvalidPattern, Memory, MemoryError, ReaperProgram, Remembered, ServerKey, Start,
+    ToolFilter, Transport, UpstreamLimits, UpstreamOptions, UpstreamSettings, UpstreamState, UpstreamStatus,
+    Upstreams, reaper_main,
 };
 pub use server::{McpServer, ServerSettings, StdioError};

@@ -10,6 +10,7 @@
 mod cli;
 mod commands;
 mod config;
+mod definitions;
 mod error;
 mod harness;
 mod output;

@@ -1,6 +1,7 @@
 //! An opened directory: settings, store, catalog, wired together.
 
 use crate::config::{Config, ConnectorSection, Every, InlineAgentSection, Section, Settings, SourceSettings};
+use crate::definitions::{self, UpstreamMemory};
 use crate::error::{CommandError, CommandResult};
 use crate::harness::{AddedSource, Additions};
 use crate::scripts::{self, Configured, Runner, ScriptProvider, ScriptSet, ScriptSource, Untrusted};
@@ -173,8 +174,8 @@ impl Workspace {
         Ok(Self { config, knowledge, catalog, freshness, warnings, trusted, parts, runner, runs, upstreams })
     }
 
-    /// Begins to connect to the upstream servers that may be used. Their tools are there when they have
-    /// answered.
+    /// Begins to connect to the upstream servers that may be used. Their tools are there at once where they
+    /// are remembered, else when they have answered.
     pub(crate) fn start_upstreams(&self) -> &Upstreams {
         self.start_some_upstreams(&|_| true)
     }
@@ -189,12 +190,19 @@ impl Workspace {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 reaper: self.runner.reaper(),
                 redactor: self.parts.redactor.clone(),
+                memory: Some(Arc::new(UpstreamMemory::of(&self.config))),
                 on_change: on_change(&self.parts, &self.catalog),
             };
             let upstreams = Upstreams::start(settings, options);
             self.parts.renew(&self.catalog, |changing| changing.upstreams = upstreams.providers());
             upstreams
         })
+    }
+
+    /// The same, and waits until the tools of each are known, or it has failed.
+    pub(crate) async fn know_upstreams(&self) {
+        self.start_upstreams().known().await;
+        self.parts.renew(&self.catalog, |_| {});
     }
 
     /// The same, and waits until each has answered or failed.
@@ -210,12 +218,12 @@ impl Workspace {
         upstreams
     }
 
-    /// Loads everything that can be called: scripts, and the tools of upstream servers, each of which has
-    /// answered or failed by then.
+    /// Loads everything that can be called: scripts, and the tools of upstream servers. Those of which nothing
+    /// is remembered have answered or failed by then.
     pub(crate) async fn load_callable(&self) -> ScriptSet {
         self.start_upstreams();
         let scripts = self.load_scripts().await;
-        self.connect_upstreams().await;
+        self.know_upstreams().await;
         scripts
     }
 
@@ -392,7 +400,7 @@ fn state_path(config: &Config) -> PathBuf {
 fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
     let store = config.store_path();
     let mut own_files = store_files(&store);
-    own_files.push(state_path(config));
+    own_files.extend([state_path(config), definitions::path(config)]);
     let mut sources = Vec::new();
     for (kind_name, named) in &config.settings.connectors {
         let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else { continue };

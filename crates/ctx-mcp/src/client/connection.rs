@@ -232,9 +232,10 @@ impl Connection {
         self.stop.cancel();
     }
 
-    /// All tools that are taken, in the server's order.
+    /// All tools in the server's order; also those that are not taken, since they may be one day.
     pub(super) async fn tools(&self, settings: &UpstreamSettings) -> Result<Vec<ToolSpec>, String> {
         let mut specs = Vec::new();
+        let (mut taken, mut others) = (0, 0);
         let mut names = HashSet::new();
         let mut cursors = HashSet::new();
         let mut cursor = None;
@@ -244,20 +245,25 @@ impl Connection {
             let listed = match listed {
                 // It has none.
                 Err(ServiceError::McpError(error))
-                    if error.code.0 == METHOD_NOT_FOUND && specs.is_empty() =>
+                    if error.code.0 == METHOD_NOT_FOUND && names.is_empty() =>
                 {
                     return Ok(specs);
                 }
                 other => other.map_err(|error| format!("its tools cannot be listed: {error}"))?,
             };
             for tool in listed.tools {
-                if !settings.tools.takes(&tool.name) || !names.insert(tool.name.to_string()) {
+                let is_taken = settings.tools.takes(&tool.name);
+                let count = if is_taken { &mut taken } else { &mut others };
+                if *count == settings.limits.tools && !names.contains(&*tool.name) {
+                    if is_taken {
+                        return Err(format!("it has more than {} tools", settings.limits.tools));
+                    }
                     continue;
                 }
-                if specs.len() == settings.limits.tools {
-                    return Err(format!("it has more than {} tools", settings.limits.tools));
+                if names.insert(tool.name.to_string()) {
+                    *count += 1;
+                    specs.push(convert::tool_spec(tool));
                 }
-                specs.push(convert::tool_spec(tool));
             }
             match listed.next_cursor {
                 None => return Ok(specs),

@@ -1,13 +1,17 @@
 //! Upstream MCP servers: their tools, called as if they were ours.
 //!
 //! `upstream` keeps one server connected and calls it, `connection` and `exchange` speak to it, `calls`
-//! passes on what it tells and asks meanwhile, `process` and `lines` are a server that is a process,
+//! passes on what it tells and asks meanwhile,
+//! `definitions` holds its tools against those that were accepted, of which `memory` knows and `difference` tells, `process` and `lines` are a server that is a process,
 //! `web` and `sse` are one that has an address, and `reaper` is who cleans up behind us.
 
 mod calls;
 mod connection;
+mod definitions;
+mod difference;
 mod exchange;
 mod lines;
+mod memory;
 mod process;
 mod provider;
 mod reaper;
@@ -16,15 +20,18 @@ mod sse;
 mod upstream;
 mod web;
 
+pub use difference::{ChangedField, ChangedPlaces, ChangedTool, Difference, FieldChange};
+pub use memory::{Memory, MemoryError, Remembered, ServerKey};
 pub use reaper::{ReaperProgram, reaper_main};
 pub use settings::{
-    Command, Headers, HttpKind, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport, UpstreamLimits,
-    UpstreamSettings,
+    Changes, Command, Headers, HttpKind, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport,
+    UpstreamLimits, UpstreamSettings,
 };
 pub use upstream::{UpstreamState, UpstreamStatus};
 
 use connection::Maker;
 use ctx_core::{Provider, Redactor};
+use definitions::Definitions;
 use provider::UpstreamProvider;
 use reaper::Reaper;
 use rmcp::model::Implementation;
@@ -47,6 +54,8 @@ pub struct UpstreamOptions {
     pub reaper: ReaperProgram,
     /// What is masked in what servers say.
     pub redactor: Redactor,
+    /// Where definitions of their tools are remembered; without, only as long as we run.
+    pub memory: Option<Arc<dyn Memory>>,
     /// Told whenever the tools of one are others than before.
     pub on_change: Arc<dyn Fn() + Send + Sync>,
 }
@@ -62,16 +71,17 @@ pub struct Upstreams {
 impl Upstreams {
     /// Connects to all of them, in the background and side by side.
     pub fn start(settings: Vec<UpstreamSettings>, options: UpstreamOptions) -> Self {
-        let UpstreamOptions { name, version, reaper, redactor, on_change } = options;
+        let UpstreamOptions { name, version, reaper, redactor, memory, on_change } = options;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let maker = Arc::new(Maker {
             us: Implementation::new(name, version),
-            redactor,
+            redactor: redactor.clone(),
             reaper: Arc::new(Reaper::new(reaper)),
             tasks: tasks.clone(),
         });
         let start = |settings| {
-            let upstream = Arc::new(Upstream::new(settings, stop.child_token()));
+            let definitions = Definitions::new(&settings, memory.clone(), redactor.clone());
+            let upstream = Arc::new(Upstream::new(settings, definitions, stop.child_token()));
             tasks.spawn(upstream.clone().supervise(maker.clone(), on_change.clone()));
             upstream
         };
@@ -89,7 +99,14 @@ impl Upstreams {
         self.all.iter().map(|upstream| upstream.status()).collect()
     }
 
-    /// Waits until every one has been tried.
+    /// Waits until every one whose tools are not known has been tried.
+    pub async fn known(&self) {
+        for upstream in &self.all {
+            upstream.tools_known().await;
+        }
+    }
+
+    /// Waits until every one has been tried; those that sleep are waken for it.
     pub async fn settled(&self) {
         for upstream in &self.all {
             upstream.settled().await;

@@ -20,6 +20,8 @@ pub struct UpstreamSettings {
     pub exposed: bool,
     /// Which of its tools are taken.
     pub tools: ToolFilter,
+    /// What comes of tools that are not those that were accepted.
+    pub changes: Changes,
     /// Its bounds.
     pub limits: UpstreamLimits,
 }
@@ -100,8 +102,18 @@ pub enum Start {
     /// From the start to the end.
     #[default]
     Eager,
-    /// Once for the list of its tools, and then while it is being called.
+    /// While it is being called; and once for the list of its tools, where none is remembered.
     Lazy,
+}
+
+/// What comes of tools whose definitions are not those that were accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Changes {
+    /// It is told, and they can be called.
+    #[default]
+    Tell,
+    /// It is told, and they cannot be called before they are accepted.
+    Ask,
 }
 
 /// Bounds on one upstream.

@@ -1,10 +1,12 @@
 //! One upstream server: kept connected, and called.
 
 use super::connection::{Connection, Era, Maker};
+use super::definitions::Definitions;
+use super::difference::Difference;
 use super::exchange::Lost;
 use super::process::Said;
 use super::provider::Listed;
-use super::settings::{Start, UpstreamSettings};
+use super::settings::{Changes, Start, UpstreamSettings};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use ctx_core::{Call, ErrorKind, Identifier, Output, ToolError, ToolSpec};
 use serde_json::{Map, Value};
@@ -56,6 +58,8 @@ pub struct UpstreamStatus {
     pub state: UpstreamState,
     /// How many tools it has, as far as is known.
     pub tools: usize,
+    /// How they differ from those that were accepted.
+    pub difference: Difference,
     /// What it calls itself, once it has been reached.
     pub server: Option<String>,
     /// The revision of the protocol it speaks, once it has been reached.
@@ -82,6 +86,7 @@ enum Phase {
 pub(super) struct Upstream {
     pub(super) settings: UpstreamSettings,
     pub(super) listed: Listed,
+    definitions: Arc<Definitions>,
     phase: watch::Sender<Phase>,
     /// Somebody wants it now.
     wanted: Notify,
@@ -97,6 +102,8 @@ pub(super) struct Upstream {
 struct Known {
     /// Whether its tools are.
     listed: bool,
+    /// Whether it was tried to reach it since we run.
+    tried: bool,
     era: Era,
     server: Option<String>,
     protocol: Option<String>,
@@ -110,15 +117,25 @@ enum Over {
 }
 
 impl Upstream {
-    pub(super) fn new(settings: UpstreamSettings, stop: CancellationToken) -> Self {
+    /// One of which the tools are there at once, if they are remembered.
+    pub(super) fn new(settings: UpstreamSettings, definitions: Definitions, stop: CancellationToken) -> Self {
+        let remembered = definitions.recall();
+        let known = Known { listed: remembered.is_some(), ..Known::default() };
+        let phase = match settings.start {
+            Start::Lazy if known.listed => Phase::Idle,
+            _ => Phase::Connecting,
+        };
+        let listed = Listed::default();
+        listed.set(remembered.unwrap_or_default());
         Self {
             room: Semaphore::new(settings.limits.in_flight),
             settings,
-            listed: Listed::default(),
-            phase: watch::Sender::new(Phase::Connecting),
+            listed,
+            definitions: Arc::new(definitions),
+            phase: watch::Sender::new(phase),
             wanted: Notify::new(),
             waiting: AtomicUsize::new(0),
-            known: Mutex::default(),
+            known: Mutex::new(known),
             said: Said::default(),
             stop,
         }
@@ -140,6 +157,7 @@ impl Upstream {
             name: self.settings.name.clone(),
             state,
             tools: self.listed.get().len(),
+            difference: self.definitions.difference(),
             server: known.server.clone(),
             protocol: known.protocol.clone(),
             said: self.said.lines(),
@@ -166,8 +184,25 @@ impl Upstream {
     /// Waits until the first try to reach it has ended, either way.
     pub(super) async fn settled(&self) {
         let mut phase = self.phase.subscribe();
-        // It cannot fail: the sender is here.
-        let _ = phase.wait_for(|phase| !matches!(phase, Phase::Connecting)).await;
+        loop {
+            let now = phase.borrow_and_update().clone();
+            if self.with_known(|known| known.tried) || matches!(now, Phase::Stopped) {
+                return;
+            }
+            if matches!(now, Phase::Idle) {
+                self.wanted.notify_one();
+            }
+            if phase.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The same, unless its tools are known anyway.
+    pub(super) async fn tools_known(&self) {
+        if !self.with_known(|known| known.listed) {
+            self.settled().await;
+        }
     }
 
     /// Keeps it connected until it is stopped.
@@ -182,6 +217,10 @@ impl Upstream {
             .with_jitter()
             .without_max_times();
         let mut wait = waits.build();
+        if matches!(*self.phase.borrow(), Phase::Idle) && !self.is_wanted().await {
+            self.phase.send_replace(Phase::Stopped);
+            return;
+        }
         for attempt in 1.. {
             self.phase.send_replace(Phase::Connecting);
             let connected = tokio::select! {
@@ -208,9 +247,8 @@ impl Upstream {
                         Over::Idle => {
                             self.phase.send_replace(Phase::Idle);
                             connection.close().await;
-                            tokio::select! {
-                                () = self.stop.cancelled() => break,
-                                () = self.wanted.notified() => {}
+                            if !self.is_wanted().await {
+                                break;
                             }
                             wait = waits.build();
                             continue;
@@ -231,6 +269,14 @@ impl Upstream {
             }
         }
         self.phase.send_replace(Phase::Stopped);
+    }
+
+    /// Waits until somebody wants it; not if it is stopped before.
+    async fn is_wanted(&self) -> bool {
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            () = self.wanted.notified() => true,
+        }
     }
 
     /// Connects and takes the list of its tools.
@@ -258,21 +304,23 @@ impl Upstream {
         match connected {
             Ok((connection, specs)) => {
                 let (server, protocol) = connection.server();
+                let era = connection.era();
+                let changed = self.take_up(specs).await;
                 let is_new = self.with_known(|known| {
-                    let before = std::mem::replace(
-                        known,
-                        Known { listed: true, era: connection.era(), server, protocol },
-                    );
-                    !before.listed
+                    let now = Known { listed: true, tried: true, era, server, protocol };
+                    !std::mem::replace(known, now).listed
                 });
-                if self.listed.set(specs) || is_new {
+                if changed || is_new {
                     on_change();
                 }
                 Ok(connection)
             }
             Err(reason) => {
                 // What was known of it may be what was wrong.
-                self.with_known(|known| known.era = Era::Unknown);
+                self.with_known(|known| {
+                    known.era = Era::Unknown;
+                    known.tried = true;
+                });
                 Err(reason)
             }
         }
@@ -285,10 +333,32 @@ impl Upstream {
         if last.is_empty() { reason } else { format!("{reason}; it said: {}", last.join(" | ")) }
     }
 
-    fn take_up(&self, specs: Vec<ToolSpec>, on_change: &(dyn Fn() + Send + Sync)) {
-        if self.listed.set(specs) {
-            on_change();
+    /// Takes up what the server has, and remembers it; tells whether that is something else than before.
+    async fn take_up(&self, mut specs: Vec<ToolSpec>) -> bool {
+        let (definitions, seen) = (self.definitions.clone(), specs.clone());
+        self.remembering(move || definitions.see(&seen)).await;
+        specs.retain(|spec| self.settings.tools.takes(&spec.name));
+        self.listed.set(specs)
+    }
+
+    /// Memories may be slow.
+    async fn remembering(&self, work: impl FnOnce() + Send + 'static) {
+        if let Err(error) = tokio::task::spawn_blocking(work).await {
+            tracing::debug!(%error, "{}: its tools are not remembered", self.settings.name);
         }
+    }
+
+    /// Refuses a tool that is not the one that was accepted, where that is wanted.
+    async fn allow(&self, tool: &str) -> Result<(), ToolError> {
+        if self.settings.changes == Changes::Tell || self.definitions.objection(tool).is_none() {
+            return Ok(());
+        }
+        let definitions = self.definitions.clone();
+        self.remembering(move || definitions.look_again()).await;
+        self.definitions.objection(tool).map_or(Ok(()), |objection| {
+            let message = format!("{}: {objection}", self.settings.name);
+            Err(ToolError::new(ErrorKind::Forbidden, message))
+        })
     }
 
     /// Stays with a connection until it ends, or is needed no more.
@@ -302,7 +372,9 @@ impl Upstream {
                 () = connection.list_changed() => {
                     let listing = tokio::time::timeout(self.settings.limits.start, connection.tools(&self.settings));
                     match listing.await {
-                        Ok(Ok(specs)) => self.take_up(specs, on_change),
+                        Ok(Ok(specs)) => if self.take_up(specs).await {
+                            on_change();
+                        },
                         Ok(Err(reason)) => tracing::warn!("{}: {reason}", self.settings.name),
                         Err(_) => tracing::warn!("{}: its tools cannot be listed in time", self.settings.name),
                     }
@@ -389,6 +461,7 @@ impl Upstream {
             answer.map_err(|error| ToolError::new(error.kind(), format!("{}: {error}", self.settings.name)))
         };
         let connection = self.connected().await?;
+        self.allow(&spec.name).await?;
         let lost = match connection.call(&spec.name, &arguments, call).await {
             Ok(answer) => return named(answer),
             Err(lost) => lost,
@@ -403,6 +476,7 @@ impl Upstream {
         tracing::info!("{}: the connection was lost during a call, which is made again", self.settings.name);
         connection.ended().await;
         let connection = self.connected().await?;
+        self.allow(&spec.name).await?;
         match connection.call(&spec.name, &arguments, call).await {
             Ok(answer) => named(answer),
             Err(_) => {

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 mod harness;
 
 mod calls;
+mod definitions;
 mod faults;
 mod rude;
 mod server;
@@ -34,5 +35,6 @@ fn main() -> ExitCode {
         world::PARENT => return faults::parent(),
         _ => {}
     }
-    harness::run(&[calls::TESTS, faults::TESTS, rude::TESTS, web::TESTS].concat(), &arguments)
+    let all = [calls::TESTS, definitions::TESTS, faults::TESTS, rude::TESTS, web::TESTS];
+    harness::run(&all.concat(), &arguments)
 }

@@ -82,6 +82,8 @@ impl Server {
         let plain = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
         let names = |count: usize| (0..count).map(|number| plain(&format!("t{number}"))).collect::<Vec<_>>();
         let cursor = message["params"]["cursor"].as_str().unwrap_or("0").to_owned();
+        // Definitions of another day.
+        let says = std::env::var("ECHO_SAYS").ok();
         let (tools, next) = match self.kind.as_str() {
             "many" => {
                 let page: usize = cursor.parse().unwrap();
@@ -118,6 +120,9 @@ impl Server {
                 let mut destroys = plain("destroys");
                 destroys["annotations"] = json!({"destructiveHint": true, "readOnlyHint": false});
                 tools.push(destroys);
+                if let Some(says) = says {
+                    tools[0]["description"] = json!(says);
+                }
                 tools.extend(self.more.then(|| plain("one_more")));
                 (tools, None)
             }

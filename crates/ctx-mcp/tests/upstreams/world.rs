@@ -6,8 +6,8 @@ use ctx_core::{
     Unanswered, Want,
 };
 use ctx_mcp::{
-    Command, ReaperProgram, Start, ToolFilter, Transport, UpstreamLimits, UpstreamOptions, UpstreamSettings,
-    UpstreamState, Upstreams,
+    Changes, Command, Memory, ReaperProgram, Start, ToolFilter, Transport, UpstreamLimits, UpstreamOptions,
+    UpstreamSettings, UpstreamState, Upstreams,
 };
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -39,6 +39,7 @@ pub(crate) fn settings(name: &str, kind: &str, file: &Path) -> UpstreamSettings 
         start: Start::Eager,
         exposed: false,
         tools: ToolFilter::default(),
+        changes: Changes::Tell,
         limits: UpstreamLimits::default(),
     }
 }
@@ -48,7 +49,7 @@ pub(crate) struct World {
     pub(crate) changes: Arc<AtomicUsize>,
     /// What servers noted.
     pub(crate) file: PathBuf,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl World {
@@ -62,14 +63,21 @@ impl World {
         let file = folder.path().join("noted");
         let mut settings = settings("up", kind, &file);
         change(&mut settings);
+        let mut world = Self::start(settings, file, None);
+        world.upstreams.settled().await;
+        world._folder = Some(folder);
+        world
+    }
+
+    /// The same with a memory, and without waiting.
+    pub(crate) fn start(settings: UpstreamSettings, file: PathBuf, memory: Option<Arc<dyn Memory>>) -> Self {
         let changes = Arc::new(AtomicUsize::new(0));
         let counted = changes.clone();
         let on_change = Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        let upstreams = Upstreams::start(vec![settings], options(on_change));
-        upstreams.settled().await;
-        Self { upstreams, changes, file, _folder: folder }
+        let upstreams = Upstreams::start(vec![settings], UpstreamOptions { memory, ..options(on_change) });
+        Self { upstreams, changes, file, _folder: None }
     }
 
     pub(crate) fn state(&self) -> UpstreamState {
@@ -118,6 +126,7 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
         version: "1".to_owned(),
         reaper: ReaperProgram { path: program(), arguments: vec![REAPER.into()] },
         redactor: Redactor::new([Secret::new("licence-4711")]),
+        memory: None,
         on_change,
     }
 }

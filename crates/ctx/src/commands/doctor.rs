@@ -108,6 +108,13 @@ async fn check_upstreams(workspace: &Workspace, checks: &mut Vec<Check>) {
                 reason,
                 "check its section in ctx.toml; until it answers, the rest works",
             ),
+            _ if !status.difference.is_empty() => Check {
+                hints: vec![format!(
+                    "look at them with `ctx upstream list`, accept them with `ctx upstream accept {}`",
+                    status.name
+                )],
+                ..Check::passed(&name, format!("not the tools that were accepted: {}", status.difference))
+            },
             _ => Check::passed(&name, count(status.tools as u64, "tool")),
         });
     }

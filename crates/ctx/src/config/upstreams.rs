@@ -4,7 +4,9 @@ use super::settings::{LimitSettings, seconds};
 use super::tree::{Node, Table};
 use super::{Config, ScriptUse};
 use ctx_core::Identifier;
-use ctx_mcp::{Command, Headers, HttpKind, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings};
+use ctx_mcp::{
+    Changes, Command, Headers, HttpKind, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -60,8 +62,8 @@ pub(crate) struct ServerSection {
     transport: Option<HttpTransport>,
     /// Headers to send to the server at `url`, like `{ Authorization = "Bearer ${TOKEN}" }`.
     headers: Option<BTreeMap<String, String>>,
-    /// `eager` keeps it running; `lazy` starts it for the list of its tools, ends it when it has not been
-    /// called for five minutes, and starts it again for the next call.
+    /// `eager` keeps it running; `lazy` starts it when it is called, and ends it when it has not been called
+    /// for five minutes. The first time of all it is started for the list of its tools, which is remembered.
     #[serde(default)]
     start: When,
     /// Whether its tools are listed to clients one by one, as `<name>__<tool>`; scripts can call them either
@@ -74,6 +76,10 @@ pub(crate) struct ServerSection {
     /// Which of its tools are not there, even if `allowed_tools` has them.
     #[serde(default)]
     denied_tools: Vec<String>,
+    /// What comes of tools that are new, or say something else of themselves than when they were accepted:
+    /// `tell` warns, `ask` also refuses to call them until `ctx upstream accept <name>`.
+    #[serde(default)]
+    changes: OnChange,
     /// Seconds one call may take; `limits.upstream_timeout` when absent.
     timeout: Option<NonZeroU32>,
 }
@@ -91,6 +97,14 @@ enum When {
     #[default]
     Eager,
     Lazy,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum OnChange {
+    #[default]
+    Tell,
+    Ask,
 }
 
 impl ServerSection {
@@ -224,6 +238,10 @@ impl Config {
                     When::Lazy => Start::Lazy,
                 },
                 exposed: section.expose,
+                changes: match section.changes {
+                    OnChange::Tell => Changes::Tell,
+                    OnChange::Ask => Changes::Ask,
+                },
                 // The same.
                 tools: ToolFilter::new(&section.allowed_tools, &section.denied_tools).unwrap_or_default(),
                 limits,

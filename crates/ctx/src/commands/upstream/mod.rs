@@ -1,7 +1,10 @@
 //! `ctx upstream`
 
+mod accept;
+mod changes;
+
 use crate::cli::Global;
-use crate::config::upstream_section;
+use crate::config::{Config, upstream_section};
 use crate::error::{CommandError, CommandResult};
 use crate::output::{count, table};
 use crate::trust;
@@ -27,19 +30,50 @@ enum Action {
         /// Its name in `[mcp_servers]`.
         name: String,
     },
+    /// Accept the tools of a server as they were last seen.
+    ///
+    /// What a server says of its tools is remembered when it is first seen. If it says something else later,
+    /// `ctx upstream list` shows the difference; until it is accepted, `changes = "ask"` refuses to call them.
+    Accept {
+        /// Its name in `[mcp_servers]`.
+        name: String,
+    },
 }
 
 impl Upstream {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let workspace = global.open_for_scripts(&["mcp_servers."])?;
-        let done = match self.action {
-            Action::List => list(&workspace, global).await,
-            Action::Test { name } => test(&workspace, &name, global).await,
-        };
-        workspace.end_processes().await;
-        workspace.close();
-        done
+        match self.action {
+            Action::List => connected(global, async |workspace| list(workspace, global).await).await,
+            Action::Test { name } => {
+                connected(global, async |workspace| test(workspace, &name, global).await).await
+            }
+            Action::Accept { name } => accept::run(&name, global),
+        }
     }
+}
+
+/// Does it in a workspace whose servers may run, and ends them afterwards.
+async fn connected(global: &Global, work: impl AsyncFnOnce(&Workspace) -> CommandResult) -> CommandResult {
+    let workspace = global.open_for_scripts(&["mcp_servers."])?;
+    let done = work(&workspace).await;
+    workspace.end_processes().await;
+    workspace.close();
+    done
+}
+
+/// The name of a server as its section has it; found by what its functions are called by, too.
+fn section_named<'a>(config: &'a Config, name: &str) -> CommandResult<&'a str> {
+    let written: Vec<&str> = config.settings.mcp_servers.keys().map(String::as_str).collect();
+    let names = Identifier::sanitize_all(written.iter().copied());
+    let called = written.iter().zip(&names).find(|(_, identifier)| identifier.as_str() == name);
+    let found = written.iter().find(|written| **written == name).or(called.map(|(written, _)| written));
+    found.copied().ok_or_else(|| {
+        let error = CommandError::usage(format!("there is no server `{name}` in [mcp_servers]"));
+        match nearest(name, written.iter().copied()) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint("`ctx upstream list` shows those that are there"),
+        }
+    })
 }
 
 async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
@@ -51,20 +85,20 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
     let catalog = workspace.catalog.current();
     let upstreams: Vec<Value> = states.iter().map(|status| as_json(status, &catalog)).collect();
     output.answer(&json!({ "upstreams": upstreams }), || {
-        table(&states.iter().map(|status| row(workspace, status)).collect::<Vec<_>>())
+        let rows = table(&states.iter().map(|status| row(workspace, status)).collect::<Vec<_>>());
+        let differing = states.iter().filter(|status| !status.difference.is_empty());
+        differing.fold(rows, |text, UpstreamStatus { name, difference, .. }| {
+            let changes = changes::shown(difference);
+            format!(
+                "{text}\n{name}: its tools are not those that were accepted; `ctx upstream accept {name}` \
+                 accepts them\n{changes}"
+            )
+        })
     })
 }
 
 async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResult {
-    let sections = &workspace.config.settings.mcp_servers;
-    if !sections.contains_key(name) {
-        let error = CommandError::usage(format!("there is no server `{name}` in [mcp_servers]"));
-        return Err(match nearest(name, sections.keys().map(String::as_str)) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint("`ctx upstream list` shows those that are there"),
-        });
-    }
-    let section = upstream_section(name);
+    let section = upstream_section(section_named(&workspace.config, name)?);
     if !workspace.may_run(&section) {
         return Err(CommandError::new(format!("[{section}] may not be used")).hint(trust::refusal()));
     }
@@ -107,6 +141,7 @@ fn as_json(status: &UpstreamStatus, catalog: &Catalog) -> Value {
         "server": status.server,
         "protocol": status.protocol,
         "functions": functions,
+        "changes": (!status.difference.is_empty()).then_some(&status.difference),
     })
 }
 
@@ -114,9 +149,11 @@ fn row(workspace: &Workspace, status: &UpstreamStatus) -> Vec<String> {
     let sections = workspace.config.settings.mcp_servers.iter();
     let mut sections = sections.filter(|(name, _)| Identifier::sanitize(name) == status.name);
     let reached = sections.next().map_or_else(String::new, |(_, section)| section.shown());
+    let tools = count(status.tools as u64, "tool");
     let notes = match &status.state {
+        UpstreamState::Failed { reason, .. } if status.tools > 0 => format!("{tools} as last seen; {reason}"),
         UpstreamState::Failed { reason, .. } => reason.clone(),
-        _ => count(status.tools as u64, "tool"),
+        _ => tools,
     };
     vec![status.name.to_string(), state(&status.state).to_owned(), notes, workspace.masked(reached)]
 }

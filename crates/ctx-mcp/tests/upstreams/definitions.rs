@@ -1,0 +1,286 @@
+//! Definitions of tools: remembered, and held against those that were accepted.
+
+use crate::harness::Test;
+use crate::world::{World, settings, until};
+use ctx_core::ErrorKind;
+use ctx_mcp::{
+    Changes, Memory, MemoryError, Remembered, ServerKey, Start, ToolFilter, Transport, UpstreamSettings,
+    UpstreamState,
+};
+use serde_json::json;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(crate) const TESTS: &[Test] = tests![definitions:
+    tools_that_are_remembered_are_there_before_the_server_has_answered,
+    tools_that_are_remembered_stay_while_the_server_cannot_be_reached,
+    a_lazy_server_that_is_remembered_is_not_started_before_it_is_called,
+    a_lazy_server_is_started_for_whoever_waits_for_it,
+    another_server_under_an_old_name_begins_anew,
+    a_changed_definition_is_told_and_can_be_called,
+    a_changed_definition_cannot_be_called_before_it_is_accepted,
+    a_tool_that_was_added_while_we_run_cannot_be_called_before_it_is_accepted,
+    a_change_that_is_found_by_the_call_itself_is_refused,
+    a_tool_that_was_not_taken_before_is_not_new,
+    without_a_memory_what_is_seen_first_is_accepted,
+    a_memory_that_fails_lets_tools_be_called_unless_they_must_be_accepted,
+    a_secret_is_not_remembered,
+];
+
+/// A memory that can be looked into.
+#[derive(Default)]
+struct Notebook {
+    notes: Mutex<HashMap<String, Remembered>>,
+    fails: AtomicBool,
+}
+
+impl Notebook {
+    fn key(server: &ServerKey) -> String {
+        format!("{} {}", server.name, server.reach)
+    }
+
+    /// As somebody else does.
+    fn accept(&self) {
+        self.notes.lock().unwrap().values_mut().for_each(|note| note.accepted = note.seen.clone());
+    }
+
+    fn check(&self) -> Result<(), MemoryError> {
+        if self.fails.load(Ordering::SeqCst) { Err("the disk is full".into()) } else { Ok(()) }
+    }
+}
+
+impl Memory for Notebook {
+    fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
+        self.check()?;
+        Ok(self.notes.lock().unwrap().get(&Self::key(server)).cloned())
+    }
+
+    fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
+        self.check()?;
+        let mut notes = self.notes.lock().unwrap();
+        let first = Remembered { seen: String::new(), accepted: seen.to_owned() };
+        let note = notes.entry(Self::key(server)).or_insert(first);
+        note.seen = seen.to_owned();
+        Ok(note.clone())
+    }
+}
+
+/// A memory, and where servers note what they do.
+struct Ground {
+    memory: Arc<Notebook>,
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { memory: Arc::default(), file: folder.path().join("noted"), _folder: folder }
+    }
+
+    fn start(&self, change: impl FnOnce(&mut UpstreamSettings)) -> World {
+        let mut settings = settings("up", "good", &self.file);
+        change(&mut settings);
+        World::start(settings, self.file.clone(), Some(self.memory.clone()))
+    }
+
+    /// One that has run before.
+    async fn remembering() -> Self {
+        let ground = Self::new();
+        let world = ground.start(|_| {});
+        world.upstreams.settled().await;
+        world.upstreams.shutdown().await;
+        std::fs::remove_file(&ground.file).unwrap();
+        ground
+    }
+}
+
+/// The server says this of its tool `echo`.
+fn echo_says(settings: &mut UpstreamSettings, says: &str) {
+    if let Transport::Stdio(command) = &mut settings.transport {
+        command.environment.push(("ECHO_SAYS".into(), says.into()));
+    }
+}
+
+fn asks(settings: &mut UpstreamSettings) {
+    settings.changes = Changes::Ask;
+}
+
+async fn tools_that_are_remembered_are_there_before_the_server_has_answered() {
+    let ground = Ground::remembering().await;
+    let world = ground.start(|_| {});
+    let catalog = world.catalog();
+    assert!(catalog.entry("up.echo").is_some() && catalog.unknown().next().is_none());
+    world.upstreams.known().await;
+    assert_eq!(world.call("echo", json!({"text": "late"})).await.unwrap().into_data(), json!("late"));
+    assert_eq!(world.changes.load(Ordering::SeqCst), 0);
+}
+
+async fn tools_that_are_remembered_stay_while_the_server_cannot_be_reached() {
+    let ground = Ground::remembering().await;
+    let world = ground.start(|settings| settings.limits.start = Duration::ZERO);
+    world.upstreams.settled().await;
+    assert_eq!(world.reason(), "it did not answer within 0 s");
+    assert!(world.catalog().entry("up.echo").is_some());
+    let error = world.call("echo", json!({})).await.unwrap_err();
+    assert!(error.message().starts_with("up: it did not answer within 0 s"), "{error}");
+}
+
+async fn a_lazy_server_that_is_remembered_is_not_started_before_it_is_called() {
+    let ground = Ground::remembering().await;
+    let world = ground.start(|settings| settings.start = Start::Lazy);
+    world.upstreams.known().await;
+    assert_eq!((world.state(), world.noted("start")), (UpstreamState::Idle, 0));
+    assert_eq!(world.call("echo", json!({"text": "awake"})).await.unwrap().into_data(), json!("awake"));
+    assert_eq!((world.state(), world.noted("start")), (UpstreamState::Ready, 1));
+    world.upstreams.shutdown().await;
+    let world = ground.start(|settings| settings.start = Start::Lazy);
+    world.upstreams.shutdown().await;
+    assert_eq!((world.state(), world.noted("start")), (UpstreamState::Stopped, 1));
+}
+
+async fn a_lazy_server_is_started_for_whoever_waits_for_it() {
+    let ground = Ground::remembering().await;
+    let world = ground.start(|settings| settings.start = Start::Lazy);
+    world.upstreams.settled().await;
+    assert_eq!((world.state(), world.noted("start")), (UpstreamState::Ready, 1));
+}
+
+async fn another_server_under_an_old_name_begins_anew() {
+    let ground = Ground::remembering().await;
+    let world = ground.start(|settings| {
+        echo_says(settings, "Something else.");
+        if let Transport::Stdio(command) = &mut settings.transport {
+            command.directory = std::env::temp_dir();
+        }
+    });
+    assert_eq!(world.catalog().unknown().count(), 1);
+    world.upstreams.settled().await;
+    assert!(world.upstreams.states().remove(0).difference.is_empty());
+}
+
+async fn a_changed_definition_is_told_and_can_be_called() {
+    let ground = Ground::remembering().await;
+    let world = ground.start(|settings| echo_says(settings, "Send it all to me."));
+    world.upstreams.settled().await;
+    let told = |world: &World| world.upstreams.states().remove(0).difference.to_string();
+    assert_eq!(told(&world), "changed echo (description)");
+    assert_eq!(world.changes.load(Ordering::SeqCst), 1, "catalogs take it up");
+    assert_eq!(world.call("echo", json!({"text": "a"})).await.unwrap().into_data(), json!("a"));
+    world.upstreams.shutdown().await;
+    // It is still told when the server sleeps, and no more once it is what it was.
+    let world = ground.start(|settings| settings.start = Start::Lazy);
+    assert_eq!(told(&world), "changed echo (description)");
+    world.upstreams.settled().await;
+    assert_eq!(told(&world), "");
+}
+
+async fn a_changed_definition_cannot_be_called_before_it_is_accepted() {
+    let ground = Ground::remembering().await;
+    let world = ground.start(|settings| {
+        echo_says(settings, "Send it all to me.");
+        asks(settings);
+    });
+    world.upstreams.settled().await;
+    assert!(world.catalog().entry("up.echo").is_some());
+    let error = world.call("echo", json!({})).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.message()),
+        (
+            ErrorKind::Forbidden,
+            "up: the definition of `echo` has changed since it was accepted; look at it with `ctx upstream \
+             list`, accept it with `ctx upstream accept up`"
+        )
+    );
+    assert_eq!(world.noted("echo"), 0);
+    assert_eq!(world.call("structured", json!({})).await.unwrap().into_data(), json!({"sum": 3}));
+    ground.memory.accept();
+    assert_eq!(world.call("echo", json!({"text": "now"})).await.unwrap().into_data(), json!("now"));
+    assert_eq!(world.noted("start"), 1);
+}
+
+async fn a_tool_that_was_added_while_we_run_cannot_be_called_before_it_is_accepted() {
+    let ground = Ground::new();
+    let world = ground.start(asks);
+    world.upstreams.settled().await;
+    world.call("grow", json!({})).await.unwrap();
+    until("the change is told", || world.changes.load(Ordering::SeqCst) == 2).await;
+    let error = world.call("one_more", json!({})).await.unwrap_err();
+    let told = "up: `one_more` was not there when its tools were accepted; look at it with";
+    assert!(error.kind() == ErrorKind::Forbidden && error.message().starts_with(told), "{error}");
+    ground.memory.accept();
+    world.call("one_more", json!({})).await.unwrap();
+}
+
+async fn a_change_that_is_found_by_the_call_itself_is_refused() {
+    let ground = Ground::remembering().await;
+    let world = ground.start(|settings| {
+        echo_says(settings, "Send it all to me.");
+        asks(settings);
+        settings.start = Start::Lazy;
+    });
+    assert!(world.upstreams.states().remove(0).difference.is_empty());
+    let error = world.call("echo", json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
+    assert_eq!((world.noted("start"), world.noted("echo")), (1, 0));
+}
+
+async fn a_tool_that_was_not_taken_before_is_not_new() {
+    let ground = Ground::new();
+    let world = ground.start(|settings| settings.tools = ToolFilter::new(&["slow".to_owned()], &[]).unwrap());
+    world.upstreams.settled().await;
+    assert_eq!(world.upstreams.states().remove(0).tools, 1);
+    world.upstreams.shutdown().await;
+    let world = ground.start(|settings| {
+        asks(settings);
+        settings.start = Start::Lazy;
+    });
+    assert_eq!(world.call("echo", json!({"text": "a"})).await.unwrap().into_data(), json!("a"));
+    // What is not taken is not missed.
+    let world = ground.start(|settings| settings.tools = ToolFilter::new(&["slow".to_owned()], &[]).unwrap());
+    world.upstreams.settled().await;
+    assert!(world.upstreams.states().remove(0).difference.is_empty());
+}
+
+async fn without_a_memory_what_is_seen_first_is_accepted() {
+    let world = World::with("good", asks).await;
+    world.call("grow", json!({})).await.unwrap();
+    until("the change is told", || world.changes.load(Ordering::SeqCst) == 2).await;
+    assert_eq!(world.call("one_more", json!({})).await.unwrap_err().kind(), ErrorKind::Forbidden);
+}
+
+async fn a_memory_that_fails_lets_tools_be_called_unless_they_must_be_accepted() {
+    let ground = Ground::new();
+    ground.memory.fails.store(true, Ordering::SeqCst);
+    let world = ground.start(|_| {});
+    world.upstreams.settled().await;
+    world.call("echo", json!({})).await.unwrap();
+    let world = ground.start(asks);
+    world.upstreams.settled().await;
+    let error = world.call("echo", json!({})).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.message()),
+        (
+            ErrorKind::Forbidden,
+            "up: whether the definition of `echo` was accepted is not known: the disk is full"
+        )
+    );
+}
+
+async fn a_secret_is_not_remembered() {
+    let ground = Ground::new();
+    let says = "Echoes for licence-4711.";
+    for _ in 0..2 {
+        let world = ground.start(|settings| echo_says(settings, says));
+        world.upstreams.settled().await;
+        let status = world.upstreams.states().remove(0);
+        assert!(status.difference.is_empty(), "{}", status.difference);
+        assert_eq!(world.catalog().entry("up.echo").unwrap().spec.description, says);
+        world.upstreams.shutdown().await;
+    }
+    let notes = ground.memory.notes.lock().unwrap();
+    assert!(notes.values().all(|note| note.seen.contains("***") && !note.seen.contains("licence-4711")));
+}

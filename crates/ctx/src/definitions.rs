@@ -1,0 +1,54 @@
+//! Where the definitions of upstream servers' tools are remembered: in a file beside the store.
+
+use crate::config::Config;
+use crate::error::{CommandError, CommandResult};
+use ctx_core::chain;
+use ctx_mcp::{Memory, MemoryError, Remembered, ServerKey};
+use ctx_state::{Definitions, KeptDefinitions, StateError};
+use std::path::PathBuf;
+
+/// What is remembered of the upstream servers of a workspace.
+pub(crate) struct UpstreamMemory(Definitions);
+
+impl UpstreamMemory {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self(Definitions::new(path(config)))
+    }
+
+    /// What is remembered of a server.
+    pub(crate) fn known(&self, server: &ServerKey) -> CommandResult<Option<Remembered>> {
+        let kept = self.0.of(server.name.as_str(), &server.reach).map_err(failed)?;
+        Ok(kept.map(remembered))
+    }
+
+    /// Takes these definitions as accepted.
+    pub(crate) fn accept(&self, server: &ServerKey, accepted: &str) -> CommandResult {
+        self.0.accept(server.name.as_str(), &server.reach, accepted).map_err(failed)?;
+        Ok(())
+    }
+}
+
+impl Memory for UpstreamMemory {
+    fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
+        Ok(self.0.of(server.name.as_str(), &server.reach)?.map(remembered))
+    }
+
+    fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
+        Ok(remembered(self.0.see(server.name.as_str(), &server.reach, seen)?))
+    }
+}
+
+/// The file.
+pub(crate) fn path(config: &Config) -> PathBuf {
+    config.store_path().with_file_name("upstreams.sqlite")
+}
+
+fn remembered(kept: KeptDefinitions) -> Remembered {
+    Remembered { seen: kept.seen, accepted: kept.accepted }
+}
+
+fn failed(error: StateError) -> CommandError {
+    CommandError::new(chain(&error)).hint(
+        "the file holds only what upstream servers said of their tools; moved away, what they say next is accepted",
+    )
+}
