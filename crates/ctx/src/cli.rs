@@ -147,7 +147,8 @@ pub(crate) fn definition() -> clap::Command {
     Cli::command()
 }
 
-fn variable(name: &str) -> Option<String> {
+/// A variable of the environment.
+pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 

@@ -58,7 +58,12 @@ fn expand_table(table: &mut Table, path: &mut Vec<String>, variables: Variables<
     }
 }
 
-fn expand_value(value: &mut Value, variables: Variables<'_>, used: &mut Vec<String>) -> Result<(), String> {
+/// Expands what is in a value; the error is the name of a variable that is not set.
+pub(super) fn expand_value(
+    value: &mut Value,
+    variables: Variables<'_>,
+    used: &mut Vec<String>,
+) -> Result<(), String> {
     match value {
         Value::String(text) => {
             *text = expand_text(text, variables, used)?;

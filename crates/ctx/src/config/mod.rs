@@ -23,7 +23,7 @@ pub(crate) use scripts::{ConnectorSection, InlineAgentSection, ScriptUse, Sectio
 pub(crate) use settings::{Settings, SourceSettings};
 pub(crate) use show::Shown;
 pub(crate) use typed::{Typed, TypedServer};
-pub(crate) use upstreams::section_of as upstream_section;
+pub(crate) use upstreams::{check_entry as check_upstream, section_of as upstream_section};
 
 use ctx_core::Secret;
 use std::collections::BTreeSet;
@@ -136,6 +136,15 @@ impl Config {
     pub(crate) fn shown(&self) -> Vec<Shown> {
         show::shown(&self.tree)
     }
+}
+
+/// A value with variables in place; the error is the name of one that is not set.
+pub(crate) fn expanded(
+    mut value: serde_json::Value,
+    variables: Variables<'_>,
+) -> Result<serde_json::Value, String> {
+    expand::expand_value(&mut value, variables, &mut Vec::new())?;
+    Ok(value)
 }
 
 /// The defaults as they are compiled in.

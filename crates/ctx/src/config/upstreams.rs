@@ -2,7 +2,7 @@
 
 use super::settings::{LimitSettings, seconds};
 use super::tree::{Node, Table};
-use super::{Config, ScriptUse};
+use super::{Config, ScriptUse, Variables, expanded};
 use ctx_core::Identifier;
 use ctx_mcp::{
     Changes, Command, Headers, HttpKind, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings,
@@ -10,7 +10,8 @@ use ctx_mcp::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -249,6 +250,34 @@ impl Config {
         }
         (upstreams, warnings)
     }
+}
+
+/// Stands for a variable that is not set: what is checked is the rest.
+const ANYTHING: &str = "https://unset";
+
+/// What would be wrong with a section of this name if a file had it; and variables that are not set, without
+/// which it would be left out.
+pub(crate) fn check_entry(
+    name: &str,
+    entry: &Value,
+    variables: Variables<'_>,
+) -> Result<Vec<String>, Vec<String>> {
+    let unset = RefCell::new(BTreeSet::new());
+    let value = |variable: &str| {
+        Some(variables(variable).unwrap_or_else(|| {
+            unset.borrow_mut().insert(variable.to_owned());
+            ANYTHING.to_owned()
+        }))
+    };
+    let expanded = expanded(entry.clone(), &value).map_err(|variable| vec![variable])?;
+    let section: ServerSection = serde_path_to_error::deserialize(expanded)
+        .map_err(|error| vec![format!("`{}`: {}", error.path(), error.inner())])?;
+    let problem = |(key, message): (&str, String)| match key {
+        "" => message,
+        key => format!("`{key}` {message}"),
+    };
+    let problems: Vec<String> = section.problems(name).into_iter().map(problem).collect();
+    if problems.is_empty() { Ok(unset.into_inner().into_iter().collect()) } else { Err(problems) }
 }
 
 /// The name of a server's section.

@@ -3,7 +3,7 @@
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use jsonc_parser::{ParseOptions, errors::ParseError};
 use serde_json::{Map, Value};
-use toml_edit::{DocumentMut, Item, Table};
+use toml_edit::{DocumentMut, InlineTable, Item, Table};
 
 /// Some editors begin a file with it.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -23,7 +23,7 @@ const JSON: ParseOptions = ParseOptions {
 
 /// How a settings file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(in crate::commands) enum Format {
     /// JSON, with comments where there are some.
     Json,
     Toml,
@@ -31,15 +31,15 @@ pub(super) enum Format {
 
 /// What is to be in the file: `entry`, under `key` and `name`.
 #[derive(Debug)]
-pub(super) struct Addition<'a> {
-    pub(super) key: &'a str,
-    pub(super) name: &'a str,
-    pub(super) entry: &'a Value,
+pub(in crate::commands) struct Addition<'a> {
+    pub(in crate::commands) key: &'a str,
+    pub(in crate::commands) name: &'a str,
+    pub(in crate::commands) entry: &'a Value,
 }
 
 /// What has to happen for that.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Edit {
+pub(in crate::commands) enum Edit {
     /// Nothing: it is there.
     None,
     /// This is the new text; there was no entry of the name.
@@ -50,7 +50,7 @@ pub(super) enum Edit {
 
 /// A file that is left alone, and why.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum EditError {
+pub(in crate::commands) enum EditError {
     #[error("{line}:{column}: {message}")]
     Syntax { line: usize, column: usize, message: String },
     #[error("its `{0}` is something else than a table of servers")]
@@ -59,8 +59,33 @@ pub(super) enum EditError {
     Unsure,
 }
 
+/// The edit that puts all of these into a text, one after the other.
+pub(in crate::commands) fn edit_all(
+    format: Format,
+    text: &str,
+    additions: &[Addition<'_>],
+) -> Result<Edit, EditError> {
+    let mut all = Edit::None;
+    for addition in additions {
+        let now = match &all {
+            Edit::None => text,
+            Edit::Added(text) | Edit::Replaced(text) => text,
+        };
+        all = match (edit(format, now, addition)?, all) {
+            (Edit::None, before) => before,
+            (Edit::Added(text), Edit::Replaced(_)) => Edit::Replaced(text),
+            (edited, _) => edited,
+        };
+    }
+    Ok(all)
+}
+
 /// The edit that puts the addition into a text; what comes out is checked before anybody sees it.
-pub(super) fn edit(format: Format, text: &str, addition: &Addition<'_>) -> Result<Edit, EditError> {
+pub(in crate::commands) fn edit(
+    format: Format,
+    text: &str,
+    addition: &Addition<'_>,
+) -> Result<Edit, EditError> {
     let bare = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let before = format.read(bare)?;
     let servers = match before.get(addition.key) {
@@ -86,7 +111,8 @@ pub(super) fn edit(format: Format, text: &str, addition: &Addition<'_>) -> Resul
 
 impl Format {
     /// What a text means. An empty one means nothing yet.
-    fn read(self, text: &str) -> Result<Map<String, Value>, EditError> {
+    pub(in crate::commands) fn read(self, text: &str) -> Result<Map<String, Value>, EditError> {
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let value = match self {
             Format::Json => CstRootNode::parse(text, &JSON)?.to_serde_value(),
             Format::Toml => {
@@ -174,7 +200,12 @@ fn toml_value(value: &Value) -> Result<toml_edit::Value, EditError> {
             items?.into()
         }
         Value::Number(number) => number.as_i64().ok_or(EditError::Unsure)?.into(),
-        Value::Null | Value::Object(_) => return Err(EditError::Unsure),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| Ok((key.clone(), toml_value(value)?));
+            let fields: Result<InlineTable, EditError> = fields.iter().map(field).collect();
+            fields?.into()
+        }
+        Value::Null => return Err(EditError::Unsure),
     })
 }
 

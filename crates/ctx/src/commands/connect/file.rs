@@ -1,6 +1,6 @@
 //! The client's file: changed whole or not at all, with a copy of what it was.
 
-use super::edit::{Addition, Edit, EditError, Format, edit};
+use super::edit::{Addition, Edit, EditError, Format, edit_all};
 use crate::error::{CommandError, CommandResult};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,35 +15,35 @@ const TRIES_MAX: u32 = 5;
 
 /// What became of a file.
 #[derive(Debug)]
-pub(super) struct Written {
-    pub(super) change: Change,
+pub(in crate::commands) struct Written {
+    pub(in crate::commands) change: Change,
     /// A copy of what it was, where it was there and is something else now.
-    pub(super) backup: Option<PathBuf>,
+    pub(in crate::commands) backup: Option<PathBuf>,
     /// The folder that was made for it.
-    pub(super) made: Option<PathBuf>,
+    pub(in crate::commands) made: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Change {
+pub(in crate::commands) enum Change {
     Unchanged,
     Added,
     Replaced,
 }
 
-/// Puts the addition into the file at this path, which need not be there yet. One with secrets is made
+/// Puts the additions into the file at this path, which need not be there yet. One with secrets is made
 /// for its owner alone.
-pub(super) fn write(
+pub(in crate::commands) fn write(
     path: &Path,
     format: Format,
-    addition: &Addition<'_>,
+    additions: &[Addition<'_>],
     secret: bool,
 ) -> CommandResult<Written> {
     let target = target(path)?;
     for _ in 0..TRIES_MAX {
         let before = read(&target).map_err(|error| left_alone(path, &error))?;
         let text = before.as_ref().map_or("", |before| &before.text);
-        let edited = edit(format, text, addition).map_err(|error| unusable(path, &error))?;
+        let edited = edit_all(format, text, additions).map_err(|error| unusable(path, &error))?;
         let (change, text) = match edited {
             Edit::None => return Ok(Written { change: Change::Unchanged, backup: None, made: None }),
             Edit::Added(text) => (Change::Added, text),
@@ -65,8 +65,8 @@ pub(super) fn write(
 }
 
 /// What was there.
-struct Before {
-    text: String,
+pub(in crate::commands) struct Before {
+    pub(in crate::commands) text: String,
     permissions: Permissions,
 }
 
@@ -86,7 +86,8 @@ fn target(path: &Path) -> CommandResult<PathBuf> {
     }
 }
 
-fn read(path: &Path) -> io::Result<Option<Before>> {
+/// What is there, where anything is.
+pub(in crate::commands) fn read(path: &Path) -> io::Result<Option<Before>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened?,

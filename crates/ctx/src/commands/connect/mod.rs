@@ -1,9 +1,9 @@
 //! `ctx connect`
 
 mod clients;
-mod edit;
+pub(super) mod edit;
 mod entry;
-mod file;
+pub(super) mod file;
 
 use crate::cli::Global;
 use crate::config::Config;
@@ -90,7 +90,7 @@ impl Connect {
             .hint("connect without `--http`, or without `--project`"));
         }
         let addition = Addition { key: client.key, name: &server.name, entry: &entry };
-        let written = file::write(&file, client.format, &addition, secret)?;
+        let written = file::write(&file, client.format, &[addition], secret)?;
         answer["change"] = json!(written.change);
         answer["backup"] = json!(written.backup);
         self.say_needs(&output, client, &server);
@@ -221,6 +221,14 @@ fn say_check(output: &Output, client: &Client, server: &Server) {
 /// The variable that a caller takes the server's token from.
 pub(super) fn token_variable(config: &Config) -> String {
     entry::token_variable(config)
+}
+
+/// Where MCP is served, as a client on this machine calls it.
+pub(super) fn own_url(config: &Config) -> Option<String> {
+    match Way::http(config) {
+        Ok(Way::Http { url, .. }) => Some(url),
+        _ => None,
+    }
 }
 
 /// How to connect the two most likely clients, for whoever has just started a server at this address.

@@ -2,6 +2,7 @@
 
 mod accept;
 mod changes;
+mod import;
 
 use crate::cli::Global;
 use crate::config::{Config, upstream_section};
@@ -38,6 +39,7 @@ enum Action {
         /// Its name in `[mcp_servers]`.
         name: String,
     },
+    Import(import::Import),
 }
 
 impl Upstream {
@@ -48,6 +50,7 @@ impl Upstream {
                 connected(global, async |workspace| test(workspace, &name, global).await).await
             }
             Action::Accept { name } => accept::run(&name, global),
+            Action::Import(import) => import.run(global),
         }
     }
 }

@@ -1,0 +1,153 @@
+//! One server of an editor's file as a section of ctx.toml has it.
+
+use super::variables::{converted, variable_named};
+use ctx_core::Redactor;
+use serde_json::{Map, Value, json};
+
+/// What secrets begin with, wherever they stand.
+const SECRET_BEGINNINGS: [&str; 8] =
+    ["Basic ", "Bearer ", "ghp_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-"];
+
+/// A server that can be taken.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) section: Value,
+    /// What is to be known of it.
+    pub(super) notes: Vec<String>,
+    /// What would be better.
+    pub(super) hints: Vec<String>,
+}
+
+/// The section of a server, or why it has none.
+pub(super) fn taken(name: &str, entry: &Value) -> Result<Taken, String> {
+    let fields = entry.as_object().ok_or("it is no object")?;
+    if fields.get("disabled") == Some(&json!(true)) || fields.get("enabled") == Some(&json!(false)) {
+        return Err("it is disabled".to_owned());
+    }
+    let (mut section, mut notes, mut hints) = (Map::new(), Vec::new(), Vec::new());
+    for key in ["command", "args", "cwd", "env", "url", "headers"] {
+        let Some(value) = fields.get(key).filter(|value| !value.is_null()) else { continue };
+        let value = match (key, value) {
+            ("args", Value::Array(items)) => {
+                let items: Option<Vec<Value>> = items.iter().map(|item| text(item, &mut notes)).collect();
+                items.map(Value::Array)
+            }
+            ("env" | "headers", Value::Object(pairs)) => {
+                hints.extend(pairs.iter().filter_map(|(name_of, value)| exposed(name, key, name_of, value)));
+                let pairs = pairs.iter().filter(|(_, value)| !value.is_null());
+                let pairs: Option<Map<String, Value>> =
+                    pairs.map(|(name, value)| Some((name.clone(), text(value, &mut notes)?))).collect();
+                pairs.map(Value::Object)
+            }
+            ("command" | "cwd" | "url", Value::String(_)) => text(value, &mut notes),
+            _ => None,
+        };
+        let value = value.ok_or_else(|| format!("its `{key}` is not what it should be"))?;
+        // An empty list says nothing, and some editors write one into every entry.
+        let is_empty =
+            value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
+        if !is_empty {
+            section.insert(key.to_owned(), value);
+        }
+    }
+    match fields.get("type").or_else(|| fields.get("transport")) {
+        None | Some(Value::Null) => {}
+        Some(Value::String(kind)) => match kind.as_str() {
+            "sse" => {
+                section.insert("transport".to_owned(), json!("sse"));
+            }
+            "stdio" | "http" | "streamable-http" | "streamableHttp" => {}
+            other => return Err(format!("its type `{other}` is not known")),
+        },
+        Some(_) => return Err("its `type` is not what it should be".to_owned()),
+    }
+    const KNOWN: [&str; 10] =
+        ["command", "args", "cwd", "env", "url", "headers", "type", "transport", "disabled", "enabled"];
+    let unknown: Vec<&str> = fields.keys().map(String::as_str).filter(|key| !KNOWN.contains(key)).collect();
+    if !unknown.is_empty() {
+        notes.push(format!("not taken, since it means nothing here: {}", unknown.join(", ")));
+    }
+    notes.dedup();
+    Ok(Taken { section: Value::Object(section), notes, hints })
+}
+
+fn text(value: &Value, notes: &mut Vec<String>) -> Option<Value> {
+    match value {
+        Value::String(text) => Some(json!(converted(text, notes))),
+        // Editors make text of them.
+        Value::Number(_) | Value::Bool(_) => Some(json!(value.to_string())),
+        _ => None,
+    }
+}
+
+/// How to keep a secret out of the file, where one is written in it.
+fn exposed(server: &str, key: &str, name: &str, value: &Value) -> Option<String> {
+    let value = value.as_str().filter(|value| !value.is_empty() && !value.contains("${"))?;
+    let telling = SECRET_BEGINNINGS.iter().any(|beginning| value.starts_with(beginning));
+    if !telling && !Redactor::is_secret_key(name) {
+        return None;
+    }
+    let variable = match key {
+        "env" => variable_named(name),
+        _ => variable_named(&format!("{server}_{name}")),
+    };
+    let written = match value.split_once(' ') {
+        Some((scheme, _)) if telling => format!("{scheme} ${{{variable}}}"),
+        _ => format!("${{{variable}}}"),
+    };
+    Some(format!("`{key}.{name}` looks like a secret; \"{written}\" takes it from the environment instead"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_becomes_a_section() {
+        for (entry, section) in [
+            (
+                json!({"type": "stdio", "command": "npx", "args": ["-y", 1], "env": {"A": "${env:B}", "N": 2}}),
+                json!({"command": "npx", "args": ["-y", "1"], "env": {"A": "${B}", "N": "2"}}),
+            ),
+            (json!({"command": "x", "args": [], "env": {}, "cwd": null}), json!({"command": "x"})),
+            (json!({"type": "http", "url": "https://x/mcp"}), json!({"url": "https://x/mcp"})),
+            (
+                json!({"type": "sse", "url": "https://x/sse", "headers": {"X": "1"}}),
+                json!({"url": "https://x/sse", "headers": {"X": "1"}, "transport": "sse"}),
+            ),
+        ] {
+            assert_eq!(taken("up", &entry).unwrap().section, section);
+        }
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_taken_says_why() {
+        for (entry, why) in [
+            (json!([]), "it is no object"),
+            (json!({"command": "x", "disabled": true}), "it is disabled"),
+            (json!({"command": ["x"]}), "its `command` is not what it should be"),
+            (json!({"command": "x", "args": [{}]}), "its `args` is not what it should be"),
+            (json!({"url": "https://x", "type": "websocket"}), "its type `websocket` is not known"),
+        ] {
+            assert_eq!(taken("up", &entry).unwrap_err(), why);
+        }
+    }
+
+    #[test]
+    fn what_is_not_taken_and_what_is_secret_is_told() {
+        let entry = json!({"url": "https://x", "autoApprove": [], "headers": {"Authorization": "Bearer abc", "X": "y"}});
+        let known = taken("git hub", &entry).unwrap();
+        assert_eq!(known.notes, ["not taken, since it means nothing here: autoApprove"]);
+        assert_eq!(
+            known.hints,
+            [
+                "`headers.Authorization` looks like a secret; \"Bearer ${GIT_HUB_AUTHORIZATION}\" takes it from the \
+              environment instead"
+            ]
+        );
+        assert_eq!(known.section["headers"]["Authorization"], "Bearer abc");
+        let entry =
+            json!({"command": "x", "env": {"API_TOKEN": "${T}", "SECRET": "${env:S}", "MODE": "fast"}});
+        assert!(taken("up", &entry).unwrap().hints.is_empty());
+    }
+}

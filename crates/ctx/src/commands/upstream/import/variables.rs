@@ -1,0 +1,113 @@
+//! Variables as editors write them, as ours.
+
+/// A text of an editor's file as ctx.toml has it, and what is to be known of it.
+pub(super) fn converted(text: &str, notes: &mut Vec<String>) -> String {
+    let mut ours = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let (before, from) = rest.split_at(start);
+        ours.push_str(before);
+        let inside = from[2..].split_once('}').map(|(inside, after)| (inside, after));
+        // After another `$` there is no way to write one.
+        let variable = inside.filter(|_| !before.ends_with('$'));
+        match variable.and_then(|(inside, after)| Some((variable_of(inside, notes)?, after))) {
+            Some((variable, after)) => {
+                ours.push_str(&variable);
+                rest = after;
+            }
+            None => {
+                ours.push_str("$${");
+                rest = &from[2..];
+            }
+        }
+    }
+    ours + rest
+}
+
+/// What stands for `${inside}`; nothing where it is no variable.
+fn variable_of(inside: &str, notes: &mut Vec<String>) -> Option<String> {
+    if let Some(input) = inside.strip_prefix("input:") {
+        let variable = variable_named(input);
+        notes.push(format!("the editor asks for `{input}`; set the variable {variable} instead"));
+        return Some(format!("${{{variable}}}"));
+    }
+    match inside {
+        "workspaceFolder" => {
+            notes.push("`${workspaceFolder}` became `.`, which is where the server runs".to_owned());
+            return Some(".".to_owned());
+        }
+        "userHome" => return Some("${HOME}".to_owned()),
+        "pathSeparator" | "/" => return Some(std::path::MAIN_SEPARATOR.to_string()),
+        _ => {}
+    }
+    let inside = inside.strip_prefix("env:").unwrap_or(inside);
+    let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
+    if is_variable(name) {
+        return Some(format!("${{{inside}}}"));
+    }
+    if name.split_once(':').is_some_and(|(kind, _)| is_variable(kind)) {
+        notes.push(format!("`${{{name}}}` means nothing here, and is taken as it stands"));
+    }
+    None
+}
+
+fn is_variable(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(plain) && name.chars().next().is_some_and(|first| !first.is_ascii_digit())
+}
+
+/// A variable's name for something that is called so.
+pub(super) fn variable_named(called: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let name: String = called.chars().map(plain).collect();
+    if is_variable(&name) { name } else { format!("_{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::expanded;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn variables_become_ours() {
+        for (theirs, ours) in [
+            ("plain $HOME {}", "plain $HOME {}"),
+            ("Bearer ${env:TOKEN}", "Bearer ${TOKEN}"),
+            ("${TOKEN}-${TOKEN:-none}", "${TOKEN}-${TOKEN:-none}"),
+            ("${userHome}${/}x", "${HOME}/x"),
+            ("${input:api-key}", "${API_KEY}"),
+            ("${workspaceFolder}/data", "./data"),
+            ("${}", "$${}"),
+            ("${a b} ${", "$${a b} $${"),
+            ("${command:x}", "$${command:x}"),
+            ("$${TOKEN}", "$$${TOKEN}"),
+        ] {
+            assert_eq!(converted(theirs, &mut Vec::new()), ours, "{theirs}");
+        }
+    }
+
+    #[test]
+    fn what_editors_ask_for_is_told() {
+        let mut notes = Vec::new();
+        converted("${input:key} ${command:pick} ${env:A} ${x y}", &mut notes);
+        assert_eq!(
+            notes,
+            [
+                "the editor asks for `key`; set the variable KEY instead",
+                "`${command:pick}` means nothing here, and is taken as it stands"
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_means_what_it_meant(parts in prop::collection::vec("\\$|\\{|\\}|\\$\\{|[a-b]|\\$\\{A\\}|\\$\\{1\\}| ", 0..12)) {
+            let theirs = parts.concat();
+            let ours = converted(&theirs, &mut Vec::new());
+            let itself = |name: &str| Some(format!("${{{name}}}"));
+            prop_assert_eq!(expanded(json!(ours), &itself), Ok(json!(theirs)));
+        }
+    }
+}

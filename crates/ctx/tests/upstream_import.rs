@@ -1,0 +1,101 @@
+//! Servers taken over from the files of editors.
+#![cfg(unix)]
+
+use ctx_testkit::{TestWorkspace, ctx_snapshot};
+use serde_json::json;
+
+const CONFIG: &str =
+    "# mine\n[server]\nbind = \"127.0.0.1:7331\" # here\n\n[mcp_servers.kept]\ncommand = \"old\"\n";
+
+fn workspace(file: &str) -> TestWorkspace {
+    TestWorkspace::empty().file("ctx.toml", CONFIG).file("mcp.json", file)
+}
+
+#[test]
+fn servers_of_an_editor_are_added_and_all_else_stays() {
+    let w = workspace(
+        r#"{
+          // as Claude and Cursor have it
+          "mcpServers": {
+            "kept": { "command": "new" },
+            "git-hub": {
+              "command": "npx", "args": ["-y", "server", "${env:HOME}/x", "${not this}"],
+              "env": { "GITHUB_TOKEN": "ghp_0123456789" }, "alwaysAllow": [],
+            },
+            "docs": { "type": "sse", "url": "https://docs.example/sse", "headers": { "X-Team": "${input:team-key}" } },
+            "off": { "command": "x", "disabled": true },
+            "ctx-notes": { "command": "/usr/local/bin/ctx", "args": ["--config", "x", "serve", "mcp", "--stdio"] },
+            "here": { "url": "http://localhost:7331/mcp/" },
+            "ctx": { "command": "x" },
+            "wrong": { "url": "ftp://x" },
+            "git_hub": { "command": "y" },
+          },
+        }"#,
+    );
+    ctx_snapshot!(w.ctx("upstream import mcp.json --dry-run"), @r#"
+    exit_code: 0
+    ----- stdout -----
+    [mcp_servers.git-hub]
+    command = "npx"
+    args = ["-y", "server", "${HOME}/x", "$${not this}"]
+    env = { GITHUB_TOKEN = "ghp_0123456789" }
+
+    [mcp_servers.docs]
+    url = "https://docs.example/sse"
+    headers = { X-Team = "${TEAM_KEY}" }
+    transport = "sse"
+
+    ----- stderr -----
+    kept is left out: there is a [mcp_servers.kept] already, which stays as it is
+    off is left out: it is disabled
+    ctx-notes is left out: it is ctx itself
+    here is left out: it is ctx itself
+    ctx is left out: the name `ctx` is taken by what is built in; give it another
+    wrong is left out: `url` must begin with https:// or http://
+    git_hub is left out: scripts could not tell it from `git-hub`
+    warning: git-hub: not taken, since it means nothing here: alwaysAllow
+    warning: docs: the editor asks for `team-key`; set the variable TEAM_KEY instead
+    warning: docs: needs the variable TEAM_KEY, which is not set
+    hint: git-hub: `env.GITHUB_TOKEN` looks like a secret; "${GITHUB_TOKEN}" takes it from the environment instead
+    "#);
+    assert_eq!(w.read("ctx.toml"), CONFIG);
+    let added = w.ctx("upstream import mcp.json --dry-run").success().stdout;
+    let done = w.ctx("upstream import mcp.json").success();
+    assert!(done.stdout.starts_with("added git-hub, docs to "), "{}", done.stdout);
+    assert_eq!(w.read("ctx.toml"), format!("{CONFIG}\n{added}"));
+    assert_eq!(w.read("ctx.toml.ctx-backup"), CONFIG);
+    let again = w.ctx("upstream import mcp.json --json").success().json();
+    assert_eq!((&again["added"], &again["backup"]), (&json!([]), &json!(null)));
+    assert_eq!(w.read("ctx.toml"), format!("{CONFIG}\n{added}"));
+    // What was written is what is read.
+    let w = w.env("TEAM_KEY", "blue");
+    let shown = w.ctx("config show").success().stdout;
+    assert!(shown.contains("blue") && shown.contains("[mcp_servers.git-hub"), "{shown}");
+}
+
+#[test]
+fn the_files_of_vs_code_are_read() {
+    for (file, name) in [
+        (r#"{"inputs": [], "servers": {"a": {"type": "http", "url": "https://x.example/mcp"}}}"#, "a"),
+        (r#"{"mcp": {"servers": {"b": {"command": "x"}}}}"#, "b"),
+    ] {
+        let w = workspace(file);
+        let done = w.ctx("upstream import mcp.json --json").success().json();
+        assert_eq!(done["added"], json!([name]));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_taken_over_is_told() {
+    let w = workspace("{\"mcpServers\": {,}}");
+    w.ctx("upstream import mcp.json").code(2).says("mcp.json:1:");
+    w.ctx("upstream import nowhere.json").code(2).says("there is no file nowhere.json");
+    w.write("mcp.json", "{\"editor\": {}}");
+    w.ctx("upstream import mcp.json").code(2).says("mcp.json has no servers");
+    assert_eq!(w.read("ctx.toml"), CONFIG);
+    TestWorkspace::empty()
+        .file("mcp.json", "{}")
+        .ctx("upstream import mcp.json")
+        .code(2)
+        .says("there is no workspace here");
+}
