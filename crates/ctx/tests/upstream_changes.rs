@@ -132,6 +132,19 @@ fn a_lazy_server_is_started_once_for_its_tools_and_then_only_when_it_is_called()
 }
 
 #[test]
+fn a_script_finds_what_a_server_has_learnt_since_it_was_last_seen() {
+    let other = other("Greets.");
+    let w = with_upstream(&other, "start = \"lazy\"");
+    w.ctx("exec greet.lua").success();
+    change(&other, "Greets.", "called");
+    // As it was last seen, it takes no number.
+    w.write("greet.lua", "return sdk.the_other.greet{ called = \"Bob\", name = 1 }.text");
+    assert_eq!(w.ctx("exec greet.lua").success().stdout.trim(), "hello Bob");
+    w.write("greet.lua", "return sdk.the_other.gret{ called = \"Bob\" }");
+    w.ctx("exec greet.lua").code(2).says("the_other has no function `gret`");
+}
+
+#[test]
 fn tools_stay_while_their_server_is_down() {
     let other = other("Greets.");
     let w = with_upstream(&other, "expose = true");

@@ -3,7 +3,7 @@
 use super::trial::Terminal;
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult};
-use ctx_core::{Call, Caller, Catalog};
+use ctx_core::{Call, Caller, Catalog, Entry, ErrorKind};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,20 @@ impl Exec {
         let scripts = workspace.load_callable().await;
         let output = global.output();
         scripts.problems().iter().for_each(|problem| output.warn(problem));
-        let call = Call::new(workspace.catalog.current(), Caller::Cli).with_peer(Arc::new(Terminal(output)));
-        let done = Catalog::call("execute", json!({ "script": script }), call).await;
+        let run = async |catalog: Arc<Catalog>| {
+            let call = Call::new(catalog, Caller::Cli).with_peer(Arc::new(Terminal(output)));
+            Catalog::call("execute", json!({ "script": script }), call).await
+        };
+        let before = workspace.catalog.current();
+        let mut done = run(before.clone()).await;
+        if done.as_ref().is_err_and(|error| error.kind() == ErrorKind::BadRequest) {
+            // It was not run, since it names what is not there; what is remembered of servers may be old.
+            workspace.connect_upstreams().await;
+            let now = workspace.catalog.current();
+            if !has_same_functions(&before, &now) {
+                done = run(now).await;
+            }
+        }
         workspace.end_processes().await;
         workspace.close();
         let done = done?;
@@ -42,6 +54,11 @@ impl Exec {
             result => serde_json::to_string_pretty(result).unwrap_or_default(),
         })
     }
+}
+
+fn has_same_functions(one: &Catalog, other: &Catalog) -> bool {
+    let function = |entry: &Entry| (entry.name.to_string(), entry.spec.clone());
+    one.entries().map(function).eq(other.entries().map(function))
 }
 
 fn read(file: &Path) -> CommandResult<String> {
