@@ -42,7 +42,7 @@ impl Definitions {
     pub(super) fn recall(&self) -> Option<Vec<ToolSpec>> {
         let remembered = self.read_memory()?;
         let mut seen = memory::read(&remembered.seen)?;
-        self.hold(seen.clone(), Ok(Some(remembered)));
+        self.hold(Some(seen.clone()), Ok(Some(remembered)));
         seen.retain(|spec| self.taken.takes(&spec.name));
         Some(seen)
     }
@@ -59,14 +59,13 @@ impl Definitions {
             }
             Some(memory) => memory.remember(&self.key, &text).map(Some),
         };
-        self.hold(seen, remembered);
+        self.hold(Some(seen), remembered);
     }
 
     /// Looks again at what was accepted: somebody may have done so meanwhile.
     pub(super) fn look_again(&self) {
         if let Some(remembered) = self.read_memory() {
-            let seen = self.now.lock().unwrap_or_else(PoisonError::into_inner).seen.clone();
-            self.hold(seen, Ok(Some(remembered)));
+            self.hold(None, Ok(Some(remembered)));
         }
     }
 
@@ -78,9 +77,11 @@ impl Definitions {
         })
     }
 
-    fn hold(&self, seen: Vec<ToolSpec>, remembered: Result<Option<Remembered>, MemoryError>) {
+    /// Holds what is seen, or was before, against what is accepted.
+    fn hold(&self, seen: Option<Vec<ToolSpec>>, remembered: Result<Option<Remembered>, MemoryError>) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         now.trouble = None;
+        let seen = seen.unwrap_or_else(|| std::mem::take(&mut now.seen));
         match remembered {
             Ok(Some(remembered)) => now.accepted = Some(memory::accepted(&remembered.accepted)),
             Ok(None) => {}

@@ -10,7 +10,9 @@ use serde_json::json;
 
 /// Takes the definitions that were seen last for accepted: those are what the user could look at.
 pub(super) fn run(name: &str, global: &Global) -> CommandResult {
+    let output = global.output();
     let config = global.load()?;
+    config.warnings.iter().for_each(|warning| output.warn(warning));
     let section = upstream_section(section_named(&config, name)?);
     let (settings, _) = config.upstreams(&|configured| configured == section);
     let Some(server) = settings.first() else { return Ok(()) };
@@ -23,7 +25,7 @@ pub(super) fn run(name: &str, global: &Global) -> CommandResult {
     let difference = known.difference(&server.tools);
     memory.accept(&key, &known.seen)?;
     let answer = json!({ "name": server.name.as_str(), "accepted": difference });
-    global.output().answer(&answer, || match difference.is_empty() {
+    output.answer(&answer, || match difference.is_empty() {
         true => format!("the tools of {name} are those that were accepted"),
         false => format!("accepted the tools of {name}:\n{}", changes::shown(&difference)),
     })

@@ -8,6 +8,10 @@ use serde_json::{Map, Value, json};
 const SECRET_BEGINNINGS: [&str; 8] =
     ["Basic ", "Bearer ", "ghp_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-"];
 
+/// What is understood of an entry.
+const KNOWN: [&str; 10] =
+    ["command", "args", "cwd", "env", "url", "headers", "type", "transport", "disabled", "enabled"];
+
 /// A server that can be taken.
 #[derive(Debug)]
 pub(super) struct Taken {
@@ -61,8 +65,6 @@ pub(super) fn taken(name: &str, entry: &Value) -> Result<Taken, String> {
         },
         Some(_) => return Err("its `type` is not what it should be".to_owned()),
     }
-    const KNOWN: [&str; 10] =
-        ["command", "args", "cwd", "env", "url", "headers", "type", "transport", "disabled", "enabled"];
     let unknown: Vec<&str> = fields.keys().map(String::as_str).filter(|key| !KNOWN.contains(key)).collect();
     if !unknown.is_empty() {
         notes.push(format!("not taken, since it means nothing here: {}", unknown.join(", ")));

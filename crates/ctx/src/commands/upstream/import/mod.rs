@@ -49,6 +49,7 @@ impl Import {
     pub(crate) fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
         let config = global.load()?;
+        config.warnings.iter().for_each(|warning| output.warn(warning));
         let Some(target) = &config.path else {
             return Err(CommandError::usage("there is no workspace here"));
         };

@@ -7,9 +7,8 @@ pub(super) fn converted(text: &str, notes: &mut Vec<String>) -> String {
     while let Some(start) = rest.find("${") {
         let (before, from) = rest.split_at(start);
         ours.push_str(before);
-        let inside = from[2..].split_once('}').map(|(inside, after)| (inside, after));
         // After another `$` there is no way to write one.
-        let variable = inside.filter(|_| !before.ends_with('$'));
+        let variable = from[2..].split_once('}').filter(|_| !before.ends_with('$'));
         match variable.and_then(|(inside, after)| Some((variable_of(inside, notes)?, after))) {
             Some((variable, after)) => {
                 ours.push_str(&variable);
