@@ -560,7 +560,11 @@ impl Catalog {
             }
             let full = name.to_string();
             let outward = name.outward();
-            if self.tools.contains_key(&full) || self.outward.contains_key(&outward) {
+            // What clients do not see takes no name from what they see.
+            let other = self.outward.get(&outward).and_then(|other| self.tools.get(other));
+            let is_seen = |other: &Arc<Registered>| other.entry.exposed;
+            let (is_free, is_taken) = (other.is_none(), other.is_some_and(is_seen) && provider.exposed());
+            if self.tools.contains_key(&full) || is_taken {
                 self.warnings.push(format!("{name} is left out: the name `{outward}` is taken"));
                 continue;
             }
@@ -575,7 +579,9 @@ impl Catalog {
             });
             let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
             self.providers.insert(entry.name.provider().clone());
-            self.outward.insert(outward, full.clone());
+            if is_free || entry.exposed {
+                self.outward.insert(outward, full.clone());
+            }
             self.tools.insert(full, Arc::new(Registered { entry, tool, schema, meter }));
         }
     }

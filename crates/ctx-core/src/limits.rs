@@ -15,6 +15,8 @@ pub struct Limits {
     pub argument_bytes: usize,
     /// Size of the result as JSON.
     pub result_bytes: usize,
+    /// Size of an answer that is to be read whole, where a tool can keep a larger one to be read in parts.
+    pub answer_bytes: usize,
     /// How much of arguments and error text a run keeps.
     pub run_bytes: usize,
 }
@@ -27,6 +29,7 @@ impl Default for Limits {
             depth: 8,
             argument_bytes: 4 << 20,
             result_bytes: 64 << 20,
+            answer_bytes: 64 << 10,
             run_bytes: 4 << 10,
         }
     }

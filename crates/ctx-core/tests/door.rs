@@ -103,6 +103,17 @@ async fn a_tool_whose_outward_name_is_taken_is_left_out_with_a_warning() {
 }
 
 #[test]
+fn what_clients_do_not_see_takes_no_name_from_what_they_see() {
+    let (unseen, seen) = (provider("hidden", [echo("a__b")]), provider("hidden__a", [echo("b")]));
+    for [first, second] in [[&unseen, &seen], [&seen, &unseen]] {
+        let catalog = Catalog::builder().provider(first.clone()).provider(second.clone()).build();
+        assert_eq!(catalog.warnings(), [""; 0]);
+        assert_eq!(catalog.entry("hidden__a__b").unwrap().name.to_string(), "hidden__a.b");
+        assert!(catalog.entry("hidden.a__b").is_some());
+    }
+}
+
+#[test]
 fn only_providers_with_a_tool_in_the_catalog_are_named() {
     let catalog = Catalog::builder()
         .provider(provider("tools", [echo("search"), echo("other")]))

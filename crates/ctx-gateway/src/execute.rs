@@ -2,6 +2,7 @@
 
 use crate::answer::answer;
 use crate::check::check;
+use crate::kept::KeptResults;
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, LogLine, Output, Tool, ToolError, ToolSpec};
 use ctx_luau::{GRACE, RunErrorKind, Scripts};
@@ -17,11 +18,12 @@ const DESCRIPTION: &str = "Runs a Luau script that calls many functions in one g
 /// The tool.
 pub(crate) struct Execute {
     scripts: Scripts,
+    kept: KeptResults,
     spec: Arc<ToolSpec>,
 }
 
 impl Execute {
-    pub(crate) fn new(scripts: Scripts) -> Self {
+    pub(crate) fn new(scripts: Scripts, kept: KeptResults) -> Self {
         let input_schema = json!({
             "type": "object",
             "properties": {"script": {"type": "string", "description": "The script's text."}},
@@ -37,7 +39,7 @@ impl Execute {
             // Whatever its script does.
             annotations: Annotations::default(),
         };
-        Self { scripts, spec: Arc::new(spec) }
+        Self { scripts, kept, spec: Arc::new(spec) }
     }
 }
 
@@ -55,7 +57,8 @@ impl Tool for Execute {
             RunErrorKind::Source => ToolError::bad_request(error.message),
             _ => error.into_tool_error(call),
         })?;
-        answer(completed.value, completed.logs.into_iter().map(LogLine::from).collect())
+        let output = answer(completed.value, completed.logs.into_iter().map(LogLine::from).collect())?;
+        self.kept.shorten(output, call)
     }
 
     fn timeout(&self) -> Option<Duration> {

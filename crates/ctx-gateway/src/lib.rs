@@ -8,11 +8,13 @@ mod answer;
 mod check;
 mod discover;
 mod execute;
+mod kept;
 
 use ctx_core::{Identifier, Provider, Resources, Tool};
 use ctx_luau::Scripts;
 use discover::{Directories, FunctionDocs, GetFunctionDocs, ListFunctions, SearchDocs};
 use execute::Execute;
+use kept::KeptResults;
 use std::sync::Arc;
 
 /// The provider of what is built in besides knowledge.
@@ -22,12 +24,20 @@ const PROVIDER: &str = "ctx";
 pub struct Gateway {
     execute: Arc<Execute>,
     directories: Arc<Directories>,
+    kept: KeptResults,
 }
 
 impl Gateway {
     /// Scripts that are sent run as these do.
     pub fn new(scripts: Scripts) -> Self {
-        Self { execute: Arc::new(Execute::new(scripts)), directories: Arc::default() }
+        let kept = KeptResults::default();
+        Self { execute: Arc::new(Execute::new(scripts, kept.clone())), directories: Arc::default(), kept }
+    }
+
+    /// What of `ctx` is for scripts alone, to be in the same catalog: results that were too large for an
+    /// answer. They are kept as long as the gateway is.
+    pub fn kept(&self) -> Arc<dyn Provider> {
+        Arc::new(self.kept.clone())
     }
 }
 

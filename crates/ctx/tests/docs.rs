@@ -44,9 +44,9 @@ fn a_function_is_shown_as_an_agent_sees_it() {
     ctx_snapshot!(w.ctx("docs"), @r"
     exit_code: 0
     ----- stdout -----
-    8 functions of 3 providers
+    9 functions of 3 providers
     context – 3 functions: get, search, sources
-    ctx – 4 functions: execute, get_function_docs, list_functions, search_docs
+    ctx – 5 functions: execute, get_function_docs, list_functions, result, search_docs
     tools – 1 function: create_ticket
 
     ----- stderr -----

@@ -322,3 +322,37 @@ fn finding_and_calling_functions_costs_a_client_few_tokens() {
         tools.iter().map(|tool| tool.chars().count()).sum::<usize>() + instructions.chars().count();
     assert!(chars <= SURFACE_CHARS_MAX, "{chars} characters: {tools:#?}");
 }
+
+#[test]
+fn a_result_too_large_for_an_answer_is_read_in_parts() {
+    let w = workspace();
+    let mut client = Client::begin(&w);
+    let execute = |script: &str| json!({"name": "execute", "arguments": {"script": script}});
+    let script = "local list = {} for n = 1, 20000 do list[n] = { n = n } end return { list = list }";
+    client.request(1, "tools/call", execute(script));
+    let answer = client.answer(1);
+    let kept = &answer["result"]["structuredContent"]["kept"];
+    assert_eq!(kept["shape"], "{ list: [ 20000 × { n: number } ] }", "{answer}");
+    assert!(answer.to_string().len() < 10_000, "{answer}");
+
+    let id = kept["id"].as_str().unwrap();
+    client.request(
+        2,
+        "tools/call",
+        execute(&format!("return sdk.ctx.result{{ id = '{id}', path = 'list[20000].n' }}")),
+    );
+    assert_eq!(client.answer(2)["result"]["content"][0]["text"], "20000");
+    client.request(3, "resources/read", json!({"uri": kept["uri"]}));
+    let contents = client.answer(3)["result"]["contents"][0].take();
+    assert_eq!(contents["mimeType"], "application/json");
+    assert!(contents["text"].as_str().unwrap().ends_with(r#"{"n":20000}]}"#));
+    client.request(4, "resources/read", json!({"uri": "ctx://result/gone"}));
+    assert!(client.answer(4)["error"]["message"].as_str().unwrap().contains("no result is kept"));
+    client.request(5, "tools/list", json!({}));
+    let listed = client.answer(5);
+    assert!(!listed.to_string().contains(r#""name":"result""#), "{listed}");
+
+    // A person at a terminal gets it whole.
+    let whole = w.file("many.luau", script).ctx("exec many.luau --json").success().json();
+    assert_eq!(whole["result"]["list"][19_999]["n"], 20_000);
+}

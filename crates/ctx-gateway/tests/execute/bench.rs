@@ -1,6 +1,6 @@
 //! A catalog with `execute` and the test's own tools in it.
 
-use ctx_core::{Call, Caller, Catalog, ErrorKind, LogLine, Output, Provider, ToolError};
+use ctx_core::{Call, Caller, Catalog, ErrorKind, Limits, LogLine, Output, Provider, ToolError};
 use ctx_gateway::Gateway;
 use ctx_luau::{Engine, EngineSettings, ScriptLimits, Scripts};
 use ctx_testkit::{TestTool, provider};
@@ -39,9 +39,20 @@ impl Bench {
         limits: ScriptLimits,
         providers: Vec<Arc<dyn Provider>>,
     ) -> Self {
+        Self::bounded(settings, limits, Limits::default(), providers)
+    }
+
+    /// With these bounds on calls.
+    pub(crate) fn bounded(
+        settings: EngineSettings,
+        script_limits: ScriptLimits,
+        limits: Limits,
+        providers: Vec<Arc<dyn Provider>>,
+    ) -> Self {
         let engine = Engine::new(settings).unwrap();
-        let scripts = Scripts::new(engine.clone(), limits, Arc::new(|_| None));
-        let builder = Catalog::builder().provider(Arc::new(Gateway::new(scripts)));
+        let scripts = Scripts::new(engine.clone(), script_limits, Arc::new(|_| None));
+        let gateway = Arc::new(Gateway::new(scripts));
+        let builder = Catalog::builder().limits(limits).provider(gateway.clone()).provider(gateway.kept());
         let catalog = providers.into_iter().fold(builder, |builder, each| builder.provider(each)).build();
         assert_eq!(catalog.warnings(), [""; 0]);
         Self { engine, catalog }

@@ -29,6 +29,7 @@ mod bench;
 mod calls;
 mod discover;
 mod endings;
+mod kept;
 mod results;
 
 fn main() -> ExitCode {
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     if arguments.first().map(String::as_str) == Some(bench::WORKER) {
         return ctx_luau::worker_main();
     }
-    let tests = [results::TESTS, calls::TESTS, discover::TESTS, endings::TESTS].concat();
+    let tests = [results::TESTS, calls::TESTS, discover::TESTS, endings::TESTS, kept::TESTS].concat();
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| eprintln!("{name}: test"));
         return ExitCode::SUCCESS;

@@ -158,6 +158,8 @@ pub(crate) struct LimitSettings {
     script_source_bytes: NonZeroU32,
     /// Bytes of a tool's result, whatever it is made of.
     result_bytes: NonZeroU32,
+    /// Bytes of an answer of `execute`; a larger result is kept for a while, to be read in parts.
+    answer_bytes: NonZeroU32,
     /// Seconds an upstream server may take to start and to list its tools.
     pub(super) upstream_start_timeout: NonZeroU32,
     /// Seconds one call of an upstream server may take.
@@ -254,6 +256,7 @@ impl Settings {
             nested_calls: self.limits.script_calls.get(),
             argument_bytes: self.limits.http_body_bytes.get() as usize,
             result_bytes: self.limits.result_bytes.get() as usize,
+            answer_bytes: self.limits.answer_bytes.get() as usize,
             ..Limits::default()
         }
     }

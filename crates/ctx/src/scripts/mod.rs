@@ -9,6 +9,7 @@ pub(crate) use source::{ScriptSource, Untrusted};
 use crate::cli::{REAPER, WORKER};
 use crate::config::{Config, Settings};
 use ctx_core::Redactor;
+use ctx_gateway::Gateway;
 use ctx_luau::{Engine, EngineSettings, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
 use ctx_mcp::ReaperProgram;
 use serde_json::{Map, Value};
@@ -27,6 +28,7 @@ pub(crate) struct Runner {
     limits: ScriptLimits,
     redactor: Redactor,
     started: OnceLock<(Engine, Scripts)>,
+    gateway: OnceLock<Arc<Gateway>>,
 }
 
 impl Runner {
@@ -36,7 +38,7 @@ impl Runner {
             .map_err(|error| problem(format!("the program cannot find itself to run scripts: {error}")))?;
         let (engine, limits) =
             settings.script_limits(EngineSettings::new(program.clone(), vec![WORKER.into()]));
-        Ok(Self { program, engine, limits, redactor, started: OnceLock::new() })
+        Ok(Self { program, engine, limits, redactor, started: OnceLock::new(), gateway: OnceLock::new() })
     }
 
     /// What ends the processes of upstream servers when we cannot: this same program.
@@ -59,6 +61,13 @@ impl Runner {
         let environment = Arc::new(|name: &str| std::env::var(name).ok());
         let scripts = Scripts::new(engine.clone(), self.limits, environment).masking(self.redactor.clone());
         Ok(&self.started.get_or_init(|| (engine, scripts)).1)
+    }
+
+    /// What runs scripts that are sent. It is one and the same as long as the workspace is open, so that what
+    /// it keeps is there for whatever catalog comes next.
+    pub(crate) fn gateway(&self) -> Result<&Arc<Gateway>, ScriptProblem> {
+        let scripts = self.scripts()?;
+        Ok(self.gateway.get_or_init(|| Arc::new(Gateway::new(scripts.clone()))))
     }
 
     /// Has a worker ready for the first call.

@@ -3,7 +3,6 @@
 use super::{Configured, Kind, RESERVED, Runner, Version, problem, version};
 use crate::workspace::{Parts, tell_new_warnings};
 use ctx_core::{Agent, Identifier, LiveCatalog, Provider, Tool};
-use ctx_gateway::Gateway;
 use ctx_luau::ScriptProblem;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -122,8 +121,10 @@ impl ScriptSet {
 
     /// What can be called now: what runs scripts that are sent, and the scripts that are here.
     pub(crate) fn providers(&self, inline: &[Arc<dyn Agent>]) -> Vec<Arc<dyn Provider>> {
-        let gateway = self.runner.scripts().map(|scripts| Arc::new(Gateway::new(scripts.clone())));
-        let gateway = gateway.ok().map(|gateway| gateway as Arc<dyn Provider>);
+        let gateway = self.runner.gateway().ok().map(|gateway| {
+            let listed: Arc<dyn Provider> = gateway.clone();
+            [listed, gateway.kept()]
+        });
         let mut provider = ScriptProvider { tools: Vec::new(), agents: inline.to_vec() };
         for script in &self.scripts {
             match &script.sound {
@@ -133,7 +134,7 @@ impl ScriptSet {
             }
         }
         let own: Arc<dyn Provider> = Arc::new(provider);
-        gateway.into_iter().chain([own]).collect()
+        gateway.into_iter().flatten().chain([own]).collect()
     }
 }
 

@@ -1,0 +1,156 @@
+//! Results that are too large for an answer: kept for a while, to be read in parts.
+//!
+//! The answer tells what such a result looks like and how it begins. A later script takes what it needs by
+//! `sdk.ctx.result{…}`; `ctx://result/{id}` is the whole.
+
+mod part;
+mod path;
+mod resource;
+mod shape;
+mod shelf;
+
+use crate::PROVIDER;
+use ctx_core::{
+    Call, Caller, ContentBlock, Identifier, Output, Provider, Resources, Tool, ToolError, json_size,
+};
+use part::ResultPart;
+use path::{Path, Step, quote};
+use resource::ResultResources;
+use serde_json::{Map, Value, json};
+use shape::shape;
+use shelf::Shelf;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// What the URIs of kept results begin with.
+const URI_PREFIX: &str = "ctx://result/";
+
+/// Bytes of a result that are shown in place of it.
+const PREVIEW_BYTES: usize = 1_000;
+
+/// Steps of the path that is given as an example.
+const EXAMPLE_STEPS_MAX: usize = 4;
+
+/// Items that are given as an example.
+const EXAMPLE_COUNT: usize = 20;
+
+/// Results that are kept, and what reads them. Scripts see its tool; clients do not, to whom every tool
+/// costs tokens.
+#[derive(Clone, Default)]
+pub(crate) struct KeptResults {
+    shelf: Arc<Shelf>,
+}
+
+impl KeptResults {
+    /// The answer as its caller gets it: one that is too large for it is kept, and told in short. A script
+    /// that asked, or a person at a terminal, gets it whole.
+    pub(crate) fn shorten(&self, output: Output, call: &Call) -> Result<Output, ToolError> {
+        let bytes_max = call.catalog().limits().answer_bytes;
+        if call.depth() > 0 || *call.caller() == Caller::Cli || size(&output) <= bytes_max {
+            return Ok(output);
+        }
+        let Output { value, content, logs } = output;
+        let value = if content.is_empty() { value } else { tool_result(value, content)? };
+        let json: Arc<str> = serde_json::to_string(&value).map_err(untellable)?.into();
+        let id = self.shelf.put(json.clone(), call.identity(), Instant::now()).to_string();
+        let uri = format!("{URI_PREFIX}{id}");
+        let shape = shape(&value);
+        let end = json.floor_char_boundary(PREVIEW_BYTES);
+        let preview = if end < json.len() { format!("{}…", &json[..end]) } else { json.to_string() };
+        let text = format!(
+            "The result is {} bytes; an answer holds {bytes_max} (limits.answer_bytes). It is kept for a while as \
+             {uri}\n\nshape: {shape}\n\npreview: {preview}\n\n{}",
+            json.len(),
+            advice(&id, &value)
+        );
+        let kept = json!({"id": id, "uri": uri, "bytes": json.len(), "shape": shape, "preview": preview});
+        Ok(Output { value: json!({ "kept": kept }), content: vec![ContentBlock::Text(text)], logs })
+    }
+}
+
+impl Provider for KeptResults {
+    fn name(&self) -> Identifier {
+        Identifier::sanitize(PROVIDER)
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        vec![Arc::new(ResultPart::new(self.shelf.clone()))]
+    }
+
+    fn resources(&self) -> Option<Arc<dyn Resources>> {
+        Some(Arc::new(ResultResources(self.shelf.clone())))
+    }
+
+    fn builtin(&self) -> bool {
+        true
+    }
+
+    fn exposed(&self) -> bool {
+        false
+    }
+}
+
+/// Bytes of an answer that have to be read; images and sounds are not read as text.
+fn size(output: &Output) -> usize {
+    let block = |block: &ContentBlock| match block {
+        ContentBlock::Text(text) => text.len(),
+        ContentBlock::Other(fields) => match fields.get("type").and_then(Value::as_str) {
+            Some("image" | "audio") => 0,
+            _ => json_size(fields),
+        },
+    };
+    json_size(&output.value) + output.content.iter().map(block).sum::<usize>()
+}
+
+/// The whole `CallToolResult` that a script gave.
+fn tool_result(value: Value, content: Vec<ContentBlock>) -> Result<Value, ToolError> {
+    let mut fields = Map::new();
+    fields.insert("content".to_owned(), serde_json::to_value(content).map_err(untellable)?);
+    if !value.is_null() {
+        fields.insert("structuredContent".to_owned(), value);
+    }
+    Ok(Value::Object(fields))
+}
+
+fn untellable(error: serde_json::Error) -> ToolError {
+    ToolError::internal("the result cannot be kept", error)
+}
+
+/// How to read parts of it, by the example of its largest.
+fn advice(id: &str, value: &Value) -> String {
+    let mut path = Path::default();
+    let mut part = value;
+    for _ in 0..EXAMPLE_STEPS_MAX {
+        let Value::Object(fields) = part else { break };
+        let Some((key, largest)) = fields.iter().max_by_key(|(_, value)| json_size(value)) else { break };
+        path = path.with(Step::Key(key.clone()));
+        part = largest;
+    }
+    let call = |path: &Path, piece: &str| {
+        let path = match path.to_string() {
+            path if path.is_empty() => path,
+            path => format!(", path = {}", quote(&path)),
+        };
+        format!("`sdk.ctx.result{{ id = {}{path}{piece} }}`", quote(id))
+    };
+    let pages = call(&path, &format!(", from = 1, count = {EXAMPLE_COUNT}"));
+    let whole = match part {
+        Value::Array(_) => call(&path.with(Step::Index(1)), ""),
+        _ => call(&path, ""),
+    };
+    format!(
+        "A script that you `execute` gets any part of it: {whole}; or a piece of a list or a text: {pages}."
+    )
+}
+
+/// What a value is, in JSON's words.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    }
+}

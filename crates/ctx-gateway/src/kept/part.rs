@@ -1,0 +1,116 @@
+//! `ctx.result`: a part of a result that was kept. For scripts; clients that see it not in their list read
+//! the whole by its URI.
+
+use super::Shelf;
+use super::path::Path;
+use async_trait::async_trait;
+use ctx_core::{Annotations, Call, Output, Tool, ToolError, ToolSpec};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// The tool.
+pub(super) struct ResultPart {
+    shelf: Arc<Shelf>,
+    spec: Arc<ToolSpec>,
+}
+
+impl ResultPart {
+    pub(super) fn new(shelf: Arc<Shelf>) -> Self {
+        let input_schema = json!({
+            "type": "object",
+            "properties": {
+                "id": {"type": "string", "description": "What the answer called it."},
+                "path": {"type": "string", "description": "Where in it: `issues[1].title`, `[\"a b\"].c`."},
+                "from": {"type": "integer", "minimum": 1, "description": "First item, key or character."},
+                "count": {"type": "integer", "minimum": 1, "description": "How many from there."},
+            },
+            "required": ["id"],
+            "additionalProperties": false,
+        });
+        let description = "Gives a result that was too large for an answer, or a part of it.";
+        let spec = ToolSpec {
+            title: Some("Read a kept result".to_owned()),
+            annotations: Annotations::READ_ONLY,
+            ..ToolSpec::new("result", description, input_schema)
+        };
+        Self { shelf, spec: Arc::new(spec) }
+    }
+}
+
+#[async_trait]
+impl Tool for ResultPart {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+        let number = |name: &str| arguments.get(name).and_then(Value::as_f64).map(|number| number as usize);
+        let json = self.shelf.get(text("id"), call.identity(), Instant::now())?;
+        let path = Path::parse(text("path"))?;
+        let piece = Piece { from: number("from"), count: number("count") };
+        let read = tokio::task::spawn_blocking(move || {
+            let value: Value = serde_json::from_str(&json)
+                .map_err(|error| ToolError::internal("the kept result cannot be read", error))?;
+            piece.of(path.find(&value)?)
+        });
+        let part =
+            read.await.map_err(|error| ToolError::internal("the kept result cannot be read", error))?;
+        Ok(part?.into())
+    }
+}
+
+/// Which items of a list, keys of an object or characters of a text; all where neither is said.
+struct Piece {
+    from: Option<usize>,
+    count: Option<usize>,
+}
+
+impl Piece {
+    fn of(&self, value: &Value) -> Result<Value, ToolError> {
+        if self.from.is_none() && self.count.is_none() {
+            return Ok(value.clone());
+        }
+        let (skip, take) = (self.from.unwrap_or(1).saturating_sub(1), self.count.unwrap_or(usize::MAX));
+        match value {
+            Value::Array(items) => Ok(items.iter().skip(skip).take(take).cloned().collect()),
+            Value::String(text) => Ok(Value::String(text.chars().skip(skip).take(take).collect())),
+            Value::Object(fields) => {
+                let fields = fields.iter().skip(skip).take(take);
+                Ok(Value::Object(fields.map(|(key, value)| (key.clone(), value.clone())).collect()))
+            }
+            other => {
+                let message = format!(
+                    "`from` and `count` are for lists, tables and texts; this is a {}",
+                    super::kind(other)
+                );
+                Err(ToolError::bad_request(message))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(value: &Value, from: impl Into<Option<usize>>, count: impl Into<Option<usize>>) -> Value {
+        Piece { from: from.into(), count: count.into() }.of(value).unwrap()
+    }
+
+    #[test]
+    fn a_piece_is_of_items_keys_or_characters() {
+        let list = json!([1, 2, 3, 4]);
+        assert_eq!(piece(&list, 2, 2), json!([2, 3]));
+        assert_eq!(piece(&list, 4, 9), json!([4]));
+        assert_eq!(piece(&list, 5, 1), json!([]));
+        assert_eq!(piece(&list, None, 1), json!([1]));
+        assert_eq!(piece(&list, 3, None), json!([3, 4]));
+        assert_eq!(piece(&list, None, None), list);
+        assert_eq!(piece(&json!("größe"), 3, 2), json!("öß"));
+        assert_eq!(piece(&json!({"z": 1, "a": 2, "m": 3}), 2, 1), json!({"a": 2}));
+        let error = Piece { from: Some(1), count: None }.of(&json!(7)).unwrap_err();
+        assert_eq!(error.message(), "`from` and `count` are for lists, tables and texts; this is a number");
+    }
+}

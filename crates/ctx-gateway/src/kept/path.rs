@@ -1,0 +1,264 @@
+//! Where a part of a value is, as a script would write it: `issues[1].title`, `["a b"].c`.
+
+use crate::discover::{cut, hint};
+use ctx_core::{ToolError, nearest};
+use serde_json::Value;
+use std::fmt;
+
+/// Bytes of a path.
+const PATH_BYTES_MAX: usize = 4_096;
+
+/// Bytes of a key that a wrong one is compared with.
+const COMPARED_BYTES_MAX: usize = 200;
+
+/// From a value to one inside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The field of an object.
+    Key(String),
+    /// The item of a list; the first is 1.
+    Index(usize),
+}
+
+/// Steps from a value to a part of it; none is the whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Path(Vec<Step>);
+
+impl Path {
+    /// Reads one.
+    pub(crate) fn parse(text: &str) -> Result<Self, ToolError> {
+        let wrong =
+            |why: String| ToolError::bad_request(format!("the path `{}` is no path: {why}", cut(text)));
+        if text.len() > PATH_BYTES_MAX {
+            return Err(wrong(format!("it has more than {PATH_BYTES_MAX} bytes")));
+        }
+        let mut steps = Vec::new();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let (step, after) = match rest.strip_prefix('[') {
+                Some(inside) => bracketed(inside),
+                None => named(rest, steps.is_empty()),
+            }
+            .map_err(wrong)?;
+            steps.push(step);
+            rest = after.trim_start();
+        }
+        Ok(Self(steps))
+    }
+
+    /// One step further.
+    pub(super) fn with(mut self, step: Step) -> Self {
+        self.0.push(step);
+        self
+    }
+
+    /// The part of a value that it leads to; the error names the nearest.
+    pub(crate) fn find<'a>(&self, value: &'a Value) -> Result<&'a Value, ToolError> {
+        let mut found = value;
+        for (taken, step) in self.0.iter().enumerate() {
+            found = take(found, step)
+                .ok_or_else(|| ToolError::not_found(missing(found, step, &Self(self.0[..taken].to_vec()))))?;
+        }
+        Ok(found)
+    }
+}
+
+fn take<'a>(value: &'a Value, step: &Step) -> Option<&'a Value> {
+    match (value, step) {
+        (Value::Array(items), Step::Index(index)) => items.get(index.checked_sub(1)?),
+        (Value::Object(fields), Step::Key(key)) => fields.get(key),
+        // A table of a script has numbers for keys where JSON has texts.
+        (Value::Object(fields), Step::Index(index)) => fields.get(&index.to_string()),
+        _ => None,
+    }
+}
+
+/// Why a value has no such part.
+fn missing(value: &Value, step: &Step, at: &Path) -> String {
+    let here = if at.0.is_empty() { "the result".to_owned() } else { format!("`{}`", cut(&at.to_string())) };
+    let step = match step {
+        Step::Key(key) => cut(key),
+        Step::Index(index) => index.to_string(),
+    };
+    match value {
+        Value::Object(fields) => {
+            let compared = fields.keys().map(String::as_str).filter(|key| key.len() <= COMPARED_BYTES_MAX);
+            format!("{here} has no `{step}`{}", hint(nearest(&step, compared)))
+        }
+        Value::Array(items) if items.is_empty() => format!("{here} is an empty list"),
+        Value::Array(items) => {
+            format!("{here} is a list of {}: [1] to [{}], not `{step}`", items.len(), items.len())
+        }
+        other => format!("{here} is a {}: there is no `{step}` in it", super::kind(other)),
+    }
+}
+
+/// `name` at the beginning, `.name` anywhere.
+fn named(rest: &str, is_first: bool) -> Result<(Step, &str), String> {
+    let rest = match rest.strip_prefix('.') {
+        Some(rest) => rest,
+        None if is_first => rest,
+        None => return Err(format!("a `.` is missing before `{}`", cut(rest))),
+    };
+    let end = rest.find(['.', '[']).unwrap_or(rest.len());
+    let (name, after) = rest.split_at(end);
+    let name = name.trim();
+    if name.is_empty() {
+        return Err("a name is missing after a `.`".to_owned());
+    }
+    if name.contains([']', '"', '\'']) {
+        return Err(format!("write `{}` as [\"…\"]", cut(name)));
+    }
+    Ok((Step::Key(name.to_owned()), after))
+}
+
+/// What follows a `[`: a number or a text, and `]`.
+fn bracketed(inside: &str) -> Result<(Step, &str), String> {
+    let inside = inside.trim_start();
+    if let Some(quote) = inside.chars().next().filter(|first| ['"', '\''].contains(first)) {
+        let (key, after) = quoted(&inside[1..], quote)?;
+        let after = after.trim_start().strip_prefix(']').ok_or("a `]` is missing")?;
+        return Ok((Step::Key(key), after));
+    }
+    let (number, after) = inside.split_once(']').ok_or("a `]` is missing")?;
+    match number.trim().parse::<usize>() {
+        Ok(index) if index > 0 => Ok((Step::Index(index), after)),
+        Ok(_) => Err("items are counted from 1".to_owned()),
+        Err(_) => Err(format!("`{}` is neither a number from 1 on nor a text in quotes", cut(number.trim()))),
+    }
+}
+
+/// A text up to its closing quote, and what follows.
+fn quoted(text: &str, quote: char) -> Result<(String, &str), String> {
+    let mut key = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => key.push(match letters.next() {
+                Some((_, 'n')) => '\n',
+                Some((_, 'r')) => '\r',
+                Some((_, 't')) => '\t',
+                Some((_, other)) => other,
+                None => break,
+            }),
+            letter if letter == quote => return Ok((key, &text[at + letter.len_utf8()..])),
+            letter => key.push(letter),
+        }
+    }
+    Err(format!("a closing {quote} is missing"))
+}
+
+/// Whether a key needs no quotes.
+pub(super) fn is_plain(key: &str) -> bool {
+    key.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}
+
+/// A text as a script writes it.
+pub(super) fn quote(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(key) if is_plain(key) => {
+                    let dot = if place == 0 { "" } else { "." };
+                    write!(f, "{dot}{key}")?;
+                }
+                Step::Key(key) => write!(f, "[{}]", quote(key))?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn steps(text: &str) -> Vec<Step> {
+        Path::parse(text).unwrap().0
+    }
+
+    fn key(key: &str) -> Step {
+        Step::Key(key.to_owned())
+    }
+
+    #[test]
+    fn a_path_is_written_as_in_a_script() {
+        assert_eq!(steps(""), []);
+        assert_eq!(steps("issues[1].title"), [key("issues"), Step::Index(1), key("title")]);
+        assert_eq!(steps("[\"a b\"].c['d']"), [key("a b"), key("c"), key("d")]);
+        assert_eq!(steps(r#"[ "a\"]\\\n" ] [ 12 ]"#), [key("a\"]\\\n"), Step::Index(12)]);
+        assert_eq!(steps(" .größe.user-id "), [key("größe"), key("user-id")]);
+    }
+
+    #[test]
+    fn what_is_no_path_says_why() {
+        for (text, why) in [
+            ("a..b", "a name is missing after a `.`"),
+            ("a.", "a name is missing after a `.`"),
+            ("a[0]", "items are counted from 1"),
+            ("a[-1]", "`-1` is neither a number from 1 on nor a text in quotes"),
+            ("a[b]", "`b` is neither a number from 1 on nor a text in quotes"),
+            ("a[1", "a `]` is missing"),
+            ("a[\"b\"", "a `]` is missing"),
+            ("a[\"b]", "a closing \" is missing"),
+            ("a[1]b", "a `.` is missing before `b`"),
+            ("a]", "write `a]` as [\"…\"]"),
+        ] {
+            let error = Path::parse(text).unwrap_err();
+            assert_eq!(error.message(), format!("the path `{text}` is no path: {why}"));
+        }
+        assert!(Path::parse(&"a".repeat(PATH_BYTES_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn a_part_is_found_and_one_that_is_not_there_is_told_the_nearest() {
+        let value = json!({"issues": [{"title": "x", "7": "seven"}], "total": 1, "none": []});
+        let found = |path: &str| Path::parse(path).unwrap().find(&value).cloned();
+        assert_eq!(found("").unwrap(), value);
+        assert_eq!(found("issues[1].title").unwrap(), json!("x"));
+        assert_eq!(found("issues[1][7]").unwrap(), json!("seven"));
+        for (path, why) in [
+            ("isues", "the result has no `isues` (did you mean `issues`?)"),
+            ("issues[1].titel", "`issues[1]` has no `titel` (did you mean `title`?)"),
+            ("issues[2]", "`issues` is a list of 1: [1] to [1], not `2`"),
+            ("issues.title", "`issues` is a list of 1: [1] to [1], not `title`"),
+            ("none[1]", "`none` is an empty list"),
+            ("total.x", "`total` is a number: there is no `x` in it"),
+        ] {
+            assert_eq!(found(path).unwrap_err().message(), why);
+        }
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            any::<String>().prop_map(Step::Key),
+            "[a-z_]{1,8}".prop_map(Step::Key),
+            (1..usize::MAX).prop_map(Step::Index)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(steps in proptest::collection::vec(any_step(), 0..6)) {
+            let path = Path(steps);
+            let text = path.to_string();
+            prop_assume!(text.len() <= PATH_BYTES_MAX);
+            prop_assert_eq!(Path::parse(&text).unwrap(), path);
+        }
+
+        #[test]
+        fn any_text_is_a_path_or_an_error(text in "[a-c.\\[\\]\"'\\\\ 0-2ä]{0,20}") {
+            if let Ok(path) = Path::parse(&text) {
+                prop_assert_eq!(Path::parse(&path.to_string()).unwrap(), path);
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Kept results by URI: `ctx://result/{id}`.
+
+use super::{Shelf, URI_PREFIX};
+use async_trait::async_trait;
+use ctx_core::{Call, Catalog, ResourceContent, ResourcePage, ResourceTemplate, Resources, ToolError};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// What a kept result is.
+const JSON: &str = "application/json";
+
+/// Kept results.
+pub(super) struct ResultResources(pub(super) Arc<Shelf>);
+
+#[async_trait]
+impl Resources for ResultResources {
+    fn prefix(&self) -> &str {
+        URI_PREFIX
+    }
+
+    /// None: only whoever made one may know of it.
+    async fn list(&self, _: Option<&str>, _: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
+        Ok(ResourcePage::default())
+    }
+
+    fn templates(&self) -> Vec<ResourceTemplate> {
+        vec![ResourceTemplate {
+            uri_template: format!("{URI_PREFIX}{{id}}"),
+            name: "result".to_owned(),
+            title: Some("Kept result".to_owned()),
+            description: Some("A result of `execute` that was too large for its answer.".to_owned()),
+            mime_type: Some(JSON.to_owned()),
+        }]
+    }
+
+    async fn read(&self, uri: &str, call: &Call) -> Result<Vec<ResourceContent>, ToolError> {
+        let id = uri.strip_prefix(URI_PREFIX).unwrap_or_default();
+        let json = self.0.get(id, call.identity(), Instant::now())?;
+        let mime_type = Some(JSON.to_owned());
+        Ok(vec![ResourceContent { uri: uri.to_owned(), mime_type, text: Some(json.to_string()), blob: None }])
+    }
+}

@@ -1,0 +1,153 @@
+//! What a value looks like, without what it holds: `{ issues: [ 4312 × { id: number } ], total: number }`.
+
+use super::kind;
+use super::path::is_plain;
+use crate::discover::cut;
+use serde_json::{Map, Value};
+
+/// How deep it is told.
+const DEPTH: usize = 4;
+
+/// Items of lists that are looked at.
+const ITEMS_MAX: usize = 50;
+
+/// Keys of one object that are told.
+const KEYS_MAX: usize = 20;
+
+/// Characters of a text whose length is worth telling.
+const LONG_TEXT: usize = 200;
+
+/// Characters of the whole.
+const SHAPE_CHARS_MAX: usize = 2_000;
+
+/// The shape of a value.
+pub(super) fn shape(value: &Value) -> String {
+    let text = of(&[value], DEPTH);
+    match text.char_indices().nth(SHAPE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// The shape of values that stand in the same place.
+fn of(values: &[&Value], depth: usize) -> String {
+    let mut shapes: Vec<String> = Vec::new();
+    for first in values {
+        let alike: Vec<&Value> = values.iter().copied().filter(|other| kind(other) == kind(first)).collect();
+        let text = match first {
+            Value::Object(_) => {
+                object(&alike.iter().filter_map(|value| value.as_object()).collect::<Vec<_>>(), depth)
+            }
+            Value::Array(_) => {
+                list(&alike.iter().filter_map(|value| value.as_array()).collect::<Vec<_>>(), depth)
+            }
+            Value::String(_) => text(&alike),
+            other => kind(other).to_owned(),
+        };
+        if !shapes.contains(&text) {
+            shapes.push(text);
+        }
+    }
+    shapes.join(" | ")
+}
+
+fn object(objects: &[&Map<String, Value>], depth: usize) -> String {
+    let mut keys: Vec<&str> = Vec::new();
+    let mut more = false;
+    for key in objects.iter().flat_map(|fields| fields.keys()) {
+        if keys.contains(&key.as_str()) {
+            continue;
+        }
+        more = keys.len() == KEYS_MAX;
+        if more {
+            break;
+        }
+        keys.push(key);
+    }
+    if keys.is_empty() {
+        return "{}".to_owned();
+    }
+    if depth == 0 {
+        return "{ … }".to_owned();
+    }
+    let field = |key: &&str| {
+        let values: Vec<&Value> = objects.iter().filter_map(|fields| fields.get(*key)).collect();
+        let optional = if values.len() < objects.len() { "?" } else { "" };
+        let shown = if is_plain(key) { cut(key) } else { format!("[\"{}\"]", cut(key)) };
+        format!("{shown}{optional}: {}", of(&values, depth - 1))
+    };
+    let mut fields: Vec<String> = keys.iter().map(field).collect();
+    if more {
+        let most = objects.iter().map(|fields| fields.len()).max().unwrap_or_default();
+        fields.push(format!("… {most} keys"));
+    }
+    format!("{{ {} }}", fields.join(", "))
+}
+
+fn list(lists: &[&Vec<Value>], depth: usize) -> String {
+    let (least, most) = lists
+        .iter()
+        .fold((usize::MAX, 0), |(least, most), items| (least.min(items.len()), most.max(items.len())));
+    if most == 0 {
+        return "[]".to_owned();
+    }
+    let count = if least == most { most.to_string() } else { format!("{least}–{most}") };
+    if depth == 0 {
+        return format!("[ {count} × … ]");
+    }
+    let items: Vec<&Value> = lists.iter().flat_map(|items| items.iter()).take(ITEMS_MAX).collect();
+    format!("[ {count} × {} ]", of(&items, depth - 1))
+}
+
+fn text(texts: &[&Value]) -> String {
+    let lengths = texts.iter().filter_map(|text| text.as_str()).map(|text| text.chars().count());
+    match lengths.max().unwrap_or_default() {
+        longest if longest <= LONG_TEXT => "string".to_owned(),
+        longest if texts.len() == 1 => format!("string of {longest} characters"),
+        longest => format!("string of up to {longest} characters"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_shape_tells_kinds_keys_and_counts() {
+        let issue = |id: usize| json!({"id": id, "title": "x", "labels": vec!["a"; id % 3]});
+        let mut issues: Vec<Value> = (0..4312).map(issue).collect();
+        issues[1]["body"] = json!("y".repeat(300));
+        issues[2]["title"] = json!(null);
+        let value = json!({"issues": issues, "total": 4312, "next page": true, "none": [], "empty": {}});
+        assert_eq!(
+            shape(&value),
+            "{ issues: [ 4312 × { id: number, title: string | null, labels: [ 0–2 × string ], \
+             body?: string of 300 characters } ], total: number, [\"next page\"]: boolean, none: [], empty: {} }"
+        );
+        assert_eq!(shape(&json!("z".repeat(70_000))), "string of 70000 characters");
+    }
+
+    #[test]
+    fn a_shape_is_short_whatever_it_is_of() {
+        let deep = (0..50).fold(json!(1), |inner, _| json!({ "a": inner }));
+        assert_eq!(shape(&deep), "{ a: { a: { a: { a: { … } } } } }");
+        let wide: Map<String, Value> = (0..1_000).map(|key| (format!("k{key}"), json!(key))).collect();
+        let shown = shape(&Value::Object(wide));
+        assert!(shown.ends_with("k19: number, … 1000 keys }"), "{shown}");
+        let long: Map<String, Value> =
+            (0..100).map(|key| (format!("{key}{}", "ü".repeat(500)), json!({"a": [[[1]]]}))).collect();
+        let shown = shape(&json!([long.clone(), long]));
+        assert!(shown.chars().count() <= SHAPE_CHARS_MAX + 1, "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_has_a_shape(text in "[\\[\\]{}\":,a1 ]{0,30}") {
+            if let Ok(value) = serde_json::from_str::<Value>(&text) {
+                prop_assert!(!shape(&value).is_empty());
+            }
+        }
+    }
+}
