@@ -2,11 +2,13 @@
 
 use crate::deadline::{Deadline, Waits};
 use crate::peer::Masking;
-use crate::{Catalog, ErrorKind, Identity, Limits, NoPeer, Peer, Question, RunId, ToolError, Unanswered};
+use crate::{
+    Catalog, ErrorKind, Identity, Inside, Limits, NoPeer, Peer, Question, RunId, ToolError, Unanswered,
+};
 use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +42,33 @@ pub(crate) struct Root {
     calls_left: Arc<AtomicU32>,
     /// The same.
     waits: Arc<Waits>,
+    /// The same.
+    pub(crate) nested: Arc<Nested>,
+}
+
+/// What was called inside of an outermost call, and how much it answered.
+#[derive(Default)]
+pub(crate) struct Nested {
+    calls: AtomicU64,
+    result_bytes: AtomicU64,
+}
+
+impl Nested {
+    /// A call has begun.
+    pub(crate) fn begin(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call has answered.
+    pub(crate) fn answered(&self, bytes: usize) {
+        self.result_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// All of it, inside of a call whose result has so many bytes.
+    pub(crate) fn inside(&self, result_bytes: usize) -> Inside {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Inside::new(read(&self.calls), read(&self.result_bytes), result_bytes)
+    }
 }
 
 /// The way a call came in.
@@ -85,6 +114,7 @@ impl Call {
                 peer: Arc::new(NoPeer),
                 calls_left,
                 waits: Arc::default(),
+                nested: Arc::default(),
             }),
         }
     }

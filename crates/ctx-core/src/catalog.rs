@@ -209,10 +209,14 @@ impl Catalog {
     /// The one door: finds the tool by full or outward name, asks the policy, fits the arguments,
     /// keeps limits, runs it, records the run.
     pub async fn call(name: &str, arguments: Value, mut call: Call) -> Result<Output, ToolError> {
-        let catalog = call.root.catalog.clone();
+        let (catalog, nested) = (call.root.catalog.clone(), call.root.nested.clone());
+        let is_outermost = call.depth == 0;
         let registered = &*catalog.find(name).map_err(|error| catalog.mask(error))?;
         let started = Instant::now();
         let argument_bytes = json_size(&arguments);
+        if !is_outermost {
+            nested.begin();
+        }
         let mut record = Record {
             runs: &*catalog.runs,
             started,
@@ -245,7 +249,12 @@ impl Catalog {
             (output, bytes)
         });
         match &result {
-            Ok((_, result_bytes)) => record.close(Outcome::Ok, *result_bytes),
+            Ok((_, result_bytes)) => {
+                if !is_outermost {
+                    nested.answered(*result_bytes);
+                }
+                record.close(Outcome::Ok, *result_bytes);
+            }
             Err(error) => {
                 if error.kind() == ErrorKind::Internal {
                     let error = catalog.masked(chain(error));
@@ -255,7 +264,11 @@ impl Catalog {
                 record.close(Outcome::Failed { code: run_code(error.kind()).to_owned(), message }, 0);
             }
         }
-        result.map(|(output, _)| output)
+        match result {
+            Ok((output, bytes)) if is_outermost => Ok(Output { inside: nested.inside(bytes), ..output }),
+            Err(error) if is_outermost => Err(error.with_inside(nested.inside(0))),
+            other => other.map(|(output, _)| output),
+        }
     }
 
     /// Whether this caller may call a tool that goes by this full or outward name, as the policy has it.

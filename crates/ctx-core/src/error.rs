@@ -3,7 +3,7 @@
 //! The kind decides code and status here and nowhere else. `message` is what a client may read;
 //! `detail` is for the log.
 
-use crate::LogLine;
+use crate::{Inside, LogLine};
 use std::fmt;
 use std::time::Duration;
 
@@ -97,6 +97,8 @@ pub struct ToolError {
     retry_after: Option<Duration>,
     logs: Vec<LogLine>,
     scopes: Vec<String>,
+    /// Boxed: errors are passed on much more often than this is there.
+    inside: Option<Box<Inside>>,
     #[source]
     detail: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -110,6 +112,7 @@ impl ToolError {
             retry_after: None,
             logs: Vec::new(),
             scopes: Vec::new(),
+            inside: None,
             detail: None,
         }
     }
@@ -158,6 +161,15 @@ impl ToolError {
     /// What was logged until it failed.
     pub fn logs(&self) -> &[LogLine] {
         &self.logs
+    }
+
+    pub(crate) fn with_inside(self, inside: Inside) -> Self {
+        Self { inside: (inside.calls > 0).then(|| Box::new(inside)), ..self }
+    }
+
+    /// What was called until it failed, where it is an outermost call.
+    pub fn inside(&self) -> Inside {
+        self.inside.as_deref().copied().unwrap_or_default()
     }
 
     pub(crate) fn into_logs(self) -> Vec<LogLine> {

@@ -40,7 +40,7 @@ pub use peer::{NoPeer, Peer, Progress, Question, Unanswered, Want};
 pub use policy::{AllowAll, Decision, Identity, Policy};
 pub use rate::{InvalidRate, RateLimit};
 pub use resource::{Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources};
-pub use run::{Discard, Outcome, Run, RunId, RunLog};
+pub use run::{Discard, Inside, Outcome, Run, RunId, RunLog};
 pub use schema::{ArgumentSchema, SchemaError, json_schema};
 pub use scope::{InvalidScopes, ScopePolicy};
 pub use secret::{Redactor, Secret};

@@ -72,6 +72,22 @@ pub enum Outcome {
     },
 }
 
+/// What was called inside of a call: what whoever made it need not call, nor read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Inside {
+    /// How many calls, at any depth.
+    pub calls: u64,
+    /// How many bytes of their results at least are not in its own: those beyond its size.
+    pub bytes_kept: u64,
+}
+
+impl Inside {
+    /// Calls whose results have so many bytes together, inside of one whose result has `result_bytes`.
+    pub fn new(calls: u64, bytes: u64, result_bytes: usize) -> Self {
+        Self { calls, bytes_kept: bytes.saturating_sub(result_bytes as u64) }
+    }
+}
+
 /// Where runs go. Recording must not block and must not fail the call.
 pub trait RunLog: Send + Sync + 'static {
     /// Keeps one run.

@@ -1,6 +1,6 @@
 //! What can be called, and where it comes from.
 
-use crate::{Agent, Call, ContentBlock, Identifier, RateLimit, Resources, ToolError};
+use crate::{Agent, Call, ContentBlock, Identifier, Inside, RateLimit, Resources, ToolError};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -137,6 +137,8 @@ pub struct Output {
     pub content: Vec<ContentBlock>,
     /// What was logged on the way, where that is part of the answer.
     pub logs: Vec<LogLine>,
+    /// What was called inside. The catalog counts it, for an outermost call.
+    pub inside: Inside,
 }
 
 /// A line that a tool logged; its JSON is an entry of `logs`.
@@ -203,7 +205,7 @@ mod tests {
 
     fn output(value: Value, texts: &[&str]) -> Output {
         let content = texts.iter().map(|text| ContentBlock::Text((*text).to_owned())).collect();
-        Output { value, content, logs: Vec::new() }
+        Output { value, content, ..Output::default() }
     }
 
     #[test]

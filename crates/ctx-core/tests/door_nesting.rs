@@ -6,7 +6,8 @@ mod common;
 
 use common::{answer, echo, from_cli, refusal, relay, sleeper, told, tool, with};
 use ctx_core::{
-    Catalog, ErrorKind, Limits, LiveCatalog, NoPeer, Output, Peer, Question, ToolError, Unanswered, Want,
+    Catalog, ErrorKind, Inside, Limits, LiveCatalog, NoPeer, Output, Peer, Question, ToolError, Unanswered,
+    Want,
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -28,6 +29,36 @@ fn cancelled() -> (ErrorKind, String) {
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+#[tokio::test]
+async fn an_outermost_call_tells_how_many_were_inside_and_what_they_kept() {
+    // Calls `middle` twice, which calls `large` once each, and then what is not there.
+    let large = tool("large", |_, _| Box::pin(async { Ok(json!("x".repeat(998)).into()) }));
+    let middle = tool("middle", |_, call| {
+        Box::pin(async move { Catalog::call("large", json!({}), call.nested()?).await })
+    });
+    let outer = tool("outer", |arguments, call| {
+        Box::pin(async move {
+            for _ in 0..2 {
+                let output = Catalog::call("middle", json!({}), call.nested()?).await?;
+                assert_eq!(output.inside, Inside::default());
+            }
+            match arguments.contains_key("wrong") {
+                true => Catalog::call("search", json!({}), call.nested()?).await,
+                false => Ok(json!("y".repeat(98)).into()),
+            }
+        })
+    });
+    let catalog = with([large, middle, outer, echo("echo")]).build();
+    let output = Catalog::call("outer", json!({}), from_cli(&catalog)).await.unwrap();
+    assert_eq!(output.inside, Inside { calls: 4, bytes_kept: 3_900 });
+    let error = Catalog::call("outer", json!({"wrong": 1}), from_cli(&catalog)).await.unwrap_err();
+    assert_eq!(error.inside(), Inside { calls: 4, bytes_kept: 4_000 });
+    let output = Catalog::call("middle", json!({}), from_cli(&catalog)).await.unwrap();
+    assert_eq!(output.inside, Inside { calls: 1, bytes_kept: 0 });
+    let output = Catalog::call("echo", json!({}), from_cli(&catalog)).await.unwrap();
+    assert_eq!(output.inside, Inside::default());
 }
 
 /// Answers with the whole seconds it has left.
@@ -208,7 +239,7 @@ async fn the_end_of_a_call_does_not_cancel_the_one_around_it() {
     let token = CancellationToken::new();
     let call = from_cli(&catalog).with_cancellation(&token);
     let calls = json!({"calls": [["echo", {}], ["echo", {}]]});
-    assert_eq!(Catalog::call("outer", calls, call).await.unwrap(), json!([{}, {}]).into());
+    assert_eq!(Catalog::call("outer", calls, call).await.unwrap().value, json!([{}, {}]));
     assert!(!token.is_cancelled());
 }
 
@@ -319,7 +350,7 @@ async fn a_call_keeps_the_catalog_it_began_with() {
 
     let expected = (ErrorKind::NotFound, "no tool registered with name: gone_later".to_owned());
     assert_eq!(refusal(&live.current(), "outer", json!({})).await, expected);
-    assert_eq!(in_flight.await.unwrap().unwrap(), json!({}).into());
+    assert_eq!(in_flight.await.unwrap().unwrap().value, json!({}));
 }
 
 /// Answers after a minute, or never.

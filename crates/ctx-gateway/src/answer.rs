@@ -19,7 +19,7 @@ const FIELDS: &[&str] = &["content", "structuredContent", "isError", "_meta"];
 pub(crate) fn answer(value: Value, logs: Vec<LogLine>) -> Result<Output, ToolError> {
     match value {
         Value::Object(fields) if is_tool_result(&fields) => tool_result(fields, logs),
-        value => Ok(Output { value, content: Vec::new(), logs }),
+        value => Ok(Output { value, logs, ..Output::default() }),
     }
 }
 
@@ -47,7 +47,7 @@ fn tool_result(mut fields: Map<String, Value>, logs: Vec<LogLine>) -> Result<Out
         return Err(ToolError::new(ErrorKind::Tool, error_text(&content)).with_logs(logs));
     }
     let value = fields.remove("structuredContent").unwrap_or_default();
-    Ok(Output { value, content, logs })
+    Ok(Output { value, content, logs, ..Output::default() })
 }
 
 fn content_block(block: Value) -> Option<ContentBlock> {

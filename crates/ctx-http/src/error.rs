@@ -54,6 +54,9 @@ impl ApiError {
         if !self.error.logs().is_empty() {
             body["logs"] = json!(self.error.logs());
         }
+        if self.error.inside().calls > 0 {
+            body["meta"] = json!(self.error.inside());
+        }
         body
     }
 }

@@ -136,12 +136,13 @@ fn response_name(entry: &Entry) -> String {
 
 fn response_schema(entry: &Entry) -> Value {
     let own = entry.spec.output_schema.clone().unwrap_or_else(|| json!({}));
-    let required: &[&str] = match Form::of(entry) {
-        Form::Unwrapped => return own,
-        Form::Wrapped => &["result"],
-        Form::WithLogs => &["result", "logs"],
-    };
-    json!({"type": "object", "properties": {"result": own, "logs": logs()}, "required": required})
+    match Form::of(entry) {
+        Form::Unwrapped => own,
+        Form::Wrapped => {
+            json!({"type": "object", "properties": {"result": own, "logs": logs()}, "required": ["result"]})
+        }
+        Form::Telling => object(json!({"result": own, "logs": logs(), "meta": meta()})),
+    }
 }
 
 fn object(properties: Value) -> Value {
@@ -158,6 +159,12 @@ fn logs() -> Value {
     json!({"type": "array", "items": object(json!({"level": level, "message": text()}))})
 }
 
+/// What was called inside of a call.
+fn meta() -> Value {
+    let count = || json!({"type": "integer", "minimum": 0});
+    object(json!({"calls": count(), "bytes_kept": count()}))
+}
+
 /// The shapes that are not a tool's.
 fn own_schemas() -> Map<String, Value> {
     let tool = object(json!({
@@ -165,6 +172,7 @@ fn own_schemas() -> Map<String, Value> {
     }));
     let mut error = object(json!({"error": object(json!({"code": text(), "message": text()}))}));
     error["properties"]["logs"] = logs();
+    error["properties"]["meta"] = meta();
     let texts = || json!({"type": "array", "items": text()});
     let argument = object(json!({"name": text(), "description": text(), "required": {"type": "boolean"}}));
     let agent = object(json!({

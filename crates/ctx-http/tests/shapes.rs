@@ -271,7 +271,10 @@ async fn logs_stand_beside_a_result_where_there_are_some_and_always_for_execute(
     let lines = json!([{"level": "info", "message": "a"}, {"level": "info", "message": "b"}]);
     assert_eq!(server.call("quiet", json!({})).await, json!({"result": 1}));
     assert_eq!(server.call("loud", json!({})).await, json!({"result": 1, "logs": lines}));
-    assert_eq!(server.call("execute", json!({})).await, json!({"result": 1, "logs": []}));
+    assert_eq!(
+        server.call("execute", json!({})).await,
+        json!({"result": 1, "logs": [], "meta": {"calls": 0, "bytes_kept": 0}})
+    );
     assert_eq!(server.call("search", json!({})).await, json!(1));
 }
 
@@ -353,5 +356,5 @@ async fn openapi_refers_to_no_schema_that_is_not_there() {
     }
     let required = |name: &str| described["components"]["schemas"][name]["required"].clone();
     assert_eq!(required("echo_response"), json!(["result"]));
-    assert_eq!(required("execute_response"), json!(["result", "logs"]));
+    assert_eq!(required("execute_response"), json!(["result", "logs", "meta"]));
 }

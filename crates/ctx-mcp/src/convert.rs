@@ -1,8 +1,9 @@
 //! rmcp's types from ours, and ours from rmcp's.
 
 use ctx_core::{
-    AgentSpec, Annotations, ArgumentSchema, Call, ContentBlock, Entry, ErrorKind, LogLine, Output, Progress,
-    Question, Resource, ResourceContent, ResourceTemplate, Role, ToolError, ToolSpec, Unanswered, Want,
+    AgentSpec, Annotations, ArgumentSchema, Call, ContentBlock, Entry, ErrorKind, Inside, LogLine, Output,
+    Progress, Question, Resource, ResourceContent, ResourceTemplate, Role, ToolError, ToolSpec, Unanswered,
+    Want,
 };
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -83,8 +84,28 @@ fn block(block: ContentBlock) -> mcp::ContentBlock {
     }
 }
 
+/// What clients are told of the calls inside of one: how many there were, and how many bytes of their results
+/// did not have to be sent.
+const CALLS_KEY: &str = "ctx/calls";
+const BYTES_KEPT_KEY: &str = "ctx/bytes_kept";
+
 /// What a tool answered. `has_output_schema` says that clients were promised an object.
 pub(crate) fn tool_result(output: Output, has_output_schema: bool) -> CallToolResult {
+    let inside = output.inside;
+    with_inside(only_result(output, has_output_schema), inside)
+}
+
+fn with_inside(mut result: CallToolResult, inside: Inside) -> CallToolResult {
+    let Inside { calls, bytes_kept } = inside;
+    if calls > 0 {
+        let meta = &mut result.meta.get_or_insert_default().0;
+        meta.insert(CALLS_KEY.to_owned(), calls.into());
+        meta.insert(BYTES_KEPT_KEY.to_owned(), bytes_kept.into());
+    }
+    result
+}
+
+fn only_result(output: Output, has_output_schema: bool) -> CallToolResult {
     if let Some(result) = as_result(&output) {
         return result;
     }
@@ -122,7 +143,7 @@ pub(crate) fn tool_failure(error: &ToolError) -> CallToolResult {
         message.push_str(&format!(" (retry after {seconds} s)"));
     }
     let content = std::iter::once(mcp::ContentBlock::text(message)).chain(logs(error.logs()));
-    CallToolResult::error(content.collect())
+    with_inside(CallToolResult::error(content.collect()), error.inside())
 }
 
 /// What was logged, as a block of its own.
@@ -295,7 +316,7 @@ pub(crate) fn output(result: CallToolResult) -> Result<Output, ToolError> {
         let message = if message.is_empty() { "the tool failed" } else { cut(&message) };
         return Err(ToolError::new(ErrorKind::Tool, message));
     }
-    Ok(Output { value: result.structured_content.unwrap_or_default(), content, logs: Vec::new() })
+    Ok(Output { value: result.structured_content.unwrap_or_default(), content, ..Output::default() })
 }
 
 /// A server's refusal of a call.

@@ -11,5 +11,5 @@ mod trust;
 
 pub use definitions::{Definitions, KeptDefinitions};
 pub use file::StateError;
-pub use runs::{RunFilter, Runs};
+pub use runs::{Recorded, RunFilter, Runs};
 pub use trust::{Trust, Trusted};

@@ -1,9 +1,11 @@
 //! Runs, kept for 30 days or 10,000, whichever is less.
 
 use crate::file::{StateError, connect};
-use ctx_core::{Outcome, Run, RunId, RunLog};
+use ctx_core::{Inside, Outcome, Run, RunId, RunLog};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -67,6 +69,17 @@ pub struct RunFilter {
     pub failed: bool,
 }
 
+/// A run, and what was called inside it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recorded {
+    /// The run itself.
+    #[serde(flatten)]
+    pub run: Run,
+    /// As far as it was recorded.
+    #[serde(flatten)]
+    pub inside: Inside,
+}
+
 impl Runs {
     /// Opens the record at `path`, creating it where there is none, and starts its writer.
     pub fn open(path: &Path) -> Result<Self, StateError> {
@@ -81,21 +94,34 @@ impl Runs {
     }
 
     /// The newest outermost runs.
-    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Run>, StateError> {
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Recorded>, StateError> {
         self.read(|connection| {
             connection
                 .prepare(
-                    "SELECT * FROM runs WHERE parent IS NULL AND (?1 IS NULL OR tool = ?1) AND (NOT ?2 OR code IS NOT NULL)
-                     ORDER BY id DESC LIMIT ?3",
+                    "WITH RECURSIVE listed AS (
+                       SELECT * FROM runs WHERE parent IS NULL AND (?1 IS NULL OR tool = ?1) AND (NOT ?2 OR code IS NOT NULL)
+                       ORDER BY id DESC LIMIT ?3
+                     ), inside (outermost, id, bytes) AS (
+                       SELECT listed.id, runs.id, runs.result_bytes FROM listed JOIN runs ON runs.parent = listed.id
+                       UNION SELECT inside.outermost, runs.id, runs.result_bytes
+                       FROM inside JOIN runs ON runs.parent = inside.id
+                     )
+                     SELECT listed.*, count(inside.id), coalesce(sum(inside.bytes), 0)
+                     FROM listed LEFT JOIN inside ON inside.outermost = listed.id
+                     GROUP BY listed.id ORDER BY listed.id DESC",
                 )?
-                .query_map(params![filter.tool, filter.failed, filter.limit], run)?
+                .query_map(params![filter.tool, filter.failed, filter.limit], |row| {
+                    let run = run(row)?;
+                    let inside = Inside::new(row.get(11)?, row.get(12)?, run.result_bytes);
+                    Ok(Recorded { run, inside })
+                })?
                 .collect()
         })
     }
 
     /// One run and those inside it, outermost first.
-    pub fn tree(&self, id: RunId) -> Result<Vec<Run>, StateError> {
-        self.read(|connection| {
+    pub fn tree(&self, id: RunId) -> Result<Vec<Recorded>, StateError> {
+        let runs: Vec<Run> = self.read(|connection| {
             connection
                 .prepare(
                     "WITH RECURSIVE tree (id) AS (
@@ -106,7 +132,8 @@ impl Runs {
                 )?
                 .query_map([id.to_string()], run)?
                 .collect()
-        })
+        })?;
+        Ok(with_inside(runs))
     }
 
     /// The one run whose id begins so, if there is exactly one.
@@ -187,6 +214,27 @@ impl Drop for Runs {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Each run of a tree with what was called inside it.
+fn with_inside(runs: Vec<Run>) -> Vec<Recorded> {
+    let parents: HashMap<RunId, RunId> = runs.iter().filter_map(|run| Some((run.id, run.parent?))).collect();
+    let mut sums: HashMap<RunId, (u64, u64)> = HashMap::new();
+    for run in &runs {
+        // No run is inside of more than there are, whatever the file says.
+        let outer =
+            std::iter::successors(parents.get(&run.id), |parent| parents.get(parent)).take(runs.len());
+        for id in outer {
+            let (calls, bytes) = sums.entry(*id).or_default();
+            *calls += 1;
+            *bytes += run.result_bytes as u64;
+        }
+    }
+    let recorded = |run: Run| {
+        let (calls, bytes) = sums.get(&run.id).copied().unwrap_or_default();
+        Recorded { inside: Inside::new(calls, bytes, run.result_bytes), run }
+    };
+    runs.into_iter().map(recorded).collect()
 }
 
 fn write_all(connection: &Connection, queue: &Queue) {
@@ -300,7 +348,8 @@ mod tests {
     }
 
     fn list_all(runs: &Runs) -> Vec<Run> {
-        runs.list(&RunFilter { limit: 100_000, ..RunFilter::default() }).unwrap()
+        let listed = runs.list(&RunFilter { limit: 100_000, ..RunFilter::default() }).unwrap();
+        listed.into_iter().map(|recorded| recorded.run).collect()
     }
 
     #[test]
@@ -316,7 +365,7 @@ mod tests {
         let runs = Runs::open(&path).unwrap();
         assert_eq!(list_all(&runs), std::slice::from_ref(&outer));
         assert_eq!(runs.tree(outer.id).unwrap().len(), 2);
-        assert!(runs.tree(outer.id).unwrap().contains(&inner));
+        assert!(runs.tree(outer.id).unwrap().iter().any(|recorded| recorded.run == inner));
         assert_eq!(runs.find(&outer.id.to_string()[..36]).unwrap(), Some(outer.id));
         assert_eq!(runs.find("%").unwrap(), None);
     }
@@ -332,6 +381,31 @@ mod tests {
         let kept = list_all(&runs);
         assert_eq!(kept.len(), usize::try_from(RUNS_MAX).unwrap());
         assert_eq!(kept[0].id, sample(more, None, None).id);
+    }
+
+    #[test]
+    fn calls_inside_are_counted_at_any_depth_with_what_they_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(&folder.path().join("state.sqlite")).unwrap();
+        // 1 has 2 and 3 in it, 3 has 4; 5 stands alone.
+        for (id, parent) in [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(3)), (5, None)] {
+            let bytes = usize::try_from(id).unwrap() * 100;
+            runs.record(Run { result_bytes: bytes, ..sample(id, parent, None) });
+        }
+        runs.close();
+        let inside = |calls, bytes_kept| Inside { calls, bytes_kept };
+        let listed = runs.list(&RunFilter { limit: 10, ..RunFilter::default() }).unwrap();
+        let told: Vec<Inside> = listed.iter().map(|recorded| recorded.inside).collect();
+        assert_eq!(told, [inside(0, 0), inside(3, 200 + 300 + 400 - 100)]);
+        let tree = runs.tree(listed[1].run.id).unwrap();
+        let told: Vec<Inside> = tree.iter().map(|recorded| recorded.inside).collect();
+        assert_eq!(told, [inside(3, 800), inside(0, 0), inside(1, 100), inside(0, 0)]);
+        assert_eq!(runs.list(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap(), listed[..1]);
+        let json = serde_json::to_value(&listed[1]).unwrap();
+        assert_eq!(
+            (&json["calls"], &json["bytes_kept"], &json["tool"]),
+            (&json!(3), &json!(800), &json!("context.search"))
+        );
     }
 
     #[test]

@@ -232,7 +232,11 @@ fn many_calls_are_made_in_one_script_as_the_guide_says() {
 
     let server = w.spawn_server();
     let called = curl(&w, &server, guide.blocks("sh")[0]);
-    assert_eq!((called.len(), &called[0].body), (1, &json!({"result": pages, "logs": []})));
+    let [called] = &called[..] else { panic!("{called:?}") };
+    let bytes_kept = called.body["meta"]["bytes_kept"].as_u64().unwrap();
+    assert!(bytes_kept > 100, "{called:?}");
+    let meta = json!({"calls": 2, "bytes_kept": bytes_kept});
+    assert_eq!(called.body, json!({"result": pages, "logs": [], "meta": meta}));
     let execute = |script: &str| server.post("/tools/execute", &json!({ "script": script }));
     for (script, result) in [
         ("return sdk.tools.echo{ message = 'hi' }.message", json!("hi")),

@@ -233,6 +233,30 @@ fn tools_are_listed_with_their_parameters() {
 }
 
 #[test]
+fn a_run_tells_what_was_called_inside_it() {
+    let w = synced().file("two.luau", "context.search('button') return #context.search('button')");
+    let executed = w.ctx("exec two.luau --json").success().json();
+    assert_eq!(executed["meta"]["calls"], 2, "{executed}");
+    assert!(executed["meta"]["bytes_kept"].as_u64().unwrap() > 100, "{executed}");
+    let runs = w.ctx("runs --json").success().json();
+    let run = &runs["runs"][0];
+    assert_eq!(
+        (&run["calls"], &run["bytes_kept"]),
+        (&executed["meta"]["calls"], &executed["meta"]["bytes_kept"])
+    );
+    ctx_snapshot!(w.ctx("runs"), @r"
+    exit_code: 0
+    ----- stdout -----
+    [ID]  [TIME]  ctx.execute  cli  ok  [DURATION]  [SIZE]  2 calls, [SIZE] kept
+
+    ----- stderr -----
+    ");
+    let id = run["id"].as_str().unwrap();
+    let shown = w.ctx_args(["runs", id]).success().stdout;
+    assert_eq!(shown.matches("\nwithin     2 calls, ").count(), 1, "{shown}");
+}
+
+#[test]
 fn runs_are_recorded_and_one_can_be_looked_at() {
     let w = synced();
     ctx_snapshot!(w.ctx("runs"), @r"

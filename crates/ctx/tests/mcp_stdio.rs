@@ -356,3 +356,19 @@ fn a_result_too_large_for_an_answer_is_read_in_parts() {
     let whole = w.file("many.luau", script).ctx("exec many.luau --json").success().json();
     assert_eq!(whole["result"]["list"][19_999]["n"], 20_000);
 }
+
+#[test]
+fn an_answer_tells_what_was_called_inside_also_when_it_failed() {
+    let w = workspace();
+    let mut client = Client::begin(&w);
+    let execute = |script: &str| json!({"name": "execute", "arguments": {"script": script}});
+    client.request(1, "tools/call", execute("local _ = sdk.tools.loud() .. sdk.tools.loud() return 7"));
+    let result = client.answer(1)["result"].take();
+    // Two times "done" and its quotes, without the 7.
+    assert_eq!(result["_meta"], json!({"ctx/calls": 2, "ctx/bytes_kept": 11}), "{result}");
+    client.request(2, "tools/call", execute("sdk.tools.loud() error('no')"));
+    let result = client.answer(2)["result"].take();
+    assert_eq!((&result["isError"], &result["_meta"]["ctx/calls"]), (&json!(true), &json!(1)), "{result}");
+    client.request(3, "tools/call", execute("return 7"));
+    assert_eq!(client.answer(3)["result"]["_meta"], Value::Null);
+}

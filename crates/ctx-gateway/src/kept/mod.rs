@@ -49,7 +49,7 @@ impl KeptResults {
         if call.depth() > 0 || *call.caller() == Caller::Cli || size(&output) <= bytes_max {
             return Ok(output);
         }
-        let Output { value, content, logs } = output;
+        let Output { value, content, logs, .. } = output;
         let value = if content.is_empty() { value } else { tool_result(value, content)? };
         let json: Arc<str> = serde_json::to_string(&value).map_err(untellable)?.into();
         let id = self.shelf.put(json.clone(), call.identity(), Instant::now()).to_string();
@@ -64,7 +64,8 @@ impl KeptResults {
             advice(&id, &value)
         );
         let kept = json!({"id": id, "uri": uri, "bytes": json.len(), "shape": shape, "preview": preview});
-        Ok(Output { value: json!({ "kept": kept }), content: vec![ContentBlock::Text(text)], logs })
+        let content = vec![ContentBlock::Text(text)];
+        Ok(Output { value: json!({ "kept": kept }), content, logs, ..Output::default() })
     }
 }
 

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 /// The provider whose answers are not wrapped in `{"result": …}`.
 const UNWRAPPED_PROVIDER: &str = "context";
-/// The tool whose logs are part of every answer, however short.
-const LOGGING_TOOL: (&str, &str) = ("ctx", "execute");
+/// The tool whose every answer tells what happened inside: its logs, however short, and its calls.
+const TELLING_TOOL: (&str, &str) = ("ctx", "execute");
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
     let catalog = api.catalog.current();
@@ -41,8 +41,8 @@ pub(crate) enum Form {
     Unwrapped,
     /// `{"result": …}`, and `logs` where something was logged.
     Wrapped,
-    /// `{"result": …, "logs": […]}`.
-    WithLogs,
+    /// `{"result": …, "logs": […], "meta": {"calls": …, "bytes_kept": …}}`.
+    Telling,
 }
 
 impl Form {
@@ -50,8 +50,8 @@ impl Form {
         let (provider, tool) = (entry.name.provider().as_str(), entry.name.tool().as_str());
         if provider == UNWRAPPED_PROVIDER {
             Self::Unwrapped
-        } else if (provider, tool) == LOGGING_TOOL {
-            Self::WithLogs
+        } else if (provider, tool) == TELLING_TOOL {
+            Self::Telling
         } else {
             Self::Wrapped
         }
@@ -61,10 +61,15 @@ impl Form {
         if self == Self::Unwrapped {
             return output.value;
         }
-        let logs = (self == Self::WithLogs || !output.logs.is_empty()).then(|| json!(output.logs));
+        let is_telling = self == Self::Telling;
+        let logs = (is_telling || !output.logs.is_empty()).then(|| json!(output.logs));
+        let meta = is_telling.then(|| json!(output.inside));
         let mut body = json!({ "result": output.into_data() });
         if let Some(logs) = logs {
             body["logs"] = logs;
+        }
+        if let Some(meta) = meta {
+            body["meta"] = meta;
         }
         body
     }

@@ -48,8 +48,9 @@ impl Exec {
             .iter()
             .map(|line| json!({"level": line.level.as_str().to_lowercase(), "message": line.message}))
             .collect();
+        let meta = done.inside;
         let result = done.into_data();
-        output.answer(&json!({ "result": result, "logs": logs }), || match &result {
+        output.answer(&json!({ "result": result, "logs": logs, "meta": meta }), || match &result {
             Value::String(text) => text.clone(),
             result => serde_json::to_string_pretty(result).unwrap_or_default(),
         })

@@ -2,9 +2,9 @@
 
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult};
-use crate::output::{bytes, table};
-use ctx_core::{Outcome, Run};
-use ctx_state::RunFilter;
+use crate::output::{bytes, count, table};
+use ctx_core::{Inside, Outcome, Run};
+use ctx_state::{Recorded, RunFilter};
 use serde_json::json;
 use std::time::Duration;
 
@@ -45,10 +45,10 @@ impl Runs {
     }
 }
 
-fn list(runs: &[Run]) -> String {
+fn list(runs: &[Recorded]) -> String {
     let rows: Vec<Vec<String>> = runs
         .iter()
-        .map(|run| {
+        .map(|Recorded { run, inside }| {
             vec![
                 run.id.to_string(),
                 run.started_at.to_string(),
@@ -57,13 +57,14 @@ fn list(runs: &[Run]) -> String {
                 outcome(run),
                 duration(run.duration),
                 bytes(run.result_bytes as u64),
+                told(*inside).unwrap_or_default(),
             ]
         })
         .collect();
     table(&rows)
 }
 
-fn whole(run: &Run) -> String {
+fn whole(Recorded { run, inside }: &Recorded) -> String {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let mut rows = vec![
         row("id", run.id.to_string()),
@@ -78,10 +79,18 @@ fn whole(run: &Run) -> String {
     if let Some(parent) = run.parent {
         rows.insert(1, row("inside", parent.to_string()));
     }
+    if let Some(told) = told(*inside) {
+        rows.push(row("within", told));
+    }
     if let Outcome::Failed { message, .. } = &run.outcome {
         rows.push(row("message", message.clone()));
     }
     table(&rows)
+}
+
+/// What was called inside, and how much of it nobody had to read.
+fn told(Inside { calls, bytes_kept }: Inside) -> Option<String> {
+    (calls > 0).then(|| format!("{}, {} kept", count(calls, "call"), bytes(bytes_kept)))
 }
 
 fn outcome(run: &Run) -> String {
