@@ -154,13 +154,10 @@ impl Tool for AgentTool {
             .filter(|argument| argument.required)
             .map(|argument| argument.name.as_str())
             .collect();
+        let input_schema = json!({ "type": "object", "properties": properties, "required": required });
         Arc::new(ToolSpec {
-            name: spec.name.clone(),
-            title: None,
-            description: spec.description.clone(),
-            input_schema: json!({ "type": "object", "properties": properties, "required": required }),
-            output_schema: None,
             annotations: Annotations { read_only: Some(true), ..Annotations::default() },
+            ..ToolSpec::new(&spec.name, &spec.description, input_schema)
         })
     }
 

@@ -89,9 +89,22 @@ pub struct ToolSpec {
     pub output_schema: Option<Value>,
     /// What it does to the world.
     pub annotations: Annotations,
+    /// What it belongs to, to be listed by; at most [`ToolSpec::TAGS_MAX`].
+    pub tags: Vec<String>,
 }
 
 impl ToolSpec {
+    /// Tags of one tool.
+    pub const TAGS_MAX: usize = 32;
+    /// Bytes of one tag.
+    pub const TAG_BYTES_MAX: usize = 64;
+
+    /// Whether a text can be a tag.
+    pub fn is_tag(text: &str) -> bool {
+        let is_bounded = !text.is_empty() && text.len() <= Self::TAG_BYTES_MAX;
+        is_bounded && text.trim() == text && !text.contains(char::is_control)
+    }
+
     /// A tool of which no more is known.
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {
         Self {
@@ -101,6 +114,7 @@ impl ToolSpec {
             input_schema,
             output_schema: None,
             annotations: Annotations::default(),
+            tags: Vec::new(),
         }
     }
 }

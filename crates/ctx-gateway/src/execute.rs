@@ -4,7 +4,7 @@ use crate::answer::answer;
 use crate::check::check;
 use crate::kept::KeptResults;
 use async_trait::async_trait;
-use ctx_core::{Annotations, Call, LogLine, Output, Tool, ToolError, ToolSpec};
+use ctx_core::{Call, LogLine, Output, Tool, ToolError, ToolSpec};
 use ctx_luau::{GRACE, RunErrorKind, Scripts};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -30,14 +30,10 @@ impl Execute {
             "required": ["script"],
             "additionalProperties": false,
         });
+        // What it does to the world is whatever its script does.
         let spec = ToolSpec {
-            name: "execute".to_owned(),
             title: Some("Run a script".to_owned()),
-            description: DESCRIPTION.to_owned(),
-            input_schema,
-            output_schema: None,
-            // Whatever its script does.
-            annotations: Annotations::default(),
+            ..ToolSpec::new("execute", DESCRIPTION, input_schema)
         };
         Self { scripts, kept, spec: Arc::new(spec) }
     }

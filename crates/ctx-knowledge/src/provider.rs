@@ -257,12 +257,10 @@ fn spec<Response: JsonSchema>(
     input_schema: Value,
 ) -> Arc<ToolSpec> {
     Arc::new(ToolSpec {
-        name: name.to_owned(),
         title: Some(title.to_owned()),
-        description: description.to_owned(),
-        input_schema,
         output_schema: Some(json_schema::<Response>()),
         annotations: Annotations::READ_ONLY,
+        ..ToolSpec::new(name, description, input_schema)
     })
 }
 

@@ -300,7 +300,24 @@ pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
             idempotent: hints.idempotent_hint,
             open_world: hints.open_world_hint,
         },
+        tags: tool.meta.map(|meta| tags(&meta.0)).unwrap_or_default(),
     }
+}
+
+/// Under which keys of `_meta` some servers keep theirs; FastMCP has had two.
+const TAGGED_BY: [&str; 2] = ["fastmcp", "_fastmcp"];
+
+/// The tags of a server's tool. MCP has none, so whatever is no tag is passed over.
+fn tags(meta: &JsonObject) -> Vec<String> {
+    let own = TAGGED_BY.iter().filter_map(|key| meta.get(*key)?.get("tags"));
+    let lists = meta.get("tags").into_iter().chain(own).filter_map(Value::as_array);
+    let mut tags: Vec<String> = Vec::new();
+    for tag in lists.flatten().filter_map(Value::as_str).map(str::trim).filter(|tag| ToolSpec::is_tag(tag)) {
+        if tags.len() < ToolSpec::TAGS_MAX && !tags.iter().any(|known| known == tag) {
+            tags.push(tag.to_owned());
+        }
+    }
+    tags
 }
 
 /// What a server's tool answered.
@@ -404,5 +421,26 @@ pub(crate) async fn input_response(key: &str, request: InputRequest, call: &Call
             json!({ "roots": ask(Want::Roots).await.unwrap_or_else(|_| json!([])) })
         }
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_taken_from_wherever_servers_keep_them() {
+        let tags = |meta: Value| {
+            let tool = json!({"name": "x", "inputSchema": {"type": "object"}, "_meta": meta});
+            tool_spec(serde_json::from_value(tool).unwrap()).tags
+        };
+        assert_eq!(tags(json!({"tags": ["a", "b", "a"]})), ["a", "b"]);
+        assert_eq!(tags(json!({"_fastmcp": {"tags": ["old"]}})), ["old"]);
+        assert_eq!(tags(json!({"fastmcp": {"tags": ["new"]}, "tags": ["own"]})), ["own", "new"]);
+        let long = "x".repeat(ToolSpec::TAG_BYTES_MAX + 1);
+        assert_eq!(tags(json!({"tags": [1, null, "", " ", "a\nb", long, " fine "]})), ["fine"]);
+        assert_eq!(tags(json!({"tags": {"a": 1}, "fastmcp": "x"})), [""; 0]);
+        let many: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+        assert_eq!(tags(json!({ "tags": many })).len(), ToolSpec::TAGS_MAX);
     }
 }

@@ -51,6 +51,13 @@ impl TestTool {
         self
     }
 
+    /// Sets what it belongs to.
+    #[must_use]
+    pub fn tags(mut self, tags: &[&str]) -> Self {
+        self.spec.tags = tags.iter().map(ToString::to_string).collect();
+        self
+    }
+
     /// Sets how often it may be called.
     #[must_use]
     pub fn rate(self, rate: &str) -> Self {

@@ -8,6 +8,7 @@ use serde_json::json;
 const TICKET: &str = r#"tool = {
     name = "create_ticket",
     description = "Create a ticket. It is given a number.",
+    tags = { "support" },
     parameters = {
         { name = "title", type = "string", required = true, description = "Its title" },
         { name = "priority", type = "string", default = "low", enum = { "low", "high" } },
@@ -88,6 +89,11 @@ fn the_server_answers_the_same() {
     let w = workspace();
     let shown = w.ctx("docs tools.create_ticket --json").success().json();
     let server = w.spawn_server();
+    let tagged = server.post("/tools/list_functions", &json!({"tag": "support"}));
+    let listed = "1 function of 1 provider with the tag `support`\ntools – 1 function: create_ticket";
+    assert_eq!(tagged.body["result"], listed);
+    let wrong = server.post("/tools/list_functions", &json!({"tag": "suport"}));
+    assert_eq!(wrong.status, 404, "{wrong:?}");
     let asked = server.post("/tools/get_function_docs", &json!({"name": "tools.create_ticket"}));
     assert_eq!(asked.status, 200, "{:?}", asked.body);
     assert_eq!(

@@ -218,6 +218,7 @@ fn tools_are_listed_with_their_parameters() {
     list_functions  (built in)
         Lists who provides functions for scripts, or one provider's functions.
           provider   List its functions, not all providers.
+          tag        Only functions with it.
           page       Where a list is long.
     search_docs  (built in)
         Finds functions for scripts, best first: `provider.name(parameters) – what it does`.

@@ -19,6 +19,7 @@ pub(super) struct Listed {
     pub(super) name: ToolName,
     /// `github.create_issue(title, body?) – Opens an issue.`
     pub(super) line: String,
+    pub(super) tags: Vec<String>,
 }
 
 impl Directory {
@@ -31,8 +32,8 @@ impl Directory {
             let function = Function::of(name, spec);
             let words = format!("{} {}", name.provider(), name.tool());
             let about = format!("{}\n{}", spec.title.as_deref().unwrap_or_default(), spec.description);
-            found_by.push((words, about, detail(&function)));
-            functions.push(Listed { name: name.clone(), line: line(&function) });
+            found_by.push((words, about, detail(&function, &spec.tags)));
+            functions.push(Listed { name: name.clone(), line: line(&function), tags: spec.tags.clone() });
             match providers.last_mut().filter(|(last, _)| last == name.provider().as_str()) {
                 Some((_, places)) => places.end = place + 1,
                 None => providers.push((name.provider().to_string(), place..place + 1)),
@@ -43,14 +44,9 @@ impl Directory {
         Ok(Self { functions, providers, texts: SmallTexts::new(&texts)? })
     }
 
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.functions.len()
-    }
-
-    /// Every provider with its functions.
-    pub(super) fn providers(&self) -> impl ExactSizeIterator<Item = (&str, &[Listed])> {
-        self.providers.iter().map(|(name, places)| (name.as_str(), self.within(places)))
+    /// All of them, those of a provider together.
+    pub(super) fn all(&self) -> &[Listed] {
+        &self.functions
     }
 
     /// The functions of one provider; the error names the nearest.
@@ -85,9 +81,10 @@ impl Directory {
     }
 }
 
-/// Parameters with what is said of them, types and their fields.
-fn detail(function: &Function) -> String {
+/// Parameters with what is said of them, types and their fields, and tags.
+fn detail(function: &Function, tags: &[String]) -> String {
     let mut words: Vec<&str> = function.names();
+    words.extend(tags.iter().map(String::as_str));
     words.extend(function.parameters().iter().filter_map(|field| field.notes.description.as_deref()));
     words.join("\n")
 }

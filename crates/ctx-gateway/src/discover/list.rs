@@ -1,11 +1,12 @@
 //! `list_functions`: who provides functions, and which.
 
 use super::directory::Listed;
-use super::text::{ANSWER_CHARS_MAX, Lines, cut};
+use super::text::{ANSWER_CHARS_MAX, Lines, cut, hint};
 use super::{Directories, spec};
 use async_trait::async_trait;
-use ctx_core::{Call, Output, Tool, ToolError, ToolSpec};
+use ctx_core::{Call, Output, Tool, ToolError, ToolSpec, nearest};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Functions on one page, and providers: as many as fit into an answer at their usual length.
@@ -13,6 +14,9 @@ const PAGE: usize = 50;
 
 /// Names of functions that the overview gives for each provider.
 const NAMES_MAX: usize = 5;
+
+/// Tags that a message tells.
+const TAGS_MAX: usize = 30;
 
 /// The tool.
 pub(crate) struct ListFunctions {
@@ -26,6 +30,7 @@ impl ListFunctions {
             "type": "object",
             "properties": {
                 "provider": {"type": "string", "description": "List its functions, not all providers."},
+                "tag": {"type": "string", "description": "Only functions with it."},
                 "page": {"type": "integer", "minimum": 1, "description": "Where a list is long."},
             },
             "additionalProperties": false,
@@ -44,16 +49,22 @@ impl Tool for ListFunctions {
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let directory = self.directories.of(call.catalog()).await?;
         let page = arguments.get("page").and_then(Value::as_f64).map_or(1, |page| page as usize);
+        let tag = arguments.get("tag").and_then(Value::as_str);
+        let tagged_so = tag.map_or_else(String::new, |tag| format!(" with the tag `{}`", cut(tag)));
         let text = match arguments.get("provider").and_then(Value::as_str) {
             Some(provider) => {
-                let functions = directory.provider(provider)?;
-                let heading = format!("{provider}: {}", counted(functions.len(), "function"));
+                let functions = tagged(directory.provider(provider)?, tag)?;
+                let heading = format!("{provider}: {}{tagged_so}", counted(functions.len(), "function"));
                 let lines: Vec<&str> = functions.iter().map(|listed| listed.line.as_str()).collect();
                 paged(&heading, &lines, page)?
             }
             None => {
-                let known = directory.providers().map(|(name, functions)| about(name, functions));
-                let unknown = call.catalog().unknown();
+                let functions = tagged(directory.all(), tag)?;
+                let known = functions
+                    .chunk_by(|one, next| one.name.provider() == next.name.provider())
+                    .map(|functions| about(functions[0].name.provider().as_str(), functions));
+                // What is not known has no tags that are.
+                let unknown = call.catalog().unknown().filter(|_| tag.is_none());
                 let unknown = unknown.map(|(name, why)| {
                     // It may have become known since.
                     let why = why.as_deref().unwrap_or("its functions are known now; ask again");
@@ -61,16 +72,37 @@ impl Tool for ListFunctions {
                 });
                 let providers: Vec<String> = known.chain(unknown).collect();
                 let providers: Vec<&str> = providers.iter().map(String::as_str).collect();
-                let counts = (counted(directory.count(), "function"), counted(providers.len(), "provider"));
-                paged(&format!("{} of {}", counts.0, counts.1), &providers, page)?
+                let counts = (counted(functions.len(), "function"), counted(providers.len(), "provider"));
+                paged(&format!("{} of {}{tagged_so}", counts.0, counts.1), &providers, page)?
             }
         };
         Ok(Value::String(text).into())
     }
 }
 
+/// Those with a tag, where one is asked for; the error names the nearest and tells which there are.
+fn tagged<'a>(functions: &'a [Listed], tag: Option<&str>) -> Result<Vec<&'a Listed>, ToolError> {
+    let Some(tag) = tag else { return Ok(functions.iter().collect()) };
+    let found: Vec<&Listed> =
+        functions.iter().filter(|listed| listed.tags.iter().any(|known| known == tag)).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let known: BTreeSet<&str> =
+        functions.iter().flat_map(|listed| &listed.tags).map(String::as_str).collect();
+    let shown: Vec<&str> = known.iter().copied().take(TAGS_MAX).collect();
+    let there_are = match known.len() {
+        0 => "; none has any".to_owned(),
+        count if count > TAGS_MAX => format!("; there are {count}: {}, …", shown.join(", ")),
+        _ => format!("; there are: {}", shown.join(", ")),
+    };
+    let tag = cut(tag);
+    let near = hint(nearest(&tag, known));
+    Err(ToolError::not_found(format!("no function here has the tag `{tag}`{near}{there_are}")))
+}
+
 /// `github – 42 functions: create_issue, get_issue, …`
-pub(super) fn about(provider: &str, functions: &[Listed]) -> String {
+pub(super) fn about(provider: &str, functions: &[&Listed]) -> String {
     let mut names: Vec<&str> =
         functions.iter().take(NAMES_MAX).map(|listed| listed.name.tool().as_str()).collect();
     if functions.len() > NAMES_MAX {

@@ -71,12 +71,12 @@ impl Resources for FunctionDocs {
         let (mime_type, text) = match path.splitn(3, '/').collect::<Vec<_>>().as_slice() {
             [provider, what @ (OVERVIEW | FUNCTIONS)] => {
                 let directory = self.directories.of(call.catalog()).await?;
-                let functions = directory.provider(provider)?;
+                let functions: Vec<_> = directory.provider(provider)?.iter().collect();
                 let text = match *what {
                     OVERVIEW => format!(
                         "{}\n\nA script calls them by `sdk.{provider}.<name>{{…}}`; {PREFIX}{provider}/{FUNCTIONS} \
                          lists them all.\n",
-                        about(provider, functions)
+                        about(provider, &functions)
                     ),
                     _ => {
                         let mut lines = Lines::within(LIST_CHARS_MAX);

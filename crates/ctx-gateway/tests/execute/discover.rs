@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = tests![discover:
     an_overview_counts_what_each_provider_has,
     a_provider_lists_its_functions_page_by_page,
     functions_are_found_by_name_need_parameter_and_field,
+    a_tag_lists_what_has_it,
     an_answer_is_bounded_whatever_the_functions_say,
     documentation_has_every_type_once,
     a_name_goes_by_any_of_its_forms,
@@ -130,6 +131,43 @@ pub(crate) async fn functions_are_found_by_name_need_parameter_and_field() {
     );
     let (kind, _) = refused(&bench, "search_docs", json!({"query": " "})).await;
     assert_eq!(kind, ErrorKind::BadRequest);
+}
+
+pub(crate) async fn a_tag_lists_what_has_it() {
+    let plain = |name: &str| described(name, "Does it.", json!({"type": "object"}));
+    let shop =
+        [plain("pay").tags(&["billing", "money"]), plain("refund").tags(&["billing"]), plain("browse")];
+    let bank = [plain("transfer").tags(&["money"])];
+    let bench = Bench::of(settings(), limits(), vec![provider("shop", shop), provider("bank", bank)]);
+    for (arguments, expected) in [
+        (
+            json!({"tag": "money"}),
+            "2 functions of 2 providers with the tag `money`\nbank – 1 function: transfer\nshop – 1 function: pay",
+        ),
+        (
+            json!({"tag": "billing"}),
+            "2 functions of 1 provider with the tag `billing`\nshop – 2 functions: pay, refund",
+        ),
+        (
+            json!({"provider": "shop", "tag": "money"}),
+            "shop: 1 function with the tag `money`\nshop.pay() – Does it.",
+        ),
+    ] {
+        assert_eq!(told(&bench, "list_functions", arguments).await, expected);
+    }
+    for (arguments, expected) in [
+        (
+            json!({"tag": "biling"}),
+            "no function here has the tag `biling` (did you mean `billing`?); there are: billing, money",
+        ),
+        (json!({"provider": "bank", "tag": "x"}), "no function here has the tag `x`; there are: money"),
+        (json!({"provider": "ctx", "tag": "x"}), "no function here has the tag `x`; none has any"),
+    ] {
+        let refused = refused(&bench, "list_functions", arguments).await;
+        assert_eq!(refused, (ErrorKind::NotFound, expected.to_owned()));
+    }
+    let found = told(&bench, "search_docs", json!({"query": "billing"})).await;
+    assert!(found.starts_with("shop.") && !found.contains("shop.browse"), "{found}");
 }
 
 pub(crate) async fn an_answer_is_bounded_whatever_the_functions_say() {

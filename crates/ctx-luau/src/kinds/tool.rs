@@ -39,6 +39,7 @@ impl ScriptTool {
             input_schema: parameters::input_schema(&told.table).map_err(wrong)?,
             output_schema: output_schema.transpose().map_err(wrong)?,
             annotations: annotations_of(annotations).map_err(wrong)?,
+            tags: tags_of(told.table.get("tags")).map_err(wrong)?,
         };
         Ok(Self { script, spec: Arc::new(spec) })
     }
@@ -80,6 +81,31 @@ impl ScriptTool {
     fn bound(&self) -> Duration {
         self.script.timeout(self.script.inner.limits.timeout)
     }
+}
+
+/// What a tool says that it belongs to.
+fn tags_of(given: Option<&Value>) -> Result<Vec<String>, String> {
+    let given = match given {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        // A script's empty table may be either.
+        Some(Value::Object(fields)) if fields.is_empty() => return Ok(Vec::new()),
+        Some(Value::Array(given)) => given,
+        Some(other) => {
+            return Err(format!("tool.tags must be a list of strings, it is {}", super::type_name(other)));
+        }
+    };
+    if given.len() > ToolSpec::TAGS_MAX {
+        return Err(format!("tool.tags must be at most {}", ToolSpec::TAGS_MAX));
+    }
+    let tag = |tag: &Value| match tag.as_str() {
+        Some(tag) if ToolSpec::is_tag(tag) => Ok(tag.to_owned()),
+        Some(_) => Err(format!(
+            "each of tool.tags must have 1 to {} bytes, no space around it and no control characters",
+            ToolSpec::TAG_BYTES_MAX
+        )),
+        None => Err(format!("each of tool.tags must be a string, one is {}", super::type_name(tag))),
+    };
+    given.iter().map(tag).collect()
 }
 
 /// What a tool says it does to the world. What it does not say is not known.

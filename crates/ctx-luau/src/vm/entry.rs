@@ -24,6 +24,7 @@ const SAYINGS: &[&str] = &[
     "output_schema",
     "parameters",
     "schema",
+    "tags",
     "title",
     "tools",
     "version",

@@ -35,6 +35,18 @@ async fn a_script_that_is_broken_is_told_with_its_line() {
             "tool = { name = 'x', annotations = { read_only = 1 }, execute = print }",
             "tools/x.lua: tool.annotations.read_only",
         ),
+        (
+            "tool = { name = 'x', tags = 'one', execute = print }",
+            "tools/x.lua: tool.tags must be a list of strings, it is",
+        ),
+        (
+            "tool = { name = 'x', tags = { 'one', 2 }, execute = print }",
+            "tools/x.lua: each of tool.tags must be a string, one is",
+        ),
+        (
+            "tool = { name = 'x', tags = { ' one' }, execute = print }",
+            "tools/x.lua: each of tool.tags must have 1 to 64 bytes",
+        ),
     ] {
         let message = told(bench.scripts.tool(&bench.script("x", source)).await);
         assert!(message.starts_with(start), "{source}: {message}");

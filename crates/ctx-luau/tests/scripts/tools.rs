@@ -54,7 +54,7 @@ async fn a_tool_says_what_it_is() {
     let bench = Bench::new();
     let source = "tool = { name = 'x', title = 'Ex', version = '2', description = 'Does x.',
         parameters = { { name = 'a', type = 'string' } },
-        annotations = { readOnlyHint = true, open_world = false },
+        annotations = { readOnlyHint = true, open_world = false }, tags = { 'exes', 'two words' },
         output_schema = { type = 'object', properties = { n = { type = 'integer' } } } }
     function tool.execute() return { n = 1 } end";
     let mut settings = bench.script("x", source);
@@ -66,6 +66,7 @@ async fn a_tool_says_what_it_is() {
     let annotations =
         Annotations { read_only: Some(true), open_world: Some(false), ..Annotations::default() };
     assert_eq!(spec.annotations, annotations);
+    assert_eq!(spec.tags, ["exes", "two words"]);
     assert_eq!(spec.output_schema.as_ref().unwrap()["properties"]["n"], json!({"type": "integer"}));
     assert_eq!((tool.timeout(), tool.rate_limit()), (settings.timeout, settings.rate_limit));
     let described = bench.scripts.describe(&settings).await.unwrap();
