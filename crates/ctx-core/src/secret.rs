@@ -89,6 +89,13 @@ impl Redactor {
         });
     }
 
+    /// Masks a value no longer that was learned and is of no use any more.
+    pub fn unlearn(&self, secret: &Secret) {
+        if self.learned.load().contains(secret) {
+            self.learned.rcu(|known| known.iter().filter(|one| *one != secret).cloned().collect::<Vec<_>>());
+        }
+    }
+
     /// Whether a key of this name holds something that must not be shown.
     pub fn is_secret_key(key: &str) -> bool {
         let key = key.to_ascii_lowercase().replace('-', "_");
@@ -144,6 +151,8 @@ mod tests {
         redactor.learn(&Secret::new("hunter2!"));
         redactor.learn(&Secret::new("no"));
         assert_eq!(clone.text("no hunter2!".to_owned()), "no ***");
+        clone.unlearn(&Secret::new("hunter2!"));
+        assert_eq!(redactor.text("no hunter2!".to_owned()), "no hunter2!");
     }
 
     #[test]

@@ -90,6 +90,7 @@ pub struct ToolSpec {
     /// What it does to the world.
     pub annotations: Annotations,
     /// What it belongs to, to be listed by; at most [`ToolSpec::TAGS_MAX`].
+    #[serde(default)]
     pub tags: Vec<String>,
 }
 

@@ -1,6 +1,8 @@
 //! Files of state: opened in the newest format, or refused with a reason.
 
 use rusqlite::Connection;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +40,26 @@ pub enum StateError {
         /// What SQLite says.
         source: rusqlite::Error,
     },
+}
+
+/// Makes a file of the user's before SQLite does, so that it is never anybody else's to read or to write.
+pub(crate) fn create(path: &Path) -> Result<(), StateError> {
+    let failed = |source| StateError::Create { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder).map_err(failed)?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Opens a file, creating it where there is none, in the newest format. Each step of `migrations` leads

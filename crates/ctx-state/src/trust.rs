@@ -1,10 +1,8 @@
 //! Which configurations may run scripts: what the user has said, for all of their workspaces.
 
-use crate::file::{StateError, connect};
+use crate::file::{StateError, connect, create};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::fs::{self, OpenOptions};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Format of the file; each step leads from its index to the next.
@@ -57,7 +55,7 @@ impl Trust {
 
     /// Trusts a configuration as long as the hash of what it runs is this.
     pub fn remember(&self, config: &Path, hash: &str) -> Result<(), StateError> {
-        self.create()?;
+        create(&self.path)?;
         self.with(|connection| {
             connection.execute(
                 "INSERT OR REPLACE INTO trusted VALUES (?1, ?2, ?3)",
@@ -80,22 +78,6 @@ impl Trust {
         let connection = connect(&self.path, MIGRATIONS)?;
         work(&connection).map_err(|source| StateError::Sqlite { path: self.path.clone(), source })
     }
-
-    /// Makes the file before SQLite does, so that it is never anybody else's to read or to write.
-    fn create(&self) -> Result<(), StateError> {
-        let failed = |source| StateError::Create { path: self.path.clone(), source };
-        if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// A path as text that no other path has.
@@ -109,6 +91,7 @@ fn key(config: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_configuration_is_trusted_until_it_is_forgotten_and_no_other_is() {

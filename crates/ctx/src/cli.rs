@@ -156,7 +156,7 @@ fn user_config() -> Option<PathBuf> {
     Some(user_folder("XDG_CONFIG_HOME", ".config")?.join("config.toml"))
 }
 
-/// Where what is remembered by user, not by workspace, lies.
+/// Where what is remembered by user, not by workspace, lies: a repository cannot bring its own.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     user_folder("XDG_STATE_HOME", ".local/state")
 }

@@ -13,6 +13,7 @@ mod config;
 mod definitions;
 mod error;
 mod harness;
+mod logins;
 mod output;
 mod scripts;
 mod signals;

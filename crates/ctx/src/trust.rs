@@ -126,7 +126,6 @@ pub(crate) fn hash(uses: &[ScriptUse]) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// Remembered by user, not by workspace: a repository cannot bring its own.
 fn store() -> Option<Trust> {
     Some(Trust::new(state_folder()?.join("trust.sqlite")))
 }

@@ -4,6 +4,7 @@ use crate::config::{Config, ConnectorSection, Every, InlineAgentSection, Section
 use crate::definitions::{self, UpstreamMemory};
 use crate::error::{CommandError, CommandResult};
 use crate::harness::{AddedSource, Additions};
+use crate::logins;
 use crate::scripts::{self, Configured, Runner, ScriptProvider, ScriptSet, ScriptSource, Untrusted};
 use crate::trust;
 use ctx_core::chain;
@@ -191,6 +192,7 @@ impl Workspace {
                 reaper: self.runner.reaper(),
                 redactor: self.parts.redactor.clone(),
                 memory: Some(Arc::new(UpstreamMemory::of(&self.config))),
+                credentials: logins::store(),
                 on_change: on_change(&self.parts, &self.catalog),
             };
             let upstreams = Upstreams::start(settings, options);

@@ -1,6 +1,7 @@
 //! A connection to an upstream server: made, followed to its end, its tools listed.
 
 use super::calls::{Calls, Handler};
+use super::oauth::Authority;
 use super::process::{Process, Said};
 use super::reaper::Reaper;
 use super::settings::{HttpKind, Transport, UpstreamSettings};
@@ -51,6 +52,8 @@ pub(super) struct Connection {
     pub(super) calls: Arc<Calls>,
     /// Whether it is one of several clients that the server tells apart by their sessions.
     pub(super) has_sessions: bool,
+    /// Whether a person can make the server let us in.
+    pub(super) can_log_in: bool,
     stop: CancellationToken,
     /// Why it ended, once it has.
     ended: watch::Receiver<Option<String>>,
@@ -61,6 +64,7 @@ impl Maker {
     pub(super) async fn connect(
         &self,
         settings: &UpstreamSettings,
+        authority: Option<&Arc<Authority>>,
         era: Era,
         said: &Said,
     ) -> Result<Connection, String> {
@@ -84,20 +88,21 @@ impl Maker {
                     Err(error) => return Err(explain(&error)),
                 }
             }
-            Transport::Http { url, headers, kind: HttpKind::Sse } => {
-                let sse = Sse::open(url, headers, settings.limits.message_bytes).await?;
+            Transport::Http { url, headers, kind: HttpKind::Sse, .. } => {
+                let sse = Sse::open(url, headers, authority, settings.limits.message_bytes).await?;
                 // None of these knows anything but sessions.
                 let mode = ClientLifecycleMode::Initialize;
                 let serving = serve_client_with_lifecycle_and_ct(handler, sse, mode, stop.clone());
                 (serving.await.map_err(|error| explain(&error))?, None)
             }
-            Transport::Http { url, headers, kind: HttpKind::Streamable } => {
+            Transport::Http { url, headers, kind: HttpKind::Streamable, .. } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(headers.0.clone())
                     .max_concurrent_requests(settings.limits.in_flight);
                 // A session that is gone is a connection that is lost, which is ours to make anew.
                 config.reinit_on_expired_session = false;
-                let web = Web::new(settings.limits.message_bytes).map_err(|error| chain(&error))?;
+                let web = Web::new(settings.limits.message_bytes, authority.cloned())
+                    .map_err(|error| chain(&error))?;
                 let transport = StreamableHttpClientTransport::with_client(web, config);
                 let serving =
                     serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), stop.clone());
@@ -108,7 +113,8 @@ impl Maker {
         let (ended_in, ended) = watch::channel(None);
         self.tasks.spawn(until_its_end(running, process, ended_in));
         drop_guard.disarm();
-        let mut connection = Connection { peer, calls, has_sessions: false, stop, ended };
+        let mut connection =
+            Connection { peer, calls, has_sessions: false, can_log_in: authority.is_some(), stop, ended };
         connection.has_sessions =
             matches!(settings.transport, Transport::Http { .. }) && connection.era() == Era::Sessions;
         connection.follow_list(&self.tasks);

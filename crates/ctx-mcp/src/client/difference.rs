@@ -129,6 +129,7 @@ fn fields(old: &ToolSpec, new: &ToolSpec) -> Vec<ChangedField> {
     let all = [
         text("title", old.title.clone(), new.title.clone()),
         text("description", Some(old.description.clone()), Some(new.description.clone())),
+        text("tags", tags(old), tags(new)),
         schema("input_schema", Some(&old.input_schema), Some(&new.input_schema)),
         schema("output_schema", old.output_schema.as_ref(), new.output_schema.as_ref()),
         hint("annotations.read_only", was.read_only, is.read_only),
@@ -137,6 +138,11 @@ fn fields(old: &ToolSpec, new: &ToolSpec) -> Vec<ChangedField> {
         hint("annotations.open_world", was.open_world, is.open_world),
     ];
     all.into_iter().flatten().collect()
+}
+
+/// All its tags, told apart by what is in none of them.
+fn tags(spec: &ToolSpec) -> Option<String> {
+    (!spec.tags.is_empty()).then(|| spec.tags.join("\n"))
 }
 
 /// Notes where two schemas differ, as deep down as both are objects.
@@ -234,12 +240,21 @@ mod tests {
     fn any_tool() -> impl Strategy<Value = ToolSpec> {
         let hint = || prop::option::of(any::<bool>());
         let hints = (hint(), hint(), hint(), hint());
-        let texts = ("[a-d]", prop::option::of("[xy]"), "[xy]?");
+        let tags = prop::collection::vec("[tu]", 0..3);
+        let texts = ("[a-d]", prop::option::of("[xy]"), "[xy]?", tags);
         (texts, any_schema(), prop::option::of(any_output()), hints).prop_map(
-            |((name, title, description), input_schema, output_schema, hints)| {
+            |((name, title, description, tags), input_schema, output_schema, hints)| {
                 let (read_only, destructive, idempotent, open_world) = hints;
                 let annotations = Annotations { read_only, destructive, idempotent, open_world };
-                ToolSpec { name, title, description, input_schema, output_schema, annotations }
+                ToolSpec {
+                    name,
+                    title,
+                    description,
+                    input_schema,
+                    output_schema,
+                    annotations,
+                    tags: Vec::new(),
+                }
             },
         )
     }

@@ -28,6 +28,8 @@ pub(super) enum Lost {
     Unsent,
     /// It may have run.
     Unanswered,
+    /// The server lets us in no further.
+    Refused,
 }
 
 impl Connection {
@@ -82,6 +84,9 @@ impl Connection {
             Err(ServiceError::McpError(error)) if self.is_session_gone(&error) => Err(Err(Lost::Unsent)),
             Err(ServiceError::McpError(error)) => Err(Ok(convert::server_error(&error))),
             Err(ServiceError::TransportSend(error)) => match error.error.downcast_ref() {
+                Some(WebError::AuthRequired(_) | WebError::InsufficientScope(_)) if self.can_log_in => {
+                    Err(Err(Lost::Refused))
+                }
                 // The server is there, and says no.
                 Some(
                     refusal @ (WebError::HttpStatus(_)

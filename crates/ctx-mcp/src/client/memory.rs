@@ -85,6 +85,7 @@ pub(super) fn accepted(text: &str) -> Vec<ToolSpec> {
 #[cfg(test)]
 mod tests {
     use super::super::Changes;
+    use super::super::oauth::OAuthSettings;
     use super::super::settings::{Command, Headers, HttpKind, Start, UpstreamLimits};
     use super::*;
 
@@ -113,7 +114,13 @@ mod tests {
     fn site(url: &str, token: &str) -> String {
         let headers = Headers::new([("Authorization", token)]).unwrap();
         let kind = HttpKind::Streamable;
-        ServerKey::of(&settings(Transport::Http { url: url.to_owned(), headers, kind })).reach
+        ServerKey::of(&settings(Transport::Http {
+            url: url.to_owned(),
+            headers,
+            kind,
+            oauth: OAuthSettings::default(),
+        }))
+        .reach
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Upstream MCP servers: their tools, called as if they were ours.
 //!
 //! `upstream` keeps one server connected and calls it, `connection` and `exchange` speak to it, `calls`
-//! passes on what it tells and asks meanwhile,
-//! `definitions` holds its tools against those that were accepted, of which `memory` knows and `difference` tells, `process` and `lines` are a server that is a process,
-//! `web` and `sse` are one that has an address, and `reaper` is who cleans up behind us.
+//! passes on what it tells and asks meanwhile, `definitions` holds its tools against those that were accepted, of
+//! which `memory` knows and `difference` tells, `process` and `lines` are a server that is a process, `web` and `sse`
+//! are one that has an address, `oauth` is how such a one lets us in, and `reaper` is who cleans up behind us.
 
 mod calls;
 mod connection;
@@ -12,6 +12,7 @@ mod difference;
 mod exchange;
 mod lines;
 mod memory;
+mod oauth;
 mod process;
 mod provider;
 mod reaper;
@@ -22,6 +23,7 @@ mod web;
 
 pub use difference::{ChangedField, ChangedPlaces, ChangedTool, Difference, FieldChange};
 pub use memory::{Memory, MemoryError, Remembered, ServerKey};
+pub use oauth::{CredentialStore, Login, LoginError, OAuthSettings, forget_login};
 pub use reaper::{ReaperProgram, reaper_main};
 pub use settings::{
     Changes, Command, Headers, HttpKind, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport,
@@ -30,8 +32,9 @@ pub use settings::{
 pub use upstream::{UpstreamState, UpstreamStatus};
 
 use connection::Maker;
-use ctx_core::{Provider, Redactor};
+use ctx_core::{Identifier, Provider, Redactor, ToolError};
 use definitions::Definitions;
+use oauth::Authority;
 use provider::UpstreamProvider;
 use reaper::Reaper;
 use rmcp::model::Implementation;
@@ -56,6 +59,8 @@ pub struct UpstreamOptions {
     pub redactor: Redactor,
     /// Where definitions of their tools are remembered; without, only as long as we run.
     pub memory: Option<Arc<dyn Memory>>,
+    /// Where logins are kept; without it nobody can log in anywhere.
+    pub credentials: Option<Arc<dyn CredentialStore>>,
     /// Told whenever the tools of one are others than before.
     pub on_change: Arc<dyn Fn() + Send + Sync>,
 }
@@ -71,7 +76,7 @@ pub struct Upstreams {
 impl Upstreams {
     /// Connects to all of them, in the background and side by side.
     pub fn start(settings: Vec<UpstreamSettings>, options: UpstreamOptions) -> Self {
-        let UpstreamOptions { name, version, reaper, redactor, memory, on_change } = options;
+        let UpstreamOptions { name, version, reaper, redactor, memory, credentials, on_change } = options;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let maker = Arc::new(Maker {
             us: Implementation::new(name, version),
@@ -79,9 +84,10 @@ impl Upstreams {
             reaper: Arc::new(Reaper::new(reaper)),
             tasks: tasks.clone(),
         });
-        let start = |settings| {
+        let start = |settings: UpstreamSettings| {
             let definitions = Definitions::new(&settings, memory.clone(), redactor.clone());
-            let upstream = Arc::new(Upstream::new(settings, definitions, stop.child_token()));
+            let authority = authority(&settings, credentials.as_ref(), &maker.redactor);
+            let upstream = Arc::new(Upstream::new(settings, definitions, authority, stop.child_token()));
             tasks.spawn(upstream.clone().supervise(maker.clone(), on_change.clone()));
             upstream
         };
@@ -113,12 +119,48 @@ impl Upstreams {
         }
     }
 
+    /// Begins a login at one of them, of which the person comes back to the address `redirect`.
+    pub async fn login(&self, name: &Identifier, redirect: &str) -> Result<Login, LoginError> {
+        let nowhere = || LoginError::new(format!("{name} is not a server that one logs in at"));
+        Login::begin(self.named(name).and_then(Upstream::authority).ok_or_else(nowhere)?, redirect).await
+    }
+
+    /// Waits until one of them can be called; the error tells why it cannot.
+    pub async fn reached(&self, name: &Identifier) -> Result<(), ToolError> {
+        match self.named(name) {
+            Some(upstream) => upstream.reached().await,
+            None => Err(ToolError::not_found(format!("there is no server {name}"))),
+        }
+    }
+
+    fn named(&self, name: &Identifier) -> Option<&Upstream> {
+        self.all.iter().map(|upstream| &**upstream).find(|upstream| upstream.settings.name == *name)
+    }
+
     /// Closes every connection, and ends every process with all that it has started.
     pub async fn shutdown(&self) {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(SHUTDOWN_MAX, self.tasks.wait()).await.is_err() {
             tracing::debug!("a server does not let go");
+        }
+    }
+}
+
+/// What lets us in at a server that one can log in at: one that has an address, and is not told by its
+/// headers who we are.
+fn authority(
+    settings: &UpstreamSettings,
+    credentials: Option<&Arc<dyn CredentialStore>>,
+    redactor: &Redactor,
+) -> Option<Arc<Authority>> {
+    let Transport::Http { url, headers, oauth, .. } = &settings.transport else { return None };
+    let store = credentials.filter(|_| !headers.authorize())?;
+    match Authority::new(url, oauth.clone(), store.clone(), redactor.clone()) {
+        Ok(authority) => Some(Arc::new(authority)),
+        Err(error) => {
+            tracing::warn!("{}: nobody can log in: {error}", settings.name);
+            None
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How an upstream server is reached, which of its tools are taken, and its bounds.
 
+use super::oauth::OAuthSettings;
 use ctx_core::Identifier;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use http::{HeaderName, HeaderValue};
@@ -39,6 +40,8 @@ pub enum Transport {
         headers: Headers,
         /// How it is spoken to.
         kind: HttpKind,
+        /// How to log in, where it wants that; not used where `headers` have an `Authorization`.
+        oauth: OAuthSettings,
     },
 }
 
@@ -66,6 +69,11 @@ const OWN_HEADERS: [&str; 5] =
     ["accept", "content-type", "last-event-id", "mcp-protocol-version", "mcp-session-id"];
 
 impl Headers {
+    /// Whether they say by themselves who we are.
+    pub(super) fn authorize(&self) -> bool {
+        self.0.contains_key(&http::header::AUTHORIZATION)
+    }
+
     /// Names and values.
     pub fn new<'a>(written: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, InvalidHeader> {
         let header = |(name, value): (&str, &str)| {

@@ -1,17 +1,21 @@
 //! Servers of the first kind that had an address: one stream of events from the server, whose first event
 //! names where to post what is meant for it.
 
+use super::oauth::Authority;
 use super::settings::Headers;
 use super::web::client;
+use ctx_core::Secret;
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use std::io;
+use std::sync::Arc;
 
 /// The stream, and where to post.
 pub(super) struct Sse {
     client: reqwest::Client,
     headers: Headers,
+    authority: Option<Arc<Authority>>,
     endpoint: reqwest::Url,
     stream: reqwest::Response,
     events: Events,
@@ -19,10 +23,18 @@ pub(super) struct Sse {
 
 impl Sse {
     /// Opens the stream and waits for the address; the error tells why there is none.
-    pub(super) async fn open(url: &str, headers: &Headers, event_bytes_max: usize) -> Result<Self, String> {
+    pub(super) async fn open(
+        url: &str,
+        headers: &Headers,
+        authority: Option<&Arc<Authority>>,
+        event_bytes_max: usize,
+    ) -> Result<Self, String> {
         let client = client().map_err(|error| ctx_core::chain(&error))?;
-        let request = client.get(url).headers(headers.0.clone().into_iter().collect());
-        let answer = request.header(http::header::ACCEPT, "text/event-stream").send().await;
+        let open = || {
+            let request = client.get(url).headers(headers.0.clone().into_iter().collect());
+            request.header(http::header::ACCEPT, "text/event-stream")
+        };
+        let answer = authorized(authority, open).await;
         let mut stream = answer.map_err(|error| ctx_core::chain(&error))?;
         if !stream.status().is_success() {
             return Err(format!("it answered with HTTP {}", stream.status()));
@@ -46,7 +58,8 @@ impl Sse {
         if endpoint.origin() != stream.url().origin() {
             return Err("it wants to be spoken to at another server's address".to_owned());
         }
-        Ok(Self { client, headers: headers.clone(), endpoint, stream, events })
+        let (headers, authority) = (headers.clone(), authority.cloned());
+        Ok(Self { client, headers, authority, endpoint, stream, events })
     }
 }
 
@@ -57,12 +70,15 @@ impl Transport<RoleClient> for Sse {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let request =
-            self.client.post(self.endpoint.clone()).headers(self.headers.0.clone().into_iter().collect());
+        let (client, endpoint) = (self.client.clone(), self.endpoint.clone());
+        let (headers, authority) = (self.headers.clone(), self.authority.clone());
         async move {
-            let body = serde_json::to_vec(&message)?;
-            let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body);
-            let answer = request.send().await.map_err(io::Error::other)?;
+            let body = bytes::Bytes::from(serde_json::to_vec(&message)?);
+            let post = || {
+                let request = client.post(endpoint.clone()).headers(headers.0.clone().into_iter().collect());
+                request.header(http::header::CONTENT_TYPE, "application/json").body(body.clone())
+            };
+            let answer = authorized(authority.as_ref(), post).await?;
             match answer.status() {
                 status if status.is_success() => Ok(()),
                 status => Err(io::Error::other(format!("it answered with HTTP {status}"))),
@@ -92,6 +108,37 @@ impl Transport<RoleClient> for Sse {
     async fn close(&mut self) -> Result<(), io::Error> {
         Ok(())
     }
+}
+
+/// Sends a request with what lets us in; once more where something else may.
+async fn authorized(
+    authority: Option<&Arc<Authority>>,
+    request: impl Fn() -> reqwest::RequestBuilder,
+) -> io::Result<reqwest::Response> {
+    let send = |token: &Option<Secret>| match token {
+        Some(token) => request().bearer_auth(token.expose()).send(),
+        None => request().send(),
+    };
+    let Some(authority) = authority else { return send(&None).await.map_err(io::Error::other) };
+    let token = authority.token().await.map_err(io::Error::other)?;
+    let answer = send(&token).await.map_err(io::Error::other)?;
+    let Some(header) = challenge(&answer) else { return Ok(answer) };
+    let another = authority.after_refusal(token.as_ref(), &header).await.map_err(io::Error::other)?;
+    if another.is_none() {
+        return Ok(answer);
+    }
+    let answer = send(&another).await.map_err(io::Error::other)?;
+    if let Some(header) = challenge(&answer) {
+        authority.let_nobody_in(another.as_ref(), &header);
+    }
+    Ok(answer)
+}
+
+/// What is said with an answer that lets nobody in.
+fn challenge(answer: &reqwest::Response) -> Option<String> {
+    let header = answer.headers().get(http::header::WWW_AUTHENTICATE);
+    let header = header.and_then(|header| header.to_str().ok()).unwrap_or_default();
+    (answer.status() == http::StatusCode::UNAUTHORIZED).then(|| header.to_owned())
 }
 
 /// An event: what it is called, and what it says.

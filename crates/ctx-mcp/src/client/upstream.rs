@@ -4,6 +4,7 @@ use super::connection::{Connection, Era, Maker};
 use super::definitions::Definitions;
 use super::difference::Difference;
 use super::exchange::Lost;
+use super::oauth::{Authority, Need};
 use super::process::Said;
 use super::provider::Listed;
 use super::settings::{Changes, Start, UpstreamSettings};
@@ -45,6 +46,11 @@ pub enum UpstreamState {
         /// How long until it is tried again.
         retry_in: Duration,
     },
+    /// It lets us in when somebody has logged in; the next call sees whether that was done.
+    LoginNeeded {
+        /// What to do.
+        told: String,
+    },
     /// It was shut down.
     Stopped,
 }
@@ -80,6 +86,11 @@ enum Phase {
         reason: String,
         until: Instant,
     },
+    /// The same.
+    LoginNeeded {
+        attempt: u64,
+        need: Need,
+    },
     Stopped,
 }
 
@@ -87,6 +98,8 @@ pub(super) struct Upstream {
     pub(super) settings: UpstreamSettings,
     pub(super) listed: Listed,
     definitions: Arc<Definitions>,
+    /// What lets us in, where one can log in.
+    authority: Option<Arc<Authority>>,
     phase: watch::Sender<Phase>,
     /// Somebody wants it now.
     wanted: Notify,
@@ -118,7 +131,12 @@ enum Over {
 
 impl Upstream {
     /// One of which the tools are there at once, if they are remembered.
-    pub(super) fn new(settings: UpstreamSettings, definitions: Definitions, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        settings: UpstreamSettings,
+        definitions: Definitions,
+        authority: Option<Arc<Authority>>,
+        stop: CancellationToken,
+    ) -> Self {
         let remembered = definitions.recall();
         let known = Known { listed: remembered.is_some(), ..Known::default() };
         let phase = match settings.start {
@@ -132,6 +150,7 @@ impl Upstream {
             settings,
             listed,
             definitions: Arc::new(definitions),
+            authority,
             phase: watch::Sender::new(phase),
             wanted: Notify::new(),
             waiting: AtomicUsize::new(0),
@@ -150,6 +169,9 @@ impl Upstream {
                 reason: reason.clone(),
                 retry_in: until.saturating_duration_since(Instant::now()),
             },
+            Phase::LoginNeeded { need, .. } => {
+                UpstreamState::LoginNeeded { told: need.told(&self.settings.name) }
+            }
             Phase::Stopped => UpstreamState::Stopped,
         };
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,9 +193,16 @@ impl Upstream {
         }
         Some(match &*self.phase.borrow() {
             Phase::Failed { reason, .. } => format!("cannot be reached: {reason}"),
+            Phase::LoginNeeded { need, .. } => {
+                format!("cannot be reached: {}", need.told(&self.settings.name))
+            }
             Phase::Stopped => "was shut down".to_owned(),
             Phase::Connecting | Phase::Ready(_) | Phase::Idle => "is still being reached".to_owned(),
         })
+    }
+
+    pub(super) fn authority(&self) -> Option<&Arc<Authority>> {
+        self.authority.as_ref()
     }
 
     /// Waits until its tools are known.
@@ -256,6 +285,16 @@ impl Upstream {
                     }
                 }
             };
+            if let Some(need) = self.authority.as_ref().and_then(|authority| authority.need()) {
+                tracing::warn!("{}", need.told(&self.settings.name));
+                self.phase.send_replace(Phase::LoginNeeded { attempt, need });
+                tokio::select! {
+                    () = self.stop.cancelled() => break,
+                    () = self.logged_in() => {}
+                }
+                wait = waits.build();
+                continue;
+            }
             // What a server says may be anything that it was given.
             let reason = maker.redactor.text(self.with_said(reason));
             let pause = wait.next().unwrap_or(WAIT_MAX);
@@ -279,6 +318,17 @@ impl Upstream {
         }
     }
 
+    /// Waits until somebody wants it and there is a login that was not refused.
+    async fn logged_in(&self) {
+        loop {
+            self.wanted.notified().await;
+            match &self.authority {
+                Some(authority) if !authority.has_news().await => {}
+                _ => return,
+            }
+        }
+    }
+
     /// Connects and takes the list of its tools.
     async fn connect(
         &self,
@@ -287,8 +337,12 @@ impl Upstream {
     ) -> Result<Arc<Connection>, String> {
         let era = self.with_known(|known| known.era);
         self.said.clear();
+        if let Some(authority) = &self.authority {
+            authority.begin();
+        }
         let connecting = async {
-            let connection = Arc::new(maker.connect(&self.settings, era, &self.said).await?);
+            let connection =
+                Arc::new(maker.connect(&self.settings, self.authority.as_ref(), era, &self.said).await?);
             match connection.tools(&self.settings).await {
                 Ok(specs) => Ok((connection, specs)),
                 Err(reason) => {
@@ -397,6 +451,23 @@ impl Upstream {
         ToolError::new(ErrorKind::Tool, format!("{}: {message}", self.settings.name))
     }
 
+    fn refused(&self, need: &Need) -> ToolError {
+        ToolError::new(ErrorKind::Tool, need.told(&self.settings.name))
+    }
+
+    /// A connection on which a call got no further, since a person must do something first.
+    fn let_go(&self, connection: &Connection) -> ToolError {
+        let need = self.authority.as_ref().and_then(|authority| match authority.need() {
+            // The rest of it works as it did.
+            Some(Need::Scopes(_)) => authority.take_need(),
+            need => {
+                connection.drop_it();
+                need
+            }
+        });
+        self.refused(&need.unwrap_or(Need::Login))
+    }
+
     /// Room for one call.
     async fn admit(&self) -> Result<SemaphorePermit<'_>, ToolError> {
         if let Ok(permit) = self.room.try_acquire() {
@@ -438,6 +509,14 @@ impl Upstream {
                     Some(before) if attempt > before => return Err(self.failed(reason)),
                     Some(_) => {}
                 },
+                Phase::LoginNeeded { attempt, need } => match (asked_after, &self.authority) {
+                    (None, Some(authority)) if authority.has_news().await => {
+                        asked_after = Some(attempt);
+                        self.wanted.notify_one();
+                    }
+                    (Some(before), _) if attempt == before => {}
+                    _ => return Err(self.refused(&need)),
+                },
                 Phase::Stopped => return Err(self.failed("it was shut down")),
             }
             if phase.changed().await.is_err() {
@@ -464,6 +543,7 @@ impl Upstream {
         self.allow(&spec.name).await?;
         let lost = match connection.call(&spec.name, &arguments, call).await {
             Ok(answer) => return named(answer),
+            Err(Lost::Refused) => return Err(self.let_go(&connection)),
             Err(lost) => lost,
         };
         connection.drop_it();
@@ -479,6 +559,7 @@ impl Upstream {
         self.allow(&spec.name).await?;
         match connection.call(&spec.name, &arguments, call).await {
             Ok(answer) => named(answer),
+            Err(Lost::Refused) => Err(self.let_go(&connection)),
             Err(_) => {
                 connection.drop_it();
                 Err(self

@@ -1,10 +1,12 @@
 //! HTTP as the transport to a server on the web uses it.
 
+use super::oauth::{Authority, LoginError};
+use ctx_core::Secret;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::{
-    StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    AuthRequiredError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,17 +21,69 @@ const KEPT: Duration = Duration::from_secs(4);
 
 pub(super) type WebError = StreamableHttpError<reqwest::Error>;
 
-/// Sends requests. An error that comes back for one is that request's error, whatever number it has: many
+/// How an answer begins that lets nobody in and does not say what would.
+const UNAUTHORIZED: &str = "HTTP 401";
+
+/// What is told where the server wants to be granted what was asked for already.
+const UNHELPFUL: &str =
+    "HTTP 403: you are logged in with all that it asks for, and it refuses this all the same";
+
+/// Sends requests, with what lets us in where there is such a thing. An error that comes back for one is that request's error, whatever number it has: many
 /// servers refuse before they have read whose it is, and the call would wait for its whole time.
 #[derive(Clone)]
 pub(super) struct Web {
     client: reqwest::Client,
     event_bytes_max: usize,
+    authority: Option<Arc<Authority>>,
 }
 
 impl Web {
-    pub(super) fn new(event_bytes_max: usize) -> reqwest::Result<Self> {
-        Ok(Self { client: client()?, event_bytes_max })
+    pub(super) fn new(event_bytes_max: usize, authority: Option<Arc<Authority>>) -> reqwest::Result<Self> {
+        Ok(Self { client: client()?, event_bytes_max, authority })
+    }
+
+    /// Sends a request; once more where the server does not let us in as we are and we can be let in
+    /// otherwise.
+    async fn authorized<T, F>(&self, send: impl Fn(Option<String>) -> F) -> Result<T, WebError>
+    where
+        F: Future<Output = Result<T, WebError>>,
+    {
+        let Some(authority) = &self.authority else { return send(None).await };
+        let own = |error: LoginError| WebError::UnexpectedServerResponse(error.to_string().into());
+        let sent = |token: &Option<Secret>| send(token.as_ref().map(|token| token.expose().to_owned()));
+        let token = authority.token().await.map_err(own)?;
+        let refused = match sent(&token).await.map_err(asked_to_log_in) {
+            Err(WebError::AuthRequired(refused)) => refused,
+            Err(WebError::InsufficientScope(refused)) => {
+                let header = &refused.www_authenticate_header;
+                let helps = authority.after_forbidden(token.as_ref(), header).await.map_err(own)?;
+                return Err(match helps {
+                    true => WebError::InsufficientScope(refused),
+                    false => WebError::UnexpectedServerResponse(UNHELPFUL.into()),
+                });
+            }
+            other => return other,
+        };
+        let header = &refused.www_authenticate_header;
+        let another = authority.after_refusal(token.as_ref(), header).await.map_err(own)?;
+        if another.is_none() {
+            return Err(WebError::AuthRequired(refused));
+        }
+        let again = sent(&another).await.map_err(asked_to_log_in);
+        if let Err(WebError::AuthRequired(refused)) = &again {
+            authority.let_nobody_in(another.as_ref(), &refused.www_authenticate_header);
+        }
+        again
+    }
+}
+
+/// A refusal without a word about what would help is a refusal all the same.
+fn asked_to_log_in(error: WebError) -> WebError {
+    match error {
+        WebError::UnexpectedServerResponse(text) if text.starts_with(UNAUTHORIZED) => {
+            WebError::AuthRequired(AuthRequiredError::new(String::new()))
+        }
+        other => other,
     }
 }
 
@@ -65,14 +119,16 @@ impl StreamableHttpClient for Web {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        let posted = self.client.post_message_with_max_sse_event_size(
-            uri,
-            message,
-            session_id,
-            auth_header,
-            custom_headers,
-            self.event_bytes_max,
-        );
+        let posted = self.authorized(|token| {
+            self.client.post_message_with_max_sse_event_size(
+                uri.clone(),
+                message.clone(),
+                session_id.clone(),
+                token.or_else(|| auth_header.clone()),
+                custom_headers.clone(),
+                self.event_bytes_max,
+            )
+        });
         Ok(match posted.await? {
             StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session) => {
                 error.id = id;
@@ -89,7 +145,11 @@ impl StreamableHttpClient for Web {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), WebError> {
-        self.client.delete_session(uri, session_id, auth_header, custom_headers).await
+        let deleted = self.authorized(|token| {
+            let token = token.or_else(|| auth_header.clone());
+            self.client.delete_session(uri.clone(), session_id.clone(), token, custom_headers.clone())
+        });
+        deleted.await
     }
 
     async fn get_stream(
@@ -100,14 +160,16 @@ impl StreamableHttpClient for Web {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxedSseResponse, WebError> {
-        let stream = self.client.get_stream_with_max_sse_event_size(
-            uri,
-            session_id,
-            last_event_id,
-            auth_header,
-            custom_headers,
-            self.event_bytes_max,
-        );
+        let stream = self.authorized(|token| {
+            self.client.get_stream_with_max_sse_event_size(
+                uri.clone(),
+                session_id.clone(),
+                last_event_id.clone(),
+                token.or_else(|| auth_header.clone()),
+                custom_headers.clone(),
+                self.event_bytes_max,
+            )
+        });
         stream.await
     }
 }

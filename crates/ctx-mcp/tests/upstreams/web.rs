@@ -3,7 +3,7 @@
 use crate::harness::Test;
 use crate::world::World;
 use ctx_core::ErrorKind;
-use ctx_mcp::{Headers, HttpKind, Transport, UpstreamState};
+use ctx_mcp::{Headers, HttpKind, OAuthSettings, Transport, UpstreamState};
 use ctx_testkit::{Asked, Web, reply, reply_with};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -73,7 +73,8 @@ impl Server {
 async fn upstream(url: String) -> World {
     World::with("", |settings| {
         let headers = Headers::new([("X-Key", "Ada")]).unwrap();
-        settings.transport = Transport::Http { url, headers, kind: HttpKind::Streamable };
+        settings.transport =
+            Transport::Http { url, headers, kind: HttpKind::Streamable, oauth: OAuthSettings::default() };
     })
     .await
 }

@@ -127,6 +127,7 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
         reaper: ReaperProgram { path: program(), arguments: vec![REAPER.into()] },
         redactor: Redactor::new([Secret::new("licence-4711")]),
         memory: None,
+        credentials: None,
         on_change,
     }
 }

@@ -103,6 +103,10 @@ async fn check_upstreams(workspace: &Workspace, checks: &mut Vec<Check>) {
     for status in workspace.connect_upstreams().await.states() {
         let name = format!("mcp_servers.{}", status.name);
         checks.push(match status.state {
+            UpstreamState::LoginNeeded { told } => {
+                let (detail, what) = told.split_once(": ").unwrap_or((&told, ""));
+                Check::failed(&name, detail, what)
+            }
             UpstreamState::Failed { reason, .. } => Check::failed(
                 &name,
                 reason,

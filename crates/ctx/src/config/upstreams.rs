@@ -3,9 +3,10 @@
 use super::settings::{LimitSettings, seconds};
 use super::tree::{Node, Table};
 use super::{Config, ScriptUse, Variables, expanded};
-use ctx_core::Identifier;
+use ctx_core::{Identifier, Secret};
 use ctx_mcp::{
-    Changes, Command, Headers, HttpKind, Start, ToolFilter, Transport, UpstreamLimits, UpstreamSettings,
+    Changes, Command, Headers, HttpKind, OAuthSettings, Start, ToolFilter, Transport, UpstreamLimits,
+    UpstreamSettings,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -63,6 +64,8 @@ pub(crate) struct ServerSection {
     transport: Option<HttpTransport>,
     /// Headers to send to the server at `url`, like `{ Authorization = "Bearer ${TOKEN}" }`.
     headers: Option<BTreeMap<String, String>>,
+    /// How `ctx upstream login` logs in at the server at `url`; most servers need nothing said here.
+    oauth: Option<LoginSection>,
     /// `eager` keeps it running; `lazy` starts it when it is called, and ends it when it has not been called
     /// for five minutes. The first time of all it is started for the list of its tools, which is remembered.
     #[serde(default)]
@@ -83,6 +86,21 @@ pub(crate) struct ServerSection {
     changes: OnChange,
     /// Seconds one call may take; `limits.upstream_timeout` when absent.
     timeout: Option<NonZeroU32>,
+}
+
+/// `[mcp_servers.<name>.oauth]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LoginSection {
+    /// A client that was registered by hand, where the server registers nobody by itself.
+    client_id: Option<String>,
+    /// Its secret, like `${CLIENT_SECRET}`.
+    client_secret: Option<Secret>,
+    /// What to ask for; what the server wants when absent.
+    #[serde(default)]
+    scopes: Vec<String>,
+    /// The address of a document that describes the client, where the server knows such documents.
+    client_metadata_url: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
@@ -132,7 +150,11 @@ impl ServerSection {
         }
         let with_command =
             [("args", self.args.is_some()), ("env", self.env.is_some()), ("cwd", self.cwd.is_some())];
-        let with_url = [("transport", self.transport.is_some()), ("headers", self.headers.is_some())];
+        let with_url = [
+            ("transport", self.transport.is_some()),
+            ("headers", self.headers.is_some()),
+            ("oauth", self.oauth.is_some()),
+        ];
         let misplaced = |keys: &[(&'static str, bool)], other: &str| {
             let there = keys.iter().filter(|(_, there)| *there);
             there.map(|(key, _)| (*key, format!("only goes with `{other}`"))).collect::<Vec<_>>()
@@ -145,6 +167,14 @@ impl ServerSection {
         }
         if let Err(error) = self.headers() {
             problems.push(("headers", error.to_string()));
+        }
+        if let Some(oauth) = &self.oauth {
+            if oauth.client_secret.is_some() && oauth.client_id.is_none() {
+                problems.push(("oauth", "has a `client_secret` and no `client_id`".to_owned()));
+            }
+            if oauth.client_metadata_url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
+                problems.push(("oauth", "its `client_metadata_url` must begin with https://".to_owned()));
+            }
         }
         for (key, allowed, denied) in
             [("allowed_tools", &*self.allowed_tools, &[][..]), ("denied_tools", &[][..], &*self.denied_tools)]
@@ -173,6 +203,11 @@ impl ServerSection {
         }
     }
 
+    /// Where it is, if it is on the web.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
     fn transport(&self, config: &Config) -> Transport {
         let Some(program) = &self.command else {
             // It was understood once already, when the configuration was read.
@@ -181,7 +216,9 @@ impl ServerSection {
                 Some(HttpTransport::Sse) => HttpKind::Sse,
                 Some(HttpTransport::StreamableHttp) | None => HttpKind::Streamable,
             };
-            return Transport::Http { url: self.url.clone().unwrap_or_default(), headers, kind };
+            let url = self.url.clone().unwrap_or_default();
+            let oauth = self.oauth.as_ref().map(LoginSection::settings).unwrap_or_default();
+            return Transport::Http { url, headers, kind, oauth };
         };
         let mut environment: BTreeMap<OsString, OsString> =
             INHERITED.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?))).collect();
@@ -198,6 +235,17 @@ impl ServerSection {
             environment: environment.into_iter().collect(),
             directory: self.cwd.as_ref().map_or_else(|| config.root.clone(), |cwd| config.root.join(cwd)),
         })
+    }
+}
+
+impl LoginSection {
+    fn settings(&self) -> OAuthSettings {
+        OAuthSettings {
+            client_id: self.client_id.clone(),
+            client_secret: self.client_secret.clone(),
+            client_metadata_url: self.client_metadata_url.clone(),
+            scopes: self.scopes.clone(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod accept;
 mod changes;
 mod import;
+mod login;
 
 use crate::cli::Global;
 use crate::config::{Config, upstream_section};
@@ -40,6 +41,19 @@ enum Action {
         name: String,
     },
     Import(import::Import),
+    /// Log in at a server on the web that lets only known people in.
+    Login {
+        /// Its name in `[mcp_servers]`.
+        name: String,
+        /// Do not open a browser; only show the address to log in at.
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Forget the login at a server.
+    Logout {
+        /// Its name in `[mcp_servers]`.
+        name: String,
+    },
 }
 
 impl Upstream {
@@ -51,6 +65,18 @@ impl Upstream {
             }
             Action::Accept { name } => accept::run(&name, global),
             Action::Import(import) => import.run(global),
+            Action::Login { name, no_browser } => {
+                let login = async |workspace: &Workspace| {
+                    let (name, section) = usable(workspace, &name)?;
+                    login::login(workspace, &name, &section, !no_browser, global).await
+                };
+                connected(global, login).await
+            }
+            Action::Logout { name } => {
+                let config = global.load()?;
+                let name = section_named(&config, &name)?;
+                login::logout(name, config.settings.mcp_servers[name].url(), global)
+            }
         }
     }
 }
@@ -101,16 +127,17 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
 }
 
 async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResult {
-    let section = upstream_section(section_named(&workspace.config, name)?);
-    if !workspace.may_run(&section) {
-        return Err(CommandError::new(format!("[{section}] may not be used")).hint(trust::refusal()));
-    }
+    let (_, section) = usable(workspace, name)?;
     let states = workspace.connect_some_upstreams(&|wanted| wanted == section).await.states();
     let Some(status) = states.first() else { return Ok(()) };
-    if let UpstreamState::Failed { reason, .. } = &status.state {
-        return Err(
-            CommandError::new(format!("{name}: {reason}")).hint(format!("check [{section}] in ctx.toml"))
-        );
+    match &status.state {
+        UpstreamState::LoginNeeded { told } => return Err(CommandError::new(told)),
+        UpstreamState::Failed { reason, .. } => {
+            return Err(
+                CommandError::new(format!("{name}: {reason}")).hint(format!("check [{section}] in ctx.toml"))
+            );
+        }
+        _ => {}
     }
     let catalog = workspace.catalog.current();
     global.output().answer(&as_json(status, &catalog), || {
@@ -126,6 +153,16 @@ async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResu
     })
 }
 
+/// A server that may be used: what it is called, and its section.
+fn usable(workspace: &Workspace, name: &str) -> CommandResult<(Identifier, String)> {
+    let name = section_named(&workspace.config, name)?;
+    let section = upstream_section(name);
+    match workspace.may_run(&section) {
+        true => Ok((Identifier::sanitize(name), section)),
+        false => Err(CommandError::new(format!("[{section}] may not be used")).hint(trust::refusal())),
+    }
+}
+
 fn functions<'a>(name: &'a Identifier, catalog: &'a Catalog) -> impl Iterator<Item = &'a Entry> {
     catalog.entries().filter(move |entry| entry.name.provider() == name)
 }
@@ -135,6 +172,7 @@ fn as_json(status: &UpstreamStatus, catalog: &Catalog) -> Value {
         functions(&status.name, catalog).map(|entry| entry.name.to_string()).collect();
     let reason = match &status.state {
         UpstreamState::Failed { reason, .. } => Some(reason),
+        UpstreamState::LoginNeeded { told } => Some(told),
         _ => None,
     };
     json!({
@@ -156,6 +194,7 @@ fn row(workspace: &Workspace, status: &UpstreamStatus) -> Vec<String> {
     let notes = match &status.state {
         UpstreamState::Failed { reason, .. } if status.tools > 0 => format!("{tools} as last seen; {reason}"),
         UpstreamState::Failed { reason, .. } => reason.clone(),
+        UpstreamState::LoginNeeded { told } => told.clone(),
         _ => tools,
     };
     vec![status.name.to_string(), state(&status.state).to_owned(), notes, workspace.masked(reached)]
@@ -167,6 +206,7 @@ fn state(state: &UpstreamState) -> &'static str {
         UpstreamState::Ready => "ready",
         UpstreamState::Idle => "idle",
         UpstreamState::Failed { .. } => "failed",
+        UpstreamState::LoginNeeded { .. } => "needs login",
         _ => "stopped",
     }
 }

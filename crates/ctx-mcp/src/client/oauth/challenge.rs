@@ -1,0 +1,118 @@
+//! What a server says when it lets us in no further: the `WWW-Authenticate` header.
+
+/// Bytes of scopes that are taken from a server.
+const SCOPES_BYTES_MAX: usize = 4 << 10;
+
+/// What is wanted of us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Challenge {
+    /// Where the server describes itself.
+    pub(super) metadata: Option<String>,
+    /// What must be granted.
+    pub(super) scopes: Vec<String>,
+    /// What kind of refusal it is.
+    pub(super) error: Option<String>,
+}
+
+impl Challenge {
+    /// Reads what is said of bearer tokens; of other schemes nothing is taken.
+    pub(super) fn parse(header: &str) -> Self {
+        let mut challenge = Self::default();
+        let mut is_bearer = false;
+        let mut rest = header;
+        loop {
+            rest = rest.trim_start_matches([' ', '\t', ',']);
+            let end = rest.find([' ', '\t', ',', '=']).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            let value = after.trim_start().strip_prefix('=').map(str::trim_start);
+            match value {
+                Some(value) => {
+                    let (value, after) = read_value(value);
+                    if is_bearer {
+                        challenge.take(word, value);
+                    }
+                    rest = after;
+                }
+                None if word.is_empty() => return challenge,
+                None => {
+                    is_bearer = word.eq_ignore_ascii_case("bearer");
+                    rest = after;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, name: &str, value: String) {
+        match name.to_ascii_lowercase().as_str() {
+            "resource_metadata" => self.metadata = Some(value),
+            "scope" => self.scopes = scopes(&value),
+            "error" => self.error = Some(value),
+            _ => {}
+        }
+    }
+}
+
+/// Scopes as they are written: one beside the other. More than can be meant are none.
+pub(super) fn scopes(written: &str) -> Vec<String> {
+    let mut scopes: Vec<String> = Vec::new();
+    if written.len() <= SCOPES_BYTES_MAX {
+        for scope in written.split_ascii_whitespace() {
+            if !scopes.iter().any(|known| known == scope) {
+                scopes.push(scope.to_owned());
+            }
+        }
+    }
+    scopes
+}
+
+/// A value, in quotes or without, and what comes after it.
+fn read_value(text: &str) -> (String, &str) {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find([' ', '\t', ',']).unwrap_or(text.len());
+        return (text[..end].to_owned(), &text[end..]);
+    };
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return (value, &quoted[at + 1..]),
+            '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
+            other => value.push(other),
+        }
+    }
+    (value, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_said_of_bearer_tokens_is_read_and_nothing_else() {
+        let header = "Basic realm=\"x\", scope=\"no\", Bearer error=insufficient_scope , scope = \"a b a\", \
+                      resource_metadata=\"https://s.example/m?a=\\\"b\\\"\", Digest scope=\"no\"";
+        let challenge = Challenge::parse(header);
+        assert_eq!(challenge.scopes, ["a", "b"]);
+        assert_eq!(challenge.error.as_deref(), Some("insufficient_scope"));
+        assert_eq!(challenge.metadata.as_deref(), Some("https://s.example/m?a=\"b\""));
+        for nothing in ["", "Bearer", "bearer ,,", "Negotiate abc==", "Bearer scope=\"\""] {
+            assert_eq!(Challenge::parse(nothing), Challenge::default(), "{nothing}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_can_be_read(header in ".{0,200}") {
+            Challenge::parse(&header);
+        }
+
+        #[test]
+        fn what_was_written_is_what_is_read(scope in "[a-z:./]{1,20}", other in "[^\"\\\\]{0,40}") {
+            let header = format!("Bearer realm=\"{other}\", scope=\"{scope}\", error=\"{other}\"");
+            let challenge = Challenge::parse(&header);
+            prop_assert_eq!(challenge.scopes, vec![scope]);
+            prop_assert_eq!(challenge.error, Some(other));
+        }
+    }
+}

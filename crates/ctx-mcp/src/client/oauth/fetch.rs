@@ -1,0 +1,176 @@
+//! HTTP as a login uses it: every answer bounded in size and time, and nothing sent in the clear.
+
+use super::LoginError;
+use crate::client::web;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ctx_core::{Secret, chain};
+use reqwest::{RequestBuilder, Url};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long one request may take.
+const REQUEST_MAX: Duration = Duration::from_secs(15);
+/// Bytes of one answer.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+/// Sends requests to authorization servers.
+pub(super) struct Fetch {
+    client: reqwest::Client,
+    /// Whether the server that wants the login is on this machine; only then may others be.
+    is_local: bool,
+}
+
+/// An answer that was read to its end.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+impl Fetch {
+    pub(super) fn new(server: &Url) -> Result<Self, LoginError> {
+        let client = web::client().map_err(|error| LoginError::new(chain(&error)))?;
+        Ok(Self { client, is_local: is_loopback(server) })
+    }
+
+    /// An address that may be used: nobody else reads what is sent there, and no server on the web sends
+    /// us to what is on this machine.
+    pub(super) fn address(&self, written: &str) -> Result<Url, LoginError> {
+        let wrong = |why: &str| LoginError::new(format!("`{written}` {why}"));
+        let url: Url = written.parse().map_err(|_| wrong("is no address"))?;
+        let is_here = is_loopback(&url);
+        match url.scheme() {
+            "https" | "http" if is_here && !self.is_local => {
+                Err(wrong("is on this machine, and the server is not"))
+            }
+            "https" => Ok(url),
+            "http" if is_here => Ok(url),
+            _ => Err(wrong("does not begin with https://")),
+        }
+    }
+
+    pub(super) async fn get(&self, url: &Url) -> Result<Answer, LoginError> {
+        let request = self.client.get(url.clone()).header(http::header::ACCEPT, "application/json");
+        read(url, request).await
+    }
+
+    pub(super) async fn post_json(&self, url: &Url, body: &Value) -> Result<Answer, LoginError> {
+        let request = self.client.post(url.clone()).header(http::header::ACCEPT, "application/json");
+        let request = request.header(http::header::CONTENT_TYPE, "application/json");
+        read(url, request.body(body.to_string())).await
+    }
+
+    /// Sends fields of a form, as whom it names.
+    pub(super) async fn post_form(
+        &self,
+        url: &Url,
+        fields: &[(&str, &str)],
+        user: Option<(&str, &Secret)>,
+    ) -> Result<Answer, LoginError> {
+        let mut request = self.client.post(url.clone()).header(http::header::ACCEPT, "application/json");
+        if let Some((name, password)) = user {
+            // Both are encoded as in a form first, so that neither can hold a colon.
+            let pair = format!("{}:{}", encoded(url, name), encoded(url, password.expose()));
+            let mut value = http::HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)))
+                .map_err(|_| LoginError::new("the client's secret cannot be sent"))?;
+            value.set_sensitive(true);
+            request = request.header(http::header::AUTHORIZATION, value);
+        }
+        let request = request.header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        read(url, request.body(form(url, fields))).await
+    }
+}
+
+/// Fields as a form's body has them.
+fn form(base: &Url, fields: &[(&str, &str)]) -> String {
+    let mut url = base.clone();
+    url.set_query(None);
+    url.query_pairs_mut().extend_pairs(fields);
+    url.query().unwrap_or_default().to_owned()
+}
+
+fn encoded(base: &Url, text: &str) -> String {
+    form(base, &[("", text)]).trim_start_matches('=').to_owned()
+}
+
+/// Whether an address is one of this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+async fn read(url: &Url, request: RequestBuilder) -> Result<Answer, LoginError> {
+    let failed = |why: String| LoginError::new(format!("{} {why}", shown(url)));
+    let reading = async {
+        let broken =
+            |error: reqwest::Error| failed(format!("cannot be reached: {}", chain(&error.without_url())));
+        let mut response = request.send().await.map_err(broken)?;
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        while let Some(bytes) = response.chunk().await.map_err(broken)? {
+            if body.len() + bytes.len() > ANSWER_BYTES_MAX {
+                return Err(failed(format!("answers with more than {ANSWER_BYTES_MAX} bytes")));
+            }
+            body.extend_from_slice(&bytes);
+        }
+        Ok(Answer { status, body })
+    };
+    let late = || failed(format!("did not answer within {} s", REQUEST_MAX.as_secs()));
+    tokio::time::timeout(REQUEST_MAX, reading).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// An address without what may be secret in it.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    if url.set_username("").and_then(|()| url.set_password(None)).is_err() {
+        // It can have neither.
+    }
+    url.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(server: &str) -> [bool; 6] {
+        let fetch = Fetch::new(&server.parse().unwrap()).unwrap();
+        let tried = [
+            "https://a.example/x",
+            "http://a.example/x",
+            "http://127.0.0.1:1/x",
+            "https://localhost/x",
+            "http://[::1]/x",
+            "file:///etc/passwd",
+        ];
+        tried.map(|address| fetch.address(address).is_ok())
+    }
+
+    #[test]
+    fn nothing_is_sent_in_the_clear_but_on_this_machine() {
+        assert_eq!(addresses("http://localhost:3000/mcp"), [true, false, true, true, true, false]);
+        assert_eq!(addresses("https://s.example/mcp"), [true, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn a_form_can_hold_anything() {
+        let base: Url = "https://a.example/token?x=1".parse().unwrap();
+        assert_eq!(form(&base, &[("a", "b c&d"), ("e", "ü")]), "a=b+c%26d&e=%C3%BC");
+        assert_eq!(encoded(&base, "a:b"), "a%3Ab");
+    }
+}

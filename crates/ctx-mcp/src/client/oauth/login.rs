@@ -1,0 +1,195 @@
+//! A person who logs in: sent to the authorization server's page, and back to us with a code.
+
+use super::challenge::Challenge;
+use super::discover::{Discovered, discover};
+use super::keep::Credentials;
+use super::register::{Client, client};
+use super::token::{self, Refused, told_refusal};
+use super::{Authority, LoginError, OAuthSettings, union};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ctx_core::Secret;
+use reqwest::Url;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes of what nobody can guess.
+const RANDOM_BYTES: usize = 32;
+/// What lets us renew tokens, where it must be asked for.
+const OFFLINE: &str = "offline_access";
+
+/// A login that waits for a person.
+pub struct Login {
+    authority: Arc<Authority>,
+    server: Discovered,
+    client: Client,
+    scopes: Vec<String>,
+    redirect: String,
+    url: Url,
+    state: String,
+    verifier: Secret,
+}
+
+impl Login {
+    /// Finds out how people log in, and who we are there.
+    pub(in crate::client) async fn begin(
+        authority: &Arc<Authority>,
+        redirect: &str,
+    ) -> Result<Self, LoginError> {
+        let challenge = authority.with_state(|state| state.challenge.clone());
+        let Authority { settings, fetch, .. } = &**authority;
+        let server = discover(&authority.server, &challenge, fetch).await?;
+        // What was kept of another issuer is not this one's to see.
+        let before = authority.read().await?.filter(|kept| kept.issuer == server.issuer);
+        let scopes = choose_scopes(settings, &challenge, &server, before.as_deref());
+        let client = client(settings, &server, redirect, &scopes, fetch).await?;
+        let (state, verifier) = (random()?, random()?);
+        let proof = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+        let mut url = server.authorization_endpoint.clone();
+        url.query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &client.id)
+            .append_pair("redirect_uri", redirect)
+            .append_pair("state", &state)
+            .append_pair("code_challenge", &proof)
+            .append_pair("code_challenge_method", "S256")
+            .append_pair("resource", &server.resource);
+        if !scopes.is_empty() {
+            url.query_pairs_mut().append_pair("scope", &scopes.join(" "));
+        }
+        if scopes.iter().any(|scope| scope == OFFLINE) {
+            // OpenID's servers give that out only to whoever was asked.
+            url.query_pairs_mut().append_pair("prompt", "consent");
+        }
+        Ok(Self {
+            authority: authority.clone(),
+            server,
+            client,
+            scopes,
+            redirect: redirect.to_owned(),
+            url,
+            state,
+            verifier: Secret::new(verifier),
+        })
+    }
+
+    /// Where the person logs in.
+    pub fn url(&self) -> &str {
+        self.url.as_str()
+    }
+
+    /// Who will ask for that.
+    pub fn issuer(&self) -> &str {
+        &self.server.issuer
+    }
+
+    /// Whether the query of a request to where we wait is the answer to this login, and not anybody's try.
+    pub fn is_answered_by(&self, query: &str) -> bool {
+        // It is as long as its secret, so that how long it takes tells nothing of use.
+        fields(query).get("state").is_some_and(|state| *state == self.state)
+    }
+
+    /// Takes the answer, and keeps the login.
+    pub async fn finish(self, query: &str) -> Result<(), LoginError> {
+        if !self.is_answered_by(query) {
+            return Err(LoginError::new("the answer belongs to another login"));
+        }
+        let answer = fields(query);
+        let field = |name: &str| answer.get(name).map(String::as_str);
+        let issuer = &self.server.issuer;
+        match field("iss") {
+            // As it is written: servers that are alike to a reader of addresses may be two.
+            Some(named) if named != issuer => {
+                return Err(LoginError::new(format!("the answer is not from {issuer}")));
+            }
+            None if self.server.names_itself => {
+                return Err(LoginError::new(format!("the answer does not say that it is from {issuer}")));
+            }
+            _ => {}
+        }
+        let told =
+            told_refusal(field("error").unwrap_or_default(), field("error_description").unwrap_or_default());
+        if let Some(told) = told {
+            return Err(LoginError::new(format!("{issuer} says no: {told}")));
+        }
+        let code = field("code").ok_or_else(|| LoginError::new("the answer has no code"))?;
+        let code = Secret::new(code);
+        self.authority.redactor.learn(&code);
+        let fields = [
+            ("grant_type", "authorization_code"),
+            ("code", code.expose()),
+            ("redirect_uri", &self.redirect),
+            ("code_verifier", self.verifier.expose()),
+            ("resource", &self.server.resource),
+        ];
+        let asked =
+            token::ask(&self.server.token_endpoint, &self.client, &fields, &self.authority.fetch).await;
+        self.authority.redactor.unlearn(&code);
+        let granted = asked.map_err(|refused| match refused {
+            Refused::Rejected(error) | Refused::Failed(error) => error,
+        })?;
+        let mut requested = self.scopes;
+        union(&mut requested, &granted.scopes.unwrap_or_default());
+        let login = Credentials {
+            issuer: self.server.issuer,
+            token_endpoint: self.server.token_endpoint.to_string(),
+            resource: self.server.resource,
+            client: self.client,
+            requested,
+            wanted: Vec::new(),
+            tokens: granted.tokens,
+        };
+        let _lock = self.authority.with_store(|authority| authority.store.lock(&authority.key)).await?;
+        self.authority.keep(login).await?;
+        Ok(())
+    }
+}
+
+/// What to ask for: what the configuration says, else what the server has just said that it wants, else
+/// what it says that there is; and whatever was asked for before or turned out to be missing.
+fn choose_scopes(
+    settings: &OAuthSettings,
+    challenge: &Challenge,
+    server: &Discovered,
+    before: Option<&Credentials>,
+) -> Vec<String> {
+    let mut scopes = Vec::new();
+    let chosen = [&settings.scopes, &challenge.scopes, &server.scopes];
+    let chosen = chosen.into_iter().find(|scopes| !scopes.is_empty());
+    if let Some(before) = before {
+        if settings.scopes.is_empty() {
+            union(&mut scopes, &before.requested);
+        }
+        union(&mut scopes, &before.wanted);
+    }
+    union(&mut scopes, chosen.map_or(&[], Vec::as_slice));
+    let offered = |scope: &str| server.offered_scopes.iter().any(|known| known == scope);
+    // Alone it would stand in place of what is granted to whoever asks for nothing.
+    if !scopes.is_empty() && offered(OFFLINE) {
+        union(&mut scopes, &[OFFLINE.to_owned()]);
+    }
+    scopes
+}
+
+fn random() -> Result<String, LoginError> {
+    let mut bytes = [0; RANDOM_BYTES];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| LoginError::new("this machine has nothing random"))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// The fields of a query; of two by one name the first.
+fn fields(query: &str) -> HashMap<String, String> {
+    let mut fields = HashMap::new();
+    let mut url = match Url::parse("http://localhost/") {
+        Ok(url) => url,
+        Err(_) => return fields,
+    };
+    url.set_query(Some(query));
+    for (name, value) in url.query_pairs() {
+        fields.entry(name.into_owned()).or_insert_with(|| value.into_owned());
+    }
+    fields
+}

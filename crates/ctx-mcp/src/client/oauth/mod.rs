@@ -1,0 +1,325 @@
+//! Logins: how a server on the web is made to let us in, and what is kept of that.
+//!
+//! `challenge` reads what a server says when it refuses, `discover` finds who lets people in, `register` is
+//! who we are there, `login` is a person logging in, `token` is where tokens are given out, `keep` is what
+//! stays of it, and `fetch` is the HTTP under all of it. It is ours and not rmcp's: that one keeps no
+//! client's secret, so what it has registered cannot renew a token after a restart.
+
+mod challenge;
+mod discover;
+mod fetch;
+mod keep;
+mod login;
+mod register;
+mod token;
+
+pub use keep::CredentialStore;
+pub use login::Login;
+
+use challenge::Challenge;
+use ctx_core::{Redactor, Secret};
+use fetch::Fetch;
+use keep::Credentials;
+use reqwest::Url;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use token::Refused;
+
+/// How long a login that works is not looked for again: another process may have logged out or in.
+const READ_AGAIN: Duration = Duration::from_secs(2);
+/// What servers call it when something was not granted.
+const INSUFFICIENT: &str = "insufficient_scope";
+
+/// What we are to whoever lets people in at a server, besides what is found out.
+#[derive(Clone, Debug, Default)]
+pub struct OAuthSettings {
+    /// A client that was registered by hand.
+    pub client_id: Option<String>,
+    /// Its secret, if it has one.
+    pub client_secret: Option<Secret>,
+    /// The address of a document about us, which is who we are where the server knows such documents.
+    pub client_metadata_url: Option<String>,
+    /// What to ask for; what the server wants when empty.
+    pub scopes: Vec<String>,
+}
+
+/// Why somebody cannot log in, or a login cannot be renewed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LoginError(String);
+
+impl LoginError {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+/// What a person must do before a server lets us in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Log in.
+    Login,
+    /// Log in once more, and grant this.
+    Scopes(Vec<String>),
+}
+
+impl Need {
+    /// What to do at the server of this name.
+    pub(super) fn told(&self, name: &ctx_core::Identifier) -> String {
+        match self {
+            Self::Login => format!("{name} needs you to log in: run `ctx upstream login {name}`"),
+            Self::Scopes(scopes) => format!(
+                "{name} needs you to log in again and to grant `{}`: run `ctx upstream login {name}`",
+                scopes.join(" ")
+            ),
+        }
+    }
+}
+
+/// Forgets the login at a server; tells whether there was one.
+pub fn forget_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
+    let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
+    store.forget(&keep::key(&server)).map_err(LoginError)
+}
+
+/// What lets us in at one server.
+pub(super) struct Authority {
+    server: Url,
+    key: String,
+    settings: OAuthSettings,
+    store: Arc<dyn CredentialStore>,
+    redactor: Redactor,
+    fetch: Fetch,
+    state: Mutex<State>,
+    /// Whoever holds it renews; the others find what it has brought.
+    renewing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    kept: Option<Arc<Credentials>>,
+    read_at: Option<Instant>,
+    challenge: Challenge,
+    need: Option<Need>,
+    /// What was refused last.
+    refused: Option<Secret>,
+}
+
+impl Authority {
+    pub(super) fn new(
+        server: &str,
+        settings: OAuthSettings,
+        store: Arc<dyn CredentialStore>,
+        redactor: Redactor,
+    ) -> Result<Self, LoginError> {
+        let server: Url = server.parse().map_err(|_| LoginError::new("its address is none"))?;
+        let fetch = Fetch::new(&server)?;
+        settings.client_secret.iter().for_each(|secret| redactor.learn(secret));
+        let key = keep::key(&server);
+        let (state, renewing) = Default::default();
+        Ok(Self { server, key, settings, store, redactor, fetch, state, renewing })
+    }
+
+    fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Begins a new try to be let in: what was needed before may have been done.
+    pub(super) fn begin(&self) {
+        self.with_state(|state| state.need = None);
+    }
+
+    /// What a person must do.
+    pub(super) fn need(&self) -> Option<Need> {
+        self.with_state(|state| state.need.clone())
+    }
+
+    /// The same, which is then somebody else's to tell.
+    pub(super) fn take_need(&self) -> Option<Need> {
+        self.with_state(|state| state.need.take())
+    }
+
+    /// Whether there is a login that the server has not refused.
+    pub(super) async fn has_news(self: &Arc<Self>) -> bool {
+        let kept = self.read().await.ok().flatten();
+        let refused = self.with_state(|state| state.refused.clone());
+        kept.is_some_and(|kept| Some(&kept.tokens.access) != refused.as_ref())
+    }
+
+    /// Works with the store, where waiting is allowed.
+    async fn with_store<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, LoginError> {
+        let this = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&this)).await;
+        done.unwrap_or_else(|error| Err(error.to_string())).map_err(LoginError)
+    }
+
+    /// What is kept now.
+    async fn read(self: &Arc<Self>) -> Result<Option<Arc<Credentials>>, LoginError> {
+        let kept = self.with_store(|this| this.store.load(&this.key)).await?;
+        let kept = kept.as_ref().and_then(Credentials::read).map(Arc::new);
+        self.take_up(kept.clone());
+        Ok(kept)
+    }
+
+    fn take_up(&self, kept: Option<Arc<Credentials>>) {
+        let known = |login: &Option<Arc<Credentials>>| -> Vec<Secret> {
+            login.iter().flat_map(|login| login.secrets().cloned()).collect()
+        };
+        let after = known(&kept);
+        after.iter().for_each(|secret| self.redactor.learn(secret));
+        let before = self.with_state(|state| {
+            state.read_at = Some(Instant::now());
+            std::mem::replace(&mut state.kept, kept)
+        });
+        // Only so many are remembered, and there are new ones every hour.
+        let is_over = |secret: &&Secret| !after.contains(secret);
+        known(&before).iter().filter(is_over).for_each(|secret| self.redactor.unlearn(secret));
+    }
+
+    /// Keeps a login.
+    async fn keep(self: &Arc<Self>, login: Credentials) -> Result<Arc<Credentials>, LoginError> {
+        let (login, text) = (Arc::new(login.clone()), login.write()?);
+        self.with_store(move |this| this.store.save(&this.key, &text)).await?;
+        self.take_up(Some(login.clone()));
+        Ok(login)
+    }
+
+    async fn current(self: &Arc<Self>) -> Result<Option<Arc<Credentials>>, LoginError> {
+        let fresh = self.with_state(|state| {
+            let is_fresh = state.read_at.is_some_and(|at| at.elapsed() < READ_AGAIN);
+            state.kept.clone().filter(|_| is_fresh)
+        });
+        match fresh {
+            Some(kept) => Ok(Some(kept)),
+            None => self.read().await,
+        }
+    }
+
+    /// What to send with a request, if anything.
+    pub(super) async fn token(self: &Arc<Self>) -> Result<Option<Secret>, LoginError> {
+        let Some(kept) = self.current().await? else { return Ok(None) };
+        if !kept.tokens.ends_soon() || kept.tokens.refresh.is_none() {
+            return Ok(Some(kept.tokens.access.clone()));
+        }
+        Ok(self.renewed(&kept).await?.map(|kept| kept.tokens.access.clone()))
+    }
+
+    /// What to send instead of what was refused; nothing where a person must log in.
+    pub(super) async fn after_refusal(
+        self: &Arc<Self>,
+        used: Option<&Secret>,
+        header: &str,
+    ) -> Result<Option<Secret>, LoginError> {
+        let another = match self.read().await? {
+            // Another process was faster, or somebody has just logged in.
+            Some(kept) if Some(&kept.tokens.access) != used => Some(kept),
+            Some(kept) if kept.tokens.refresh.is_some() => self.renewed(&kept).await?,
+            _ => None,
+        };
+        if another.is_none() {
+            self.let_nobody_in(used, header);
+        }
+        Ok(another.map(|kept| kept.tokens.access.clone()))
+    }
+
+    /// Remembers that a person must log in.
+    pub(super) fn let_nobody_in(&self, used: Option<&Secret>, header: &str) {
+        let challenge = Challenge::parse(header);
+        self.with_state(|state| {
+            state.challenge = challenge;
+            state.need = Some(Need::Login);
+            state.refused = used.cloned();
+        });
+    }
+
+    /// Remembers what the server wants to be granted besides; false where a login would not help, since all
+    /// of that was asked for before.
+    pub(super) async fn after_forbidden(
+        self: &Arc<Self>,
+        used: Option<&Secret>,
+        header: &str,
+    ) -> Result<bool, LoginError> {
+        let challenge = Challenge::parse(header);
+        if challenge.error.as_deref() != Some(INSUFFICIENT) {
+            return Ok(false);
+        }
+        let Some(kept) = self.read().await? else { return Ok(false) };
+        let is_missing = |scope: &&String| !kept.requested.contains(scope);
+        let missing: Vec<String> = challenge.scopes.iter().filter(is_missing).cloned().collect();
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        if missing.iter().any(|scope| !kept.wanted.contains(scope)) {
+            let wanted = missing.clone();
+            self.with_store(move |this| {
+                let _lock = this.store.lock(&this.key)?;
+                let now = this.store.load(&this.key)?.as_ref().and_then(Credentials::read);
+                let Some(mut now) = now else { return Ok(()) };
+                union(&mut now.wanted, &wanted);
+                this.store.save(&this.key, &now.write().map_err(|error| error.to_string())?)
+            })
+            .await?;
+        }
+        self.with_state(|state| {
+            state.need = Some(Need::Scopes(missing));
+            state.refused = used.cloned();
+        });
+        Ok(true)
+    }
+
+    /// A login in place of one whose token has ended; nothing where that cannot be renewed. All who want
+    /// that at once get the same, and it goes on when nobody waits for it any more: what it would have
+    /// brought may be the only token that can be renewed again.
+    async fn renewed(
+        self: &Arc<Self>,
+        ended: &Arc<Credentials>,
+    ) -> Result<Option<Arc<Credentials>>, LoginError> {
+        let (this, ended) = (self.clone(), ended.clone());
+        let renewing = tokio::spawn(async move { this.renew(&ended).await });
+        renewing.await.unwrap_or_else(|error| Err(LoginError(error.to_string())))
+    }
+
+    async fn renew(self: &Arc<Self>, ended: &Credentials) -> Result<Option<Arc<Credentials>>, LoginError> {
+        let _turn = self.renewing.lock().await;
+        let _lock = self.with_store(|this| this.store.lock(&this.key)).await?;
+        let Some(kept) = self.read().await? else { return Ok(None) };
+        if kept.tokens.access != ended.tokens.access {
+            return Ok(Some(kept));
+        }
+        let Some(refresh) = &kept.tokens.refresh else { return Ok(None) };
+        let endpoint = self.fetch.address(&kept.token_endpoint)?;
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh.expose()),
+            ("resource", &kept.resource),
+        ];
+        let mut login = (*kept).clone();
+        match token::ask(&endpoint, &kept.client, &fields, &self.fetch).await {
+            Ok(granted) => {
+                login.tokens = granted.tokens;
+                // Where it gives no new one, the old one is still good.
+                login.tokens.refresh = login.tokens.refresh.or_else(|| kept.tokens.refresh.clone());
+                tracing::debug!(server = self.key, "a login was renewed");
+                Ok(Some(self.keep(login).await?))
+            }
+            Err(Refused::Failed(error)) => Err(error),
+            Err(Refused::Rejected(error)) => {
+                tracing::info!(server = self.key, "a login cannot be renewed: {error}");
+                login.tokens.refresh = None;
+                self.keep(login).await?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn union(all: &mut Vec<String>, more: &[String]) {
+    for one in more {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Where tokens are given out.
+
+use super::LoginError;
+use super::challenge::scopes;
+use super::fetch::{Answer, Fetch, shown};
+use super::keep::{Tokens, now};
+use super::register::{Client, Method};
+use ctx_core::Secret;
+use reqwest::Url;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Characters of a refusal that are told.
+const REFUSAL_MAX: usize = 300;
+
+/// What was given out.
+pub(super) struct Granted {
+    pub(super) tokens: Tokens,
+    /// What it is good for, where that is told.
+    pub(super) scopes: Option<Vec<String>>,
+}
+
+/// Why nothing was.
+pub(super) enum Refused {
+    /// The server says no, and will say so again.
+    Rejected(LoginError),
+    /// It may be otherwise another time.
+    Failed(LoginError),
+}
+
+#[derive(Deserialize)]
+struct Given {
+    access_token: String,
+    token_type: Option<String>,
+    expires_in: Option<Value>,
+    refresh_token: Option<String>,
+    scope: Option<String>,
+}
+
+/// Asks for tokens by these fields.
+pub(super) async fn ask(
+    endpoint: &Url,
+    client: &Client,
+    fields: &[(&str, &str)],
+    fetch: &Fetch,
+) -> Result<Granted, Refused> {
+    let mut fields = fields.to_vec();
+    let mut user = None;
+    match (client.method, &client.secret) {
+        (Method::Basic, Some(secret)) => user = Some((client.id.as_str(), secret)),
+        (Method::Post, Some(secret)) => {
+            fields.extend([("client_id", client.id.as_str()), ("client_secret", secret.expose())]);
+        }
+        _ => fields.push(("client_id", &client.id)),
+    }
+    let answer = fetch.post_form(endpoint, &fields, user).await.map_err(Refused::Failed)?;
+    if !answer.is_success() {
+        let error = LoginError::new(format!("{} gives out no token: {}", shown(endpoint), refusal(&answer)));
+        let is_final = (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 429);
+        return Err(if is_final { Refused::Rejected(error) } else { Refused::Failed(error) });
+    }
+    let wrong = |why: &str| Refused::Failed(LoginError::new(format!("{} {why}", shown(endpoint))));
+    let given: Given = answer.json().ok_or_else(|| wrong("answers without a token"))?;
+    if given.token_type.as_ref().is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+        return Err(wrong("gives out a kind of token that is not known here"));
+    }
+    let is_sendable = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_sendable(&given.access_token) {
+        return Err(wrong("gives out a token that cannot be sent"));
+    }
+    let seconds = given.expires_in.and_then(|seconds| match seconds {
+        Value::String(text) => text.parse().ok(),
+        other => other.as_u64(),
+    });
+    Ok(Granted {
+        tokens: Tokens {
+            access: Secret::new(given.access_token),
+            refresh: given.refresh_token.filter(|token| !token.is_empty()).map(Secret::new),
+            expires_at: seconds.map(|seconds: u64| now().saturating_add(seconds)),
+        },
+        scopes: given.scope.map(|granted| scopes(&granted)),
+    })
+}
+
+/// Why a server refuses, as far as it says.
+pub(super) fn refusal(answer: &Answer) -> String {
+    let told: Value = answer.json().unwrap_or_default();
+    let text = |field: &str| told[field].as_str().unwrap_or_default().to_owned();
+    told_refusal(&text("error"), &text("error_description"))
+        .unwrap_or_else(|| format!("it answered with HTTP {}", answer.status))
+}
+
+/// The same of its two parts.
+pub(super) fn told_refusal(error: &str, description: &str) -> Option<String> {
+    let text = match (error, description) {
+        ("", "") => return None,
+        (error, "") => error.to_owned(),
+        ("", description) => description.to_owned(),
+        (error, description) => format!("{error} ({description})"),
+    };
+    Some(text.chars().filter(|character| !character.is_control()).take(REFUSAL_MAX).collect())
+}

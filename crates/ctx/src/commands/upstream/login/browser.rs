@@ -1,0 +1,43 @@
+//! Opening a page in the user's browser.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+/// Names what is opened instead, with the address as its last word.
+const VARIABLE: &str = "BROWSER";
+
+/// Opens an address, without waiting for whatever shows it.
+pub(super) fn open(url: &str) -> io::Result<()> {
+    let chosen = std::env::var(VARIABLE).unwrap_or_default();
+    let mut words = chosen.split_whitespace();
+    let mut command = match words.next() {
+        Some(program) => {
+            let mut command = Command::new(program);
+            command.args(words);
+            command
+        }
+        None => system(),
+    };
+    let mut child =
+        command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    // Nobody else would bury it.
+    std::thread::spawn(move || child.wait());
+    Ok(())
+}
+
+#[cfg(target_os = "macos")]
+fn system() -> Command {
+    Command::new("open")
+}
+
+#[cfg(windows)]
+fn system() -> Command {
+    let mut command = Command::new("rundll32");
+    command.arg("url.dll,FileProtocolHandler");
+    command
+}
+
+#[cfg(not(any(target_os = "macos", windows)))]
+fn system() -> Command {
+    Command::new("xdg-open")
+}

@@ -1,0 +1,81 @@
+//! `ctx upstream login` and `ctx upstream logout`
+
+mod browser;
+mod redirect;
+
+use crate::cli::Global;
+use crate::error::{CommandError, CommandResult};
+use crate::logins;
+use crate::output::count;
+use crate::signals::Signals;
+use crate::workspace::Workspace;
+use ctx_core::Identifier;
+use ctx_mcp::{LoginError, forget_login};
+use redirect::Redirect;
+use serde_json::json;
+use std::time::Duration;
+
+/// How long a person may take to log in.
+const LOGIN_MAX: Duration = Duration::from_secs(300);
+
+/// Logs in at a server, and connects to it to see that it lets us in.
+pub(super) async fn login(
+    workspace: &Workspace,
+    name: &Identifier,
+    section: &str,
+    with_browser: bool,
+    global: &Global,
+) -> CommandResult {
+    let output = global.output();
+    // What it says when it refuses is where a login begins.
+    let upstreams = workspace.connect_some_upstreams(&|wanted| wanted == section).await;
+    let mut signals = Signals::listen()?;
+    let logging_in = async {
+        let redirect = Redirect::listen()
+            .await
+            .map_err(|error| CommandError::new(format!("cannot wait for the answer: {error}")))?;
+        let login = upstreams.login(name, redirect.url()).await.map_err(|error| {
+            failed(workspace, &error).hint(format!(
+                "a server that wants another kind of login gets it by `headers` in [{section}]"
+            ))
+        })?;
+        output.say(&format!("log in at {} to let ctx use {name}:\n  {}", login.issuer(), login.url()));
+        if with_browser && let Err(problem) = browser::open(login.url()) {
+            output.say(&format!("no browser can be opened ({problem}); open the address in one"));
+        }
+        let answer = tokio::time::timeout(LOGIN_MAX, redirect.answer(|query| login.is_answered_by(query)));
+        let answer = answer.await.map_err(|_| {
+            CommandError::new(format!("nobody logged in within {} minutes", LOGIN_MAX.as_secs() / 60))
+        })?;
+        login.finish(&answer).await.map_err(|error| failed(workspace, &error))?;
+        upstreams.reached(name).await.map_err(|error| {
+            CommandError::new(format!("you are logged in, but {}", workspace.masked(error.to_string())))
+        })
+    };
+    tokio::select! {
+        done = logging_in => done?,
+        () = signals.next() => return Err(CommandError::new("given up; nothing was changed")),
+    }
+    let tools = upstreams.states().first().map_or(0, |status| status.tools);
+    output.answer(&json!({ "name": name.as_str(), "tools": tools }), || {
+        format!("✓ logged in; {name} has {}\n", count(tools as u64, "tool"))
+    })
+}
+
+/// Forgets a login.
+pub(super) fn logout(name: &str, url: Option<&str>, global: &Global) -> CommandResult {
+    let forgotten = match (url, logins::store()) {
+        (Some(url), Some(store)) => {
+            forget_login(&*store, url).map_err(|error| CommandError::new(error.to_string()))?
+        }
+        _ => false,
+    };
+    global.output().answer(&json!({ "name": name, "forgotten": forgotten }), || match forgotten {
+        true => format!("✓ the login at {name} is forgotten\n"),
+        false => format!("you were not logged in at {name}\n"),
+    })
+}
+
+fn failed(workspace: &Workspace, error: &LoginError) -> CommandError {
+    CommandError::new(workspace.masked(error.to_string()))
+}

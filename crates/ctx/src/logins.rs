@@ -1,0 +1,38 @@
+//! The user's logins at upstream servers.
+
+use crate::cli::state_folder;
+use ctx_core::{Secret, chain};
+use ctx_mcp::CredentialStore;
+use ctx_state::{Credentials, StateError};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The logins of the user, where there is a place to keep them.
+pub(crate) fn store() -> Option<Arc<dyn CredentialStore>> {
+    let file = state_folder()?.join("credentials.sqlite");
+    Some(Arc::new(Logins(Credentials::new(file))))
+}
+
+struct Logins(Credentials);
+
+impl CredentialStore for Logins {
+    fn load(&self, server: &str) -> Result<Option<Secret>, String> {
+        self.0.of(server).map_err(told)
+    }
+
+    fn save(&self, server: &str, kept: &Secret) -> Result<(), String> {
+        self.0.keep(server, kept).map_err(told)
+    }
+
+    fn forget(&self, server: &str) -> Result<bool, String> {
+        self.0.forget(server).map_err(told)
+    }
+
+    fn lock(&self, server: &str) -> Result<Box<dyn Any + Send>, String> {
+        self.0.lock(server).map(|lock| Box::new(lock) as _).map_err(told)
+    }
+}
+
+fn told(error: StateError) -> String {
+    format!("the logins cannot be used: {}", chain(&error))
+}
