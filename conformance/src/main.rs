@@ -1,7 +1,11 @@
-//! The server that the MCP conformance suite is run against: a `ctx` with the suite's resources, and with
-//! tools that change what is listed. Everything else that the suite expects is a script in `workspace/`.
+//! What the MCP conformance suite is run against.
+//!
+//! As a server: a `ctx` with the suite's resources, and with tools that change what is listed. Everything
+//! else that the suite expects is a script in `workspace/`. As a client, by `client URL`: see there.
+#![allow(clippy::disallowed_methods, reason = "the suite says in the environment what it wants")]
 
 mod change;
+mod client;
 mod resources;
 
 use change::Change;
@@ -9,7 +13,21 @@ use ctx::Harness;
 use resources::Fixtures;
 use std::process::ExitCode;
 
+/// Plays the browser of whoever logs in.
+const BROWSER: &str = "__browser";
+
 fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["client", url] => client::run(url),
+        [BROWSER, url] => client::browse(url).map(|()| ExitCode::SUCCESS),
+        _ => return serve(),
+    };
+    done.unwrap_or(ExitCode::FAILURE)
+}
+
+fn serve() -> ExitCode {
     Harness::builder()
         .tool(Change::new("test_trigger_tool_change", "tools", "tools/test_changing_tool.lua"))
         .tool(Change::new("test_trigger_prompt_change", "prompts", "agents/test_changing_prompt.lua"))

@@ -26,7 +26,8 @@ const USAGE: &str = "usage: cargo xtask <task>
   test               the fast part of the tests
   clients            programs made with the official MCP SDKs against our server
   codegen [--check]  write the generated reference pages, or check that they are current
-  conformance        the official MCP conformance suite against our server, twice in a row
+  conformance        the official MCP conformance suite against our server, twice in a row, and
+                     against our client
   tidy               rules about files and dependencies that no other tool holds
   tools              install what the checks need under target/tools: an S3 service (moto), MCP servers, the MCP
                      conformance suite, and Node for it where there is none

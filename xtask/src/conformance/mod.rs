@@ -1,4 +1,5 @@
-//! The official MCP conformance suite, run against the server in `conformance/`.
+//! The official MCP conformance suite, run against the program in `conformance/`, as a server and as a
+//! client.
 //!
 //! The suite names what each revision of the protocol requires, and runs more than that. All that is
 //! required must pass, and what the suite only warns of counts as failed; the rest is told and decides
@@ -10,7 +11,7 @@ use crate::bench::process::Server;
 use crate::run::{cargo, copy, root, succeed, target};
 use crate::tools;
 use anyhow::{Context, Result, bail};
-use report::Report;
+use report::{Report, Side};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,13 +24,13 @@ const ROUNDS: usize = 2;
 /// For one scenario; the suite's own timeouts inside of them are shorter.
 const SCENARIO_TIMEOUT_MS: &str = "60000";
 
-/// Builds the server and runs the suite against it.
+/// Builds the program and runs the suite against it.
 pub(crate) fn run() -> Result<()> {
     succeed(&mut cargo(&["build", "--quiet", "--package", "ctx-conformance", "--locked"]))?;
     run_with(&target().join("debug/ctx-conformance"), ROUNDS)
 }
 
-/// The same once, with a server that is built already.
+/// The same once, with a program that is built already.
 pub(crate) fn run_once_with(binary: &Path) -> Result<()> {
     run_with(binary, 1)
 }
@@ -49,13 +50,23 @@ fn run_with(binary: &Path, rounds: usize) -> Result<()> {
     let mut failed = 0;
     for round in 1..=rounds {
         for revision in REVISIONS {
-            let report = suite.run(revision, &url, &results.join(format!("{revision}-{round}")))?;
-            println!("{revision}, round {round} of {rounds}");
+            let folder = results.join(format!("{revision}-{round}"));
+            let report = suite.run(Side::Server, revision, &["--url", &url], &folder)?;
+            println!("server, {revision}, round {round} of {rounds}");
             println!("{report}");
             failed += report.failed();
         }
     }
     server.stop()?;
+    // Each of its scenarios is a process of its own, which leaves nothing behind.
+    let command = format!("{} client", fs::canonicalize(binary)?.display());
+    for revision in REVISIONS {
+        let folder = results.join(format!("{revision}-client"));
+        let report = suite.run(Side::Client, revision, &["--command", &command], &folder)?;
+        println!("client, {revision}");
+        println!("{report}");
+        failed += report.failed();
+    }
     if failed > 0 {
         bail!("a required scenario failed {failed} times; every check is in {}", results.display());
     }
@@ -80,18 +91,18 @@ struct Suite {
 }
 
 impl Suite {
-    /// Runs what a revision requires, and what it has besides; results and what was said of them are in
-    /// `folder`.
-    fn run(&self, revision: &str, url: &str, folder: &Path) -> Result<Report> {
+    /// Runs what a revision requires of one side, and what it has besides, against what `tested` names;
+    /// results and what was said of them are in `folder`.
+    fn run(&self, side: Side, revision: &str, tested: &[&str], folder: &Path) -> Result<Report> {
         fs::create_dir_all(folder)?;
         let said = File::create(folder.join("suite.log"))?;
-        let arguments =
-            ["server", "--url", url, "--requirements", revision, "--timeout", SCENARIO_TIMEOUT_MS];
+        let arguments = ["--requirements", revision, "--timeout", SCENARIO_TIMEOUT_MS];
         let mut command = Command::new(&self.node);
-        command.arg(&self.script).args(arguments).arg("--output-dir").arg(folder);
+        command.arg(&self.script).arg(side.name()).args(tested).args(arguments);
+        command.arg("--output-dir").arg(folder);
         let status =
             command.stdout(said.try_clone()?).stderr(said).status().context("cannot run the suite")?;
-        let report = Report::read(&self.required(revision)?, folder)?;
+        let report = Report::read(&self.required(side, revision)?, side, folder)?;
         // Its own word is the last: what we read of its results must not be milder.
         if !status.success() && report.failed() == 0 {
             bail!("the suite failed ({status}), and its results do not say why; see {}", folder.display());
@@ -100,13 +111,13 @@ impl Suite {
     }
 
     /// The list that the suite has of what a revision requires.
-    fn required(&self, revision: &str) -> Result<Vec<String>> {
+    fn required(&self, side: Side, revision: &str) -> Result<Vec<String>> {
         let package = self.script.parent().and_then(Path::parent).context("the suite is not in a package")?;
         let file = package.join(format!("requirements/{revision}.yaml"));
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let required = report::required_of_servers(&text);
+        let required = report::required_of(side, &text);
         if required.is_empty() {
-            bail!("{} requires nothing of servers", file.display());
+            bail!("{} requires nothing of a {}", file.display(), side.name());
         }
         Ok(required)
     }

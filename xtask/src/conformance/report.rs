@@ -11,6 +11,31 @@ const TIMESTAMP: usize = 25;
 /// How much of a check's message is shown; some carry whole messages of the protocol.
 const MESSAGE_MAX: usize = 600;
 
+/// What is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Server,
+    Client,
+}
+
+impl Side {
+    /// As the suite calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+
+    /// What the name of a scenario's folder begins with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Server => "server-",
+            Self::Client => "",
+        }
+    }
+}
+
 /// All scenarios that a revision requires, and those that were run besides.
 #[derive(Debug)]
 pub(super) struct Report {
@@ -30,15 +55,13 @@ struct Scenario {
 
 impl Report {
     /// Reads what is in `folder`. A required scenario of which there is nothing has failed.
-    pub(super) fn read(required: &[String], folder: &Path) -> Result<Self> {
+    pub(super) fn read(required: &[String], side: Side, folder: &Path) -> Result<Self> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let directory = entry.file_name().to_string_lossy().into_owned();
-            let Some(name) = scenario_of(&directory) else { continue };
+        for directory in directories(folder)? {
+            let Some(name) = scenario_of(&directory, side) else { continue };
             // Absent when the scenario broke off.
-            let text =
-                fs::read_to_string(entry.path().join("checks.json")).unwrap_or_else(|_| "[]".to_owned());
+            let text = fs::read_to_string(folder.join(&directory).join("checks.json"));
+            let text = text.unwrap_or_else(|_| "[]".to_owned());
             let checks = serde_json::from_str(&text).with_context(|| directory.clone())?;
             found.push(Scenario::of(name, &checks));
         }
@@ -116,15 +139,43 @@ fn told(check: &Value) -> String {
     format!("{}: {shown}{more}", text("id"))
 }
 
-/// The scenario whose folder has this name.
-fn scenario_of(directory: &str) -> Option<&str> {
-    let end = directory.len().checked_sub(TIMESTAMP)?;
-    directory.get(..end)?.strip_prefix("server-")
+/// The folders of scenarios, of which some are in folders of groups: `auth/metadata-default-…`.
+fn directories(folder: &Path) -> Result<Vec<String>> {
+    let mut directories = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() && !ends_with_a_time(&name) {
+            let inner = directories_in(&entry.path())?;
+            directories.extend(inner.into_iter().map(|inner| format!("{name}/{inner}")));
+        } else {
+            directories.push(name);
+        }
+    }
+    Ok(directories)
 }
 
-/// The scenarios in the list `server` of a file of requirements.
-pub(super) fn required_of_servers(requirements: &str) -> Vec<String> {
-    let lines = requirements.lines().skip_while(|line| line.trim_end() != "server:").skip(1);
+fn directories_in(folder: &Path) -> Result<Vec<String>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+fn ends_with_a_time(directory: &str) -> bool {
+    let start = directory.len().checked_sub(TIMESTAMP);
+    start.and_then(|start| directory.get(start..)).is_some_and(|end| {
+        end.starts_with("-2") && end.ends_with('Z') && end.chars().filter(|part| *part == '-').count() == 6
+    })
+}
+
+/// The scenario whose folder has this name.
+fn scenario_of(directory: &str, side: Side) -> Option<&str> {
+    let end = directory.len().checked_sub(TIMESTAMP).filter(|_| ends_with_a_time(directory))?;
+    directory.get(..end)?.strip_prefix(side.prefix())
+}
+
+/// The scenarios in the list of one side in a file of requirements.
+pub(super) fn required_of(side: Side, requirements: &str) -> Vec<String> {
+    let title = format!("{}:", side.name());
+    let lines = requirements.lines().skip_while(|line| line.trim_end() != title).skip(1);
     let items = lines.take_while(|line| line.is_empty() || line.starts_with(' '));
     items.filter_map(|line| line.trim().strip_prefix("- ").map(str::to_owned)).collect()
 }
@@ -143,7 +194,7 @@ mod tests {
         }
         fs::write(folder.path().join("suite.log"), "").unwrap();
         let required: Vec<String> = required.iter().map(|name| (*name).to_owned()).collect();
-        Report::read(&required, folder.path()).unwrap()
+        Report::read(&required, Side::Server, folder.path()).unwrap()
     }
 
     fn check(status: &str) -> Value {
@@ -179,8 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn scenarios_of_a_group_are_found_in_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["initialize", "auth/basic"] {
+            let path = folder.path().join(format!("{name}-2026-07-28T09-41-30-123Z"));
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("checks.json"), json!([check("SUCCESS")]).to_string()).unwrap();
+        }
+        let required = ["auth/basic".to_owned(), "initialize".to_owned()];
+        assert_eq!(Report::read(&required, Side::Client, folder.path()).unwrap().failed(), 0);
+    }
+
+    #[test]
     fn a_list_of_requirements_ends_where_the_next_begins() {
         let text = "# server: not this\nserver:\n  - ping\n  - tools-list\n\nclient:\n  - initialize\n";
-        assert_eq!(required_of_servers(text), ["ping", "tools-list"]);
+        assert_eq!(required_of(Side::Server, text), ["ping", "tools-list"]);
+        assert_eq!(required_of(Side::Client, text), ["initialize"]);
     }
 }

@@ -257,7 +257,19 @@ impl Upstream {
                 connected = self.connect(&maker, &*on_change) => connected,
             };
             let reason = match connected {
-                Err(reason) => reason,
+                Err(reason) => {
+                    if let Some(need) = self.authority.as_ref().and_then(|authority| authority.need()) {
+                        tracing::warn!("{}", need.told(&self.settings.name));
+                        self.phase.send_replace(Phase::LoginNeeded { attempt, need });
+                        tokio::select! {
+                            () = self.stop.cancelled() => break,
+                            () = self.logged_in() => {}
+                        }
+                        wait = waits.build();
+                        continue;
+                    }
+                    reason
+                }
                 Ok(connection) => {
                     let since = Instant::now();
                     self.phase.send_replace(Phase::Ready(connection.clone()));
@@ -285,16 +297,6 @@ impl Upstream {
                     }
                 }
             };
-            if let Some(need) = self.authority.as_ref().and_then(|authority| authority.need()) {
-                tracing::warn!("{}", need.told(&self.settings.name));
-                self.phase.send_replace(Phase::LoginNeeded { attempt, need });
-                tokio::select! {
-                    () = self.stop.cancelled() => break,
-                    () = self.logged_in() => {}
-                }
-                wait = waits.build();
-                continue;
-            }
             // What a server says may be anything that it was given.
             let reason = maker.redactor.text(self.with_said(reason));
             let pause = wait.next().unwrap_or(WAIT_MAX);

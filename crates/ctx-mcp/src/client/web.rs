@@ -1,9 +1,9 @@
 //! HTTP as the transport to a server on the web uses it.
 
-use super::oauth::{Authority, LoginError};
+use super::oauth::{Authority, Forbidden, LoginError};
 use ctx_core::Secret;
 use http::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ServerResult};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -42,8 +42,8 @@ impl Web {
         Ok(Self { client: client()?, event_bytes_max, authority })
     }
 
-    /// Sends a request; once more where the server does not let us in as we are and we can be let in
-    /// otherwise.
+    /// Sends a request; again where the server does not let us in as we are and we can be let in otherwise,
+    /// once for each of the ways in which it can refuse.
     async fn authorized<T, F>(&self, send: impl Fn(Option<String>) -> F) -> Result<T, WebError>
     where
         F: Future<Output = Result<T, WebError>>,
@@ -52,28 +52,35 @@ impl Web {
         let own = |error: LoginError| WebError::UnexpectedServerResponse(error.to_string().into());
         let sent = |token: &Option<Secret>| send(token.as_ref().map(|token| token.expose().to_owned()));
         let token = authority.token().await.map_err(own)?;
-        let refused = match sent(&token).await.map_err(asked_to_log_in) {
-            Err(WebError::AuthRequired(refused)) => refused,
+        let first = sent(&token).await.map_err(asked_to_log_in);
+        let (token, answer) = match &first {
+            Err(WebError::AuthRequired(refused)) => {
+                let header = &refused.www_authenticate_header;
+                match authority.after_refusal(token.as_ref(), header).await.map_err(own)? {
+                    None => return first,
+                    another => {
+                        let answer = sent(&another).await.map_err(asked_to_log_in);
+                        (another, answer)
+                    }
+                }
+            }
+            _ => (token, first),
+        };
+        match &answer {
+            Err(WebError::AuthRequired(refused)) => {
+                authority.let_nobody_in(token.as_ref(), &refused.www_authenticate_header);
+                answer
+            }
             Err(WebError::InsufficientScope(refused)) => {
                 let header = &refused.www_authenticate_header;
-                let helps = authority.after_forbidden(token.as_ref(), header).await.map_err(own)?;
-                return Err(match helps {
-                    true => WebError::InsufficientScope(refused),
-                    false => WebError::UnexpectedServerResponse(UNHELPFUL.into()),
-                });
+                match authority.after_forbidden(token.as_ref(), header).await.map_err(own)? {
+                    Forbidden::Otherwise(another) => sent(&Some(another)).await.map_err(asked_to_log_in),
+                    Forbidden::Needs => answer,
+                    Forbidden::Final => Err(WebError::UnexpectedServerResponse(UNHELPFUL.into())),
+                }
             }
-            other => return other,
-        };
-        let header = &refused.www_authenticate_header;
-        let another = authority.after_refusal(token.as_ref(), header).await.map_err(own)?;
-        if another.is_none() {
-            return Err(WebError::AuthRequired(refused));
+            _ => answer,
         }
-        let again = sent(&another).await.map_err(asked_to_log_in);
-        if let Err(WebError::AuthRequired(refused)) = &again {
-            authority.let_nobody_in(another.as_ref(), &refused.www_authenticate_header);
-        }
-        again
     }
 }
 
@@ -115,9 +122,11 @@ impl StreamableHttpClient for Web {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, WebError> {
-        let id = match &message {
-            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
+        let (id, asks_era) = match &message {
+            ClientJsonRpcMessage::Request(request) => {
+                (Some(request.id.clone()), matches!(request.request, ClientRequest::DiscoverRequest(_)))
+            }
+            _ => (None, false),
         };
         let posted = self.authorized(|token| {
             self.client.post_message_with_max_sse_event_size(
@@ -133,6 +142,13 @@ impl StreamableHttpClient for Web {
             StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session) => {
                 error.id = id;
                 StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)
+            }
+            // An answer that says nothing is that of a server that does not know the question.
+            StreamableHttpPostResponse::Json(JsonRpcMessage::Response(answer), session)
+                if asks_era && matches!(answer.result, ServerResult::EmptyResult(_)) =>
+            {
+                let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it said nothing", None);
+                StreamableHttpPostResponse::Json(JsonRpcMessage::error(error, Some(answer.id)), session)
             }
             other => other,
         })

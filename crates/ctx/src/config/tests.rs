@@ -284,6 +284,15 @@ fn a_server_is_started_or_reached_and_each_key_goes_with_one_of_these() {
             "command = \"a\"\ntransport = \"streamable-http\"",
             "3: `mcp_servers.a.transport`: only goes with `url`",
         ),
+        ("command = \"a\"\noauth = {}", "3: `mcp_servers.a.oauth`: only goes with `url`"),
+        (
+            "url = \"https://a\"\noauth = { client_secret = \"x\" }",
+            "3: `mcp_servers.a.oauth`: has a `client_secret` and no `client_id`",
+        ),
+        (
+            "url = \"https://a\"\noauth = { client_metadata_url = \"http://x\" }",
+            "3: `mcp_servers.a.oauth`: its `client_metadata_url` must begin with https://",
+        ),
         ("command = \"a\"\nheaders = {}", "3: `mcp_servers.a.headers`: only goes with `url`"),
         (
             "url = \"https://a\"\nheaders = { \"Mcp-Session-Id\" = \"1\" }",

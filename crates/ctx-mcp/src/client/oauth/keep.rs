@@ -60,6 +60,10 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
+    pub(super) fn has_ended(&self) -> bool {
+        self.expires_at.is_some_and(|end| end <= now())
+    }
+
     /// Whether it has ended or is about to.
     pub(super) fn ends_soon(&self) -> bool {
         self.expires_at.is_some_and(|end| end <= now() + AHEAD)

@@ -193,3 +193,69 @@ fn fields(query: &str) -> HashMap<String, String> {
     }
     fields
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::keep::Tokens;
+    use super::super::register::Method;
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn asked_for(configured: &str, challenged: &str, told: &str, before: Option<(&str, &str)>) -> String {
+        let endpoint: Url = "https://a.example/".parse().unwrap();
+        let server = Discovered {
+            issuer: "https://a.example".into(),
+            authorization_endpoint: endpoint.clone(),
+            token_endpoint: endpoint,
+            registration_endpoint: None,
+            resource: "https://s.example".into(),
+            scopes: words(told),
+            offered_scopes: words("a offline_access"),
+            names_itself: false,
+            knows_documents: false,
+            methods: None,
+        };
+        let settings = OAuthSettings { scopes: words(configured), ..OAuthSettings::default() };
+        let challenge = Challenge { scopes: words(challenged), ..Challenge::default() };
+        let before = before.map(|(requested, wanted)| Credentials {
+            issuer: server.issuer.clone(),
+            token_endpoint: String::new(),
+            resource: String::new(),
+            client: Client { id: "c".into(), secret: None, method: Method::None },
+            requested: words(requested),
+            wanted: words(wanted),
+            tokens: Tokens { access: Secret::new("t"), refresh: None, expires_at: None },
+        });
+        choose_scopes(&settings, &challenge, &server, before.as_ref()).join(" ")
+    }
+
+    #[test]
+    fn what_is_asked_for_is_what_is_wanted_and_nothing_where_that_is_not_known() {
+        assert_eq!(asked_for("", "", "", None), "");
+        assert_eq!(asked_for("", "", "a b", None), "a b offline_access");
+        assert_eq!(asked_for("", "c", "a b", None), "c offline_access");
+        assert_eq!(asked_for("d", "c", "a b", None), "d offline_access");
+    }
+
+    #[test]
+    fn what_was_granted_before_is_asked_for_again_with_what_is_missing() {
+        assert_eq!(asked_for("", "c", "", Some(("a", "b"))), "a b c offline_access");
+        assert_eq!(asked_for("d", "c", "", Some(("a", "b"))), "b d offline_access");
+    }
+
+    #[test]
+    fn what_nobody_can_guess_is_never_twice_the_same() {
+        let (one, other) = (random().unwrap(), random().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(one.len(), 43);
+    }
+
+    #[test]
+    fn of_two_fields_by_one_name_the_first_counts() {
+        let read = fields("state=a%20b&code=1&state=other&iss=https%3A%2F%2Fa");
+        assert_eq!((&*read["state"], &*read["code"], &*read["iss"]), ("a b", "1", "https://a"));
+    }
+}

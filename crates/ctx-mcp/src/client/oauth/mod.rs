@@ -76,6 +76,16 @@ impl Need {
     }
 }
 
+/// What can be done where a server lets us in, but not that far.
+pub(super) enum Forbidden {
+    /// Somebody has logged in meanwhile: this may do.
+    Otherwise(Secret),
+    /// A person must grant more.
+    Needs,
+    /// Nothing: all that it wants was asked for before.
+    Final,
+}
+
 /// Forgets the login at a server; tells whether there was one.
 pub fn forget_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
     let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
@@ -204,7 +214,11 @@ impl Authority {
         if !kept.tokens.ends_soon() || kept.tokens.refresh.is_none() {
             return Ok(Some(kept.tokens.access.clone()));
         }
-        Ok(self.renewed(&kept).await?.map(|kept| kept.tokens.access.clone()))
+        let renewed = match self.renewed(&kept).await {
+            Err(error) if kept.tokens.has_ended() => return Err(error),
+            renewed => renewed.unwrap_or_default(),
+        };
+        Ok(Some(renewed.unwrap_or(kept).tokens.access.clone()))
     }
 
     /// What to send instead of what was refused; nothing where a person must log in.
@@ -235,22 +249,24 @@ impl Authority {
         });
     }
 
-    /// Remembers what the server wants to be granted besides; false where a login would not help, since all
-    /// of that was asked for before.
+    /// Remembers what the server wants to be granted besides.
     pub(super) async fn after_forbidden(
         self: &Arc<Self>,
         used: Option<&Secret>,
         header: &str,
-    ) -> Result<bool, LoginError> {
+    ) -> Result<Forbidden, LoginError> {
         let challenge = Challenge::parse(header);
         if challenge.error.as_deref() != Some(INSUFFICIENT) {
-            return Ok(false);
+            return Ok(Forbidden::Final);
         }
-        let Some(kept) = self.read().await? else { return Ok(false) };
+        let Some(kept) = self.read().await? else { return Ok(Forbidden::Final) };
+        if Some(&kept.tokens.access) != used {
+            return Ok(Forbidden::Otherwise(kept.tokens.access.clone()));
+        }
         let is_missing = |scope: &&String| !kept.requested.contains(scope);
         let missing: Vec<String> = challenge.scopes.iter().filter(is_missing).cloned().collect();
         if missing.is_empty() {
-            return Ok(false);
+            return Ok(Forbidden::Final);
         }
         if missing.iter().any(|scope| !kept.wanted.contains(scope)) {
             let wanted = missing.clone();
@@ -267,7 +283,7 @@ impl Authority {
             state.need = Some(Need::Scopes(missing));
             state.refused = used.cloned();
         });
-        Ok(true)
+        Ok(Forbidden::Needs)
     }
 
     /// A login in place of one whose token has ended; nothing where that cannot be renewed. All who want
