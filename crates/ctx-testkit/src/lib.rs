@@ -3,11 +3,12 @@
 //! A [`TestWorkspace`] is a folder with an environment of its own, in which the `ctx` binary runs as a
 //! user would run it; what the library crates can prove by themselves is not tested through it. A
 //! [`TestTool`] is a closure to fill catalogs with, and a [`Web`] stands in for a service,
-//! an [`AuthorizationServer`] for who lets people in.
+//! an [`AuthorizationServer`] for who lets people in, a [`GuardedServer`] for where they log in.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod authority;
+mod guarded;
 mod hostile;
 mod outcome;
 mod process;
@@ -20,6 +21,7 @@ mod web;
 mod workspace;
 
 pub use authority::{AuthorizationServer, SigningKey, good_claims};
+pub use guarded::{GUARDED_SECRET, GuardedServer, browse};
 pub use hostile::{Hostile, hostile_scripts};
 pub use outcome::Outcome;
 pub use process::{DEADLINE, signal, wait_until};
