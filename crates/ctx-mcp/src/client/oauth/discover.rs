@@ -228,6 +228,7 @@ fn customary(issuer: &str, fetch: &Fetch) -> Result<Discovered, LoginError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     fn url(text: &str) -> Url {
         text.parse().unwrap()
@@ -251,6 +252,36 @@ mod tests {
                 "https://a.example/tenant/.well-known/openid-configuration",
             ]
         );
+    }
+
+    fn understood(change: impl FnOnce(&mut Value)) -> Result<Discovered, LoginError> {
+        let mut metadata = json!({
+            "issuer": "https://a.example",
+            "authorization_endpoint": "https://a.example/authorize",
+            "token_endpoint": "https://a.example/token",
+            "code_challenge_methods_supported": ["plain", "S256"],
+        });
+        change(&mut metadata);
+        let fetch = Fetch::new(&url("https://s.example/mcp")).unwrap();
+        understand(serde_json::from_value(metadata).unwrap(), "https://a.example", &fetch)
+    }
+
+    #[test]
+    fn nobody_logs_in_where_codes_can_be_overheard() {
+        assert!(understood(|_| {}).is_ok());
+        let methods = "code_challenge_methods_supported";
+        for (field, value) in [
+            (methods, json!(["plain"])),
+            (methods, json!([])),
+            ("authorization_endpoint", json!("http://a.example/authorize")),
+            ("token_endpoint", json!("http://127.0.0.1/token")),
+            ("token_endpoint", json!(null)),
+            ("registration_endpoint", json!("ftp://a.example")),
+        ] {
+            assert!(understood(|metadata| metadata[field] = value.clone()).is_err(), "{field}: {value}");
+        }
+        let without = |metadata: &mut Value| drop(metadata.as_object_mut().unwrap().remove(methods));
+        assert!(understood(without).is_err());
     }
 
     #[test]
