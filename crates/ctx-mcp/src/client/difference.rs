@@ -253,7 +253,7 @@ mod tests {
                     input_schema,
                     output_schema,
                     annotations,
-                    tags: Vec::new(),
+                    tags,
                 }
             },
         )
