@@ -73,7 +73,7 @@ impl Resources for Fixtures {
             uri: uri.to_owned(),
             mime_type: Some(mime_type.to_owned()),
             text: Some(text),
-            blob: None,
+            ..ResourceContent::default()
         };
         let (before, after) = TEMPLATE;
         let id = uri.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));

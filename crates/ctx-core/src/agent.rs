@@ -3,7 +3,10 @@
 //! An agent is resolved through the one door, like a tool: the catalog registers each as one.
 
 use crate::content::brief;
-use crate::{Annotations, Call, ContentBlock, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use crate::{
+    Annotations, Call, Completing, Completions, ContentBlock, Identifier, Output, Provider, Tool, ToolError,
+    ToolSpec,
+};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -12,6 +15,9 @@ use std::time::Duration;
 
 /// The provider under which agents are registered.
 pub(crate) const PROVIDER: &str = "agents";
+
+/// Values that one completion tells at most.
+const COMPLETIONS_MAX: usize = 100;
 
 /// A persona that resolves to a prompt.
 #[async_trait]
@@ -22,7 +28,15 @@ pub trait Agent: Send + Sync + 'static {
     /// Makes the prompt for these arguments.
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError>;
 
-    /// How long that may take, where it is not the catalog's own bound.
+    /// What an argument can be: the choices that its spec declares.
+    async fn complete(&self, asked: &Completing) -> Result<Completions, ToolError> {
+        let spec = self.spec();
+        let argument = spec.arguments.iter().find(|argument| argument.name == asked.argument);
+        let choices = argument.map(|argument| argument.choices.as_slice()).unwrap_or_default();
+        Ok(Completions::among(choices, &asked.typed, COMPLETIONS_MAX))
+    }
+
+    /// How long resolving may take, where it is not the catalog's own bound.
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -38,6 +52,9 @@ pub trait Agent: Send + Sync + 'static {
 pub struct AgentSpec {
     /// Its name.
     pub name: String,
+    /// A name for people; none of the published list.
+    #[serde(skip)]
+    pub title: Option<String>,
     /// What it is for.
     pub description: String,
     /// The tools it uses, by outward name.
@@ -58,6 +75,8 @@ pub enum AgentSource {
     Lua,
     /// A Rust type in a program built on the library.
     Rust,
+    /// A prompt of an upstream MCP server.
+    Mcp,
 }
 
 /// One argument of an agent.
@@ -156,6 +175,7 @@ impl Tool for AgentTool {
             .collect();
         let input_schema = json!({ "type": "object", "properties": properties, "required": required });
         Arc::new(ToolSpec {
+            title: spec.title.clone(),
             annotations: Annotations { read_only: Some(true), ..Annotations::default() },
             ..ToolSpec::new(&spec.name, &spec.description, input_schema)
         })

@@ -10,9 +10,10 @@ use crate::rate::Meter;
 use crate::resource::{self, Origins};
 use crate::run::{bounded, cut_text};
 use crate::{
-    Agent, AgentSpec, AllowAll, ArgumentSchema, Call, Caller, ContentBlock, Decision, Discard, ErrorKind,
-    Identifier, Identity, Limits, Outcome, Output, Policy, Prompt, Provider, Redactor, ResourceContent,
-    Resources, Run, RunLog, Tool, ToolError, ToolName, ToolSpec, nearest,
+    Agent, AgentSpec, AllowAll, ArgumentSchema, Call, Caller, Completable, Completing, Completions,
+    ContentBlock, Decision, Discard, ErrorKind, Identifier, Identity, Limits, Outcome, Output, Policy,
+    Prompt, Provider, Redactor, ResourceContent, Resources, Run, RunLog, Tool, ToolError, ToolName, ToolSpec,
+    nearest,
 };
 use arc_swap::ArcSwap;
 use futures::FutureExt;
@@ -33,6 +34,9 @@ const FOREVER: Duration = Duration::from_secs(86_400 * 365 * 30);
 /// How much before its deadline a tool may find it to be over: some clocks count in milliseconds.
 const EARLY: Duration = Duration::from_millis(10);
 
+/// How long completing what is typed may take; what takes longer completes nothing.
+const COMPLETING_MAX: Duration = Duration::from_secs(5);
+
 /// Everything callable at one moment.
 pub struct Catalog {
     /// By full name.
@@ -43,7 +47,7 @@ pub struct Catalog {
     providers: BTreeSet<Identifier>,
     /// Those whose tools were not known when this was built.
     unknown: BTreeMap<Identifier, Arc<dyn Provider>>,
-    agents: BTreeMap<String, Arc<AgentSpec>>,
+    agents: BTreeMap<String, Persona>,
     /// In the order of their providers.
     resources: Vec<Arc<dyn Resources>>,
     limits: Limits,
@@ -58,6 +62,12 @@ struct Registered {
     tool: Arc<dyn Tool>,
     schema: ArgumentSchema,
     meter: Option<Arc<Meter>>,
+}
+
+/// An agent and what it said of itself when the catalog was built.
+struct Persona {
+    spec: Arc<AgentSpec>,
+    agent: Arc<dyn Agent>,
 }
 
 /// What a catalog tells of one tool.
@@ -157,21 +167,56 @@ impl Catalog {
 
     /// Every agent, by name.
     pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
-        self.agents.values().map(|spec| &**spec)
+        self.agents.values().map(|persona| &*persona.spec)
     }
 
     /// Resolves an agent to its prompt, through the same door as every call.
     pub async fn prompt(name: &str, arguments: Value, call: Call) -> Result<Prompt, ToolError> {
         let catalog = call.root.catalog.clone();
-        let Some(spec) = catalog.agents.get(name) else {
-            let name = cut_text(name, 100);
-            let near = nearest(&name, catalog.agents.keys().map(String::as_str));
-            let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-            return Err(ToolError::not_found(format!("no agent registered with name: {name}{hint}")));
-        };
-        let output = Self::call(&agent::tool_name(&spec.name), arguments, call).await?;
+        catalog.persona(name)?;
+        let output = Self::call(&agent::tool_name(name), arguments, call).await?;
         serde_json::from_value(output.value)
             .map_err(|error| ToolError::internal("the agent's prompt cannot be read", error))
+    }
+
+    fn persona(&self, name: &str) -> Result<&Persona, ToolError> {
+        self.agents.get(name).ok_or_else(|| {
+            let name = cut_text(name, 100);
+            let near = nearest(&name, self.agents.keys().map(String::as_str));
+            let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+            ToolError::not_found(format!("no agent registered with name: {name}{hint}"))
+        })
+    }
+
+    /// What an argument can be. Whoever may not resolve the agent, or read the resource, may not ask.
+    pub async fn complete(asked: &Completing, call: Call) -> Result<Completions, ToolError> {
+        let catalog = call.root.catalog.clone();
+        let permit = |tool: &str| catalog.permit(tool, call.caller(), call.identity());
+        let completing = async {
+            match &asked.of {
+                Completable::Agent(name) => {
+                    let persona = catalog.persona(name)?;
+                    permit(&agent::tool_name(name))?;
+                    persona.agent.complete(asked).await
+                }
+                Completable::Template(uri) => match catalog.origin(uri) {
+                    // What is not ours has nothing to complete.
+                    None => Ok(Completions::default()),
+                    Some(origin) => {
+                        permit(&resource::tool_name(origin.prefix()))?;
+                        origin.complete(asked).await
+                    }
+                },
+            }
+        };
+        // Whoever types does not wait.
+        let completed = tokio::time::timeout(COMPLETING_MAX, completing).await;
+        completed.unwrap_or_else(|_| Ok(Completions::default())).map_err(|error| catalog.mask(error))
+    }
+
+    /// Where resources whose URIs begin like this one come from.
+    pub fn origin(&self, uri: &str) -> Option<&Arc<dyn Resources>> {
+        self.resources.iter().find(|origin| uri.starts_with(origin.prefix()))
     }
 
     /// Every origin of resources.
@@ -182,7 +227,7 @@ impl Catalog {
     /// Reads a resource, through the same door as every call.
     pub async fn read(uri: &str, call: Call) -> Result<Vec<ResourceContent>, ToolError> {
         let catalog = call.root.catalog.clone();
-        let Some(origin) = catalog.resources.iter().find(|origin| uri.starts_with(origin.prefix())) else {
+        let Some(origin) = catalog.origin(uri) else {
             let error = ToolError::not_found(format!("no resource has the URI {}", cut_text(uri, 200)));
             return Err(catalog.mask(error));
         };
@@ -515,6 +560,7 @@ impl CatalogBuilder {
             warnings: Vec::new(),
         };
         let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
+        let mut agent_names = BTreeSet::new();
         for provider in &self.providers {
             if let Some(origin) = provider.resources() {
                 let taken = catalog.resources.iter().any(|other| {
@@ -533,17 +579,17 @@ impl CatalogBuilder {
             }
             for agent in provider.agents() {
                 let name = agent.spec().name.clone();
-                let alike =
-                    |other: &Arc<dyn Agent>| agent::tool_name(&other.spec().name) == agent::tool_name(&name);
-                match agents.iter().any(alike) {
-                    true => {
+                match agent_names.insert(agent::tool_name(&name)) {
+                    true => agents.push(agent),
+                    false => {
                         catalog.warnings.push(format!("an agent is left out: the name `{name}` is taken"))
                     }
-                    false => agents.push(agent),
                 }
             }
         }
-        catalog.agents = agents.iter().map(|agent| (agent.spec().name.clone(), agent.spec())).collect();
+        let persona = |agent: &Arc<dyn Agent>| Persona { spec: agent.spec(), agent: agent.clone() };
+        catalog.agents =
+            agents.iter().map(persona).map(|persona| (persona.spec.name.clone(), persona)).collect();
         // Before all others: nobody else's tool may answer for them.
         catalog.register(&Agents(agents), &self.meters);
         catalog.register(&Origins(catalog.resources.clone()), &self.meters);

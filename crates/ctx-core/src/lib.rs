@@ -6,6 +6,7 @@
 mod agent;
 mod call;
 mod catalog;
+mod complete;
 mod content;
 mod deadline;
 mod document;
@@ -27,6 +28,7 @@ mod tool;
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
 pub use call::{ANSWER_TIME_MAX, Call, Caller};
 pub use catalog::{Catalog, CatalogBuilder, Entry, LiveCatalog, json_size};
+pub use complete::{Completable, Completing, Completions};
 pub use content::ContentBlock;
 pub use document::{
     Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Signal, Sink, SinkClosed,
@@ -39,7 +41,9 @@ pub use name::{Identifier, InvalidName, ToolName};
 pub use peer::{NoPeer, Peer, Progress, Question, Unanswered, Want};
 pub use policy::{AllowAll, Decision, Identity, Policy};
 pub use rate::{InvalidRate, RateLimit};
-pub use resource::{Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources};
+pub use resource::{
+    Following, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources,
+};
 pub use run::{Discard, Inside, Outcome, Run, RunId, RunLog};
 pub use schema::{ArgumentSchema, SchemaError, json_schema};
 pub use scope::{InvalidScopes, ScopePolicy};

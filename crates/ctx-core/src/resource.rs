@@ -3,11 +3,15 @@
 //! A resource is read through the one door, like a tool is called: the catalog registers each origin of
 //! them as a tool.
 
-use crate::{Annotations, Call, Catalog, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use crate::{
+    Annotations, Call, Catalog, Completing, Completions, Identifier, Output, Provider, Tool, ToolError,
+    ToolSpec,
+};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::broadcast;
 
 /// The provider under which origins of resources are registered.
@@ -40,7 +44,28 @@ pub trait Resources: Send + Sync + 'static {
     fn changes(&self) -> Option<broadcast::Receiver<ResourceChange>> {
         None
     }
+
+    /// Has changes of one told for as long as what this gives is kept, where that takes more than
+    /// [`Resources::changes`].
+    async fn follow(&self, uri: &str) -> Option<Following> {
+        let _ = uri;
+        None
+    }
+
+    /// What an argument of one of the forms can be.
+    async fn complete(&self, asked: &Completing) -> Result<Completions, ToolError> {
+        let _ = asked;
+        Ok(Completions::default())
+    }
+
+    /// How long reading may take, where it is not the catalog's own bound.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
 }
+
+/// Somebody wants to be told of changes of a resource, until this is dropped.
+pub type Following = Box<dyn Send + Sync>;
 
 /// What is told of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +82,8 @@ pub struct Resource {
     pub mime_type: Option<String>,
     /// How large its content is, in bytes.
     pub size: Option<u64>,
+    /// What else clients are told of it, as MCP has it: `annotations`, `icons`, `_meta`.
+    pub more: Map<String, Value>,
 }
 
 /// Some resources, and where the next begin.
@@ -81,6 +108,8 @@ pub struct ResourceTemplate {
     pub description: Option<String>,
     /// What kind of content they have.
     pub mime_type: Option<String>,
+    /// As for [`Resource::more`].
+    pub more: Map<String, Value>,
 }
 
 /// What reading a resource gives: a text, or bytes in base64.
@@ -98,6 +127,9 @@ pub struct ResourceContent {
     /// The bytes, where it is no text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
+    /// What else clients are told of it, as MCP has it: `_meta`.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
 }
 
 /// What has changed.
@@ -161,5 +193,9 @@ impl Tool for Reading {
         let value = serde_json::to_value(contents)
             .map_err(|error| ToolError::internal("the resource cannot be told", error))?;
         Ok(value.into())
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.0.timeout()
     }
 }

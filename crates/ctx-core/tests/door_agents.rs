@@ -21,6 +21,7 @@ impl Agent for Responder {
         };
         Arc::new(AgentSpec {
             name: self.0.to_owned(),
+            title: None,
             description: "Responds to incidents".to_owned(),
             tools: vec!["search".to_owned()],
             source: AgentSource::Rust,

@@ -38,7 +38,12 @@ impl Resources for Shelf {
             rest => rest.to_owned(),
         };
         let mime_type = Some("text/plain".to_owned());
-        Ok(vec![ResourceContent { uri: uri.to_owned(), mime_type, text: Some(text), blob: None }])
+        Ok(vec![ResourceContent {
+            uri: uri.to_owned(),
+            mime_type,
+            text: Some(text),
+            ..ResourceContent::default()
+        }])
     }
 }
 
@@ -92,7 +97,7 @@ async fn a_resource_is_read_from_the_origin_of_its_prefix() {
         uri: "box://ledger".to_owned(),
         mime_type: Some("text/plain".to_owned()),
         text: Some("ledger".to_owned()),
-        blob: None,
+        ..ResourceContent::default()
     };
     assert_eq!(contents, [expected]);
     assert_eq!(read(&catalog, "book://atlas").await.unwrap(), "atlas");

@@ -25,6 +25,7 @@ impl Agent for Responder {
         };
         Arc::new(AgentSpec {
             name: "incident-responder".to_owned(),
+            title: None,
             description: "Responds to incidents".to_owned(),
             tools: vec!["search".to_owned()],
             source: AgentSource::Toml,

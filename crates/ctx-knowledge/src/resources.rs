@@ -59,7 +59,7 @@ impl Resources for Documents {
             name: "document".to_owned(),
             title: Some("Document".to_owned()),
             description: Some("The text of a document by its id, from a search result.".to_owned()),
-            mime_type: None,
+            ..ResourceTemplate::default()
         }]
     }
 
@@ -75,7 +75,12 @@ impl Resources for Documents {
         let document = document.map_err(store_failed)?.ok_or_else(not_found)?;
         let Some(text) = document.text else { return Err(too_large(document.bytes, bytes_max)) };
         let mime_type = Some(extract::text_type(&document.content_type).to_owned());
-        let contents = vec![ResourceContent { uri: uri.to_owned(), mime_type, text: Some(text), blob: None }];
+        let contents = vec![ResourceContent {
+            uri: uri.to_owned(),
+            mime_type,
+            text: Some(text),
+            ..ResourceContent::default()
+        }];
         // Asked here as well: the catalog could not say what else to do.
         match json_size(&contents) {
             bytes if bytes > bytes_max => Err(too_large(bytes as u64, bytes_max)),
@@ -99,6 +104,7 @@ fn resource(document: ListedDocument) -> Resource {
         description: Some(cut(format!("{source}: {source_id}"), SHOWN_BYTES_MAX)),
         mime_type: Some(extract::text_type(&content_type).to_owned()),
         size: Some(bytes),
+        ..Resource::default()
     }
 }
 

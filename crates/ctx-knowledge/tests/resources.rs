@@ -185,6 +185,7 @@ async fn a_resource_tells_what_its_document_is() {
         description: Some("filesystem:notes: guides/größe.md".to_owned()),
         mime_type: Some("text/markdown".to_owned()),
         size: Some("# Über Größe\n\nGroß.\n".len() as u64),
+        ..Resource::default()
     };
     assert_eq!(listed, [expected]);
 }
@@ -215,7 +216,7 @@ async fn a_document_is_read_as_the_text_that_is_kept_of_it() {
             uri: uris[name].clone(),
             mime_type: Some(mime_type.to_owned()),
             text: Some(text.to_owned()),
-            blob: None,
+            ..ResourceContent::default()
         };
         assert_eq!(read(&knowledge, &uris[name]).await.unwrap(), [expected]);
     }

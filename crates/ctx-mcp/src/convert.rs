@@ -10,6 +10,7 @@ use rmcp::model::{
     self as mcp, CallToolResult, ClientCapabilities, ErrorCode, GetPromptResult, InputRequest, JsonObject,
     LoggingLevel, ProgressNotificationParam, ProgressToken, PromptMessage, ResourceContents, ServerRequest,
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -54,7 +55,10 @@ pub(crate) fn prompt(agent: &AgentSpec) -> mcp::Prompt {
         }
     });
     let description = if agent.description.is_empty() { &agent.name } else { &agent.description };
-    mcp::Prompt::new(agent.name.clone(), Some(description.clone()), Some(arguments.collect()))
+    let mut prompt =
+        mcp::Prompt::new(agent.name.clone(), Some(description.clone()), Some(arguments.collect()));
+    prompt.title.clone_from(&agent.title);
+    prompt
 }
 
 /// A resolved agent: its instructions, then its messages. MCP knows no third speaker, so what the system
@@ -170,6 +174,8 @@ pub(crate) fn resource(resource: Resource) -> mcp::Resource {
     shown.description = resource.description;
     shown.mime_type = resource.mime_type;
     shown.size = resource.size;
+    let more = More::of(resource.more);
+    (shown.annotations, shown.icons, shown.meta) = (more.annotations, more.icons, more.meta);
     shown
 }
 
@@ -178,19 +184,38 @@ pub(crate) fn resource_template(template: ResourceTemplate) -> mcp::ResourceTemp
     shown.title = template.title;
     shown.description = template.description;
     shown.mime_type = template.mime_type;
+    let more = More::of(template.more);
+    (shown.annotations, shown.icons, shown.meta) = (more.annotations, more.icons, more.meta);
     shown
 }
 
 pub(crate) fn resource_contents(content: ResourceContent) -> ResourceContents {
-    let ResourceContent { uri, mime_type, text, blob } = content;
+    let ResourceContent { uri, mime_type, text, blob, more } = content;
+    let meta = More::of(more).meta;
     match blob {
-        Some(blob) => ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None },
-        None => ResourceContents::TextResourceContents {
-            uri,
-            mime_type,
-            text: text.unwrap_or_default(),
-            meta: None,
-        },
+        Some(blob) => ResourceContents::BlobResourceContents { uri, mime_type, blob, meta },
+        None => {
+            let text = text.unwrap_or_default();
+            ResourceContents::TextResourceContents { uri, mime_type, text, meta }
+        }
+    }
+}
+
+/// What clients are told of a resource besides; what is none of it is left out.
+#[derive(Default, Deserialize)]
+struct More {
+    annotations: Option<mcp::Annotations>,
+    icons: Option<Vec<mcp::Icon>>,
+    #[serde(rename = "_meta")]
+    meta: Option<mcp::MetaObject>,
+}
+
+impl More {
+    fn of(more: JsonObject) -> Self {
+        if more.is_empty() {
+            return Self::default();
+        }
+        serde_json::from_value(Value::Object(more)).unwrap_or_default()
     }
 }
 
@@ -320,9 +345,13 @@ fn tags(meta: &JsonObject) -> Vec<String> {
     tags
 }
 
-/// What a server's tool answered.
-pub(crate) fn output(result: CallToolResult) -> Result<Output, ToolError> {
-    let block = |block: mcp::ContentBlock| ContentBlock::from_json(serde_json::to_value(block).ok()?);
+/// What a server's tool answered; `rename` is for each block of it.
+pub(crate) fn output(result: CallToolResult, rename: impl Fn(&mut Value)) -> Result<Output, ToolError> {
+    let block = |block: mcp::ContentBlock| {
+        let mut block = serde_json::to_value(block).ok()?;
+        rename(&mut block);
+        ContentBlock::from_json(block)
+    };
     let content: Vec<ContentBlock> = result.content.into_iter().filter_map(block).collect();
     if result.is_error == Some(true) {
         let texts = content.iter().filter_map(|block| match block {
@@ -340,6 +369,7 @@ pub(crate) fn output(result: CallToolResult) -> Result<Output, ToolError> {
 pub(crate) fn server_error(error: &ErrorData) -> ToolError {
     let kind = match error.code {
         ErrorCode::INVALID_PARAMS => ErrorKind::BadRequest,
+        ErrorCode::RESOURCE_NOT_FOUND => ErrorKind::NotFound,
         _ => ErrorKind::Tool,
     };
     ToolError::new(kind, cut(&error.message))

@@ -222,6 +222,7 @@ impl Agent for Guide {
         };
         Arc::new(AgentSpec {
             name: "guide".to_owned(),
+            title: None,
             description: "Guides".to_owned(),
             tools: Vec::new(),
             source: AgentSource::Rust,

@@ -13,6 +13,7 @@ impl Agent for Dispatcher {
     fn spec(&self) -> Arc<AgentSpec> {
         Arc::new(AgentSpec {
             name: "dispatcher".to_owned(),
+            title: None,
             description: "Plans the deliveries of a depot".to_owned(),
             tools: vec!["search".to_owned(), "estimate".to_owned()],
             source: AgentSource::Rust,

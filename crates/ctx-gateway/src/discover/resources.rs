@@ -63,6 +63,7 @@ impl Resources for FunctionDocs {
             title: Some("Function".to_owned()),
             description: Some("How a function is called, with all its types.".to_owned()),
             mime_type: Some(LUAU.to_owned()),
+            ..ResourceTemplate::default()
         }]
     }
 
@@ -92,7 +93,12 @@ impl Resources for FunctionDocs {
             _ => return Err(ToolError::not_found(format!("no function has the URI {}", cut(uri)))),
         };
         let mime_type = Some(mime_type.to_owned());
-        Ok(vec![ResourceContent { uri: uri.to_owned(), mime_type, text: Some(text), blob: None }])
+        Ok(vec![ResourceContent {
+            uri: uri.to_owned(),
+            mime_type,
+            text: Some(text),
+            ..ResourceContent::default()
+        }])
     }
 }
 
@@ -109,9 +115,8 @@ fn resource(path: &str) -> Resource {
     Resource {
         uri: format!("{PREFIX}{path}"),
         name: path.to_owned(),
-        title: None,
         description: Some(description),
         mime_type: Some(TEXT.to_owned()),
-        size: None,
+        ..Resource::default()
     }
 }

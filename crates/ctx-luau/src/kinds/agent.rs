@@ -25,6 +25,7 @@ impl ScriptAgent {
         let wrong = |message: String| told.problem(&message);
         let spec = AgentSpec {
             name: script.name().to_owned(),
+            title: None,
             description: told.text("description")?.unwrap_or_default(),
             tools: texts(told.table.get("tools"), "agent.tools").map_err(wrong)?,
             source: AgentSource::Lua,

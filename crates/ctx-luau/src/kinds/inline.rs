@@ -16,7 +16,8 @@ impl InlineAgent {
     /// The agent of one `[agents.inline.NAME]` section.
     pub fn new(name: String, description: String, tools: Vec<String>, system_prompt: String) -> Self {
         let source = AgentSource::Toml;
-        let spec = Arc::new(AgentSpec { name, description, tools, source, arguments: Vec::new() });
+        let spec =
+            Arc::new(AgentSpec { name, title: None, description, tools, source, arguments: Vec::new() });
         Self { spec, system_prompt }
     }
 

@@ -1,11 +1,14 @@
 //! The calls that are open at one upstream, and what the server tells and asks meanwhile.
 
+use super::follows::Follows;
+use super::namespace::Namespace;
 use crate::convert;
-use ctx_core::{Call, Progress, Question, Unanswered, Want};
+use ctx_core::{Call, Progress, Question, ResourceChange, Unanswered, Want};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
     ElicitResult, ElicitationAction, ErrorData, Extensions, Implementation, ListRootsResult,
     LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, RequestId,
+    ResourceUpdatedNotificationParam,
 };
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -127,13 +130,20 @@ impl Drop for OpenCall {
 /// What answers a server's own requests.
 pub(super) struct Handler {
     pub(super) calls: Arc<Calls>,
+    pub(super) follows: Arc<Follows>,
+    pub(super) namespace: Arc<Namespace>,
     pub(super) questions: tokio::sync::Semaphore,
     pub(super) us: Implementation,
 }
 
 impl Handler {
-    pub(super) fn new(calls: Arc<Calls>, us: Implementation) -> Self {
-        Self { calls, questions: tokio::sync::Semaphore::new(QUESTIONS_MAX), us }
+    pub(super) fn new(
+        calls: Arc<Calls>,
+        follows: Arc<Follows>,
+        namespace: Arc<Namespace>,
+        us: Implementation,
+    ) -> Self {
+        Self { calls, follows, namespace, questions: tokio::sync::Semaphore::new(QUESTIONS_MAX), us }
     }
 
     async fn ask(&self, want: Want, context: &RequestContext<RoleClient>) -> Result<Value, Unanswered> {
@@ -198,6 +208,22 @@ impl ClientHandler for Handler {
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.calls.list_changed.notify_one();
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.follows.list_changed.notify_one();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.follows.list_changed.notify_one();
+    }
+
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.follows.tell(ResourceChange::Content { uri: self.namespace.uri(&params.uri) });
     }
 }
 

@@ -1,6 +1,8 @@
 //! A connection to an upstream server: made, followed to its end, its tools listed.
 
 use super::calls::{Calls, Handler};
+use super::follows::{Follower, Follows};
+use super::namespace::Namespace;
 use super::oauth::Authority;
 use super::process::{Process, Said};
 use super::reaper::Reaper;
@@ -9,7 +11,7 @@ use super::sse::Sse;
 use super::web::Web;
 use crate::convert;
 use ctx_core::{Redactor, ToolSpec, chain};
-use rmcp::model::{Implementation, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter};
+use rmcp::model::{Implementation, PaginatedRequestParams, ProtocolVersion};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle_and_ct,
 };
@@ -67,9 +69,11 @@ impl Maker {
         authority: Option<&Arc<Authority>>,
         era: Era,
         said: &Said,
+        follows: &Arc<Follows>,
+        namespace: &Arc<Namespace>,
     ) -> Result<Connection, String> {
         let calls = Arc::new(Calls::default());
-        let handler = Handler::new(calls.clone(), self.us.clone());
+        let handler = Handler::new(calls.clone(), follows.clone(), namespace.clone(), self.us.clone());
         let stop = CancellationToken::new();
         let drop_guard = stop.clone().drop_guard();
         let (running, process) = match &settings.transport {
@@ -117,7 +121,7 @@ impl Maker {
             Connection { peer, calls, has_sessions: false, can_log_in: authority.is_some(), stop, ended };
         connection.has_sessions =
             matches!(settings.transport, Transport::Http { .. }) && connection.era() == Era::Sessions;
-        connection.follow_list(&self.tasks);
+        connection.follow(follows.clone(), namespace.clone(), &self.tasks);
         Ok(connection)
     }
 }
@@ -186,32 +190,17 @@ impl Connection {
         self.calls.list_changed.notified().await;
     }
 
-    /// Servers without sessions tell of changes only whom has asked them to.
-    fn follow_list(&self, tasks: &TaskTracker) {
-        let tells = self.peer.peer_info().is_some_and(|info| {
-            info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true))
-        });
-        if self.era() != Era::Stateless || !tells {
-            return;
-        }
-        let (peer, calls, stop) = (self.peer.clone(), self.calls.clone(), self.stop.clone());
-        tasks.spawn(async move {
-            let mut filter = SubscriptionFilter::new();
-            filter.tools_list_changed = Some(true);
-            let follow = async {
-                let mut changes = peer.listen(filter).await?;
-                while changes.next().await?.is_some() {
-                    calls.list_changed.notify_one();
-                }
-                Ok::<(), ServiceError>(())
-            };
-            tokio::select! {
-                () = stop.cancelled() => {}
-                followed = follow => if let Err(error) = followed {
-                    tracing::debug!(%error, "a server does not tell of changes");
-                },
-            }
-        });
+    /// Has the server tell of what is followed, for as long as there is a connection.
+    fn follow(&self, follows: Arc<Follows>, namespace: Arc<Namespace>, tasks: &TaskTracker) {
+        let follower = Follower {
+            peer: self.peer.clone(),
+            calls: self.calls.clone(),
+            follows,
+            namespace,
+            is_stateless: self.era() == Era::Stateless,
+        };
+        let stop = self.stop.clone();
+        tasks.spawn(async move { stop.run_until_cancelled(follower.run()).await });
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -1,16 +1,17 @@
 //! One call over a connection: sent, attended to until it is answered, taken back where nobody waits.
 
 use super::calls::{Event, OpenCall, Reply};
-use super::connection::Connection;
+use super::connection::{Connection, Era};
 use super::web::WebError;
 use crate::convert;
-use ctx_core::{Call, ErrorKind, Output, Question, ToolError, chain};
+use ctx_core::{Call, ErrorKind, Question, ToolError, chain};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientNotification, ClientRequest, ErrorCode, ErrorData, InputRequiredResult, InputResponses, JsonObject,
-    RequestId, ServerResult,
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, GetPromptRequest, GetPromptRequestParams,
+    InputRequiredResult, InputResponses, LoggingLevel, ReadResourceRequest, ReadResourceRequestParams,
+    RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions};
 use rmcp::{RoleClient, ServiceError};
@@ -22,6 +23,9 @@ const NO_SESSION: i32 = -32000;
 /// The same.
 const NOT_FOUND: i32 = -32001;
 
+/// What servers are asked to log; what of it reaches whom is settled by whoever called.
+const LOGGED: LoggingLevel = LoggingLevel::Debug;
+
 /// Why a call got no answer.
 pub(super) enum Lost {
     /// It never left.
@@ -32,31 +36,82 @@ pub(super) enum Lost {
     Refused,
 }
 
+/// What a server is asked for on behalf of a call, in one round or several.
+#[derive(Clone)]
+pub(super) enum Asked {
+    Tool(CallToolRequestParams),
+    Prompt(GetPromptRequestParams),
+    Resource(ReadResourceRequestParams),
+}
+
+impl Asked {
+    fn request(&self) -> ClientRequest {
+        match self.clone() {
+            Self::Tool(params) => ClientRequest::CallToolRequest(CallToolRequest::new(params)),
+            Self::Prompt(params) => ClientRequest::GetPromptRequest(GetPromptRequest::new(params)),
+            Self::Resource(params) => ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params)),
+        }
+    }
+
+    /// What it asks for.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Tool(params) => &params.name,
+            Self::Prompt(params) => &params.name,
+            Self::Resource(params) => &params.uri,
+        }
+    }
+
+    /// The next round.
+    fn go_on(&mut self, state: Option<String>, responses: InputResponses) {
+        let (own_state, own_responses) = match self {
+            Self::Tool(params) => (&mut params.request_state, &mut params.input_responses),
+            Self::Prompt(params) => (&mut params.request_state, &mut params.input_responses),
+            Self::Resource(params) => (&mut params.request_state, &mut params.input_responses),
+        };
+        (*own_state, *own_responses) = (state, Some(responses));
+    }
+}
+
 impl Connection {
-    /// Calls a tool; asks and tells whoever is at the other end of `call` what the server asks and tells.
-    pub(super) async fn call(
+    /// Calls a tool, gets a prompt or reads a resource; asks and tells whoever is at the other end of `call`
+    /// what the server asks and tells.
+    pub(super) async fn ask(
         &self,
-        tool: &str,
-        arguments: &JsonObject,
+        mut asked: Asked,
         call: &Call,
-    ) -> Result<Result<Output, ToolError>, Lost> {
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
+    ) -> Result<Result<ServerResult, ToolError>, Lost> {
         for _ in 0..ROUNDS_MAX {
-            let answer = match self.round(params.clone(), call).await {
+            let answer = match self.round(asked.request(), call).await {
                 Ok(answer) => answer,
                 Err(Ok(error)) => return Ok(Err(error)),
                 Err(Err(lost)) => return Err(lost),
             };
             match answer {
-                ServerResult::CallToolResult(result) => return Ok(convert::output(result)),
                 ServerResult::InputRequiredResult(wanted) => {
-                    params.request_state.clone_from(&wanted.request_state);
-                    params.input_responses = Some(answers(wanted, call).await);
+                    let state = wanted.request_state.clone();
+                    asked.go_on(state, answers(wanted, call).await);
                 }
-                _ => return Ok(Err(ToolError::new(ErrorKind::Tool, "its answer is not that of a tool"))),
+                answer => return Ok(Ok(answer)),
             }
         }
         Ok(Err(ToolError::new(ErrorKind::Tool, format!("it asked more than {ROUNDS_MAX} times"))))
+    }
+
+    /// Asks for something that is nobody's call.
+    pub(super) async fn request(&self, request: ClientRequest) -> Result<ServerResult, ServiceError> {
+        self::request(&self.peer, request).await
+    }
+
+    /// Servers without sessions log only for whom has asked them to, with each request.
+    fn options(&self) -> PeerRequestOptions {
+        let options = PeerRequestOptions::no_options();
+        if self.era() != Era::Stateless {
+            return options;
+        }
+        let mut meta = RequestMetaObject::default();
+        meta.set_log_level(LOGGED);
+        options.with_meta(meta)
     }
 
     /// Whether a server says that it knows nothing of our session, as one does that was started again. By the
@@ -68,12 +123,11 @@ impl Connection {
 
     async fn round(
         &self,
-        params: CallToolRequestParams,
+        request: ClientRequest,
         call: &Call,
     ) -> Result<ServerResult, Result<ToolError, Lost>> {
         let mut open = self.calls.open(call);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let sent = self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
+        let sent = self.peer.send_request_with_option(request, self.options()).await;
         let handle = sent.map_err(|_| Err(Lost::Unsent))?;
         open.sent(handle.id.clone(), handle.progress_token.clone());
         let mut guard = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
@@ -105,6 +159,18 @@ impl Connection {
             Err(error) => Err(Ok(ToolError::new(ErrorKind::Tool, error.to_string()))),
         }
     }
+}
+
+/// Asks a server for something that is nobody's call; takes it back where nobody waits for it.
+pub(super) async fn request(
+    peer: &Peer<RoleClient>,
+    request: ClientRequest,
+) -> Result<ServerResult, ServiceError> {
+    let handle = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
+    let mut guard = CancelOnDrop { peer, id: Some(handle.id.clone()) };
+    let answer = handle.await_response().await;
+    guard.id = None;
+    answer
 }
 
 /// Waits for an answer; meanwhile tells and asks the other end of the call.

@@ -1,21 +1,28 @@
-//! Upstream MCP servers: their tools, called as if they were ours.
+//! Upstream MCP servers: their tools, prompts and resources, as if they were ours.
 //!
 //! `upstream` keeps one server connected and calls it, `connection` and `exchange` speak to it, `calls`
-//! passes on what it tells and asks meanwhile, `definitions` holds its tools against those that were accepted, of
-//! which `memory` knows and `difference` tells, `process` and `lines` are a server that is a process, `web` and `sse`
-//! are one that has an address, `oauth` is how such a one lets us in, and `reaper` is who cleans up behind us.
+//! passes on what it tells and asks meanwhile. `provider`, `prompts` and `resources` are what catalogs see of it,
+//! under the names of `namespace`; `offers` and `follows` keep that current, and `definitions` holds its tools
+//! against those that were accepted, of which `memory` knows and `difference` tells. `process` and `lines` are a
+//! server that is a process, `web` and `sse` are one that has an address, `oauth` is how such a one lets us in, and
+//! `reaper` is who cleans up behind us.
 
 mod calls;
 mod connection;
 mod definitions;
 mod difference;
 mod exchange;
+mod follows;
 mod lines;
 mod memory;
 mod oauth;
+mod namespace;
+mod offers;
 mod process;
+mod prompts;
 mod provider;
 mod reaper;
+mod resources;
 mod settings;
 mod sse;
 mod upstream;

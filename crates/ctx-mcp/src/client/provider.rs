@@ -1,8 +1,10 @@
 //! The tools of an upstream as catalogs see them.
 
+use super::prompts::UpstreamPrompt;
+use super::resources::UpstreamResources;
 use super::upstream::Upstream;
 use async_trait::async_trait;
-use ctx_core::{Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use ctx_core::{Agent, AgentSpec, Call, Identifier, Output, Provider, Resources, Tool, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -40,6 +42,17 @@ impl Provider for UpstreamProvider {
             Arc::new(UpstreamTool { upstream: self.0.clone(), spec: spec.clone() }) as Arc<dyn Tool>
         };
         self.0.listed.get().iter().map(tool).collect()
+    }
+
+    fn agents(&self) -> Vec<Arc<dyn Agent>> {
+        let agent = |spec: &Arc<AgentSpec>| {
+            Arc::new(UpstreamPrompt { upstream: self.0.clone(), spec: spec.clone() }) as Arc<dyn Agent>
+        };
+        self.0.offers.prompts().iter().map(agent).collect()
+    }
+
+    fn resources(&self) -> Option<Arc<dyn Resources>> {
+        Some(Arc::new(UpstreamResources(self.0.clone())))
     }
 
     fn exposed(&self) -> bool {

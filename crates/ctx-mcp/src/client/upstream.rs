@@ -3,14 +3,21 @@
 use super::connection::{Connection, Era, Maker};
 use super::definitions::Definitions;
 use super::difference::Difference;
-use super::exchange::Lost;
+use super::exchange::{Asked, Lost};
+use super::follows::Follows;
+use super::namespace::Namespace;
 use super::oauth::{Authority, Need};
+use super::offers::Offers;
 use super::process::Said;
 use super::provider::Listed;
+use super::resources::Pages;
 use super::settings::{Changes, Start, UpstreamSettings};
+use crate::convert;
 use backon::{BackoffBuilder, ExponentialBuilder};
-use ctx_core::{Call, ErrorKind, Identifier, Output, ToolError, ToolSpec};
+use ctx_core::{Call, ErrorKind, Identifier, Output, ResourceChange, ToolError, ToolSpec};
+use rmcp::model::{CallToolRequestParams, ServerResult};
 use serde_json::{Map, Value};
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,6 +33,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const HELD: Duration = Duration::from_secs(30);
 /// When a call that finds no room may try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long a server's lists are left alone after it said that they are others: it may say so often.
+const RELIST_PAUSE: Duration = Duration::from_millis(50);
 /// Lines of what a server said that are told with its failure.
 const SAID_TOLD: usize = 5;
 
@@ -100,6 +109,11 @@ pub(super) struct Upstream {
     definitions: Arc<Definitions>,
     /// What lets us in, where one can log in.
     authority: Option<Arc<Authority>>,
+    pub(super) namespace: Arc<Namespace>,
+    pub(super) offers: Offers,
+    pub(super) follows: Arc<Follows>,
+    pub(super) pages: Pages,
+    since: Instant,
     phase: watch::Sender<Phase>,
     /// Somebody wants it now.
     wanted: Notify,
@@ -147,10 +161,15 @@ impl Upstream {
         listed.set(remembered.unwrap_or_default());
         Self {
             room: Semaphore::new(settings.limits.in_flight),
+            namespace: Arc::new(Namespace::new(&settings.name)),
             settings,
             listed,
             definitions: Arc::new(definitions),
             authority,
+            offers: Offers::default(),
+            follows: Arc::default(),
+            pages: Pages::default(),
+            since: Instant::now(),
             phase: watch::Sender::new(phase),
             wanted: Notify::new(),
             waiting: AtomicUsize::new(0),
@@ -246,6 +265,8 @@ impl Upstream {
             .with_jitter()
             .without_max_times();
         let mut wait = waits.build();
+        // Whether clients have not been told that it is there.
+        let mut is_news = true;
         if matches!(*self.phase.borrow(), Phase::Idle) && !self.is_wanted().await {
             self.phase.send_replace(Phase::Stopped);
             return;
@@ -273,6 +294,9 @@ impl Upstream {
                 Ok(connection) => {
                     let since = Instant::now();
                     self.phase.send_replace(Phase::Ready(connection.clone()));
+                    if std::mem::take(&mut is_news) {
+                        self.follows.tell(ResourceChange::List);
+                    }
                     match self.attend(&connection, &*on_change).await {
                         Over::Lost(how) => {
                             if since.elapsed() >= HELD {
@@ -297,6 +321,7 @@ impl Upstream {
                     }
                 }
             };
+            is_news = true;
             // What a server says may be anything that it was given.
             let reason = maker.redactor.text(self.with_said(reason));
             let pause = wait.next().unwrap_or(WAIT_MAX);
@@ -343,10 +368,14 @@ impl Upstream {
             authority.begin();
         }
         let connecting = async {
-            let connection =
-                Arc::new(maker.connect(&self.settings, self.authority.as_ref(), era, &self.said).await?);
-            match connection.tools(&self.settings).await {
-                Ok(specs) => Ok((connection, specs)),
+            let authority = self.authority.as_ref();
+            let connecting =
+                maker.connect(&self.settings, authority, era, &self.said, &self.follows, &self.namespace);
+            let connection = Arc::new(connecting.await?);
+            let (tools, offers) =
+                tokio::join!(connection.tools(&self.settings), connection.offers(&self.namespace));
+            match tools {
+                Ok(specs) => Ok((connection, specs, offers)),
                 Err(reason) => {
                     connection.drop_it();
                     Err(reason)
@@ -358,7 +387,7 @@ impl Upstream {
         let connected =
             connected.unwrap_or_else(|_| Err(format!("it did not answer within {} s", start.as_secs_f32())));
         match connected {
-            Ok((connection, specs)) => {
+            Ok((connection, specs, offers)) => {
                 let (server, protocol) = connection.server();
                 let era = connection.era();
                 let changed = self.take_up(specs).await;
@@ -366,7 +395,8 @@ impl Upstream {
                     let now = Known { listed: true, tried: true, era, server, protocol };
                     !std::mem::replace(known, now).listed
                 });
-                if changed || is_new {
+                let has_other_prompts = self.offers.set(offers);
+                if changed || has_other_prompts || is_new {
                     on_change();
                 }
                 Ok(connection)
@@ -405,7 +435,9 @@ impl Upstream {
     }
 
     /// Refuses a tool that is not the one that was accepted, where that is wanted.
-    async fn allow(&self, tool: &str) -> Result<(), ToolError> {
+    async fn allow(&self, asked: &Asked) -> Result<(), ToolError> {
+        let Asked::Tool(params) = asked else { return Ok(()) };
+        let tool = &params.name;
         if self.settings.changes == Changes::Tell || self.definitions.objection(tool).is_none() {
             return Ok(());
         }
@@ -420,6 +452,7 @@ impl Upstream {
     /// Stays with a connection until it ends, or is needed no more.
     async fn attend(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Over {
         let idle = self.settings.limits.idle;
+        let mut listing = std::pin::pin!(self.keep_offers(connection, on_change));
         loop {
             tokio::select! {
                 biased;
@@ -435,9 +468,11 @@ impl Upstream {
                         Err(_) => tracing::warn!("{}: its tools cannot be listed in time", self.settings.name),
                     }
                 }
+                never = &mut listing => match never {},
                 () = self.wanted.notified() => {}
                 () = tokio::time::sleep(idle), if self.settings.start == Start::Lazy => {
-                    if self.room.available_permits() == self.settings.limits.in_flight {
+                    let is_unused = self.room.available_permits() == self.settings.limits.in_flight;
+                    if is_unused && self.follows.is_empty() {
                         return Over::Idle;
                     }
                 }
@@ -445,11 +480,41 @@ impl Upstream {
         }
     }
 
+    /// Lists prompts and forms of URIs again whenever the server says that they, or its resources, are others.
+    async fn keep_offers(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Infallible {
+        loop {
+            self.follows.list_changed.notified().await;
+            tokio::time::sleep(RELIST_PAUSE).await;
+            if self.offers.set(connection.offers(&self.namespace).await) {
+                on_change();
+            }
+            self.follows.tell(ResourceChange::List);
+        }
+    }
+
+    /// Has it run where it sleeps.
+    pub(super) fn wake(&self) {
+        if matches!(*self.phase.borrow(), Phase::Idle) {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// A connection where there is one, or may soon be: whoever asks has others to ask, too. A server gets
+    /// that long once when it is started, not at every try.
+    pub(super) async fn connected_soon(&self, patience: Duration) -> Option<Arc<Connection>> {
+        let patience = match &*self.phase.borrow() {
+            Phase::Failed { .. } | Phase::Stopped => return None,
+            Phase::Connecting => patience.saturating_sub(self.since.elapsed()),
+            Phase::Ready(_) | Phase::Idle => patience,
+        };
+        tokio::time::timeout(patience, self.connected()).await.ok()?.ok()
+    }
+
     fn with_known<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
         work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn failed(&self, message: impl std::fmt::Display) -> ToolError {
+    pub(super) fn failed(&self, message: impl std::fmt::Display) -> ToolError {
         ToolError::new(ErrorKind::Tool, format!("{}: {message}", self.settings.name))
     }
 
@@ -533,34 +598,52 @@ impl Upstream {
         arguments: Map<String, Value>,
         call: &Call,
     ) -> Result<Output, ToolError> {
+        let params = CallToolRequestParams::new(spec.name.clone()).with_arguments(arguments);
+        match self.ask(Asked::Tool(params), may_repeat(spec), call).await? {
+            ServerResult::CallToolResult(result) => {
+                convert::output(result, |block| self.namespace.rename(block))
+                    .map_err(|error| self.named(error))
+            }
+            _ => Err(self.failed("its answer is not that of a tool")),
+        }
+    }
+
+    fn named(&self, error: ToolError) -> ToolError {
+        ToolError::new(error.kind(), format!("{}: {error}", self.settings.name))
+    }
+
+    /// Asks it, once more if the connection is lost meanwhile and what may have run `may_repeat`.
+    pub(super) async fn ask(
+        &self,
+        asked: Asked,
+        may_repeat: bool,
+        call: &Call,
+    ) -> Result<ServerResult, ToolError> {
         let _room = self.admit().await?;
         if self.settings.start == Start::Lazy {
             // Its time to be idle begins again.
             self.wanted.notify_one();
         }
-        let named = |answer: Result<Output, ToolError>| {
-            answer.map_err(|error| ToolError::new(error.kind(), format!("{}: {error}", self.settings.name)))
-        };
         let connection = self.connected().await?;
-        self.allow(&spec.name).await?;
-        let lost = match connection.call(&spec.name, &arguments, call).await {
-            Ok(answer) => return named(answer),
+        self.allow(&asked).await?;
+        let lost = match connection.ask(asked.clone(), call).await {
+            Ok(answer) => return answer.map_err(|error| self.named(error)),
             Err(Lost::Refused) => return Err(self.let_go(&connection)),
             Err(lost) => lost,
         };
         connection.drop_it();
-        if matches!(lost, Lost::Unanswered) && !may_repeat(spec) {
+        if matches!(lost, Lost::Unanswered) && !may_repeat {
+            let what = asked.name();
             return Err(self.failed(format!(
-                "the connection was lost during the call; `{}` may have run, and is not called again by itself",
-                spec.name
+                "the connection was lost during the call; `{what}` may have run, and is not called again by itself"
             )));
         }
         tracing::info!("{}: the connection was lost during a call, which is made again", self.settings.name);
         connection.ended().await;
         let connection = self.connected().await?;
-        self.allow(&spec.name).await?;
-        match connection.call(&spec.name, &arguments, call).await {
-            Ok(answer) => named(answer),
+        self.allow(&asked).await?;
+        match connection.ask(asked, call).await {
+            Ok(answer) => answer.map_err(|error| self.named(error)),
             Err(Lost::Refused) => Err(self.let_go(&connection)),
             Err(_) => {
                 connection.drop_it();

@@ -1,31 +1,23 @@
-//! Completing what is typed for an agent's argument, where the agent declares its choices.
+//! Completing what is typed for an argument, as MCP asks for it.
 
-use ctx_core::Catalog;
+use ctx_core::{Completable, Completing, Completions};
 use rmcp::ErrorData;
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, Reference};
 
-pub(super) fn complete(
-    catalog: &Catalog,
-    asked: &CompleteRequestParams,
-) -> Result<CompleteResult, ErrorData> {
-    let choices = match &asked.r#ref {
-        Reference::Prompt(prompt) => {
-            let agent = catalog.agents().find(|agent| agent.name == prompt.name);
-            let agent = agent.ok_or_else(|| {
-                ErrorData::invalid_params(format!("no agent registered with name: {}", prompt.name), None)
-            })?;
-            let argument = agent.arguments.iter().find(|argument| argument.name == asked.argument.name);
-            argument.map(|argument| argument.choices.as_slice()).unwrap_or_default()
-        }
-        // Ids of documents are nothing that anybody types.
-        _ => &[],
+/// What is asked; `None` where that is about nothing we know.
+pub(super) fn asked(params: CompleteRequestParams) -> Option<Completing> {
+    let of = match params.r#ref {
+        Reference::Prompt(prompt) => Completable::Agent(prompt.name),
+        Reference::Resource(template) => Completable::Template(template.uri),
+        _ => return None,
     };
-    let typed = asked.argument.value.to_lowercase();
-    let fits = |choice: &&String| choice.to_lowercase().starts_with(&typed);
-    let fitting: Vec<&String> = choices.iter().filter(fits).collect();
-    let most = CompletionInfo::MAX_VALUES;
-    let values = fitting.iter().take(most).map(|choice| (*choice).clone()).collect();
-    let total = u32::try_from(fitting.len()).unwrap_or(u32::MAX);
-    let info = CompletionInfo::with_pagination(values, Some(total), fitting.len() > most);
+    let given = params.context.and_then(|context| context.arguments).unwrap_or_default();
+    let (argument, typed) = (params.argument.name, params.argument.value);
+    Some(Completing { of, argument, typed, given: given.into_iter().collect() })
+}
+
+pub(super) fn answer(completions: Completions) -> Result<CompleteResult, ErrorData> {
+    let Completions { values, total, has_more } = completions;
+    let info = CompletionInfo::with_pagination(values, total, has_more);
     Ok(CompleteResult::new(info.map_err(|error| ErrorData::internal_error(error, None))?))
 }

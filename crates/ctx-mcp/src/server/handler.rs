@@ -6,7 +6,8 @@ use super::session::{Client, FOLLOWED_MAX, Session, client_name, is_stateless};
 use super::work::{Answer, Work};
 use super::{Shared, completion, methods, news};
 use crate::convert;
-use ctx_core::{Call, Caller, ErrorKind, Identity, ToolError, nearest};
+use ctx_core::{Call, Caller, Catalog, Completions, ErrorKind, Following, Identity, ToolError, nearest};
+use futures::future::{join, join_all};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -20,10 +21,13 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 /// How long clients may go without asking again for what is listed, in milliseconds.
 const LIST_FRESH: u64 = 5_000;
+/// How long origins are asked for one page of resources.
+const PAGE_TIME: Duration = Duration::from_secs(5);
 
 /// Answers one client of an older era, or one request of a newer.
 pub(super) struct Handler {
@@ -47,6 +51,22 @@ impl Handler {
         self.shared.listings.of(self.shared.catalog.current())
     }
 
+    /// A call of the client's, on the catalog as it is now.
+    fn call(&self, context: &RequestContext<RoleServer>) -> Call {
+        let call = Call::new(self.shared.catalog.current(), Caller::Mcp(client_name(context)));
+        match identity(context) {
+            Some(identity) => call.with_identity(identity),
+            None => call,
+        }
+    }
+
+    /// Follows one until what this gives is dropped, where its origin has to know of that.
+    async fn follow(&self, uri: &str) -> Option<Following> {
+        self.shared.ready().await;
+        let catalog = self.shared.catalog.current();
+        catalog.origin(uri)?.follow(uri).await
+    }
+
     /// Starts the work of a request, or goes on with it, for as long as this request may.
     async fn serve(
         &self,
@@ -64,11 +84,7 @@ impl Handler {
                 .take(&state, &purpose)
                 .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?,
             None => {
-                let catalog = self.shared.catalog.current();
-                let mut call = Call::new(catalog, Caller::Mcp(client_name(context)));
-                if let Some(identity) = identity {
-                    call = call.with_identity(identity);
-                }
+                let call = self.call(context);
                 Running::start(work, call, &self.shared.calls, &self.shared.abandoned)
             }
         };
@@ -178,10 +194,14 @@ impl ServerHandler for Handler {
     async fn complete(
         &self,
         request: CompleteRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let listing = self.listing().await;
-        completion::complete(listing.catalog(), &request)
+        self.shared.ready().await;
+        let completions = match completion::asked(request) {
+            Some(asked) => Catalog::complete(&asked, self.call(&context)).await,
+            None => Ok(Completions::default()),
+        };
+        completion::answer(completions.map_err(|error| convert::failure(&error))?)
     }
 
     async fn list_resources(
@@ -202,7 +222,11 @@ impl ServerHandler for Handler {
             }
         };
         let mut resources = Vec::new();
-        while let Some(here) = origins.get(origin).filter(|_| resources.len() < PAGE) {
+        let until = Instant::now() + PAGE_TIME;
+        // Where they take their time, this page ends early.
+        while let Some(here) =
+            origins.get(origin).filter(|_| resources.len() < PAGE && Instant::now() < until)
+        {
             let listed = here.list(from.as_deref(), PAGE - resources.len(), listing.catalog()).await;
             let listed = listed.map_err(|error| convert::failure(&error))?;
             resources.extend(listed.resources.into_iter().map(convert::resource));
@@ -283,7 +307,10 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        if self.session.follow(request.uri) {
+        if self.session.follow(request.uri.clone()) {
+            if let Some(following) = self.follow(&request.uri).await {
+                self.session.keep_following(&request.uri, following);
+            }
             return Ok(());
         }
         let message = format!("a client may follow at most {FOLLOWED_MAX} resources");
@@ -324,10 +351,13 @@ impl ServerHandler for Handler {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let changes = self.shared.news.subscribe();
+        let uris = context.sink().accepted().resource_subscriptions.clone().unwrap_or_default();
+        // What is given for them is kept until there is nobody to tell.
+        let following = join_all(uris.iter().map(|uri| self.follow(uri)));
         tokio::select! {
             () = context.cancelled() => {}
             () = self.shared.stopping.cancelled() => {}
-            () = news::tell_listener(context.sink(), changes) => {}
+            _ = join(following, news::tell_listener(context.sink(), changes)) => {}
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A client: what it has told of itself, and the ways to reach it during one request.
 
 use crate::convert;
-use ctx_core::{Progress, Question, Unanswered};
+use ctx_core::{Following, Progress, Question, Unanswered};
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientResult, InputRequest,
     LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam, ProgressNotification,
@@ -10,7 +10,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::{RoleServer, ServiceError};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,8 @@ pub(super) struct Session {
 #[derive(Default)]
 struct State {
     level: Option<LoggingLevel>,
-    followed: BTreeSet<String>,
+    /// With what its origin gave for it.
+    followed: BTreeMap<String, Option<Following>>,
     /// Tells the client of changes; ends with the session.
     teller: Option<AbortOnDropHandle<()>>,
 }
@@ -47,12 +48,17 @@ impl Session {
     /// False where it follows too many already.
     pub(super) fn follow(&self, uri: String) -> bool {
         self.with(|state| {
-            let has_room = state.followed.len() < FOLLOWED_MAX || state.followed.contains(&uri);
+            let has_room = state.followed.len() < FOLLOWED_MAX || state.followed.contains_key(&uri);
             if has_room {
-                state.followed.insert(uri);
+                state.followed.entry(uri).or_default();
             }
             has_room
         })
+    }
+
+    /// Keeps what an origin gave for one that is followed, where it still is.
+    pub(super) fn keep_following(&self, uri: &str, following: Following) {
+        self.with(|state| state.followed.get_mut(uri).map(|kept| kept.replace(following)));
     }
 
     pub(super) fn unfollow(&self, uri: &str) {
@@ -60,11 +66,11 @@ impl Session {
     }
 
     pub(super) fn follows(&self, uri: &str) -> bool {
-        self.with(|state| state.followed.contains(uri))
+        self.with(|state| state.followed.contains_key(uri))
     }
 
     pub(super) fn followed(&self) -> Vec<String> {
-        self.with(|state| state.followed.iter().cloned().collect())
+        self.with(|state| state.followed.keys().cloned().collect())
     }
 
     pub(super) fn keep(&self, teller: AbortOnDropHandle<()>) {

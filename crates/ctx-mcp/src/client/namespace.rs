@@ -1,0 +1,225 @@
+//! What a server's resources and prompts are called among everybody's, in both directions.
+//!
+//! A URI is `mcp://<server>/` and the server's own, unchanged; so one that is wrapped already, by a server
+//! that is itself a gateway, is wrapped once more, and unwrapped once on the way back.
+
+use ctx_core::{
+    AgentArgument, AgentSource, AgentSpec, ContentBlock, Identifier, Message, Prompt, Resource,
+    ResourceContent, ResourceTemplate, Role,
+};
+use rmcp::model::{self as mcp, ResourceContents};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// Bytes of a URI or a name that is passed on.
+const NAME_BYTES_MAX: usize = 8 << 10;
+
+/// The names of one server's.
+pub(super) struct Namespace {
+    server: String,
+    prefix: String,
+}
+
+impl Namespace {
+    pub(super) fn new(server: &Identifier) -> Self {
+        Self { server: server.to_string(), prefix: format!("mcp://{server}/") }
+    }
+
+    /// What all URIs of the server's resources begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(super) fn uri(&self, original: &str) -> String {
+        format!("{}{original}", self.prefix)
+    }
+
+    /// What the server calls it; `None` where it is not the server's, or nothing that a URI can be.
+    pub(super) fn original<'a>(&self, uri: &'a str) -> Option<&'a str> {
+        uri.strip_prefix(&self.prefix).filter(|original| is_name(original))
+    }
+
+    /// What the server calls a prompt.
+    pub(super) fn original_prompt<'a>(&self, name: &'a str) -> Option<&'a str> {
+        name.strip_prefix(&self.server)?.strip_prefix('/')
+    }
+
+    /// Renames what a block of content points to.
+    pub(super) fn rename(&self, block: &mut Value) {
+        let uri = match block.get("type").and_then(Value::as_str) {
+            Some("resource_link") => block.get_mut("uri"),
+            Some("resource") => block.pointer_mut("/resource/uri"),
+            _ => None,
+        };
+        if let Some(Value::String(uri)) = uri {
+            *uri = self.uri(uri);
+        }
+    }
+
+    /// `None` where it cannot be passed on.
+    pub(super) fn resource(&self, resource: mcp::Resource) -> Option<Resource> {
+        is_name(&resource.uri).then(|| Resource {
+            uri: self.uri(&resource.uri),
+            name: resource.name,
+            title: resource.title,
+            description: resource.description,
+            mime_type: resource.mime_type,
+            size: resource.size,
+            more: more(&resource.annotations, &resource.icons, &resource.meta),
+        })
+    }
+
+    /// `None` where it cannot be passed on.
+    pub(super) fn template(&self, template: mcp::ResourceTemplate) -> Option<ResourceTemplate> {
+        is_name(&template.uri_template).then(|| ResourceTemplate {
+            uri_template: self.uri(&template.uri_template),
+            name: template.name,
+            title: template.title,
+            description: template.description,
+            mime_type: template.mime_type,
+            more: more(&template.annotations, &template.icons, &template.meta),
+        })
+    }
+
+    /// `None` where it is of a kind that is not known.
+    pub(super) fn content(&self, content: ResourceContents) -> Option<ResourceContent> {
+        let (uri, mime_type, text, blob, meta) = match content {
+            ResourceContents::TextResourceContents { uri, mime_type, text, meta } => {
+                (uri, mime_type, Some(text), None, meta)
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, meta } => {
+                (uri, mime_type, None, Some(blob), meta)
+            }
+            _ => return None,
+        };
+        let more = more(&None::<()>, &None::<()>, &meta);
+        Some(ResourceContent { uri: self.uri(&uri), mime_type, text, blob, more })
+    }
+
+    /// A prompt as an agent; `None` where it cannot be passed on.
+    pub(super) fn agent(&self, prompt: mcp::Prompt) -> Option<AgentSpec> {
+        let argument = |argument: mcp::PromptArgument| AgentArgument {
+            name: argument.name,
+            description: argument.description.unwrap_or_default(),
+            required: argument.required.unwrap_or_default(),
+            choices: Vec::new(),
+        };
+        is_name(&prompt.name).then(|| AgentSpec {
+            name: format!("{}/{}", self.server, prompt.name),
+            title: prompt.title,
+            description: prompt.description.unwrap_or_default(),
+            tools: Vec::new(),
+            source: AgentSource::Mcp,
+            arguments: prompt.arguments.unwrap_or_default().into_iter().map(argument).collect(),
+        })
+    }
+
+    /// What a server's prompt says.
+    pub(super) fn prompt(&self, result: mcp::GetPromptResult) -> Prompt {
+        let message = |message: mcp::PromptMessage| {
+            let mut block = serde_json::to_value(message.content).ok()?;
+            self.rename(&mut block);
+            let role = match message.role {
+                mcp::Role::Assistant => Role::Assistant,
+                _ => Role::User,
+            };
+            Some(Message { role, content: vec![ContentBlock::from_json(block)?] })
+        };
+        let messages = result.messages.into_iter().filter_map(message).collect();
+        Prompt { system: String::new(), tools: Vec::new(), messages }
+    }
+}
+
+/// Whether a text can be a name or a URI: whoever reads it in a line must not be misled.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && !text.chars().any(char::is_control)
+}
+
+/// What clients are told besides.
+fn more(
+    annotations: &Option<impl Serialize>,
+    icons: &Option<impl Serialize>,
+    meta: &Option<impl Serialize>,
+) -> Map<String, Value> {
+    let written = [
+        ("annotations", serde_json::to_value(annotations)),
+        ("icons", serde_json::to_value(icons)),
+        ("_meta", serde_json::to_value(meta)),
+    ];
+    let there = |(key, value): (&str, Result<Value, _>)| {
+        let value = value.ok().filter(|value| !value.is_null())?;
+        Some((key.to_owned(), value))
+    };
+    written.into_iter().filter_map(there).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn namespace() -> Namespace {
+        Namespace::new(&Identifier::sanitize("calculator"))
+    }
+
+    #[test]
+    fn what_blocks_point_to_is_renamed_and_nothing_else() {
+        let uri = "file:///data.json";
+        let renamed = "mcp://calculator/file:///data.json";
+        for (block, expected) in [
+            (
+                json!({"type": "resource_link", "uri": uri, "name": uri}),
+                json!({"type": "resource_link", "uri": renamed, "name": uri}),
+            ),
+            (
+                json!({"type": "resource", "resource": {"uri": uri, "text": uri}, "_meta": {"uri": uri}}),
+                json!({"type": "resource", "resource": {"uri": renamed, "text": uri}, "_meta": {"uri": uri}}),
+            ),
+            (
+                json!({"type": "resource", "resource": {"uri": uri, "blob": "AA=="}}),
+                json!({"type": "resource", "resource": {"uri": renamed, "blob": "AA=="}}),
+            ),
+            (
+                json!({"type": "text", "text": uri, "uri": uri}),
+                json!({"type": "text", "text": uri, "uri": uri}),
+            ),
+            (json!({"type": "resource_link", "uri": 7}), json!({"type": "resource_link", "uri": 7})),
+            (json!({"type": "resource", "resource": []}), json!({"type": "resource", "resource": []})),
+        ] {
+            let mut block = block;
+            namespace().rename(&mut block);
+            assert_eq!(block, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_is_not_passed_on() {
+        let namespace = namespace();
+        for uri in ["", "file:///a\nb", "a\u{0}", &"x".repeat(NAME_BYTES_MAX + 1)] {
+            assert_eq!(namespace.resource(mcp::Resource::new(uri, "r")), None);
+            assert_eq!(namespace.template(mcp::ResourceTemplate::new(uri, "t")), None);
+            assert_eq!(namespace.agent(mcp::Prompt::new(uri, None::<String>, None)), None);
+            assert_eq!(namespace.original(&namespace.uri(uri)), None);
+        }
+        let spaced = namespace.resource(mcp::Resource::new("file:///a b", "r")).unwrap();
+        assert_eq!(spaced.uri, "mcp://calculator/file:///a b");
+    }
+
+    proptest! {
+        #[test]
+        fn a_uri_is_what_it_was_on_its_way_back(uri in "[^\\p{Cc}]{1,50}") {
+            let (inner, outer) = (Namespace::new(&Identifier::sanitize("inner")), namespace());
+            let twice = outer.uri(&inner.uri(&uri));
+            let once = outer.original(&twice).unwrap();
+            prop_assert_eq!(inner.original(once), Some(uri.as_str()));
+            prop_assert_eq!(inner.original(&twice), None);
+        }
+
+        #[test]
+        fn a_prompt_is_what_it_was_on_its_way_back(name in "[^\\p{Cc}]{1,50}") {
+            let agent = namespace().agent(mcp::Prompt::new(&name, None::<String>, None)).unwrap();
+            prop_assert_eq!(namespace().original_prompt(&agent.name), Some(name.as_str()));
+        }
+    }
+}

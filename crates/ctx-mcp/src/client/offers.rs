@@ -1,0 +1,167 @@
+//! What a server has besides tools, as it was last listed: prompts, and forms of URIs; and pages of its lists.
+
+use super::connection::Connection;
+use super::namespace::Namespace;
+use ctx_core::{AgentSpec, ResourceTemplate};
+use rmcp::ServiceError;
+use rmcp::model::{
+    ClientRequest, ErrorCode, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
+    PaginatedRequestParams,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Entries of each list that are taken; the rest is left out.
+const ENTRIES_MAX: usize = 1_000;
+/// Pages of each list that are read.
+const PAGES_MAX: usize = 100;
+/// How long all lists may take, side by side. A server is no worse for not having them.
+const LISTING_MAX: Duration = Duration::from_secs(5);
+
+/// What is listed, page by page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Prompts,
+    Resources,
+    Templates,
+}
+
+/// What is known of a server's prompts and forms of URIs.
+#[derive(Default)]
+pub(super) struct Offers(Mutex<Known>);
+
+#[derive(Clone, Default)]
+struct Known {
+    prompts: Arc<Vec<Arc<AgentSpec>>>,
+    templates: Arc<Vec<ResourceTemplate>>,
+}
+
+/// What was listed; `None` is what could not be.
+pub(super) struct Listed {
+    prompts: Option<Vec<Arc<AgentSpec>>>,
+    templates: Option<Vec<ResourceTemplate>>,
+}
+
+impl Offers {
+    pub(super) fn prompts(&self) -> Arc<Vec<Arc<AgentSpec>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).prompts.clone()
+    }
+
+    pub(super) fn templates(&self) -> Arc<Vec<ResourceTemplate>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).templates.clone()
+    }
+
+    /// Whether that changed the prompts. What could not be listed stays as it was.
+    pub(super) fn set(&self, listed: Listed) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(templates) = listed.templates {
+            known.templates = Arc::new(templates);
+        }
+        match listed.prompts {
+            Some(prompts) if prompts != *known.prompts => {
+                known.prompts = Arc::new(prompts);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Connection {
+    /// Lists prompts and forms of URIs, as far as the server says that it has them.
+    pub(super) async fn offers(&self, namespace: &Namespace) -> Listed {
+        let (has_prompts, has_resources) = self.peer.peer_info().map_or((false, false), |info| {
+            (info.capabilities.prompts.is_some(), info.capabilities.resources.is_some())
+        });
+        let prompts = async {
+            let mut names = HashSet::new();
+            let listed: Vec<_> = self.all(List::Prompts, has_prompts).await?;
+            let agents = listed.into_iter().filter_map(|prompt| namespace.agent(prompt));
+            Some(agents.filter(|agent| names.insert(agent.name.clone())).map(Arc::new).collect())
+        };
+        let templates = async {
+            let mut forms = HashSet::new();
+            let listed: Vec<_> = self.all(List::Templates, has_resources).await?;
+            let templates = listed.into_iter().filter_map(|template| namespace.template(template));
+            Some(templates.filter(|template| forms.insert(template.uri_template.clone())).collect())
+        };
+        let (prompts, templates) = tokio::join!(prompts, templates);
+        Listed { prompts, templates }
+    }
+
+    /// A whole list, as far as it is taken; `None` where it cannot be listed in time.
+    async fn all<T: DeserializeOwned>(&self, list: List, is_there: bool) -> Option<Vec<T>> {
+        if !is_there {
+            return Some(Vec::new());
+        }
+        let listing = async {
+            let (mut all, mut cursor, mut cursors) = (Vec::new(), None, HashSet::new());
+            for _ in 0..PAGES_MAX {
+                let (entries, next) = self.page(list, cursor).await?;
+                all.extend(entries);
+                match next {
+                    Some(next) if all.len() < ENTRIES_MAX && cursors.insert(next.clone()) => {
+                        cursor = Some(next);
+                    }
+                    _ => break,
+                }
+            }
+            all.truncate(ENTRIES_MAX);
+            Ok::<_, ServiceError>(all)
+        };
+        match tokio::time::timeout(LISTING_MAX, listing).await {
+            Ok(Ok(all)) => Some(all),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, ?list, "a server's list cannot be read");
+                None
+            }
+            Err(_) => {
+                tracing::debug!(?list, "a server does not list in time");
+                None
+            }
+        }
+    }
+
+    /// One page and the cursor of the next. Entries that cannot be read are left out, one by one.
+    pub(super) async fn page<T: DeserializeOwned>(
+        &self,
+        list: List,
+        cursor: Option<String>,
+    ) -> Result<(Vec<T>, Option<String>), ServiceError> {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let (request, field) = match list {
+            List::Prompts => {
+                let request = ListPromptsRequest::with_param(params);
+                (ClientRequest::ListPromptsRequest(request), "prompts")
+            }
+            List::Resources => {
+                let request = ListResourcesRequest::with_param(params);
+                (ClientRequest::ListResourcesRequest(request), "resources")
+            }
+            List::Templates => {
+                let request = ListResourceTemplatesRequest::with_param(params);
+                (ClientRequest::ListResourceTemplatesRequest(request), "resourceTemplates")
+            }
+        };
+        let answer = match self.request(request).await {
+            // It has none.
+            Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
+                return Ok((Vec::new(), None));
+            }
+            answer => answer?,
+        };
+        let mut answer = serde_json::to_value(answer).unwrap_or_default();
+        let next = match answer.get_mut("nextCursor").map(Value::take) {
+            Some(Value::String(next)) => Some(next),
+            _ => None,
+        };
+        let Some(Value::Array(entries)) = answer.get_mut(field).map(Value::take) else {
+            return Err(ServiceError::UnexpectedResponse);
+        };
+        let entries = entries.into_iter().filter_map(|entry| serde_json::from_value(entry).ok()).collect();
+        Ok((entries, next))
+    }
+}

@@ -1,0 +1,84 @@
+//! The prompts of an upstream, as agents; and completing what is typed for them.
+
+use super::exchange::Asked;
+use super::upstream::Upstream;
+use async_trait::async_trait;
+use ctx_core::{Agent, AgentSpec, Call, Completing, Completions, Prompt, ToolError};
+use rmcp::model::{
+    ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext, CompletionInfo,
+    GetPromptRequestParams, Reference, ServerResult,
+};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long completing waits for a server that is just being reached.
+const REACHED_MAX: Duration = Duration::from_secs(2);
+
+pub(super) struct UpstreamPrompt {
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) spec: Arc<AgentSpec>,
+}
+
+#[async_trait]
+impl Agent for UpstreamPrompt {
+    fn spec(&self) -> Arc<AgentSpec> {
+        self.spec.clone()
+    }
+
+    async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError> {
+        // Arguments of prompts are texts.
+        let text = |(name, value)| match value {
+            Value::String(_) => (name, value),
+            other => (name, Value::String(other.to_string())),
+        };
+        let arguments = arguments.into_iter().map(text).collect();
+        let params = GetPromptRequestParams::new(self.original()).with_arguments(arguments);
+        match self.upstream.ask(Asked::Prompt(params), true, call).await? {
+            ServerResult::GetPromptResult(result) => Ok(self.upstream.namespace.prompt(result)),
+            _ => Err(self.upstream.failed("its answer is not that of a prompt")),
+        }
+    }
+
+    async fn complete(&self, asked: &Completing) -> Result<Completions, ToolError> {
+        self.upstream.complete(Reference::for_prompt(self.original()), asked).await
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.upstream.settings.limits.call)
+    }
+}
+
+impl UpstreamPrompt {
+    fn original(&self) -> &str {
+        self.upstream.namespace.original_prompt(&self.spec.name).unwrap_or_default()
+    }
+}
+
+impl Upstream {
+    /// What the server completes; nothing where it does not, or is not there.
+    pub(super) async fn complete(&self, of: Reference, asked: &Completing) -> Result<Completions, ToolError> {
+        let Some(connection) = self.connected_soon(REACHED_MAX).await else {
+            return Ok(Completions::default());
+        };
+        let completes =
+            connection.peer.peer_info().is_some_and(|info| info.capabilities.completions.is_some());
+        if !completes {
+            return Ok(Completions::default());
+        }
+        let given = asked.given.clone().into_iter().collect();
+        let params = CompleteRequestParams::new(of, ArgumentInfo::new(&asked.argument, &asked.typed))
+            .with_context(CompletionContext::with_arguments(given));
+        let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
+        match connection.request(request).await {
+            Ok(ServerResult::CompleteResult(result)) => {
+                let CompletionInfo { mut values, total, has_more, .. } = result.completion;
+                let has_more = has_more == Some(true) || values.len() > CompletionInfo::MAX_VALUES;
+                values.truncate(CompletionInfo::MAX_VALUES);
+                Ok(Completions { values, total, has_more })
+            }
+            Ok(_) => Err(self.failed("its answer is not that of a completion")),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+}
