@@ -177,7 +177,7 @@ fn own_schemas() -> Map<String, Value> {
     let argument = object(json!({"name": text(), "description": text(), "required": {"type": "boolean"}}));
     let agent = object(json!({
         "name": text(), "description": text(), "tools": texts(),
-        "source": {"enum": ["toml", "lua", "rust"]}, "arguments": {"type": "array", "items": argument},
+        "source": {"enum": ["toml", "lua", "rust", "mcp"]}, "arguments": {"type": "array", "items": argument},
     }));
     let message = object(json!({"role": {"enum": ["user", "assistant", "system"]}, "content": text()}));
     let messages = json!({"type": "array", "items": message});

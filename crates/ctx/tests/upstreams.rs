@@ -283,3 +283,83 @@ fn works_and_may_be_started_again(kind: &str, path: &str, transport: &str) {
     );
     server.stop().success();
 }
+
+/// The result of a request of the newest revision.
+#[track_caller]
+fn ask(server: &TestServer, method: &str, mut params: Value) -> Value {
+    let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let mut headers = vec![
+        ("content-type", "application/json"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", method),
+    ];
+    if !name.is_empty() {
+        headers.push(("mcp-name", &name));
+    }
+    let mut reply = server.send("POST", "/mcp", &headers, body.to_string().as_bytes());
+    assert!(reply.body["result"].is_object(), "{method}: {}", reply.body);
+    reply.body["result"].take()
+}
+
+#[test]
+fn resources_and_prompts_of_the_official_server_are_listed_and_read_through_ours() {
+    let w = with_config(&format!(
+        "[mcp_servers.everything]\ncommand = \"node\"\nargs = [\"{}\", \"stdio\"]\n",
+        official("server-everything").display(),
+    ));
+    let agents = w.ctx("agent list --json").success().json();
+    let simple = json!({
+        "name": "everything/simple-prompt", "description": "A prompt with no arguments", "source": "mcp",
+        "tools": [], "arguments": [],
+    });
+    assert!(agents["agents"].as_array().unwrap().contains(&simple), "{agents}");
+
+    let server = w.spawn_server();
+    wait_until("it is connected", || {
+        ask(&server, "prompts/list", json!({})).to_string().contains("everything/args-prompt")
+    });
+    let listed = ask(&server, "resources/list", json!({}));
+    let listed: Vec<&str> =
+        listed["resources"].as_array().unwrap().iter().map(|one| one["uri"].as_str().unwrap()).collect();
+    let uri = listed.iter().find(|uri| uri.starts_with("mcp://everything/")).unwrap();
+    let read = ask(&server, "resources/read", json!({ "uri": uri }));
+    assert_eq!(read["contents"][0]["uri"], json!(uri), "{read}");
+    assert!(!read["contents"][0]["text"].as_str().unwrap().is_empty());
+
+    let templates = ask(&server, "resources/templates/list", json!({})).to_string();
+    let form = "mcp://everything/demo://resource/dynamic/text/{resourceId}";
+    assert!(templates.contains(form), "{templates}");
+    let asked = json!({
+        "ref": {"type": "ref/resource", "uri": form}, "argument": {"name": "resourceId", "value": "7"},
+    });
+    let completed = ask(&server, "completion/complete", asked);
+    assert_eq!(completed["completion"]["values"], json!(["7"]));
+    let asked = json!({
+        "ref": {"type": "ref/prompt", "name": "everything/completable-prompt"},
+        "argument": {"name": "department", "value": "Eng"},
+    });
+    let completed = ask(&server, "completion/complete", asked);
+    assert_eq!(completed["completion"]["values"], json!(["Engineering"]));
+
+    let prompt = ask(
+        &server,
+        "prompts/get",
+        json!({"name": "everything/args-prompt", "arguments": {"city": "Rome", "state": "Lazio"}}),
+    );
+    assert!(prompt["messages"][0]["content"]["text"].as_str().unwrap().contains("Rome, Lazio"), "{prompt}");
+    let reply = server.post("/agents/everything%2Fsimple-prompt/prompt", &json!({}));
+    assert_eq!((reply.status, &reply.body["messages"][0]["role"]), (200, &json!("user")), "{}", reply.body);
+
+    let script = json!({"script": "return sdk.everything.get_resource_links{ count = 2 }"});
+    let links = server.post("/tools/execute", &script).body["result"].take();
+    let link = links[2]["uri"].as_str().unwrap();
+    assert!(link.starts_with("mcp://everything/demo://resource/dynamic/"), "{links}");
+    let read = ask(&server, "resources/read", json!({ "uri": link }));
+    assert_eq!(read["contents"][0]["uri"], json!(link), "{read}");
+    server.stop().success();
+}

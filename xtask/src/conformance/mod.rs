@@ -1,5 +1,5 @@
-//! The official MCP conformance suite, run against the program in `conformance/`, as a server and as a
-//! client.
+//! The official MCP conformance suite, run against the program in `conformance/`, as a server and as a client, and once
+//! more through a gateway that has this server as its upstream.
 //!
 //! The suite names what each revision of the protocol requires, and runs more than that. All that is
 //! required must pass, and what the suite only warns of counts as failed; the rest is told and decides
@@ -58,6 +58,7 @@ fn run_with(binary: &Path, rounds: usize) -> Result<()> {
         }
     }
     server.stop()?;
+    failed += through_gateway(binary, &suite, &workspace, &folder.path().join("gateway"), &results)?;
     // Each of its scenarios is a process of its own, which leaves nothing behind.
     let command = format!("{} client", fs::canonicalize(binary)?.display());
     for revision in REVISIONS {
@@ -71,6 +72,39 @@ fn run_with(binary: &Path, rounds: usize) -> Result<()> {
         bail!("a required scenario failed {failed} times; every check is in {}", results.display());
     }
     Ok(())
+}
+
+/// Runs the suite against a gateway whose only upstream is the server, which it starts; how many failed. What
+/// stands between renames what the suite asks for: a gateway has everything under its server's name.
+fn through_gateway(
+    binary: &Path,
+    suite: &Suite,
+    workspace: &Path,
+    gateway: &Path,
+    results: &Path,
+) -> Result<usize> {
+    fs::create_dir_all(gateway)?;
+    let binary = fs::canonicalize(binary)?;
+    let config = format!(
+        "[server]\nbind = \"127.0.0.1:0\"\n[mcp_servers.up]\ncommand = {binary:?}\ncwd = {workspace:?}\n\
+         args = [\"-c\", \"ctx.toml\", \"serve\", \"mcp\", \"--stdio\"]\nexpose = true\n"
+    );
+    fs::write(gateway.join("ctx.toml"), config)?;
+    let mut outer = serve(&binary, gateway, &results.join("gateway.log"))?;
+    let mut command = Command::new(&suite.node);
+    command.arg(root().join("conformance/suite/rename.mjs")).arg(&outer.address);
+    let mut renaming = Server::spawn(&mut command, |line| eprintln!("{line}"))?;
+    let url = format!("http://{}/mcp", renaming.address);
+    let mut failed = 0;
+    for revision in REVISIONS {
+        let report = suite.run(revision, &url, &results.join(format!("{revision}-gateway")))?;
+        println!("{revision}, through a gateway");
+        println!("{report}");
+        failed += report.failed();
+    }
+    renaming.stop()?;
+    outer.stop()?;
+    Ok(failed)
 }
 
 /// The server on a copy of its workspace, which is where it runs, since it changes scripts there.

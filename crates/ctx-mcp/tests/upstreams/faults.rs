@@ -79,7 +79,7 @@ async fn one_that_crashed_is_back_for_the_next_call() {
 async fn lists_of_tools_are_bounded() {
     let world = World::of("many").await;
     assert_eq!(world.upstreams.states().remove(0).tools, 5_000);
-    assert_eq!(world.catalog().entries().count(), 5_000);
+    assert_eq!(world.catalog().functions().count(), 5_000);
     for (kind, reason) in [
         ("too_many", "it has more than 5000 tools"),
         ("endless", "its list of tools has more than 500 pages"),

@@ -20,8 +20,10 @@ mod harness;
 mod calls;
 mod definitions;
 mod faults;
+mod offers;
 mod rude;
 mod server;
+mod shelf;
 mod web;
 mod world;
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         world::PARENT => return faults::parent(),
         _ => {}
     }
-    let all = [calls::TESTS, definitions::TESTS, faults::TESTS, rude::TESTS, web::TESTS];
+    let all =
+        [calls::TESTS, definitions::TESTS, faults::TESTS, offers::TESTS, rude::TESTS, web::TESTS];
     harness::run(&all.concat(), &arguments)
 }

@@ -1,5 +1,6 @@
 //! A server that does as it is told, and much that it should not.
 
+use crate::shelf;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -21,7 +22,13 @@ pub(crate) fn main(kind: &str, file: &str) -> ExitCode {
         }
         _ => {}
     }
-    let mut server = Server { kind: kind.to_owned(), file: file.to_owned(), asked: None, more: false };
+    let mut server = Server {
+        kind: kind.to_owned(),
+        file: file.to_owned(),
+        asked: None,
+        more: false,
+        more_prompts: false,
+    };
     server.note("start");
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -43,6 +50,7 @@ struct Server {
     /// The call that waits for an answer of the client's.
     asked: Option<Value>,
     more: bool,
+    more_prompts: bool,
 }
 
 impl Server {
@@ -59,12 +67,34 @@ impl Server {
         match message["method"].as_str() {
             Some("initialize") => say(&json!({"jsonrpc": "2.0", "id": id, "result": {
                 "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {"listChanged": true}},
+                "capabilities": {
+                    "tools": {"listChanged": true},
+                    "resources": {"listChanged": true, "subscribe": true},
+                    "prompts": {"listChanged": true},
+                    "completions": {},
+                },
                 "serverInfo": {"name": "obedient", "version": "1.0"},
             }})),
             Some("tools/list") => self.list(message),
             Some("tools/call") => self.call(id, &message["params"]),
             Some("notifications/cancelled") => self.note("cancelled"),
+            Some("resources/subscribe" | "resources/unsubscribe") => {
+                let method = message["method"].as_str().unwrap_or_default();
+                self.note(&format!("{method} {}", message["params"]["uri"].as_str().unwrap_or_default()));
+                answer(id, &json!({}));
+            }
+            Some(method) if shelf::METHODS.contains(&method) => {
+                let answered = shelf::answer(&self.kind, method, &message["params"], self.more_prompts);
+                if let Some(answered) = answered {
+                    let mut reply = json!({"jsonrpc": "2.0", "id": id});
+                    let (key, value) = match answered {
+                        Ok(result) => ("result", result),
+                        Err(error) => ("error", error),
+                    };
+                    reply[key] = value;
+                    say(&reply);
+                }
+            }
             Some(method) if !method.starts_with("notifications/") => {
                 say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "what?"}}))
             }
@@ -114,6 +144,9 @@ impl Server {
                     "unreadable",
                     "grow",
                     "several",
+                    "links",
+                    "touch",
+                    "grow_prompts",
                 ]
                 .map(plain)
                 .to_vec();
@@ -209,6 +242,17 @@ impl Server {
             "grow" => {
                 self.more = true;
                 say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+                answer(id, &text("grown"));
+            }
+            "links" => answer(id, &shelf::links()),
+            "touch" => {
+                let told = json!({"uri": shelf::DATA});
+                say(&json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": told}));
+                answer(id, &text("touched"));
+            }
+            "grow_prompts" => {
+                self.more_prompts = true;
+                say(&json!({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}));
                 answer(id, &text("grown"));
             }
             _ => answer(id, &text("?")),

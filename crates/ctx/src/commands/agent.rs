@@ -94,8 +94,11 @@ impl Test {
 }
 
 async fn list(global: &Global) -> CommandResult {
-    let workspace = global.open_for_scripts(&["agents."])?;
+    let workspace = global.open_for_scripts(&["agents.", "mcp_servers."])?;
     let scripts = workspace.load_scripts().await;
+    // Prompts of servers are agents, too.
+    workspace.connect_upstreams().await;
+    workspace.end_processes().await;
     let catalog = workspace.catalog.current();
     let agents: Vec<&AgentSpec> = catalog.agents().collect();
     let problems = scripts.problems();

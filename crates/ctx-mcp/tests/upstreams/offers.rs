@@ -1,0 +1,197 @@
+//! What servers have besides tools: resources, prompts, and what of them changes.
+
+use crate::harness::Test;
+use crate::shelf::DATA;
+use crate::world::{World, until};
+use ctx_core::{
+    AgentSource, Call, Caller, Catalog, Completable, Completing, Completions, ErrorKind, Resource,
+    ResourceChange, ResourceContent, Resources,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+pub(crate) const TESTS: &[Test] = tests![offers:
+    resources_are_listed_page_by_page_under_the_name_of_their_server,
+    lists_are_bounded,
+    a_server_that_does_not_list_holds_up_nobody_for_long,
+    a_resource_is_read_under_the_name_of_its_server,
+    prompts_are_agents,
+    what_is_typed_is_completed_by_the_server,
+    results_point_to_resources_that_can_be_read,
+    what_is_followed_is_told_once_and_after_a_reconnect,
+    prompts_that_are_others_are_taken_up,
+];
+
+fn origin(world: &World) -> Arc<dyn Resources> {
+    world.catalog().resources()[0].clone()
+}
+
+/// All pages, each with at most `most` entries.
+async fn pages(world: &World, most: usize) -> Vec<Vec<Resource>> {
+    let (catalog, origin) = (world.catalog(), origin(world));
+    let (mut pages, mut from): (Vec<Vec<Resource>>, Option<String>) = (Vec::new(), None);
+    loop {
+        let page = origin.list(from.as_deref(), most, &catalog).await.unwrap();
+        pages.push(page.resources);
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return pages,
+        }
+    }
+}
+
+fn uris(page: &[Resource]) -> Vec<&str> {
+    page.iter().map(|resource| resource.uri.as_str()).collect()
+}
+
+async fn resources_are_listed_page_by_page_under_the_name_of_their_server() {
+    let world = World::of("good").await;
+    let listed = pages(&world, 200).await;
+    assert_eq!(
+        listed.iter().map(|page| uris(page)).collect::<Vec<_>>(),
+        [vec!["mcp://up/file:///data.json", "mcp://up/file:///a b"], vec!["mcp://up/file:///second"],]
+    );
+    let more = json!({"annotations": {"priority": 0.5}, "_meta": {"kept": true}});
+    let data = &listed[0][0];
+    assert_eq!((data.title.as_deref(), data.size, json!(data.more)), (Some("Data"), Some(2), more));
+    let templates = origin(&world).templates();
+    let forms: Vec<&str> = templates.iter().map(|template| template.uri_template.as_str()).collect();
+    assert_eq!(forms, ["mcp://up/file:///{path}"]);
+    assert_eq!(pages(&world, 1).await.len(), 3);
+    let nowhere = origin(&world).list(Some("-1 0 -"), 1, &world.catalog()).await.unwrap_err();
+    assert_eq!(nowhere.kind(), ErrorKind::BadRequest);
+}
+
+async fn lists_are_bounded() {
+    let world = World::of("crowded").await;
+    let listed = pages(&world, 200).await;
+    assert_eq!((listed.len(), listed.concat().len()), (50, 10_000));
+    let world = World::of("endless_resources").await;
+    assert_eq!(pages(&world, 200).await.len(), 500);
+}
+
+async fn a_server_that_does_not_list_holds_up_nobody_for_long() {
+    let world = World::with("lists_nothing", |settings| settings.limits.start = Duration::from_secs(60));
+    let world = tokio::time::timeout(Duration::from_secs(30), world).await.unwrap();
+    assert_eq!(pages(&world, 200).await, [Vec::new()]);
+    // It is not asked again at once.
+    let again = tokio::time::timeout(Duration::from_secs(1), pages(&world, 200)).await.unwrap();
+    assert_eq!(again, [Vec::new()]);
+    assert_eq!(world.call("echo", json!({"text": "on"})).await.unwrap().into_data(), json!("on"));
+    let world = World::of("dies").await;
+    assert_eq!(pages(&world, 200).await, [Vec::new()]);
+}
+
+async fn read(world: &World, uri: &str) -> Result<Vec<ResourceContent>, (ErrorKind, String)> {
+    let read = Catalog::read(uri, Call::new(world.catalog(), Caller::Cli)).await;
+    read.map_err(|error| (error.kind(), error.message().to_owned()))
+}
+
+async fn a_resource_is_read_under_the_name_of_its_server() {
+    let world = World::of("good").await;
+    let contents = read(&world, "mcp://up/file:///data.json").await.unwrap();
+    assert_eq!(
+        json!(contents),
+        json!([
+            {"uri": "mcp://up/file:///data.json", "mimeType": "application/json", "text": "{}",
+             "_meta": {"page": 1}},
+            {"uri": "mcp://up/file:///picture", "mimeType": "image/png", "blob": "AA=="},
+        ])
+    );
+    for uri in ["mcp://up/file:///gone", "mcp://up/", "mcp://up/a\nb"] {
+        let (kind, message) = read(&world, uri).await.unwrap_err();
+        assert_eq!(kind, ErrorKind::NotFound, "{message}");
+    }
+}
+
+async fn prompts_are_agents() {
+    let world = World::of("good").await;
+    let catalog = world.catalog();
+    let agents: Vec<_> = catalog.agents().collect();
+    let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+    assert_eq!(names, ["up/a/b", "up/greet"]);
+    assert_eq!((agents[1].source, agents[1].title.as_deref()), (AgentSource::Mcp, Some("Greeting")));
+    let prompt = async |name: &str, arguments: Value| {
+        Catalog::prompt(name, arguments, Call::new(catalog.clone(), Caller::Cli)).await
+    };
+    let greeting = prompt("up/greet", json!({"who": "Ada"})).await.unwrap();
+    assert_eq!(
+        json!(greeting.messages),
+        json!([
+            {"role": "user", "content": "greet Ada"},
+            {"role": "assistant", "content":
+                {"type": "resource", "resource": {"uri": "mcp://up/file:///data.json", "text": "{}"}}},
+            {"role": "user", "content": {"type": "image", "data": "AA==", "mimeType": "image/png"}},
+        ])
+    );
+    let slash = prompt("up/a/b", json!({"who": 7})).await.unwrap();
+    assert_eq!(json!(slash.messages[0].content), json!([{"type": "text", "text": "a/b 7"}]));
+    let error = prompt("up/greet", json!({})).await.unwrap_err();
+    assert_eq!(error.message(), "missing required parameter: who");
+}
+
+async fn what_is_typed_is_completed_by_the_server() {
+    let world = World::of("good").await;
+    for (of, asked) in [
+        (Completable::Agent("up/greet".to_owned()), "greet"),
+        (Completable::Template("mcp://up/file:///{path}".to_owned()), "file:///{path}"),
+    ] {
+        let (argument, typed) = ("who".to_owned(), "A".to_owned());
+        let asking = Completing { of, argument, typed, given: Default::default() };
+        let call = Call::new(world.catalog(), Caller::Cli);
+        let completions = Catalog::complete(&asking, call).await.unwrap();
+        let values = vec![format!("{asked} \"who\" \"A\"")];
+        assert_eq!(completions, Completions { values, total: Some(7), has_more: true });
+    }
+}
+
+async fn results_point_to_resources_that_can_be_read() {
+    let world = World::of("good").await;
+    let data = world.call("links", json!({})).await.unwrap().into_data();
+    let renamed = "mcp://up/file:///data.json";
+    assert_eq!(
+        data,
+        json!([
+            {"type": "resource_link", "uri": renamed, "name": "data"},
+            {"type": "resource", "resource": {"uri": renamed, "text": DATA}},
+            {"type": "resource", "resource": {"uri": "mcp://up/mcp://inner/file:///x", "blob": "AA=="}},
+            DATA,
+        ])
+    );
+    assert!(read(&world, renamed).await.is_ok());
+}
+
+async fn what_is_followed_is_told_once_and_after_a_reconnect() {
+    let world = World::of("good").await;
+    let origin = origin(&world);
+    let mut changes = origin.changes().unwrap();
+    let uri = "mcp://up/file:///data.json";
+    let (subscribed, unsubscribed) =
+        (format!("resources/subscribe {DATA}"), format!("resources/unsubscribe {DATA}"));
+    let one = origin.follow(uri).await.unwrap();
+    let two = origin.follow(uri).await.unwrap();
+    assert_eq!(world.noted(&subscribed), 1);
+    world.call("touch", json!({})).await.unwrap();
+    assert_eq!(changes.recv().await.unwrap(), ResourceChange::Content { uri: uri.to_owned() });
+    drop(one);
+    world.call("crash_once", json!({})).await.unwrap();
+    until("it is followed again", || world.noted(&subscribed) == 2).await;
+    // Whatever was missed.
+    assert_eq!(changes.recv().await.unwrap(), ResourceChange::List);
+    world.call("touch", json!({})).await.unwrap();
+    assert_eq!(changes.recv().await.unwrap(), ResourceChange::Content { uri: uri.to_owned() });
+    assert_eq!(world.noted(&unsubscribed), 0);
+    drop(two);
+    until("it is followed no more", || world.noted(&unsubscribed) == 1).await;
+}
+
+async fn prompts_that_are_others_are_taken_up() {
+    let world = World::of("good").await;
+    let mut changes = origin(&world).changes().unwrap();
+    world.call("grow_prompts", json!({})).await.unwrap();
+    until("the change is told", || world.changes.load(Ordering::SeqCst) == 2).await;
+    assert!(world.catalog().agents().any(|agent| agent.name == "up/late"));
+    assert_eq!(changes.recv().await.unwrap(), ResourceChange::List);
+}
