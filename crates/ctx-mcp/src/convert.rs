@@ -432,8 +432,13 @@ pub(crate) fn elicited(answer: Result<Value, Unanswered>) -> mcp::ElicitResult {
     }
 }
 
-/// What the other end of a call answers to something that a server wants before it goes on.
-pub(crate) async fn input_response(key: &str, request: InputRequest, call: &Call) -> Value {
+/// What the other end of a call answers to something that a server wants before it goes on; an error where
+/// there is no answer that the server could take.
+pub(crate) async fn input_response(
+    key: &str,
+    request: InputRequest,
+    call: &Call,
+) -> Result<Value, Unanswered> {
     let ask = |want| call.ask(Question { key: Some(key.to_owned()), want });
     match request {
         InputRequest::Elicitation(request) => {
@@ -441,16 +446,16 @@ pub(crate) async fn input_response(key: &str, request: InputRequest, call: &Call
                 Some(want) => ask(want).await,
                 None => Err(Unanswered::Declined),
             };
-            serde_json::to_value(elicited(answer)).unwrap_or_default()
+            if let Err(Unanswered::Unable) = answer {
+                return Err(Unanswered::Unable);
+            }
+            serde_json::to_value(elicited(answer)).map_err(|_| Unanswered::Unfit)
         }
-        InputRequest::CreateMessage(request) => match want_model(&request.params) {
-            Ok(want) => ask(want).await.unwrap_or_default(),
-            Err(_) => Value::Null,
-        },
+        InputRequest::CreateMessage(request) => ask(want_model(&request.params)?).await,
         InputRequest::ListRoots(_) => {
-            json!({ "roots": ask(Want::Roots).await.unwrap_or_else(|_| json!([])) })
+            Ok(json!({ "roots": ask(Want::Roots).await.unwrap_or_else(|_| json!([])) }))
         }
-        _ => Value::Null,
+        _ => Err(Unanswered::Unaskable),
     }
 }
 

@@ -4,7 +4,8 @@ use super::calls::{Event, OpenCall, Reply};
 use super::connection::{Connection, Era};
 use super::web::WebError;
 use crate::convert;
-use ctx_core::{Call, ErrorKind, Question, ToolError, chain};
+use ctx_core::{Call, ErrorKind, Question, ToolError, Unanswered, chain};
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use rmcp::model::{
@@ -90,7 +91,10 @@ impl Connection {
             match answer {
                 ServerResult::InputRequiredResult(wanted) => {
                     let state = wanted.request_state.clone();
-                    asked.go_on(state, answers(wanted, call).await);
+                    match answers(wanted, call).await {
+                        Ok(responses) => asked.go_on(state, responses),
+                        Err(why) => return Ok(Err(ToolError::new(ErrorKind::Tool, why.to_string()))),
+                    }
                 }
                 answer => return Ok(Ok(answer)),
             }
@@ -210,14 +214,25 @@ fn tell(event: Event, call: &Call) -> Option<(Question, Reply)> {
     None
 }
 
-/// What the other end answers to all that a server wants before it goes on.
-async fn answers(wanted: InputRequiredResult, call: &Call) -> InputResponses {
-    let mut responses = InputResponses::new();
-    for (key, request) in wanted.input_requests.unwrap_or_default() {
+/// What the other end answers to all that a server wants before it goes on. What has no answer is left out; an
+/// error where that is all of it, since the server would ask the same again.
+async fn answers(wanted: InputRequiredResult, call: &Call) -> Result<InputResponses, Unanswered> {
+    // All at once: whoever is asked may have them all before any is answered.
+    let asking = wanted.input_requests.unwrap_or_default().into_iter().map(|(key, request)| async move {
         let response = convert::input_response(&key, request, call).await;
-        responses.insert(key, response);
+        response.map(|response| (key, response))
+    });
+    let (mut responses, mut unanswered) = (InputResponses::new(), None);
+    for response in join_all(asking).await {
+        match response {
+            Ok((key, response)) => drop(responses.insert(key, response)),
+            Err(why) => unanswered = Some(why),
+        }
     }
-    responses
+    match unanswered {
+        Some(why) if responses.is_empty() => Err(why),
+        _ => Ok(responses),
+    }
 }
 
 /// Tells the server that nobody waits for an answer any more.
