@@ -58,7 +58,7 @@ fn run_with(binary: &Path, rounds: usize) -> Result<()> {
         }
     }
     server.stop()?;
-    failed += through_gateway(binary, &suite, &workspace, &folder.path().join("gateway"), &results)?;
+    failed += through_gateway(binary, &suite, folder.path(), &results)?;
     // Each of its scenarios is a process of its own, which leaves nothing behind.
     let command = format!("{} client", fs::canonicalize(binary)?.display());
     for revision in REVISIONS {
@@ -76,21 +76,18 @@ fn run_with(binary: &Path, rounds: usize) -> Result<()> {
 
 /// Runs the suite against a gateway whose only upstream is the server, which it starts; how many failed. What
 /// stands between renames what the suite asks for: a gateway has everything under its server's name.
-fn through_gateway(
-    binary: &Path,
-    suite: &Suite,
-    workspace: &Path,
-    gateway: &Path,
-    results: &Path,
-) -> Result<usize> {
-    fs::create_dir_all(gateway)?;
+fn through_gateway(binary: &Path, suite: &Suite, folder: &Path, results: &Path) -> Result<usize> {
+    // A workspace of its own: the server counts how often it has changed its scripts.
+    let (workspace, gateway) = (folder.join("behind"), folder.join("gateway"));
+    copy(&root().join("conformance/workspace"), &workspace)?;
+    fs::create_dir_all(&gateway)?;
     let binary = fs::canonicalize(binary)?;
     let config = format!(
         "[server]\nbind = \"127.0.0.1:0\"\n[mcp_servers.up]\ncommand = {binary:?}\ncwd = {workspace:?}\n\
          args = [\"-c\", \"ctx.toml\", \"serve\", \"mcp\", \"--stdio\"]\nexpose = true\n"
     );
     fs::write(gateway.join("ctx.toml"), config)?;
-    let mut outer = serve(&binary, gateway, &results.join("gateway.log"))?;
+    let mut outer = serve(&binary, &gateway, &results.join("gateway.log"))?;
     let mut command = Command::new(&suite.node);
     command.arg(root().join("conformance/suite/rename.mjs")).arg(&outer.address);
     let mut renaming = Server::spawn(&mut command, |line| eprintln!("{line}"))?;

@@ -2,13 +2,13 @@
 
 use super::follows::Follows;
 use super::namespace::Namespace;
+use super::told::{Count, Telling};
 use crate::convert;
 use ctx_core::{Call, Progress, Question, ResourceChange, Unanswered, Want};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ErrorData, Extensions, Implementation, ListRootsResult,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, RequestId,
-    ResourceUpdatedNotificationParam,
+    ElicitResult, ElicitationAction, ErrorData, Extensions, Implementation, ListRootsResult, ProgressToken,
+    RequestId, ResourceUpdatedNotificationParam,
 };
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -40,6 +40,7 @@ pub(super) struct Calls {
     pub(super) list_changed: Notify,
     /// Told when it is known which request a call is.
     sent: Notify,
+    pub(super) count: Count,
 }
 
 struct Open {
@@ -99,6 +100,23 @@ impl Calls {
         open.iter().all(|call| call.peer == last.peer).then(|| last.events.clone())
     }
 
+    /// Passes on what the server told to the call that it is about.
+    pub(super) async fn tell(&self, telling: Telling) {
+        match telling {
+            Telling::Progress(told) => {
+                if let Some(events) = self.by_progress(&told.params.progress_token).await {
+                    offer(&events, Event::Progress(convert::told_progress(told.params)));
+                }
+            }
+            Telling::Log(told) => {
+                if let Some(events) = self.cause(&told.extensions) {
+                    let (level, message) = convert::told_log(told.params);
+                    offer(&events, Event::Log(level, message));
+                }
+            }
+        }
+    }
+
     async fn ask(&self, want: Want, extensions: &Extensions) -> Result<Value, Unanswered> {
         let events = self.cause(extensions).ok_or(Unanswered::Unable)?;
         let (reply, answer) = oneshot::channel();
@@ -109,6 +127,11 @@ impl Calls {
 }
 
 impl OpenCall {
+    /// Waits until what the server has told up to now is here.
+    pub(super) async fn caught_up(&self) {
+        self.calls.count.caught_up().await;
+    }
+
     /// Says which request it is.
     pub(super) fn sent(&self, id: RequestId, token: ProgressToken) {
         let mut open = self.calls.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,23 +210,6 @@ impl ClientHandler for Handler {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
         Ok(convert::elicited(self.ask(want, &context).await))
-    }
-
-    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        if let Some(events) = self.calls.by_progress(&params.progress_token).await {
-            offer(&events, Event::Progress(convert::told_progress(params)));
-        }
-    }
-
-    async fn on_logging_message(
-        &self,
-        params: LoggingMessageNotificationParam,
-        context: NotificationContext<RoleClient>,
-    ) {
-        let (level, message) = convert::told_log(params);
-        if let Some(events) = self.calls.cause(&context.extensions) {
-            offer(&events, Event::Log(level, message));
-        }
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

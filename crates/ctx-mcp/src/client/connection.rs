@@ -8,6 +8,7 @@ use super::process::{Process, Said};
 use super::reaper::Reaper;
 use super::settings::{HttpKind, Transport, UpstreamSettings};
 use super::sse::Sse;
+use super::told::Heard;
 use super::web::Web;
 use crate::convert;
 use ctx_core::{Redactor, ToolSpec, chain};
@@ -82,6 +83,7 @@ impl Maker {
                 let (process, lines) = started.map_err(|error| {
                     format!("`{}` cannot be started: {error}", command.program.to_string_lossy())
                 })?;
+                let lines = Heard::new(lines, calls.clone(), &self.tasks);
                 let serving = serve_client_with_lifecycle_and_ct(handler, lines, era.mode(), stop.clone());
                 match serving.await {
                     Ok(running) => (running, Some(process)),
@@ -94,6 +96,7 @@ impl Maker {
             }
             Transport::Http { url, headers, kind: HttpKind::Sse, .. } => {
                 let sse = Sse::open(url, headers, authority, settings.limits.message_bytes).await?;
+                let sse = Heard::new(sse, calls.clone(), &self.tasks);
                 // None of these knows anything but sessions.
                 let mode = ClientLifecycleMode::Initialize;
                 let serving = serve_client_with_lifecycle_and_ct(handler, sse, mode, stop.clone());
@@ -108,6 +111,7 @@ impl Maker {
                 let web = Web::new(settings.limits.message_bytes, authority.cloned())
                     .map_err(|error| chain(&error))?;
                 let transport = StreamableHttpClientTransport::with_client(web, config);
+                let transport = Heard::new(transport, calls.clone(), &self.tasks);
                 let serving =
                     serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), stop.clone());
                 (serving.await.map_err(|error| explain(&error))?, None)

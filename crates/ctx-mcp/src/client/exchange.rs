@@ -194,7 +194,8 @@ async fn attended<T>(answer: impl Future<Output = T>, open: &mut OpenCall, call:
                 }
             }
             answer = &mut answer => {
-                // What it told at the last moment may have come between two looks.
+                // What it told before it answered is told before the answer is given.
+                open.caught_up().await;
                 while let Ok(event) = open.events.try_recv() {
                     tell(event, call);
                 }

@@ -1,8 +1,8 @@
 //! Upstream MCP servers: their tools, prompts and resources, as if they were ours.
 //!
-//! `upstream` keeps one server connected and calls it, `connection` and `exchange` speak to it, `calls`
-//! passes on what it tells and asks meanwhile. `provider`, `prompts` and `resources` are what catalogs see of it,
-//! under the names of `namespace`; `offers` and `follows` keep that current, and `definitions` holds its tools
+//! `upstream` keeps one server connected and calls it, `connection` and `exchange` speak to it, `calls` and `told`
+//! pass on what it tells and asks meanwhile. `provider`, `prompts` and `resources` are what catalogs see of it, under
+//! the names of `namespace`; `offers` and `follows` keep that current, and `definitions` holds its tools
 //! against those that were accepted, of which `memory` knows and `difference` tells. `process` and `lines` are a
 //! server that is a process, `web` and `sse` are one that has an address, `oauth` is how such a one lets us in, and
 //! `reaper` is who cleans up behind us.
@@ -25,6 +25,7 @@ mod reaper;
 mod resources;
 mod settings;
 mod sse;
+mod told;
 mod upstream;
 mod web;
 
