@@ -81,10 +81,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Heard<T> {
                 ServerNotification::LoggingMessageNotification(told) => Some(Telling::Log(told.clone())),
                 _ => None,
             };
-            match telling.map(|telling| self.line.try_send(telling)) {
-                Some(Ok(())) => drop(self.calls.count.heard.fetch_add(1, Ordering::Release)),
-                Some(Err(_)) => tracing::debug!("a server tells more than can be passed on; some is lost"),
-                None => {}
+            if let Some(telling) = telling {
+                match self.line.try_send(telling) {
+                    Ok(()) => drop(self.calls.count.heard.fetch_add(1, Ordering::Release)),
+                    Err(_) => tracing::debug!("a server tells more than can be passed on; some is lost"),
+                }
             }
         }
         Some(message)
