@@ -94,7 +94,12 @@ fn through_gateway(binary: &Path, suite: &Suite, folder: &Path, results: &Path) 
     let url = format!("http://{}/mcp", renaming.address);
     let mut failed = 0;
     for revision in REVISIONS {
-        let report = suite.run(revision, &url, &results.join(format!("{revision}-gateway")))?;
+        let report = suite.run(
+            Side::Server,
+            revision,
+            &["--url", &url],
+            &results.join(format!("{revision}-gateway")),
+        )?;
         println!("{revision}, through a gateway");
         println!("{report}");
         failed += report.failed();

@@ -30,6 +30,7 @@ impl Resources for ResultResources {
             title: Some("Kept result".to_owned()),
             description: Some("A result of `execute` that was too large for its answer.".to_owned()),
             mime_type: Some(JSON.to_owned()),
+            ..ResourceTemplate::default()
         }]
     }
 
@@ -37,6 +38,7 @@ impl Resources for ResultResources {
         let id = uri.strip_prefix(URI_PREFIX).unwrap_or_default();
         let json = self.0.get(id, call.identity(), Instant::now())?;
         let mime_type = Some(JSON.to_owned());
-        Ok(vec![ResourceContent { uri: uri.to_owned(), mime_type, text: Some(json.to_string()), blob: None }])
+        let (uri, text) = (uri.to_owned(), Some(json.to_string()));
+        Ok(vec![ResourceContent { uri, mime_type, text, ..ResourceContent::default() }])
     }
 }

@@ -246,15 +246,7 @@ mod tests {
             |((name, title, description, tags), input_schema, output_schema, hints)| {
                 let (read_only, destructive, idempotent, open_world) = hints;
                 let annotations = Annotations { read_only, destructive, idempotent, open_world };
-                ToolSpec {
-                    name,
-                    title,
-                    description,
-                    input_schema,
-                    output_schema,
-                    annotations,
-                    tags,
-                }
+                ToolSpec { name, title, description, input_schema, output_schema, annotations, tags }
             },
         )
     }

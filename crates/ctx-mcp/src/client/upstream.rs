@@ -503,9 +503,11 @@ impl Upstream {
     /// that long once when it is started, not at every try.
     pub(super) async fn connected_soon(&self, patience: Duration) -> Option<Arc<Connection>> {
         let patience = match &*self.phase.borrow() {
-            Phase::Failed { .. } | Phase::Stopped => return None,
+            Phase::Failed { .. } | Phase::LoginNeeded { .. } | Phase::Stopped => return None,
+            // Whoever lists everything should not start everything.
+            Phase::Idle => return None,
             Phase::Connecting => patience.saturating_sub(self.since.elapsed()),
-            Phase::Ready(_) | Phase::Idle => patience,
+            Phase::Ready(_) => patience,
         };
         tokio::time::timeout(patience, self.connected()).await.ok()?.ok()
     }

@@ -37,7 +37,6 @@ fn main() -> ExitCode {
         world::PARENT => return faults::parent(),
         _ => {}
     }
-    let all =
-        [calls::TESTS, definitions::TESTS, faults::TESTS, offers::TESTS, rude::TESTS, web::TESTS];
+    let all = [calls::TESTS, definitions::TESTS, faults::TESTS, offers::TESTS, rude::TESTS, web::TESTS];
     harness::run(&all.concat(), &arguments)
 }
