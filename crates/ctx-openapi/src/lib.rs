@@ -1,0 +1,7 @@
+//! OpenAPI descriptions as callable functions.
+//!
+//! `document` reads a description of any version and gives [`Operation`]s: all that is needed to call each, and
+//! nothing of the document. `request` makes a request of an operation and its arguments, `response` a value of what
+//! comes back, `auth` adds credentials, and `api` is the provider of it all.
+
+mod operation;
