@@ -36,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ctx-knowledge", &["ctx-core", "ctx-embed"]),
     ("ctx-luau", &["ctx-core"]),
     ("ctx-mcp", &["ctx-core"]),
+    ("ctx-openapi", &["ctx-core"]),
     ("ctx-state", &["ctx-core"]),
     ("ctx-testkit", &["ctx-core"]),
     ("ctx-types", &["ctx-core"]),
