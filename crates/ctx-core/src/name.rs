@@ -53,6 +53,11 @@ impl Identifier {
         names
     }
 
+    /// The identifier, or where it is longer than 64 characters its beginning and a hash of the whole.
+    pub fn shortened(&self) -> Self {
+        Self(cut(&self.0))
+    }
+
     /// The identifier as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -6,4 +6,9 @@
 
 #![allow(dead_code, reason = "until all of it is there")]
 
+mod document;
 mod operation;
+mod survey;
+mod whole;
+
+pub use survey::Survey;

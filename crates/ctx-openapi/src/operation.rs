@@ -18,6 +18,9 @@ pub(crate) struct Description {
     pub(crate) schemes: BTreeMap<String, Scheme>,
     /// Operations that cannot be called, and why.
     pub(crate) skipped: Vec<Skipped>,
+    /// What the operations' schemas refer to as `#/$defs/…`, each once: a large document's operations all reach
+    /// the same few thousand. Read-only and write-only fields are marked here, not left out.
+    pub(crate) definitions: BTreeMap<String, Value>,
 }
 
 /// What cannot be called.
@@ -58,11 +61,26 @@ pub(crate) struct Operation {
     /// Ways to be let in, best first; each is a set of schemes with their scopes, and an empty set lets anybody in.
     /// None at all: no credentials are needed.
     pub(crate) security: Vec<BTreeMap<String, Vec<String>>>,
-    /// JSON Schema (2020-12) of the arguments: all parameters by name and `body`, with `$defs` for what is named
-    /// in the document. What is read-only is not in it.
+    /// JSON Schema (2020-12) of the arguments: all parameters by name and `body`. What is read-only is not in
+    /// it. What it refers to is in the description's definitions: [`Description::input_schema`] is the whole.
     pub(crate) input_schema: Value,
-    /// JSON Schema of what comes back, with `$defs`; none where that is unknown.
+    /// JSON Schema of what comes back; none where that is unknown. [`Description::output_schema`] is the whole.
     pub(crate) output_schema: Option<Value>,
+    /// Values of arguments that are always sent and that callers neither see nor give.
+    pub(crate) frozen: BTreeMap<String, Value>,
+}
+
+/// What a reference to a definition begins with.
+const DEFINITION: &str = "#/$defs/";
+
+/// A reference to a definition.
+pub(crate) fn definition_reference(name: &str) -> String {
+    format!("{DEFINITION}{name}")
+}
+
+/// The definition that a reference means.
+pub(crate) fn definition_name(reference: &str) -> Option<&str> {
+    reference.strip_prefix(DEFINITION)
 }
 
 /// Where a parameter goes.

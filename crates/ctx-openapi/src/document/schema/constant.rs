@@ -1,0 +1,35 @@
+//! Constants of a schema as what its type says that they are: YAML reads `yes` and `1` as it likes.
+
+use serde_json::{Number, Value};
+
+/// A constant as one of a type, where that is what was meant; else as it is.
+pub(super) fn fitted(value: &Value, kinds: &[&str]) -> Value {
+    let [kind] = kinds else { return value.clone() };
+    let fitting = match (*kind, value) {
+        ("string", Value::Number(number)) => Some(Value::String(number.to_string())),
+        ("string", Value::Bool(flag)) => Some(Value::String(flag.to_string())),
+        ("integer", Value::String(text)) => text.trim().parse::<i64>().ok().map(Value::from),
+        ("number", Value::String(text)) => {
+            text.trim().parse().ok().and_then(Number::from_f64).map(Value::Number)
+        }
+        ("boolean", Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
+        ("array", Value::Array(_)) | ("object", Value::Object(_)) => None,
+        _ => None,
+    };
+    fitting.unwrap_or_else(|| value.clone())
+}
+
+/// The name of a type as JSON Schema has it; none where it can be anything.
+pub(super) fn kind(name: &str) -> Option<&'static str> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "string" | "str" | "text" | "file" | "date" | "datetime" | "date-time" | "uuid" | "byte"
+        | "binary" | "char" | "password" | "email" | "uri" | "url" => "string",
+        "integer" | "int" | "int32" | "int64" | "long" | "short" => "integer",
+        "number" | "float" | "double" | "decimal" => "number",
+        "boolean" | "bool" => "boolean",
+        "array" | "list" => "array",
+        "object" | "map" | "dict" | "dictionary" | "hash" => "object",
+        "null" => "null",
+        _ => return None,
+    })
+}

@@ -1,0 +1,253 @@
+//! One schema, word by word. Words that we do not know, and those whose value makes no sense, are left out: a
+//! validator would refuse the whole for them.
+
+use super::constant::{fitted, kind};
+use super::{Schemas, Way, told};
+use crate::document::reference::{Node, reference_of};
+use serde_json::{Map, Value};
+
+/// Words that combine schemas of the same value.
+const COMBINING: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "const"];
+
+/// Words that say something of a schema without changing what it takes.
+const NOTES: [&str; 5] = ["title", "description", "deprecated", "readOnly", "writeOnly"];
+
+impl Schemas<'_> {
+    /// A schema of the document as JSON Schema. Where a default is not to be kept it is only told: whoever is
+    /// called fills it in, and two that exclude each other would be sent together.
+    pub(super) fn convert(&mut self, schema: Node<'_>, way: Way, keep_default: bool) -> Value {
+        let fields = match schema.value {
+            Value::Bool(taken) => return Value::Bool(*taken),
+            Value::Object(fields) => fields,
+            _ => return Value::Object(Map::new()),
+        };
+        if self.values_left == 0 {
+            return Value::Object(Map::new());
+        }
+        self.values_left -= 1;
+        let kinds = kinds(fields);
+        let is_nullable = schema.is("nullable") || schema.is("x-nullable");
+        let mut converted = match reference_of(fields) {
+            Some(reference) => self.refer(schema.document, reference),
+            None => Map::new(),
+        };
+        let required = self.required(schema, way);
+        for (word, value) in fields {
+            let part = Node { value, ..schema };
+            match word.as_str() {
+                "type" => add_kinds(&mut converted, &kinds, value),
+                "properties" => {
+                    let properties = self.properties(part, way, &required);
+                    converted.insert(word.clone(), properties);
+                }
+                "required" if !required.is_empty() => {
+                    converted.insert(word.clone(), required.iter().map(|name| Value::from(*name)).collect());
+                }
+                "enum" => {
+                    if let Some(constants) = value.as_array().filter(|constants| !constants.is_empty()) {
+                        let constants = constants.iter().map(|constant| fitted(constant, &kinds)).collect();
+                        converted.insert(word.clone(), Value::Array(constants));
+                    }
+                }
+                "const" => {
+                    converted.insert(word.clone(), fitted(value, &kinds));
+                }
+                "default" if keep_default => {
+                    converted.insert(word.clone(), fitted(value, &kinds));
+                }
+                "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
+                    add_bound(&mut converted, fields, word);
+                }
+                word => {
+                    if let Some(value) = self.word(word, part, way) {
+                        converted.insert(word.to_owned(), value);
+                    }
+                }
+            }
+        }
+        if let Some(Value::Array(tuple)) = fields.get("items") {
+            let tuple =
+                tuple.iter().map(|value| self.convert(Node { value, ..schema }, way, false)).collect();
+            converted.insert("prefixItems".to_owned(), Value::Array(tuple));
+        }
+        if !keep_default && let Some(default) = fields.get("default").and_then(told) {
+            add_remark(&mut converted, &format!("Default: `{default}`."));
+        }
+        Value::Object(if is_nullable { or_null(converted) } else { converted })
+    }
+
+    /// A word that is taken as it is, or that holds schemas.
+    fn word(&mut self, word: &str, part: Node<'_>, way: Way) -> Option<Value> {
+        let value = part.value;
+        match word {
+            "title" | "description" | "format" | "pattern" | "contentMediaType" | "contentEncoding" => {
+                value.as_str().filter(|text| !text.is_empty()).map(Value::from)
+            }
+            "readOnly" | "writeOnly" if way != Way::Both => None,
+            "deprecated" | "uniqueItems" | "readOnly" | "writeOnly" => {
+                (value.as_bool() == Some(true)).then_some(Value::Bool(true))
+            }
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
+            | "minContains" | "maxContains" => value.as_u64().map(Value::from),
+            "multipleOf" => value.as_f64().filter(|of| *of > 0.0).map(|_| value.clone()),
+            "patternProperties" | "dependentSchemas" if value.is_object() => {
+                let parts =
+                    part.fields().map(|(name, part)| (name.to_owned(), self.convert(part, way, false)));
+                Some(Value::Object(parts.collect()))
+            }
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
+                let parts: Vec<Value> = part.items().map(|part| self.convert(part, way, false)).collect();
+                (!parts.is_empty()).then_some(Value::Array(parts))
+            }
+            "items"
+            | "additionalProperties"
+            | "unevaluatedProperties"
+            | "unevaluatedItems"
+            | "contains"
+            | "propertyNames"
+            | "not"
+            | "if"
+            | "then"
+            | "else"
+                if value.is_object() || value.is_boolean() =>
+            {
+                Some(self.convert(part, way, false))
+            }
+            "discriminator" => {
+                let name = part.text("propertyName").or_else(|| value.as_str())?;
+                Some(Value::Object(Map::from_iter([("propertyName".to_owned(), name.into())])))
+            }
+            _ => None,
+        }
+    }
+
+    fn properties(&mut self, properties: Node<'_>, way: Way, required: &[&str]) -> Value {
+        let mut converted = Map::new();
+        for (name, property) in properties.fields() {
+            let is_read_only = self.is_marked(property, "readOnly");
+            let is_write_only = self.is_marked(property, "writeOnly");
+            match way {
+                Way::Request if is_read_only => continue,
+                Way::Response if is_write_only => continue,
+                _ => {}
+            }
+            let mut schema = self.convert(property, way, required.contains(&name));
+            if way == Way::Both
+                && let Some(fields) = schema.as_object_mut()
+            {
+                for (mark, _) in
+                    [("readOnly", is_read_only), ("writeOnly", is_write_only)].iter().filter(|(_, is)| *is)
+                {
+                    fields.insert((*mark).to_owned(), Value::Bool(true));
+                }
+            }
+            converted.insert(name.to_owned(), schema);
+        }
+        Value::Object(converted)
+    }
+
+    /// The fields that must be there, each once, without those that do not go this way.
+    fn required<'s>(&self, schema: Node<'s>, way: Way) -> Vec<&'s str> {
+        let mut required: Vec<&str> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        let properties = schema.get("properties");
+        let gone = match way {
+            Way::Request => "readOnly",
+            Way::Response => "writeOnly",
+            Way::Both => "",
+        };
+        for name in schema.get("required").into_iter().flat_map(Node::items) {
+            let Some(name) = name.value.as_str() else { continue };
+            let property = properties.and_then(|properties| properties.get(name));
+            let is_gone = !gone.is_empty() && property.is_some_and(|property| self.is_marked(property, gone));
+            if !is_gone && seen.insert(name) {
+                required.push(name);
+            }
+        }
+        required
+    }
+}
+
+/// The types that a schema names, as JSON Schema has them.
+fn kinds(schema: &Map<String, Value>) -> Vec<&'static str> {
+    let mut kinds: Vec<&str> = match schema.get("type") {
+        Some(Value::String(name)) => kind(name).into_iter().collect(),
+        Some(Value::Array(names)) => {
+            let kinds: Option<Vec<_>> = names.iter().map(|name| name.as_str().and_then(kind)).collect();
+            kinds.unwrap_or_default()
+        }
+        _ => Vec::new(),
+    };
+    let mut seen = std::collections::HashSet::new();
+    kinds.retain(|kind| seen.insert(*kind));
+    kinds
+}
+
+fn add_kinds(converted: &mut Map<String, Value>, kinds: &[&str], named: &Value) {
+    match kinds {
+        [] => {}
+        [kind] => {
+            converted.insert("type".to_owned(), (*kind).into());
+        }
+        kinds => {
+            converted.insert("type".to_owned(), kinds.iter().map(|kind| Value::from(*kind)).collect());
+        }
+    }
+    if matches!(named.as_str(), Some("file" | "binary")) {
+        converted.insert("format".to_owned(), "binary".into());
+    }
+}
+
+/// Bounds as they are since draft 6: an exclusive one is a number, not a remark on the other.
+fn add_bound(converted: &mut Map<String, Value>, fields: &Map<String, Value>, word: &str) {
+    let Some(value) = fields.get(word) else { return };
+    let (plain, exclusive) = match word {
+        "minimum" | "exclusiveMinimum" => ("minimum", "exclusiveMinimum"),
+        _ => ("maximum", "exclusiveMaximum"),
+    };
+    let is_exclusive = fields.get(exclusive).and_then(Value::as_bool) == Some(true);
+    if value.is_number() {
+        let word = if word == plain && is_exclusive { exclusive } else { word };
+        converted.insert(word.to_owned(), value.clone());
+    }
+}
+
+/// Adds a sentence to a description.
+pub(in crate::document) fn add_remark(schema: &mut Map<String, Value>, remark: &str) {
+    let description = schema.get("description").and_then(Value::as_str).unwrap_or_default().trim_end();
+    let text = match description {
+        "" => remark.to_owned(),
+        text if text.ends_with(['.', '!', '?', ':']) => format!("{text} {remark}"),
+        text => format!("{text}. {remark}"),
+    };
+    schema.insert("description".to_owned(), text.into());
+}
+
+/// The same, or null.
+fn or_null(mut schema: Map<String, Value>) -> Map<String, Value> {
+    let null = || Value::Object(Map::from_iter([("type".to_owned(), "null".into())]));
+    if COMBINING.iter().any(|word| schema.contains_key(*word)) {
+        let mut whole = Map::new();
+        for note in NOTES {
+            if let Some(value) = schema.shift_remove(note) {
+                whole.insert(note.to_owned(), value);
+            }
+        }
+        whole.insert("anyOf".to_owned(), Value::Array(vec![Value::Object(schema), null()]));
+        return whole;
+    }
+    match schema.get_mut("type") {
+        Some(Value::String(kind)) if kind != "null" => {
+            let kinds = Value::Array(vec![kind.as_str().into(), "null".into()]);
+            schema.insert("type".to_owned(), kinds);
+        }
+        Some(Value::Array(kinds)) if !kinds.contains(&"null".into()) => kinds.push("null".into()),
+        _ => {}
+    }
+    if let Some(Value::Array(constants)) = schema.get_mut("enum")
+        && !constants.contains(&Value::Null)
+    {
+        constants.push(Value::Null);
+    }
+    schema
+}

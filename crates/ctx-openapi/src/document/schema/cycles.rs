@@ -1,0 +1,207 @@
+//! Definitions that mean themselves.
+//!
+//! A definition that contains itself is a tree or a list. One that *is* itself, through `allOf` or the like, is a
+//! circle that a validator goes round for ever. Real ones come from inheritance written both ways: a pet is one of
+//! cat and dog, a cat is all of a pet. The way back then leads to what a pet has by itself.
+
+use crate::operation::{definition_name, definition_reference};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Words whose schemas are about the same value.
+const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const SINGLE: [&str; 4] = ["not", "if", "then", "else"];
+
+/// Cuts every circle once; where it is inheritance, at the heir.
+pub(super) fn cut(definitions: &mut BTreeMap<String, Value>) {
+    cut_all(definitions, heirs(definitions));
+    cut_all(definitions, ways_back(definitions));
+}
+
+/// Definitions that are all of another of which they are one.
+fn heirs(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
+    let mut heirs = Vec::new();
+    for (parent, definition) in definitions {
+        let lists = ["oneOf", "anyOf"].into_iter().filter_map(|word| definition.get(word)?.as_array());
+        for name in lists.flatten().filter_map(|one| definition_name(one.get("$ref")?.as_str()?)) {
+            if name != parent && targets(definitions.get(name)).contains(&parent.as_str()) {
+                heirs.push((name.to_owned(), parent.clone()));
+            }
+        }
+    }
+    heirs
+}
+
+fn cut_all(definitions: &mut BTreeMap<String, Value>, pairs: Vec<(String, String)>) {
+    for (from, to) in pairs {
+        let base = base_of(definitions, &to);
+        if let Some(definition) = definitions.get_mut(&from) {
+            redirect(definition, &to, base.as_deref());
+        }
+    }
+}
+
+/// Pairs of definitions of which the first closes a circle by referring to the second.
+fn ways_back(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
+    #[derive(PartialEq)]
+    enum Seen {
+        Entered,
+        Left,
+    }
+    let mut seen: HashMap<&str, Seen> = HashMap::new();
+    let mut back = Vec::new();
+    for start in definitions.keys() {
+        if seen.contains_key(start.as_str()) {
+            continue;
+        }
+        let mut path = vec![(start.as_str(), targets(definitions.get(start)))];
+        seen.insert(start, Seen::Entered);
+        while let Some((from, left)) = path.last_mut() {
+            let from = *from;
+            let Some(to) = left.pop() else {
+                seen.insert(from, Seen::Left);
+                path.pop();
+                continue;
+            };
+            match seen.get(to) {
+                Some(Seen::Entered) => back.push((from.to_owned(), to.to_owned())),
+                Some(Seen::Left) => {}
+                None => {
+                    seen.insert(to, Seen::Entered);
+                    path.push((to, targets(definitions.get(to))));
+                }
+            }
+        }
+    }
+    back
+}
+
+/// The definitions that a value of this one must, or may, fit as it is; last first.
+fn targets(definition: Option<&Value>) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut known = HashSet::new();
+    let mut waiting: Vec<&Value> = definition.into_iter().collect();
+    while let Some(schema) = waiting.pop() {
+        let Value::Object(fields) = schema else { continue };
+        if let Some(name) = fields.get("$ref").and_then(Value::as_str).and_then(definition_name)
+            && known.insert(name)
+        {
+            found.push(name);
+        }
+        waiting.extend(LISTS.iter().filter_map(|word| fields.get(*word)?.as_array()).flatten());
+        waiting.extend(SINGLE.iter().filter_map(|word| fields.get(*word)));
+        waiting.extend(
+            fields.get("dependentSchemas").and_then(Value::as_object).into_iter().flat_map(Map::values),
+        );
+    }
+    found.reverse();
+    found
+}
+
+/// The name of a definition of what another has by itself; none where that is nothing.
+fn base_of(definitions: &mut BTreeMap<String, Value>, name: &str) -> Option<String> {
+    let Value::Object(mut own) = definitions.get(name)?.clone() else { return None };
+    own.retain(|word, _| {
+        let combines = LISTS.contains(&word.as_str()) || SINGLE.contains(&word.as_str());
+        !combines && !matches!(word.as_str(), "$ref" | "dependentSchemas" | "discriminator")
+    });
+    if !own.contains_key("properties") {
+        return None;
+    }
+    let own = Value::Object(own);
+    let names = (1_usize..).map(|ordinal| match ordinal {
+        1 => format!("{name}_base"),
+        ordinal => format!("{name}_base_{ordinal}"),
+    });
+    let is_free = |name: &String| definitions.get(name).is_none_or(|existing| *existing == own);
+    let name = names.into_iter().find(is_free)?;
+    definitions.insert(name.clone(), own);
+    Some(name)
+}
+
+/// Makes every reference in place to a definition one to another, or to anything.
+fn redirect(schema: &mut Value, to: &str, base: Option<&str>) {
+    let Value::Object(fields) = schema else { return };
+    let is_back = fields.get("$ref").and_then(Value::as_str).and_then(definition_name) == Some(to);
+    match base {
+        Some(base) if is_back => {
+            fields.insert("$ref".to_owned(), definition_reference(base).into());
+        }
+        None if is_back => {
+            fields.shift_remove("$ref");
+        }
+        _ => {}
+    }
+    for word in LISTS {
+        for part in fields.get_mut(word).and_then(Value::as_array_mut).into_iter().flatten() {
+            redirect(part, to, base);
+        }
+    }
+    for word in SINGLE {
+        if let Some(part) = fields.get_mut(word) {
+            redirect(part, to, base);
+        }
+    }
+    // Anything is not one of several any more, and nothing is not anything.
+    let is_anything = |part: &Value| part.as_object().is_some_and(Map::is_empty);
+    if fields.get("oneOf").and_then(Value::as_array).is_some_and(|parts| parts.iter().any(is_anything)) {
+        fields.shift_remove("oneOf");
+    }
+    if fields.get("not").is_some_and(is_anything) {
+        fields.shift_remove("not");
+    }
+    let dependent = fields.get_mut("dependentSchemas").and_then(Value::as_object_mut);
+    for part in dependent.into_iter().flat_map(Map::values_mut) {
+        redirect(part, to, base);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn definitions(value: Value) -> BTreeMap<String, Value> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn inheritance_both_ways_ends_at_the_base() {
+        let mut definitions = definitions(json!({
+            "Cat": {"allOf": [{"$ref": "#/$defs/Pet"}, {"properties": {"lives": {}}}]},
+            "Pet": {"type": "object", "properties": {"friend": {"$ref": "#/$defs/Pet"}},
+                "oneOf": [{"$ref": "#/$defs/Cat"}]},
+        }));
+        cut(&mut definitions);
+        let friend = json!({"friend": {"$ref": "#/$defs/Pet"}});
+        assert_eq!(
+            definitions["Cat"],
+            json!({"allOf": [{"$ref": "#/$defs/Pet_base"}, {"properties": {"lives": {}}}]})
+        );
+        assert_eq!(definitions["Pet"]["oneOf"], json!([{"$ref": "#/$defs/Cat"}]));
+        assert_eq!(definitions["Pet"]["properties"], friend);
+        assert_eq!(definitions["Pet_base"], json!({"type": "object", "properties": friend}));
+    }
+
+    #[test]
+    fn no_circle_is_left() {
+        let mut definitions = definitions(json!({
+            "a": {"$ref": "#/$defs/a"},
+            "b": {"anyOf": [{"$ref": "#/$defs/c"}, {"not": {"$ref": "#/$defs/b"}}]},
+            "c": {"if": {"$ref": "#/$defs/d"}, "then": {"$ref": "#/$defs/b"}},
+            "d": {"allOf": [{"oneOf": [{"$ref": "#/$defs/b"}]}], "properties": {"x": {"$ref": "#/$defs/b"}}},
+        }));
+        cut(&mut definitions);
+        assert_eq!(ways_back(&definitions), []);
+        assert_eq!(definitions["d"]["properties"]["x"], json!({"$ref": "#/$defs/b"}));
+    }
+
+    #[test]
+    fn a_long_chain_is_walked_without_a_deep_stack() {
+        let next = |place: usize| format!("#/$defs/x{}", place + 1);
+        let mut definitions: BTreeMap<String, Value> =
+            (0..100_000).map(|place| (format!("x{place}"), json!({"$ref": next(place)}))).collect();
+        cut(&mut definitions);
+        assert_eq!(definitions.len(), 100_000);
+    }
+}

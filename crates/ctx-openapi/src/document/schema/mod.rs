@@ -1,0 +1,130 @@
+//! Schemas of a document as JSON Schema (2020-12): what is named becomes a definition, once.
+
+mod constant;
+mod convert;
+mod cycles;
+
+pub(super) use convert::add_remark;
+
+use super::names::Unique;
+use super::reference::{Node, shortened};
+use super::sources::Documents;
+use crate::operation::definition_reference;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Values in all schemas of one description together; what comes after can be anything.
+const VALUES_MAX: usize = 4_000_000;
+
+/// Characters of a definition's name.
+const NAME_MAX: usize = 80;
+
+/// Which way a value goes, which decides whether what is read-only or write-only is part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Request,
+    Response,
+    /// Either: the marks stay.
+    Both,
+}
+
+/// Makes schemas, and remembers what they refer to.
+pub(super) struct Schemas<'d> {
+    documents: &'d Documents,
+    /// What a place in a document is called.
+    names: HashMap<(usize, String), String>,
+    taken: Unique,
+    waiting: VecDeque<(String, Node<'d>)>,
+    values_left: usize,
+}
+
+impl<'d> Schemas<'d> {
+    pub(super) fn new(documents: &'d Documents) -> Self {
+        Self {
+            documents,
+            names: HashMap::new(),
+            taken: Unique::default(),
+            waiting: VecDeque::new(),
+            values_left: VALUES_MAX,
+        }
+    }
+
+    /// A schema of the document as JSON Schema; what it refers to becomes definitions.
+    pub(super) fn schema(&mut self, schema: Node<'_>, way: Way) -> Value {
+        self.convert(schema, way, false)
+    }
+
+    /// All definitions that were referred to.
+    pub(super) fn into_definitions(mut self) -> BTreeMap<String, Value> {
+        let mut definitions = BTreeMap::new();
+        while let Some((name, schema)) = self.waiting.pop_front() {
+            let definition = self.convert(schema, Way::Both, false);
+            definitions.insert(name, definition);
+        }
+        cycles::cut(&mut definitions);
+        definitions
+    }
+
+    /// A reference to a definition; to anything, where it leads nowhere.
+    fn refer(&mut self, from: usize, reference: &str) -> Map<String, Value> {
+        let found = match self.documents.find_last(from, reference) {
+            Ok(found) if found.node.value.is_object() || found.node.value.is_boolean() => found,
+            Ok(_) => return Map::new(),
+            Err(why) => {
+                tracing::debug!("a schema {why}");
+                return Map::new();
+            }
+        };
+        let key = (found.node.document, found.pointer);
+        let name = match self.names.get(&key) {
+            Some(name) => name.clone(),
+            None => {
+                let name = self.name(&key);
+                self.waiting.push_back((name.clone(), found.node));
+                self.names.insert(key, name.clone());
+                name
+            }
+        };
+        Map::from_iter([("$ref".to_owned(), definition_reference(&name).into())])
+    }
+
+    /// A name for a place that no other has: its last part, or its document's.
+    fn name(&mut self, (document, pointer): &(usize, String)) -> String {
+        let last = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+        let part = if last.is_empty() {
+            let file = self.documents.address(*document).rsplit('/').next().unwrap_or_default();
+            file.split('.').next().unwrap_or_default().to_owned()
+        } else {
+            last
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let plain = part.chars().map(|c| if is_plain(c) { c } else { '_' }).take(NAME_MAX);
+        let base: String = plain.collect();
+        let base = if base.trim_matches(['_', '-', '.']).is_empty() { "Schema".to_owned() } else { base };
+        self.taken.take(&base)
+    }
+
+    /// Whether a mark is on a schema, or on what it refers to.
+    fn is_marked(&self, schema: Node<'_>, mark: &str) -> bool {
+        if schema.is(mark) {
+            return true;
+        }
+        let reference = schema.text("$ref");
+        let found = reference.and_then(|reference| self.documents.find_last(schema.document, reference).ok());
+        found.is_some_and(|found| found.node.is(mark))
+    }
+}
+
+/// What a value may be told as: short, in code.
+pub(super) fn told(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::Null => return None,
+        Value::String(text) if text.is_empty() => return None,
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    Some(shortened(&text))
+}
+
+#[cfg(test)]
+mod tests;

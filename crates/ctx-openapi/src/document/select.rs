@@ -1,0 +1,185 @@
+//! Which operations of a description are wanted, and which arguments have a fixed value.
+
+use crate::operation::{Description, Operation};
+use globset::{GlobBuilder, GlobMatcher};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a pattern for a tag begins with.
+const TAG: &str = "tag:";
+
+/// Which operations are wanted: all of the first, or any where there are none, without the second.
+#[derive(Debug, Default)]
+pub(crate) struct Selection {
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+}
+
+/// A pattern that means nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("`{pattern}` is not a pattern: {why}")]
+pub(crate) struct InvalidPattern {
+    pattern: String,
+    why: String,
+}
+
+/// `tag:pets`, `/pets/**`, `GET /pets/*` or `list_*`.
+#[derive(Debug)]
+enum Pattern {
+    Tag(GlobMatcher),
+    Path(Option<String>, GlobMatcher),
+    Name(GlobMatcher),
+}
+
+impl Selection {
+    /// Reads patterns.
+    pub(crate) fn new<'a>(
+        include: impl IntoIterator<Item = &'a str>,
+        exclude: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, InvalidPattern> {
+        Ok(Self {
+            include: include.into_iter().map(Pattern::read).collect::<Result<_, _>>()?,
+            exclude: exclude.into_iter().map(Pattern::read).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn wants(&self, operation: &Operation) -> bool {
+        let is_included = self.include.is_empty() || self.include.iter().any(|one| one.fits(operation));
+        is_included && !self.exclude.iter().any(|one| one.fits(operation))
+    }
+}
+
+impl Pattern {
+    fn read(text: &str) -> Result<Self, InvalidPattern> {
+        let glob = |part: &str, slash_counts: bool| {
+            let glob = GlobBuilder::new(part).literal_separator(slash_counts).build();
+            let invalid = |error: globset::Error| InvalidPattern {
+                pattern: text.to_owned(),
+                why: error.kind().to_string(),
+            };
+            glob.map(|glob| glob.compile_matcher()).map_err(invalid)
+        };
+        // The braces of a path are its own, not a choice.
+        let path_glob = |path: &str| glob(&path.replace('{', "\\{").replace('}', "\\}"), true);
+        if let Some(tag) = text.strip_prefix(TAG) {
+            return Ok(Self::Tag(glob(tag.trim(), false)?));
+        }
+        if text.starts_with('/') {
+            return Ok(Self::Path(None, path_glob(text)?));
+        }
+        match text.split_once(' ') {
+            Some((method, path)) if path.trim_start().starts_with('/') => {
+                Ok(Self::Path(Some(method.to_ascii_uppercase()), path_glob(path.trim())?))
+            }
+            _ => Ok(Self::Name(glob(text, false)?)),
+        }
+    }
+
+    fn fits(&self, operation: &Operation) -> bool {
+        match self {
+            Self::Tag(tag) => operation.tags.iter().any(|own| tag.is_match(own)),
+            Self::Path(method, path) => {
+                method.as_ref().is_none_or(|method| *method == operation.method)
+                    && path.is_match(&operation.path)
+            }
+            Self::Name(name) => name.is_match(&operation.name),
+        }
+    }
+}
+
+impl Description {
+    /// Keeps what is wanted, and nothing that only the rest needs.
+    pub(crate) fn select(&mut self, selection: &Selection) {
+        self.operations.retain(|operation| selection.wants(operation));
+        self.drop_unreached();
+    }
+
+    /// Gives arguments a fixed value, by what they are called here or in the request: callers neither see nor
+    /// give them any more.
+    pub(crate) fn freeze(&mut self, values: &BTreeMap<String, Value>) {
+        for operation in &mut self.operations {
+            for parameter in &operation.parameters {
+                let named = values.get(&parameter.argument).or_else(|| values.get(&parameter.name));
+                if let Some(value) = named {
+                    hide(&mut operation.input_schema, &parameter.argument);
+                    operation.frozen.insert(parameter.argument.clone(), value.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Takes an argument out of a schema.
+fn hide(schema: &mut Value, argument: &str) {
+    let Value::Object(fields) = schema else { return };
+    if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.shift_remove(argument);
+    }
+    if let Some(required) = fields.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name != argument);
+        if required.is_empty() {
+            fields.shift_remove("required");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Alone, Home, load};
+    use super::*;
+    use serde_json::json;
+
+    fn description() -> Description {
+        let key = json!({"name": "X-Key", "in": "header", "required": true, "schema": {"type": "string"}});
+        let page = json!({"name": "page", "in": "query", "schema": {"$ref": "#/components/schemas/Page"}});
+        let document = json!({
+            "openapi": "3.0.0",
+            "paths": {
+                "/pets": {"get": {"operationId": "list_pets", "tags": ["pets"], "parameters": [key, page]}},
+                "/pets/{id}": {"get": {"operationId": "get_pet", "tags": ["pets"]},
+                    "delete": {"operationId": "delete_pet", "tags": ["pets", "admin"]}},
+                "/stores": {"get": {"operationId": "list_stores", "parameters": [page]}},
+            },
+            "components": {"schemas": {"Page": {"type": "integer"}}},
+        });
+        load(&document.to_string(), Home::Directory("a.json".to_owned()), &Alone).unwrap()
+    }
+
+    fn selected(include: &[&str], exclude: &[&str]) -> Vec<String> {
+        let mut description = description();
+        let selection = Selection::new(include.iter().copied(), exclude.iter().copied()).unwrap();
+        description.select(&selection);
+        description.operations.into_iter().map(|operation| operation.name).collect()
+    }
+
+    #[test]
+    fn operations_are_chosen_by_tag_path_and_name() {
+        let all = ["list_pets", "get_pet", "delete_pet", "list_stores"];
+        assert_eq!(selected(&[], &[]), all);
+        assert_eq!(selected(&["tag:pets"], &["tag:admin"]), ["list_pets", "get_pet"]);
+        assert_eq!(selected(&["/pets/**"], &[]), ["get_pet", "delete_pet"]);
+        assert_eq!(selected(&["/*"], &[]), ["list_pets", "list_stores"]);
+        assert_eq!(selected(&["GET /pets/{id}"], &[]), ["get_pet"]);
+        assert_eq!(selected(&["list_*"], &["list_stores"]), ["list_pets"]);
+        assert!(Selection::new(["a["], []).is_err());
+    }
+
+    #[test]
+    fn what_only_the_others_need_is_dropped() {
+        let mut description = description();
+        assert_eq!(description.definitions.len(), 1);
+        description.select(&Selection::new(["/pets/*"], []).unwrap());
+        assert!(description.definitions.is_empty());
+    }
+
+    #[test]
+    fn frozen_arguments_are_hidden_and_kept() {
+        let mut description = description();
+        description.freeze(&BTreeMap::from([("X-Key".to_owned(), json!("secret"))]));
+        let operation = &description.operations[0];
+        assert_eq!(operation.frozen, BTreeMap::from([("X-Key".to_owned(), json!("secret"))]));
+        assert_eq!(operation.input_schema["required"], Value::Null);
+        assert_eq!(operation.input_schema["properties"]["X-Key"], Value::Null);
+        assert!(description.operations[1].frozen.is_empty());
+    }
+}

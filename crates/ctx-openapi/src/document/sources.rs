@@ -1,0 +1,324 @@
+//! The documents of one description, and which others one may refer to: those beside it, nothing else.
+
+use super::text::{TEXT_BYTES_MAX, Unreadable, parse};
+use serde_json::Value;
+use std::collections::{HashMap, VecDeque};
+use url::Url;
+
+/// Documents of one description.
+const DOCUMENTS_MAX: usize = 512;
+
+/// References that lead out of a description and are remembered with a reason.
+const REFUSED_MAX: usize = 1_000;
+
+/// Gets the text of another document of the same description. It is asked only for what lies in the directory
+/// or the origin of the first, by the thread that reads, which may wait.
+pub(crate) trait Fetch {
+    /// The text at an address: a path below the directory of the first document, or a URL of its origin.
+    fn fetch(&self, address: &str) -> Result<String, String>;
+}
+
+/// Where the first document is.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    /// A file of this name; others lie in its directory, or in one inside it.
+    Directory(String),
+    /// On the web; others have the same origin.
+    Web(Url),
+}
+
+impl Home {
+    /// What the first document is called among the others.
+    fn address(&self) -> String {
+        match self {
+            Self::Directory(file) => file.clone(),
+            Self::Web(url) => without_fragment(url.clone()),
+        }
+    }
+
+    /// The address that a reference means, seen from a document; the error says why it is not followed.
+    fn join(&self, from: &str, reference: &str) -> Result<String, &'static str> {
+        match self {
+            Self::Directory(_) => join_paths(from, reference),
+            Self::Web(home) => {
+                let from = Url::parse(from).map_err(|_| "is no URL")?;
+                let target = from.join(reference).map_err(|_| "is no URL")?;
+                let is_web = matches!(target.scheme(), "http" | "https");
+                if !is_web || target.origin() != home.origin() {
+                    return Err("is outside of the description's origin");
+                }
+                let is_same_user =
+                    target.username() == home.username() && target.password() == home.password();
+                if !is_same_user {
+                    return Err("names a user");
+                }
+                Ok(without_fragment(target))
+            }
+        }
+    }
+}
+
+fn without_fragment(mut url: Url) -> String {
+    url.set_fragment(None);
+    url.into()
+}
+
+fn join_paths(from: &str, reference: &str) -> Result<String, &'static str> {
+    const OUTSIDE: &str = "is outside of the description's directory";
+    let reference = percent_decoded(reference);
+    let is_odd = reference.contains(['\\', '\0']) || reference.starts_with('/');
+    let first = reference.split('/').next().unwrap_or_default();
+    if is_odd || first.contains(':') {
+        return Err(OUTSIDE);
+    }
+    let mut segments: Vec<&str> = from.split('/').collect();
+    segments.pop();
+    for segment in reference.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop().ok_or(OUTSIDE)?;
+            }
+            name => segments.push(name),
+        }
+    }
+    if segments.is_empty() { Err(OUTSIDE) } else { Ok(segments.join("/")) }
+}
+
+/// `%20` and the like as what they stand for.
+pub(super) fn percent_decoded(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digit = |place: usize| after.get(place).and_then(|byte| char::from(*byte).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
+                rest = after.get(2..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// All documents of a description; the first is the one that was named.
+pub(crate) struct Documents {
+    home: Home,
+    documents: Vec<(String, Value)>,
+    places: HashMap<String, usize>,
+    /// Addresses that could not be had, and why.
+    missing: HashMap<String, String>,
+}
+
+impl Documents {
+    /// Reads the first document and all that it refers to. Only the first must be readable.
+    pub(crate) fn gather(text: &str, home: Home, fetch: &dyn Fetch) -> Result<Self, Unreadable> {
+        let address = home.address();
+        let mut gathered = Self {
+            home,
+            documents: vec![(address.clone(), parse(text)?)],
+            places: HashMap::from([(address, 0)]),
+            missing: HashMap::new(),
+        };
+        let mut bytes = text.len();
+        let mut next = 0;
+        while next < gathered.documents.len() {
+            for address in gathered.outward(next) {
+                if gathered.places.contains_key(&address) || gathered.missing.contains_key(&address) {
+                    continue;
+                }
+                match gathered.get(&address, &mut bytes, fetch) {
+                    Ok(value) => {
+                        gathered.places.insert(address.clone(), gathered.documents.len());
+                        gathered.documents.push((address, value));
+                    }
+                    Err(why) if gathered.missing.len() < REFUSED_MAX => {
+                        gathered.missing.insert(address, why);
+                    }
+                    Err(_) => break,
+                }
+            }
+            next += 1;
+        }
+        Ok(gathered)
+    }
+
+    fn get(&self, address: &str, bytes: &mut usize, fetch: &dyn Fetch) -> Result<Value, String> {
+        if self.documents.len() >= DOCUMENTS_MAX {
+            return Err(format!("is one document more than {DOCUMENTS_MAX}"));
+        }
+        let text = fetch.fetch(address)?;
+        *bytes = bytes.saturating_add(text.len());
+        if *bytes > TEXT_BYTES_MAX {
+            return Err(format!("makes the description too large: {}", Unreadable::TooLarge));
+        }
+        parse(&text).map_err(|error| format!("cannot be read: {error}"))
+    }
+
+    /// Addresses of other documents that one refers to, as far as they may be asked for.
+    fn outward(&self, place: usize) -> Vec<String> {
+        let Some((from, document)) = self.documents.get(place) else { return Vec::new() };
+        let mut found: Vec<String> = Vec::new();
+        let mut waiting = VecDeque::from([document]);
+        while let Some(value) = waiting.pop_front() {
+            match value {
+                Value::Object(fields) => {
+                    if let Some(reference) = fields.get("$ref").and_then(Value::as_str)
+                        && !reference.starts_with('#')
+                        && let Ok(address) = self.home.join(from, file_part(reference))
+                        && found.last() != Some(&address)
+                    {
+                        found.push(address);
+                    }
+                    waiting.extend(fields.values().filter(|field| field.is_object() || field.is_array()));
+                }
+                Value::Array(items) => {
+                    waiting.extend(items.iter().filter(|item| item.is_object() || item.is_array()));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The first document.
+    pub(crate) fn root(&self) -> &Value {
+        self.documents.first().map_or(&Value::Null, |(_, value)| value)
+    }
+
+    /// A document by its place.
+    pub(super) fn document(&self, place: usize) -> Option<&Value> {
+        self.documents.get(place).map(|(_, value)| value)
+    }
+
+    /// The document and the fragment that a reference means, seen from a document; else why there is none.
+    pub(super) fn locate<'r>(&self, from: usize, reference: &'r str) -> Result<(usize, &'r str), String> {
+        let (file, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        if file.is_empty() {
+            return Ok((from, fragment));
+        }
+        let from = self.documents.get(from).map_or("", |(address, _)| address.as_str());
+        let address = self.home.join(from, file).map_err(str::to_owned)?;
+        match (self.places.get(&address), self.missing.get(&address)) {
+            (Some(place), _) => Ok((*place, fragment)),
+            (None, Some(why)) => Err(why.clone()),
+            (None, None) => Err("is not there".to_owned()),
+        }
+    }
+
+    /// What a document is called.
+    pub(super) fn address(&self, place: usize) -> &str {
+        self.documents.get(place).map_or("", |(address, _)| address)
+    }
+}
+
+fn file_part(reference: &str) -> &str {
+    reference.split_once('#').map_or(reference, |(file, _)| file)
+}
+
+/// Nothing is beside the document.
+pub(crate) struct Alone;
+
+impl Fetch for Alone {
+    fn fetch(&self, _: &str) -> Result<String, String> {
+        Err("is another document".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// Documents in memory, and what was asked for.
+    #[derive(Default)]
+    struct Shelf {
+        texts: HashMap<&'static str, &'static str>,
+        asked: RefCell<Vec<String>>,
+    }
+
+    impl Fetch for Shelf {
+        fn fetch(&self, address: &str) -> Result<String, String> {
+            self.asked.borrow_mut().push(address.to_owned());
+            self.texts.get(address).map(|text| (*text).to_owned()).ok_or("is not there".to_owned())
+        }
+    }
+
+    #[test]
+    fn references_are_followed_from_where_they_stand() {
+        let shelf = Shelf {
+            texts: HashMap::from([
+                ("parts/pet.yaml", "owner: {$ref: '../people/owner.yaml#/Owner'}\nself: {$ref: pet.yaml}"),
+                ("people/owner.yaml", "Owner: {pets: {$ref: ../api.yaml#/x}}"),
+            ]),
+            ..Shelf::default()
+        };
+        let home = Home::Directory("api.yaml".to_owned());
+        let text = "x: {$ref: 'parts/pet.yaml#/owner'}\ny: {$ref: './parts/pet.yaml'}\nz: {$ref: gone.yaml}";
+        let documents = Documents::gather(text, home, &shelf).unwrap();
+        assert_eq!(*shelf.asked.borrow(), ["parts/pet.yaml", "gone.yaml", "people/owner.yaml"]);
+        assert_eq!(documents.locate(0, "parts/pet.yaml#/owner"), Ok((1, "/owner")));
+        assert_eq!(documents.locate(1, "../people/owner.yaml"), Ok((2, "")));
+        assert_eq!(documents.locate(2, "../api.yaml#/x"), Ok((0, "/x")));
+        assert_eq!(documents.locate(0, "gone.yaml"), Err("is not there".to_owned()));
+    }
+
+    #[test]
+    fn nothing_outside_of_the_directory_is_asked_for() {
+        let shelf = Shelf::default();
+        let home = Home::Directory("api.yaml".to_owned());
+        for reference in [
+            "file:///etc/passwd",
+            "/etc/passwd",
+            "../secret.yaml",
+            "a/../../secret.yaml",
+            "%2e%2e/secret.yaml",
+            "..%2Fsecret.yaml",
+            "https://example.com/a.yaml",
+            "//example.com/a.yaml",
+            "C:\\secret.yaml",
+            "a\\..\\..\\b",
+            "..",
+        ] {
+            let text = serde_json::json!({"x": {"$ref": reference}}).to_string();
+            let documents = Documents::gather(&text, home.clone(), &shelf).unwrap();
+            assert_eq!(
+                documents.locate(0, reference),
+                Err("is outside of the description's directory".to_owned()),
+                "{reference}"
+            );
+        }
+        assert!(shelf.asked.borrow().is_empty(), "{:?}", shelf.asked);
+    }
+
+    #[test]
+    fn nothing_of_another_origin_is_asked_for() {
+        let shelf = Shelf::default();
+        let home = Home::Web(Url::parse("https://example.com/v1/api.yaml").unwrap());
+        for reference in [
+            "file:///etc/passwd",
+            "http://example.com/a.yaml",
+            "https://example.com:444/a.yaml",
+            "//other.example/a.yaml",
+            "https://example.com.evil.example/a.yaml",
+            "https://example.com@evil.example/",
+            "https://user@example.com/a.yaml",
+            "\\\\evil.example\\a",
+        ] {
+            let text = serde_json::json!({"x": {"$ref": reference}}).to_string();
+            let documents = Documents::gather(&text, home.clone(), &shelf).unwrap();
+            assert!(documents.locate(0, reference).is_err(), "{reference}");
+        }
+        assert!(shelf.asked.borrow().is_empty(), "{:?}", shelf.asked);
+        let text = r##"{"x": {"$ref": "../common.yaml#/a"}, "y": {"$ref": "api.yaml#/x"}}"##;
+        Documents::gather(text, home, &shelf).unwrap();
+        assert_eq!(*shelf.asked.borrow(), ["https://example.com/common.yaml"]);
+    }
+}

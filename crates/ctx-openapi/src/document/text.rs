@@ -1,0 +1,135 @@
+//! The text of a document as a value: JSON or YAML, whichever it is, within bounds.
+
+use super::yaml;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Bytes of all texts of one description together.
+pub(crate) const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// A text that is no document.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// It is longer than [`TEXT_BYTES_MAX`].
+    #[error("it is larger than {} MiB", TEXT_BYTES_MAX >> 20)]
+    TooLarge,
+    /// It is neither JSON nor YAML; where, counted from 1, as far as that is known.
+    #[error("{}{why}", place(*line, *column))]
+    Faulty { line: usize, column: usize, why: String },
+    /// It is something else.
+    #[error("{0}")]
+    NotADescription(String),
+}
+
+fn place(line: usize, column: usize) -> String {
+    if line == 0 { String::new() } else { format!("line {line}, column {column}: ") }
+}
+
+/// Reads a text. What looks like JSON and is not may still be YAML, which takes more.
+pub(crate) fn parse(text: &str) -> Result<Value, Unreadable> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(Unreadable::TooLarge);
+    }
+    let text = text.trim_start_matches('\u{feff}');
+    let looks_like_json = text.trim_start().starts_with(['{', '[']);
+    if !looks_like_json {
+        return yaml::parse(&printable(text));
+    }
+    serde_json::from_str(text).or_else(|error| {
+        yaml::parse(&printable(text)).map_err(|_| Unreadable::Faulty {
+            line: error.line(),
+            column: error.column(),
+            why: without_place(&error.to_string()),
+        })
+    })
+}
+
+/// `expected value at line 1 column 2` without the place, which is told apart.
+fn without_place(message: &str) -> String {
+    message.rsplit_once(" at line ").map_or(message, |(before, _)| before).to_owned()
+}
+
+/// Controls that YAML does not allow, and that vendors nevertheless write, become spaces: places stay the same.
+fn printable(text: &str) -> Cow<'_, str> {
+    let is_bad = |c: char| {
+        let is_control = c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+        is_control || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    };
+    match text.contains(is_bad) {
+        true => Cow::Owned(text.chars().map(|c| if is_bad(c) { ' ' } else { c }).collect()),
+        false => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn place_of(text: &str) -> (usize, usize) {
+        match parse(text) {
+            Err(Unreadable::Faulty { line, column, .. }) => (line, column),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn json_and_yaml_are_told_apart() {
+        for text in
+            ["{\"a\": [1, \"x\"]}", "a: [1, x]", "\u{feff}a:\n- 1\n- x\n", " {a: [1, x,]}", "{'a': [1, x]}"]
+        {
+            assert_eq!(parse(text), Ok(json!({"a": [1, "x"]})), "{text}");
+        }
+    }
+
+    #[test]
+    fn yaml_means_what_people_mean() {
+        let text = "no: no\nversion: 012\n200: ok\ntrue: 1\nbig: 99999999999999999999999\nbase: &base {a: 1, b: 1}\n\
+                    merged:\n  <<: *base\n  b: 2\ntagged: !thing [1]\n\"control\": \"a\u{1}b\"\nempty:\n";
+        assert_eq!(
+            parse(text),
+            Ok(json!({
+                "no": "no", "version": "012", "200": "ok", "true": 1, "big": 1e23, "base": {"a": 1, "b": 1},
+                "merged": {"b": 2, "a": 1}, "tagged": [1], "control": "a b", "empty": null,
+            }))
+        );
+    }
+
+    #[test]
+    fn a_fault_is_told_where_it_is() {
+        assert_eq!(place_of("{\"a\": 1,\n \"b\": ]}"), (2, 7));
+        assert_eq!(place_of("a: 1\nb: \"never closed\nc: 2\nd: 3\n"), (2, 4));
+        assert_eq!(place_of("a: 1\nb:\n\t- 1\n"), (3, 1));
+        assert_eq!(place_of("a: 1\nb: c: d\n"), (2, 5));
+        assert_eq!(place_of("paths:\n  /a:\n    get: {}\n   post: {}\n"), (4, 4));
+    }
+
+    #[test]
+    fn bombs_are_stopped() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let items = vec![format!("*a{}", level - 1); 10].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+        }
+        assert!(matches!(parse(&bomb), Err(Unreadable::Faulty { .. })));
+        assert!(parse("a: &a [*a]").is_err());
+        assert!(parse(&"[".repeat(100_000)).is_err());
+        assert!(parse(&"- ".repeat(100_000)).is_err());
+        assert_eq!(parse(&" ".repeat(TEXT_BYTES_MAX + 1)), Err(Unreadable::TooLarge));
+    }
+
+    proptest! {
+        #[test]
+        fn json_is_the_same_as_yaml(items in proptest::collection::vec(("[a-z \\-:#]{0,8}", any::<i64>()), 0..8)) {
+            let value: Value = items.into_iter().map(|(name, item)| (name, json!([item, null, true]))).collect();
+            let text = value.to_string();
+            prop_assert_eq!(yaml::parse(&text), Ok(value));
+        }
+
+        #[test]
+        fn any_text_is_a_value_or_a_fault(text in "[\\[\\]{}:,&*!|>#\"' \\n\\ta-c0-9-]{0,60}") {
+            let _ = parse(&text);
+        }
+    }
+}

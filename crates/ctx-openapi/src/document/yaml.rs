@@ -1,0 +1,172 @@
+//! YAML as a value: names are strings whatever they look like, tags are passed over, merges are made, and what
+//! aliases blow up is stopped.
+
+use super::text::Unreadable;
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
+use serde_json::{Map, Value};
+use std::cell::Cell;
+use std::fmt;
+
+/// Values in one document, each alias counted as often as it is used.
+const VALUES_MAX: usize = 8_000_000;
+
+/// The name that merges another mapping.
+const MERGE: &str = "<<";
+
+/// Reads YAML.
+pub(super) fn parse(text: &str) -> Result<Value, Unreadable> {
+    let left = Cell::new(VALUES_MAX);
+    let node = Node { left: &left };
+    node.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| fault(&error))
+}
+
+/// The parser tells where it noticed; of a quote that is never closed, that is the end of the text, and the cause
+/// is where the quote is.
+fn fault(error: &yaml_serde::Error) -> Unreadable {
+    let why = error.to_string();
+    let mut place = error.location().map_or((0, 0), |place| (place.line(), place.column()));
+    let is_open_quote = why.contains("scanning a quoted scalar") && why.starts_with("found unexpected");
+    if is_open_quote && let Some(start) = why.rsplit_once(" at line ").and_then(|(_, place)| numbers(place)) {
+        place = start;
+    }
+    let problem = why.split(" at line ").next().unwrap_or(&why);
+    let why = if is_open_quote { "a quote is not closed" } else { problem };
+    Unreadable::Faulty { line: place.0, column: place.1, why: why.to_owned() }
+}
+
+/// `12 column 3` as numbers.
+fn numbers(place: &str) -> Option<(usize, usize)> {
+    let (line, column) = place.split_once(" column ")?;
+    Some((line.parse().ok()?, column.parse().ok()?))
+}
+
+#[derive(Clone, Copy)]
+struct Node<'a> {
+    left: &'a Cell<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let left =
+            self.left.get().checked_sub(1).ok_or_else(|| D::Error::custom("aliases make it too large"))?;
+        self.left.set(left);
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "no number of JSON is larger")]
+    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+        Ok((value as f64).into())
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "no number of JSON is larger")]
+    fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
+        Ok((value as f64).into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Value, A::Error> {
+        let (_, content) = tagged.variant::<String>()?;
+        content.newtype_variant_seed(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        let mut merged = Vec::new();
+        while let Some(name) = entries.next_key_seed(Name)? {
+            let value = entries.next_value_seed(self)?;
+            match value {
+                Value::Object(others) if name == MERGE => merged.push(others),
+                Value::Array(lists) if name == MERGE => {
+                    merged.extend(lists.into_iter().filter_map(|others| match others {
+                        Value::Object(others) => Some(others),
+                        _ => None,
+                    }));
+                }
+                value => {
+                    fields.insert(name, value);
+                }
+            }
+        }
+        for (name, value) in merged.into_iter().flatten() {
+            fields.entry(name).or_insert(value);
+        }
+        Ok(Value::Object(fields))
+    }
+}
+
+/// The name of a field: what is written, so that `200` is `"200"`.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<String, E> {
+        Ok(name.to_owned())
+    }
+}

@@ -1,0 +1,128 @@
+//! An operation's schemas with all that they refer to, so that each stands alone.
+//!
+//! They are put together when they are asked for: with thousands of operations that reach thousands of
+//! definitions, all of them together would be larger than any memory.
+
+use crate::operation::{Description, Operation, definition_name};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+/// Definitions in one schema, nearest first; the others can be anything.
+const DEFINITIONS_MAX: usize = 256;
+
+/// Values in the definitions of one schema, after which no further one is added.
+const VALUES_MAX: usize = 40_000;
+
+/// What a definition is that was left out.
+const LEFT_OUT: &str = "Not shown here: the schema is too large.";
+
+impl Description {
+    /// The schema of an operation's arguments, whole.
+    pub(crate) fn input_schema(&self, operation: &Operation) -> Value {
+        whole(&operation.input_schema, &self.definitions, "readOnly")
+    }
+
+    /// The schema of what an operation answers, whole, where it is known.
+    pub(crate) fn output_schema(&self, operation: &Operation) -> Option<Value> {
+        operation.output_schema.as_ref().map(|schema| whole(schema, &self.definitions, "writeOnly"))
+    }
+
+    /// Drops definitions that no operation reaches.
+    pub(crate) fn drop_unreached(&mut self) {
+        let mut reached = HashSet::new();
+        let mut waiting = VecDeque::new();
+        for operation in &self.operations {
+            referred(&operation.input_schema, &mut reached, &mut waiting);
+            operation.output_schema.iter().for_each(|schema| referred(schema, &mut reached, &mut waiting));
+        }
+        while let Some(name) = waiting.pop_front() {
+            if let Some(definition) = self.definitions.get(name) {
+                referred(definition, &mut reached, &mut waiting);
+            }
+        }
+        let reached: HashSet<String> = reached.into_iter().map(str::to_owned).collect();
+        self.definitions.retain(|name, _| reached.contains(name));
+    }
+}
+
+fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, gone: &str) -> Value {
+    let mut whole = schema.clone();
+    let mut known = HashSet::new();
+    let mut waiting = VecDeque::new();
+    referred(schema, &mut known, &mut waiting);
+    let mut added = Map::new();
+    let mut values_left = VALUES_MAX;
+    while let Some(name) = waiting.pop_front() {
+        let Some(definition) = definitions.get(name) else {
+            added.insert(name.to_owned(), Value::Object(Map::new()));
+            continue;
+        };
+        if added.len() >= DEFINITIONS_MAX || values_left == 0 {
+            added.insert(name.to_owned(), serde_json::json!({"description": LEFT_OUT}));
+            continue;
+        }
+        referred(definition, &mut known, &mut waiting);
+        added.insert(name.to_owned(), stripped(definition, gone, &mut values_left));
+    }
+    if let (Value::Object(fields), false) = (&mut whole, added.is_empty()) {
+        fields.insert("$defs".to_owned(), Value::Object(added));
+    }
+    whole
+}
+
+/// Adds the definitions that a schema refers to and that are not known yet.
+fn referred<'a>(schema: &'a Value, known: &mut HashSet<&'a str>, waiting: &mut VecDeque<&'a str>) {
+    match schema {
+        Value::Object(fields) => {
+            for (word, value) in fields {
+                match value {
+                    Value::String(reference) if word == "$ref" => {
+                        if let Some(name) = definition_name(reference)
+                            && known.insert(name)
+                        {
+                            waiting.push_back(name);
+                        }
+                    }
+                    value => referred(value, known, waiting),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| referred(item, known, waiting)),
+        _ => {}
+    }
+}
+
+/// A definition without the fields that do not go this way, and without the marks.
+fn stripped(schema: &Value, gone: &str, values_left: &mut usize) -> Value {
+    *values_left = values_left.saturating_sub(1);
+    match schema {
+        Value::Object(fields) => {
+            let properties = fields.get("properties").and_then(Value::as_object);
+            let is_gone = |property: &Value| property.get(gone) == Some(&Value::Bool(true));
+            let goes = |name: &Value| {
+                let property = properties.zip(name.as_str()).and_then(|(all, name)| all.get(name));
+                !property.is_some_and(is_gone)
+            };
+            let mut kept = Map::new();
+            for (word, value) in fields {
+                let value = match (word.as_str(), value) {
+                    ("properties", Value::Object(properties)) => properties
+                        .iter()
+                        .filter(|(_, property)| !is_gone(property))
+                        .map(|(name, property)| (name.clone(), stripped(property, gone, values_left)))
+                        .collect(),
+                    ("required", Value::Array(names)) => {
+                        names.iter().filter(|name| goes(name)).cloned().collect()
+                    }
+                    ("readOnly" | "writeOnly", Value::Bool(_)) => continue,
+                    ("enum" | "const" | "default", value) => value.clone(),
+                    (_, value) => stripped(value, gone, values_left),
+                };
+                kept.insert(word.clone(), value);
+            }
+            Value::Object(kept)
+        }
+        Value::Array(items) => items.iter().map(|item| stripped(item, gone, values_left)).collect(),
+        value => value.clone(),
+    }
+}
