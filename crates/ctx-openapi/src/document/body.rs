@@ -269,7 +269,8 @@ impl<'d> Reader<'d> {
         let is_plain = self.gather_fields(schema, 0, &mut fields, &mut required);
         let mut known = HashSet::new();
         fields.retain(|(name, _)| known.insert(*name));
-        required.retain(|name| known.contains(name));
+        let mut needed = HashSet::new();
+        required.retain(|name| known.contains(name) && needed.insert(*name));
         if is_plain && fields.len() <= FIELDS_MAX { (fields, required) } else { (Vec::new(), Vec::new()) }
     }
 

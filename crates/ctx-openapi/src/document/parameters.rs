@@ -118,14 +118,14 @@ impl<'d> Reader<'d> {
         // The second version says it in the parameter itself.
         let is_inline = schema.is_none();
         let source = schema.unwrap_or(said);
-        let mut described = match self.schemas.schema(source, Way::Request) {
+        let mut described = match self.schemas.convert(source, Way::Request, required) {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };
         if !is_inline && let Some(description) = said.text("description") {
             let default = source.get("default").and_then(|default| super::schema::told(default.value));
             described.insert("description".to_owned(), description.into());
-            if let Some(default) = default {
+            if let Some(default) = default.filter(|_| !required) {
                 super::schema::add_remark(&mut described, &format!("Default: `{default}`."));
             }
         }

@@ -5,7 +5,7 @@ use super::names::{Unique, operation_name};
 use super::parameters::Parameters;
 use super::path::template;
 use super::reference::{Node, shortened};
-use super::schema::Schemas;
+use super::schema::{Schemas, add_remark};
 use super::sources::Documents;
 use super::text::Unreadable;
 use crate::operation::{Description, Operation, Skipped};
@@ -23,6 +23,9 @@ const WORDS_MAX: usize = 16 << 10;
 
 /// Bytes of a title.
 const TITLE_MAX: usize = 200;
+
+/// What is told of a body that must be there in one of two ways.
+const BODY_REMARK: &str = "Required, unless its fields are given beside the other arguments.";
 
 /// The methods that there are; other fields of a path are about all of them.
 const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
@@ -186,13 +189,17 @@ fn input_schema(parameters: &mut Parameters, sent: Option<&Sent>) -> Value {
     let mut either = None;
     if let Some(sent) = sent {
         let body = &sent.body;
-        properties.insert(body.argument.clone(), sent.schema.clone());
+        let mut of_body = sent.schema.clone();
         is_open = !body.fields.is_empty();
         if body.required && !is_open {
             required.push(&body.argument);
         } else if body.required && !sent.required_fields.is_empty() {
             either = Some(json!([{"required": [body.argument]}, {"required": sent.required_fields}]));
+            if let Value::Object(fields) = &mut of_body {
+                add_remark(fields, BODY_REMARK);
+            }
         }
+        properties.insert(body.argument.clone(), of_body);
     }
     let mut schema = Map::from_iter([
         ("type".to_owned(), Value::from("object")),

@@ -1,1 +1,517 @@
+//! Whole descriptions, good and bad.
 
+use super::*;
+use crate::operation::{Format, MediaKind, Operation, Place, Scheme, Skipped, Style};
+use ctx_core::ArgumentSchema;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+fn description(document: &Value) -> Description {
+    load(&document.to_string(), Home::Directory("api.json".to_owned()), &Alone).unwrap()
+}
+
+fn petstore(text: &str) -> Description {
+    load(text, Home::Directory("petstore".to_owned()), &Alone).unwrap()
+}
+
+/// A description of one operation at a path.
+fn one(path: &str, operation: Value) -> Operation {
+    let mut paths = serde_json::Map::new();
+    paths.insert(path.to_owned(), json!({"post": operation}));
+    let description = description(&json!({"openapi": "3.0.0", "paths": paths}));
+    assert_eq!(description.skipped, []);
+    description.operations.into_iter().next().unwrap()
+}
+
+fn with_body(content: Value) -> Operation {
+    one("/x", json!({"requestBody": {"required": true, "content": content}}))
+}
+
+#[test]
+fn the_versions_say_the_same() {
+    let third = petstore(include_str!("petstore/3.0.yaml"));
+    let newer = petstore(include_str!("petstore/3.1.yaml"));
+    let second = petstore(include_str!("petstore/2.0.json"));
+    assert_eq!(third, newer);
+    assert_eq!(third, second);
+    assert_eq!(third.skipped, []);
+    insta::assert_json_snapshot!("petstore", third);
+}
+
+#[test]
+fn schemas_stand_alone_and_know_their_way() {
+    let petstore = petstore(include_str!("petstore/3.0.yaml"));
+    let create = petstore.operations.iter().find(|operation| operation.name == "create_pet").unwrap();
+    let input = petstore.input_schema(create);
+    assert_eq!(input["$defs"]["Pet"]["required"], json!(["name"]));
+    assert_eq!(input["$defs"]["Pet"]["properties"]["id"], Value::Null);
+    assert_eq!(input["$defs"]["Kind"], json!({"type": "string", "enum": ["cat", "dog"]}));
+    let output = petstore.output_schema(create).unwrap();
+    assert_eq!(output["$defs"]["Pet"]["required"], json!(["id", "name"]));
+    let arguments = ArgumentSchema::compile(input).unwrap();
+    let good = |value: Value| arguments.prepare(value).is_ok();
+    assert!(good(json!({"body": {"name": "Rex", "tag": null, "parent": {"name": "Rexa", "kind": "dog"}}})));
+    assert!(good(json!({"name": "Rex"})), "fields may stand beside");
+    assert!(!good(json!({"body": {"name": "Rex", "kind": "cow"}})));
+    assert!(!good(json!({"body": {}})));
+    assert!(!good(json!({})));
+}
+
+#[test]
+fn each_operation_is_tolerated_by_itself() {
+    let description = description(&json!({
+        "openapi": "3.0.0",
+        "paths": {
+            "/ok": {"get": {}},
+            "/no{": {"get": {}},
+            "/text": {"get": "x"},
+            "/gone": {"$ref": "#/components/pathItems/Gone"},
+            "/passwd": {"$ref": "file:///etc/passwd"},
+            "/list": [],
+            "/there": {"$ref": "#/components/pathItems/There"},
+            "/circle": {"$ref": "#/paths/~1circle"},
+            "x-other": {"get": {}},
+        },
+        "components": {"pathItems": {"There": {"put": {}, "summary": "x"}}},
+    }));
+    let names: Vec<&str> = description.operations.iter().map(|operation| operation.name.as_str()).collect();
+    assert_eq!(names, ["get_ok", "put_there"]);
+    let skipped = |what: &str, why: &str| Skipped { what: what.to_owned(), why: why.to_owned() };
+    assert_eq!(
+        description.skipped,
+        [
+            skipped("GET /no{", "its path has a brace that is not closed"),
+            skipped("GET /text", "it is not an object"),
+            skipped("/gone", "it refers to `#/components/pathItems/Gone`, which is not there"),
+            skipped(
+                "/passwd",
+                "it refers to `file:///etc/passwd`, which is outside of the description's directory"
+            ),
+            skipped("/list", "it is not an object"),
+            skipped("/circle", "it refers to itself"),
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_description_is_told() {
+    for (text, why) in [
+        ("[]", "it is not an OpenAPI description: it is not an object"),
+        ("a: 1", "it is not an OpenAPI description: it has neither `openapi` nor `swagger`"),
+        ("swaggerVersion: '1.2'", "it is a Swagger description of version 1; convert it to OpenAPI 3 first"),
+        ("openapi: 3.0.0\npaths: [a,\n  b\n", "line 2, column 8: did not find expected ',' or ']'"),
+    ] {
+        let error = load(text, Home::Directory("x".to_owned()), &Alone).unwrap_err();
+        assert!(error.to_string().starts_with(why), "{error}");
+    }
+    for text in ["openapi: 3.0.0", "swagger: 2.0", "paths: {}"] {
+        assert!(petstore(text).operations.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn path_values_without_definition_are_required_texts() {
+    let operation = one(
+        "/a/{x}/{+y}",
+        json!({"parameters": [{"name": "unused", "in": "path"}, {"$ref": "#/nowhere"}, {"name": "q", "in": "query"}]}),
+    );
+    let named: Vec<_> =
+        operation.parameters.iter().map(|one| (one.name.as_str(), one.place, one.required)).collect();
+    assert_eq!(named, [("q", Place::Query, false), ("x", Place::Path, true), ("y", Place::Path, true)]);
+    assert_eq!(operation.path, "/a/{x}/{y}");
+    assert_eq!(operation.input_schema["required"], json!(["x", "y"]));
+    assert!(matches!(operation.parameters[2].format, Format::Style { allow_reserved: true, .. }));
+}
+
+#[test]
+fn parameters_of_one_name_and_two_places_are_told_apart() {
+    let parameters = json!([
+        {"name": "id", "in": "path"}, {"name": "id", "in": "query"}, {"name": "id", "in": "header"},
+        {"name": "body", "in": "cookie"}, {"name": "Authorization", "in": "header"}, {"name": "id", "in": "query"},
+    ]);
+    let operation =
+        one("/{id}", json!({"parameters": parameters, "requestBody": {"content": {"a/json": {}}}}));
+    let arguments: Vec<&str> = operation.parameters.iter().map(|one| one.argument.as_str()).collect();
+    assert_eq!(arguments, ["id", "id_query", "id_header", "body"]);
+    assert_eq!(operation.body.unwrap().argument, "request_body");
+}
+
+#[test]
+fn styles_are_those_of_the_place() {
+    let style =
+        |parameter: Value| match one("/{p}", json!({"parameters": [parameter]})).parameters[0].format.clone()
+        {
+            Format::Style { style, explode, .. } => (style, explode),
+            Format::Content(content_type) => panic!("{content_type}"),
+        };
+    for (place, name, explode, expected) in [
+        ("query", None, None, (Style::Form, true)),
+        ("query", Some("deepObject"), Some(true), (Style::DeepObject, true)),
+        ("query", Some("spaceDelimited"), None, (Style::SpaceDelimited, false)),
+        ("query", Some("matrix"), None, (Style::Form, true)),
+        ("path", None, None, (Style::Simple, false)),
+        ("path", Some("label"), Some(true), (Style::Label, true)),
+        ("header", None, Some(true), (Style::Simple, true)),
+        ("cookie", None, Some(false), (Style::Form, false)),
+    ] {
+        assert_eq!(
+            style(json!({"name": "p", "in": place, "style": name, "explode": explode})),
+            expected,
+            "{place}"
+        );
+    }
+    let content =
+        json!({"name": "f", "in": "query", "content": {"application/json": {"schema": {"type": "object"}}}});
+    let operation = one("/", json!({"parameters": [content]}));
+    assert_eq!(operation.parameters[0].format, Format::Content("application/json".to_owned()));
+    assert_eq!(operation.input_schema["properties"]["f"], json!({"type": "object"}));
+}
+
+#[test]
+fn defaults_are_told_and_filled_in_only_where_something_must_be_there() {
+    let schema = json!({"type": "integer", "default": 30});
+    let parameters = json!([
+        {"name": "page", "in": "query", "description": "Which page", "schema": schema},
+        {"name": "size", "in": "query", "required": true, "schema": schema},
+    ]);
+    let operation = one("/", json!({"parameters": parameters}));
+    assert_eq!(
+        operation.input_schema["properties"],
+        json!({
+            "page": {"type": "integer", "description": "Which page. Default: `30`."},
+            "size": {"type": "integer", "default": 30},
+        })
+    );
+}
+
+#[test]
+fn the_best_content_is_sent() {
+    let kinds = |content: Value| {
+        let media = with_body(content).body.unwrap().media;
+        media.into_iter().map(|media| media.content_type).collect::<Vec<_>>()
+    };
+    let all = json!({"image/png": {}, "text/plain": {}, "multipart/form-data": {},
+        "application/x-www-form-urlencoded": {}, "application/vnd.x+json": {}, "*/*": {}});
+    assert_eq!(
+        kinds(all),
+        [
+            "application/vnd.x+json",
+            "application/json",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+            "text/plain",
+            "image/png"
+        ]
+    );
+    let with_file = json!({"schema": {"properties": {"f": {"type": "string", "format": "binary"}}}});
+    assert_eq!(
+        kinds(json!({"application/json": with_file, "multipart/form-data": with_file})),
+        ["multipart/form-data", "application/json"]
+    );
+    assert_eq!(kinds(json!({})), ["application/json"]);
+    let bytes = with_body(json!({"*/*": {"schema": {"type": "string", "format": "binary"}}}));
+    assert_eq!(bytes.body.unwrap().media[0].kind, MediaKind::Binary);
+}
+
+#[test]
+fn files_go_into_parts_wherever_their_schema_is_named() {
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": {"/x": {"post": {"requestBody": {"content": {"multipart/form-data": {
+            "schema": {"$ref": "#/components/schemas/Upload"},
+            "encoding": {"about": {"contentType": "application/json"}, "ids": {"style": "form", "explode": false}},
+        }}}}}},
+        "components": {"schemas": {"Upload": {"type": "object", "properties": {
+            "file": {"contentMediaType": "application/octet-stream"},
+            "files": {"type": "array", "items": {"type": "string", "format": "binary"}},
+            "about": {"type": "object"}, "ids": {"type": "array"}, "plain": {"type": "string"},
+        }}}},
+    });
+    let description = description(&document);
+    let operation = &description.operations[0];
+    let MediaKind::Multipart(parts) = &operation.body.as_ref().unwrap().media[0].kind else { panic!() };
+    let files: Vec<_> = parts.iter().map(|(name, part)| (name.as_str(), part.is_file)).collect();
+    assert_eq!(files, [("about", false), ("file", true), ("files", true), ("ids", false)]);
+    assert_eq!(parts["about"].content_type.as_deref(), Some("application/json"));
+    assert!(matches!(parts["ids"].format, Some(Format::Style { explode: false, .. })));
+    let arguments = ArgumentSchema::compile(description.input_schema(operation)).unwrap();
+    let file = json!({"base64": "", "name": "a.png"});
+    assert!(arguments.prepare(json!({"body": {"file": file, "files": [file, "x"], "plain": "x"}})).is_ok());
+    assert!(arguments.prepare(json!({"body": {"plain": file}})).is_err());
+}
+
+#[test]
+fn servers_are_the_nearest_that_are_said() {
+    let document = json!({
+        "openapi": "3.0.0",
+        "servers": [{"url": "/v1"}, {"url": "https://{a}.example.com:{port}", "variables":
+            {"a": {"enum": ["x", "y"]}, "port": {"default": 8443}}}, {"url": "https://{unknown}/"}],
+        "paths": {
+            "/a": {"get": {}, "post": {"servers": [{"url": "https://own.example.com"}]}},
+            "/b": {"servers": [{"url": "https://path.example.com"}], "get": {}, "post": {"servers": []}},
+        },
+    });
+    let servers: Vec<Vec<String>> =
+        description(&document).operations.into_iter().map(|operation| operation.servers).collect();
+    assert_eq!(
+        servers,
+        [
+            vec!["/v1", "https://x.example.com:8443"],
+            vec!["https://own.example.com"],
+            vec!["https://path.example.com"],
+            vec!["https://path.example.com"]
+        ]
+    );
+    let second = |fields: Value| {
+        let mut document = json!({"swagger": "2.0", "paths": {"/a": {"get": {}}}});
+        document.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        description(&document).operations.remove(0).servers
+    };
+    assert_eq!(
+        second(json!({"host": "a.example:80", "schemes": ["http", "https", "ws"], "basePath": "v2"})),
+        ["https://a.example:80/v2", "http://a.example:80/v2"]
+    );
+    assert_eq!(second(json!({"basePath": "/v2"})), ["/v2"]);
+    assert!(second(json!({})).is_empty());
+}
+
+#[test]
+fn schemes_are_read_and_asked_for() {
+    let document = json!({
+        "openapi": "3.0.0",
+        "security": [{"a": []}],
+        "paths": {"/a": {"get": {}, "put": {"security": []}, "post": {"security": [{}, {"b": [], "z": ["s"]}]}}},
+        "components": {"securitySchemes": {
+            "a": {"type": "http", "scheme": "Bearer"}, "b": {"type": "http", "scheme": "basic"},
+            "c": {"type": "apiKey", "in": "cookie", "name": "sid"}, "d": {"type": "openIdConnect"},
+            "e": {"type": "oauth2", "flows": {"implicit": {}}}, "f": {"type": "mutualTLS"}, "g": {"$ref": "#/x"},
+        }},
+    });
+    let description = description(&document);
+    let ways: Vec<Vec<BTreeMap<String, Vec<String>>>> =
+        description.operations.into_iter().map(|operation| operation.security).collect();
+    let way = |names: &[(&str, &[&str])]| -> BTreeMap<String, Vec<String>> {
+        let own = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        names.iter().map(|(name, scopes)| ((*name).to_owned(), own(scopes))).collect()
+    };
+    assert_eq!(ways, [vec![way(&[("a", &[])])], vec![], vec![way(&[]), way(&[("b", &[]), ("z", &["s"])])]]);
+    let scheme = |name: &str| description.schemes[name].clone();
+    assert_eq!(scheme("a"), Scheme::Bearer);
+    assert_eq!(scheme("b"), Scheme::Basic);
+    assert_eq!(scheme("c"), Scheme::Key { place: Place::Cookie, name: "sid".to_owned() });
+    assert_eq!(scheme("d"), Scheme::OtherToken);
+    assert_eq!(scheme("e"), Scheme::OtherToken);
+    for unknown in ["f", "g", "z"] {
+        assert!(matches!(scheme(unknown), Scheme::Unknown(_)), "{unknown}");
+    }
+}
+
+#[test]
+fn names_are_unique_in_the_document_s_order() {
+    let document = json!({
+        "openapi": "3.0.0",
+        "paths": {
+            "/pets/{id}": {"get": {"operationId": "getPet"}, "put": {"operationId": "getPet"}},
+            "/pets/{name}": {"get": {"operationId": "get_pet"}, "post": {}},
+            "/pets/{name}/": {"post": {}},
+        },
+    });
+    let names: Vec<String> =
+        description(&document).operations.into_iter().map(|operation| operation.name).collect();
+    assert_eq!(names, ["get_pet", "get_pet_2", "get_pet_3", "post_pets_name", "post_pets_name_2"]);
+}
+
+#[test]
+fn answers_are_those_when_all_went_well() {
+    let answer = |responses: Value| {
+        let operation = one("/", json!({"responses": responses}));
+        (operation.answer.accept, operation.output_schema)
+    };
+    let json_of = |kind: &str| json!({"content": {"application/json": {"schema": {"type": kind}}}});
+    let accept = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(answer(Value::Null), (vec![], None));
+    assert_eq!(answer(json!({"204": {}, "400": json_of("string")})), (vec![], None));
+    assert_eq!(
+        answer(json!({"default": json_of("object")})),
+        (accept(&["application/json"]), Some(json!({"type": "object"})))
+    );
+    assert_eq!(
+        answer(
+            json!({"201": json_of("object"), "200": json_of("array"), "202": json_of("array"), "404": {}})
+        )
+        .1,
+        Some(json!({"anyOf": [{"type": "array"}, {"type": "object"}]}))
+    );
+    let several =
+        json!({"2XX": {"content": {"text/csv": {}, "image/png": {}, "application/json; charset=utf-8": {}}}});
+    assert_eq!(answer(several), (accept(&["application/json", "text/csv", "image/png"]), None));
+    assert_eq!(answer(json!({"200": {"content": {"text/csv": {}}}})).1, Some(json!({"type": "string"})));
+    assert_eq!(answer(json!({"200": {"$ref": "#/gone"}})), (vec![], None));
+}
+
+#[test]
+fn a_query_in_the_path_is_sent_and_not_asked_for() {
+    let operation = one("/x?action=run&id={id}#y", json!({"parameters": [{"name": "id", "in": "path"}]}));
+    assert_eq!(operation.path, "/x");
+    assert_eq!(operation.frozen, BTreeMap::from([("action".to_owned(), json!("run"))]));
+    let named: Vec<_> = operation.parameters.iter().map(|one| (one.name.as_str(), one.place)).collect();
+    assert_eq!(named, [("id", Place::Query), ("action", Place::Query)]);
+    assert_eq!(operation.input_schema["properties"], json!({"id": {}}));
+}
+
+struct Shelf;
+
+impl Fetch for Shelf {
+    fn fetch(&self, address: &str) -> Result<String, String> {
+        match address {
+            "paths/pets.yaml" => {
+                Ok("get:\n  operationId: listPets\n  parameters: [{$ref: '../common.yaml#/Limit'}]\n  \
+                 responses: {200: {content: {application/json: {schema: {$ref: '../schemas/pet.yaml'}}}}}"
+                    .to_owned())
+            }
+            "common.yaml" => {
+                Ok("Limit: {name: limit, in: query, schema: {$ref: '#/Number'}}\nNumber: {type: integer}"
+                    .to_owned())
+            }
+            "schemas/pet.yaml" => {
+                Ok("{type: object, properties: {parent: {$ref: pet.yaml}, owner: {$ref: owner.yaml}}}"
+                    .to_owned())
+            }
+            _ => Err("is not there".to_owned()),
+        }
+    }
+}
+
+#[test]
+fn a_description_may_be_several_documents() {
+    let text = "openapi: 3.0.0\npaths: {/pets: {$ref: paths/pets.yaml}}";
+    let description = load(text, Home::Directory("api.yaml".to_owned()), &Shelf).unwrap();
+    assert_eq!(
+        description.operations[0].input_schema["properties"]["limit"],
+        json!({"$ref": "#/$defs/Number"})
+    );
+    assert_eq!(description.operations[0].output_schema, Some(json!({"$ref": "#/$defs/pet"})));
+    let pet = json!({"type": "object", "properties": {"parent": {"$ref": "#/$defs/pet"}, "owner": {}}});
+    assert_eq!(description.definitions["pet"], pet);
+    assert_eq!(description.definitions["Number"], json!({"type": "integer"}));
+}
+
+#[test]
+fn circles_of_all_kinds_are_read() {
+    let again = |name: &str| json!({"$ref": format!("#/components/{name}/A")});
+    let read = description(&json!({
+        "openapi": "3.0.0",
+        "paths": {"/a": {"post": {"parameters": [again("parameters")], "requestBody": again("requestBodies"),
+            "responses": {"200": again("responses"), "201": {"content": {"a/json": {"schema": again("schemas")}}}}}}},
+        "components": {
+            "parameters": {"A": again("parameters")}, "requestBodies": {"A": again("requestBodies")},
+            "responses": {"A": again("responses")},
+            "schemas": {"A": {"allOf": [again("schemas")], "properties": {"a": again("schemas")}}},
+        },
+    }));
+    let operation = &read.operations[0];
+    let output = read.output_schema(operation).unwrap();
+    let checked = ArgumentSchema::compile(output).unwrap();
+    assert!(checked.prepare(json!({"a": {"a": {}}})).is_ok());
+    assert!(operation.body.is_some() && operation.parameters.is_empty());
+}
+
+/// Documents that are nearly descriptions.
+fn nearly() -> impl Strategy<Value = Value> {
+    let word = prop_oneof![
+        "[a-z]{0,3}",
+        proptest::sample::select(vec![
+            "$ref",
+            "get",
+            "post",
+            "parameters",
+            "name",
+            "in",
+            "schema",
+            "type",
+            "properties",
+            "required",
+            "allOf",
+            "oneOf",
+            "items",
+            "requestBody",
+            "content",
+            "application/json",
+            "multipart/form-data",
+            "responses",
+            "200",
+            "default",
+            "enum",
+            "nullable",
+            "servers",
+            "url",
+            "security",
+            "tags",
+            "formData",
+            "body",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let text = prop_oneof![
+        "[a-z{}/]{0,5}",
+        proptest::sample::select(vec![
+            "#/paths",
+            "#/paths/~1a",
+            "#/components/schemas/A",
+            "#/components/schemas/B",
+            "#",
+            "other.json",
+            "object",
+            "array",
+            "string",
+            "path",
+            "query",
+            "file:///etc/passwd",
+            "binary",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        text.prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 60, 6, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::vec((word.clone(), inner), 0..6)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn anything_is_read_or_refused(item in nearly(), a in nearly(), b in nearly(), is_second in any::<bool>()) {
+        let paths = json!({"/a": item, "/{b}": {"parameters": a, "post": b, "get": {"requestBody": a, "responses": b}}});
+        let document = if is_second {
+            json!({"swagger": "2.0", "paths": paths, "definitions": {"A": a, "B": b}})
+        } else {
+            json!({"openapi": "3.1.0", "paths": paths, "components": {"schemas": {"A": a, "B": b}}})
+        };
+        let read = description(&document);
+        for operation in &read.operations {
+            let input = read.input_schema(operation);
+            if let Ok(arguments) = ArgumentSchema::compile(input) {
+                let _ = arguments.prepare(json!({"b": "x", "body": {"a": [1, {}]}}));
+            }
+            for slot in operation.path.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
+                prop_assert!(operation.parameters.iter().any(|one| one.place == Place::Path && one.name == slot));
+            }
+            let kept: Operation = serde_json::from_value(serde_json::to_value(operation).unwrap()).unwrap();
+            prop_assert_eq!(&kept, operation);
+        }
+    }
+
+    #[test]
+    fn any_document_is_read_or_refused(document in nearly()) {
+        let _ = load(&document.to_string(), Home::Directory("x".to_owned()), &Alone);
+    }
+}

@@ -18,16 +18,19 @@ const MERGE: &str = "<<";
 pub(super) fn parse(text: &str) -> Result<Value, Unreadable> {
     let left = Cell::new(VALUES_MAX);
     let node = Node { left: &left };
-    node.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| fault(&error))
+    node.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| fault(&error, text))
 }
 
-/// The parser tells where it noticed; of a quote that is never closed, that is the end of the text, and the cause
-/// is where the quote is.
-fn fault(error: &yaml_serde::Error) -> Unreadable {
+/// The parser tells where it noticed; of a quote or a bracket that is never closed, that is the end of the text,
+/// and the cause is where it was opened.
+fn fault(error: &yaml_serde::Error, text: &str) -> Unreadable {
     let why = error.to_string();
     let mut place = error.location().map_or((0, 0), |place| (place.line(), place.column()));
     let is_open_quote = why.contains("scanning a quoted scalar") && why.starts_with("found unexpected");
-    if is_open_quote && let Some(start) = why.rsplit_once(" at line ").and_then(|(_, place)| numbers(place)) {
+    let is_at_end = place.0 > text.lines().count();
+    if (is_open_quote || is_at_end)
+        && let Some(start) = why.rsplit_once(" at line ").and_then(|(_, place)| numbers(place))
+    {
         place = start;
     }
     let problem = why.split(" at line ").next().unwrap_or(&why);

@@ -15,7 +15,7 @@ const NOTES: [&str; 5] = ["title", "description", "deprecated", "readOnly", "wri
 impl Schemas<'_> {
     /// A schema of the document as JSON Schema. Where a default is not to be kept it is only told: whoever is
     /// called fills it in, and two that exclude each other would be sent together.
-    pub(super) fn convert(&mut self, schema: Node<'_>, way: Way, keep_default: bool) -> Value {
+    pub(in crate::document) fn convert(&mut self, schema: Node<'_>, way: Way, keep_default: bool) -> Value {
         let fields = match schema.value {
             Value::Bool(taken) => return Value::Bool(*taken),
             Value::Object(fields) => fields,
@@ -65,7 +65,9 @@ impl Schemas<'_> {
                 }
             }
         }
-        if let Some(Value::Array(tuple)) = fields.get("items") {
+        if let Some(Value::Array(tuple)) = fields.get("items")
+            && !tuple.is_empty()
+        {
             let tuple =
                 tuple.iter().map(|value| self.convert(Node { value, ..schema }, way, false)).collect();
             converted.insert("prefixItems".to_owned(), Value::Array(tuple));

@@ -1,1 +1,134 @@
+//! Schemas, one word at a time.
 
+use super::super::sources::{Alone, Home};
+use super::*;
+use ctx_core::ArgumentSchema;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn converted(schema: Value, named: Value) -> (Value, BTreeMap<String, Value>) {
+    let document = json!({"components": {"schemas": named}, "schema": schema});
+    let home = Home::Directory("a.json".to_owned());
+    let documents = Documents::gather(&document.to_string(), home, &Alone).unwrap();
+    let mut schemas = Schemas::new(&documents);
+    let node = Node { document: 0, value: documents.root() };
+    let schema = schemas.schema(node.get("schema").unwrap(), Way::Both);
+    (schema, schemas.into_definitions())
+}
+
+fn alone(schema: Value) -> Value {
+    converted(schema, json!({})).0
+}
+
+#[test]
+fn words_become_those_of_today() {
+    for (old, new) in [
+        (json!({"type": "string", "nullable": true}), json!({"type": ["string", "null"]})),
+        (
+            json!({"type": "string", "nullable": true, "enum": ["a"]}),
+            json!({"type": ["string", "null"], "enum": ["a", null]}),
+        ),
+        (json!({"minimum": 1, "exclusiveMinimum": true}), json!({"exclusiveMinimum": 1})),
+        (json!({"maximum": 1, "exclusiveMaximum": false}), json!({"maximum": 1})),
+        (json!({"exclusiveMaximum": 4}), json!({"exclusiveMaximum": 4})),
+        (json!({"type": ["integer", "null"]}), json!({"type": ["integer", "null"]})),
+        (json!({"type": "file"}), json!({"type": "string", "format": "binary"})),
+        (json!({"type": "any"}), json!({})),
+        (json!({"items": [{"type": "string"}, {}]}), json!({"prefixItems": [{"type": "string"}, {}]})),
+        (json!({"type": "string", "enum": [1, true]}), json!({"type": "string", "enum": ["1", "true"]})),
+        (json!({"type": "integer", "enum": ["1"]}), json!({"type": "integer", "enum": [1]})),
+        (
+            json!({"discriminator": {"propertyName": "k", "mapping": {"a": "#/components/schemas/A"}}}),
+            json!({"discriminator": {"propertyName": "k"}}),
+        ),
+        (
+            json!({"required": true, "enum": [], "allOf": [], "minLength": -1, "pattern": 3, "properties": 1,
+                "example": {}, "xml": {}, "x-y": 1, "$id": "x", "type": 7, "multipleOf": 0}),
+            json!({"properties": {}}),
+        ),
+        (json!({"required": ["a", "a", 1]}), json!({"required": ["a"]})),
+    ] {
+        assert_eq!(alone(old.clone()), new, "{old}");
+    }
+}
+
+#[test]
+fn what_is_named_is_defined_once() {
+    let named = json!({
+        "A b": {"properties": {"next": {"$ref": "#/components/schemas/A b"}, "other": {"$ref": "#/components/schemas/C"}}},
+        "C": {"$ref": "#/components/schemas/D"},
+        "D": {"type": "string"},
+        "unused": {},
+    });
+    let schema = json!({"anyOf": [{"$ref": "#/components/schemas/A%20b"}, {"$ref": "#/components/schemas/A b"},
+        {"$ref": "#/components/schemas/gone"}, {"$ref": "https://example.com/x"}, {"$ref": "#/components/schemas/D"}]});
+    let (schema, definitions) = converted(schema, named);
+    let a = json!({"$ref": "#/$defs/A_b"});
+    let d = json!({"$ref": "#/$defs/D"});
+    assert_eq!(schema, json!({"anyOf": [a, a, {}, {}, d]}));
+    assert_eq!(
+        definitions,
+        BTreeMap::from([
+            ("A_b".to_owned(), json!({"properties": {"next": a, "other": d}})),
+            ("D".to_owned(), json!({"type": "string"})),
+        ])
+    );
+}
+
+#[test]
+fn what_may_be_nothing_may_also_be_named() {
+    let schema = json!({"nullable": true, "description": "x", "allOf": [{"$ref": "#/components/schemas/A"}]});
+    let (schema, _) = converted(schema, json!({"A": {}}));
+    assert_eq!(
+        schema,
+        json!({"description": "x", "anyOf": [{"allOf": [{"$ref": "#/$defs/A"}]}, {"type": "null"}]})
+    );
+}
+
+#[test]
+fn marks_are_found_behind_references() {
+    let named = json!({"Id": {"type": "string", "readOnly": true}});
+    let (schema, _) = converted(json!({"properties": {"id": {"$ref": "#/components/schemas/Id"}}}), named);
+    assert_eq!(schema, json!({"properties": {"id": {"$ref": "#/$defs/Id", "readOnly": true}}}));
+}
+
+#[test]
+fn there_is_a_bound_for_all_schemas_together() {
+    let document = json!({"schema": {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}});
+    let home = Home::Directory("a.json".to_owned());
+    let documents = Documents::gather(&document.to_string(), home, &Alone).unwrap();
+    let mut schemas = Schemas { values_left: 3, ..Schemas::new(&documents) };
+    let schema = Node { document: 0, value: documents.root() }.get("schema").unwrap();
+    let whole = json!({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
+    assert_eq!(schemas.schema(schema, Way::Request), whole);
+    assert_eq!(schemas.schema(schema, Way::Request), json!({}));
+}
+
+proptest! {
+    #[test]
+    fn no_schema_is_refused_for_its_words(
+        words in proptest::collection::vec(
+            (
+                proptest::sample::select(vec![
+                    "type", "enum", "const", "required", "properties", "items", "allOf", "oneOf", "not", "minimum",
+                    "exclusiveMinimum", "minLength", "multipleOf", "uniqueItems", "format", "additionalProperties",
+                    "patternProperties", "dependentSchemas", "prefixItems", "title", "default", "nullable", "$ref",
+                    "$id", "$schema", "$anchor", "$defs", "contains", "maxItems", "if", "deprecated", "discriminator",
+                ]),
+                proptest::sample::select(vec![
+                    json!(null), json!(true), json!(-1), json!(1.5), json!("string"), json!("#/x"), json!([]),
+                    json!(["a", "a"]), json!([1, {}]), json!({}), json!({"a": 1}), json!({"a": {"type": 3}}),
+                    json!({"$ref": "#/components/schemas/A"}), json!([{"$ref": "#/schema"}]),
+                ]),
+            ),
+            0..8,
+        )
+    ) {
+        let schema: Value = words.into_iter().map(|(word, value)| (word.to_owned(), value)).collect();
+        let (schema, definitions) = converted(schema.clone(), json!({"A": schema}));
+        let whole = json!({"properties": {"x": schema}, "$defs": definitions});
+        let compiled = ArgumentSchema::compile(whole.clone());
+        prop_assert!(compiled.is_ok(), "{:?} {}", compiled.err(), whole);
+        let _ = compiled.unwrap().prepare(json!({"x": {"a": [1]}}));
+    }
+}
