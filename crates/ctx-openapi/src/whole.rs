@@ -16,15 +16,22 @@ const VALUES_MAX: usize = 40_000;
 /// What a definition is that was left out.
 const LEFT_OUT: &str = "Not shown here: the schema is too large.";
 
+/// Which way a value goes.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Request,
+    Response,
+}
+
 impl Description {
     /// The schema of an operation's arguments, whole.
     pub(crate) fn input_schema(&self, operation: &Operation) -> Value {
-        whole(&operation.input_schema, &self.definitions, "readOnly")
+        whole(&operation.input_schema, &self.definitions, Way::Request)
     }
 
     /// The schema of what an operation answers, whole, where it is known.
     pub(crate) fn output_schema(&self, operation: &Operation) -> Option<Value> {
-        operation.output_schema.as_ref().map(|schema| whole(schema, &self.definitions, "writeOnly"))
+        operation.output_schema.as_ref().map(|schema| whole(schema, &self.definitions, Way::Response))
     }
 
     /// Drops definitions that no operation reaches.
@@ -45,8 +52,9 @@ impl Description {
     }
 }
 
-fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, gone: &str) -> Value {
-    let mut whole = schema.clone();
+fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, way: Way) -> Value {
+    let mut own_values = usize::MAX;
+    let mut whole = stripped(schema, way, &mut own_values);
     let mut known = HashSet::new();
     let mut waiting = VecDeque::new();
     referred(schema, &mut known, &mut waiting);
@@ -62,7 +70,7 @@ fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, gone: &str) -> V
             continue;
         }
         referred(definition, &mut known, &mut waiting);
-        added.insert(name.to_owned(), stripped(definition, gone, &mut values_left));
+        added.insert(name.to_owned(), stripped(definition, way, &mut values_left));
     }
     if let (Value::Object(fields), false) = (&mut whole, added.is_empty()) {
         fields.insert("$defs".to_owned(), Value::Object(added));
@@ -92,8 +100,13 @@ fn referred<'a>(schema: &'a Value, known: &mut HashSet<&'a str>, waiting: &mut V
     }
 }
 
-/// A definition without the fields that do not go this way, and without the marks.
-fn stripped(schema: &Value, gone: &str, values_left: &mut usize) -> Value {
+/// A schema without the fields that do not go this way, and without the marks. In a request, one of several may
+/// be more than one: many documents' alternatives overlap, and whoever is called decides.
+fn stripped(schema: &Value, way: Way, values_left: &mut usize) -> Value {
+    let gone = match way {
+        Way::Request => "readOnly",
+        Way::Response => "writeOnly",
+    };
     *values_left = values_left.saturating_sub(1);
     match schema {
         Value::Object(fields) => {
@@ -109,20 +122,21 @@ fn stripped(schema: &Value, gone: &str, values_left: &mut usize) -> Value {
                     ("properties", Value::Object(properties)) => properties
                         .iter()
                         .filter(|(_, property)| !is_gone(property))
-                        .map(|(name, property)| (name.clone(), stripped(property, gone, values_left)))
+                        .map(|(name, property)| (name.clone(), stripped(property, way, values_left)))
                         .collect(),
                     ("required", Value::Array(names)) => {
                         names.iter().filter(|name| goes(name)).cloned().collect()
                     }
                     ("readOnly" | "writeOnly", Value::Bool(_)) => continue,
                     ("enum" | "const" | "default", value) => value.clone(),
-                    (_, value) => stripped(value, gone, values_left),
+                    (_, value) => stripped(value, way, values_left),
                 };
-                kept.insert(word.clone(), value);
+                let is_loose = way == Way::Request && word == "oneOf" && !fields.contains_key("anyOf");
+                kept.insert(if is_loose { "anyOf".to_owned() } else { word.clone() }, value);
             }
             Value::Object(kept)
         }
-        Value::Array(items) => items.iter().map(|item| stripped(item, gone, values_left)).collect(),
+        Value::Array(items) => items.iter().map(|item| stripped(item, way, values_left)).collect(),
         value => value.clone(),
     }
 }

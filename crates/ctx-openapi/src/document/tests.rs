@@ -59,6 +59,24 @@ fn schemas_stand_alone_and_know_their_way() {
 }
 
 #[test]
+fn overlapping_alternatives_are_taken_in_requests() {
+    let either =
+        json!({"oneOf": [{"type": "integer"}, {"type": "number"}, {"$ref": "#/components/schemas/Other"}]});
+    let content = json!({"application/json": {"schema": either}});
+    let read = description(&json!({
+        "openapi": "3.0.0",
+        "paths": {"/x": {"post": {"requestBody": {"required": true, "content": content},
+            "responses": {"200": {"content": content}}}}},
+        "components": {"schemas": {"Other": {"oneOf": [{"type": "string"}, {"enum": ["a"]}]}}},
+    }));
+    let arguments = ArgumentSchema::compile(read.input_schema(&read.operations[0])).unwrap();
+    assert!(arguments.prepare(json!({"body": 1})).is_ok());
+    assert!(arguments.prepare(json!({"body": "a"})).is_ok());
+    assert!(arguments.prepare(json!({"body": true})).is_err());
+    assert!(read.output_schema(&read.operations[0]).unwrap()["oneOf"].is_array());
+}
+
+#[test]
 fn each_operation_is_tolerated_by_itself() {
     let description = description(&json!({
         "openapi": "3.0.0",

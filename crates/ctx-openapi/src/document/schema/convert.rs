@@ -75,6 +75,7 @@ impl Schemas<'_> {
         if !keep_default && let Some(default) = fields.get("default").and_then(told) {
             add_remark(&mut converted, &format!("Default: `{default}`."));
         }
+        close_as_a_whole(&mut converted);
         Value::Object(if is_nullable { or_null(converted) } else { converted })
     }
 
@@ -211,6 +212,17 @@ fn add_bound(converted: &mut Map<String, Value>, fields: &Map<String, Value>, wo
     if value.is_number() {
         let word = if word == plain && is_exclusive { exclusive } else { word };
         converted.insert(word.to_owned(), value.clone());
+    }
+}
+
+/// `additionalProperties: false` sees only the properties beside it, and not those of what is combined: it would
+/// let nothing through. What is meant is that there are no others at all.
+fn close_as_a_whole(schema: &mut Map<String, Value>) {
+    let combines = ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|word| schema.contains_key(*word));
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    if combines && is_closed {
+        schema.shift_remove("additionalProperties");
+        schema.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
     }
 }
 

@@ -46,6 +46,10 @@ fn words_become_those_of_today() {
                 "example": {}, "xml": {}, "x-y": 1, "$id": "x", "type": 7, "multipleOf": 0}),
             json!({"properties": {}}),
         ),
+        (
+            json!({"anyOf": [{}], "additionalProperties": false}),
+            json!({"anyOf": [{}], "unevaluatedProperties": false}),
+        ),
         (json!({"required": ["a", "a", 1]}), json!({"required": ["a"]})),
     ] {
         assert_eq!(alone(old.clone()), new, "{old}");
