@@ -70,6 +70,23 @@ pub(crate) struct Operation {
     pub(crate) frozen: BTreeMap<String, Value>,
 }
 
+/// Which way a value goes, which decides whether what is read-only or write-only is part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Request,
+    Response,
+}
+
+impl Way {
+    /// The mark of what does not go this way.
+    pub(crate) fn gone(self) -> &'static str {
+        match self {
+            Self::Request => "readOnly",
+            Self::Response => "writeOnly",
+        }
+    }
+}
+
 /// What a reference to a definition begins with.
 const DEFINITION: &str = "#/$defs/";
 

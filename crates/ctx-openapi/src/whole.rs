@@ -3,7 +3,7 @@
 //! They are put together when they are asked for: with thousands of operations that reach thousands of
 //! definitions, all of them together would be larger than any memory.
 
-use crate::operation::{Description, Operation, definition_name};
+use crate::operation::{Description, Operation, Way, definition_name};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -15,13 +15,6 @@ const VALUES_MAX: usize = 40_000;
 
 /// What a definition is that was left out.
 const LEFT_OUT: &str = "Not shown here: the schema is too large.";
-
-/// Which way a value goes.
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    Request,
-    Response,
-}
 
 impl Description {
     /// The schema of an operation's arguments, whole.
@@ -103,10 +96,7 @@ fn referred<'a>(schema: &'a Value, known: &mut HashSet<&'a str>, waiting: &mut V
 /// A schema without the fields that do not go this way, and without the marks. In a request, one of several may
 /// be more than one: many documents' alternatives overlap, and whoever is called decides.
 fn stripped(schema: &Value, way: Way, values_left: &mut usize) -> Value {
-    let gone = match way {
-        Way::Request => "readOnly",
-        Way::Response => "writeOnly",
-    };
+    let gone = way.gone();
     *values_left = values_left.saturating_sub(1);
     match schema {
         Value::Object(fields) => {
@@ -138,5 +128,50 @@ fn stripped(schema: &Value, way: Way, values_left: &mut usize) -> Value {
         }
         Value::Array(items) => items.iter().map(|item| stripped(item, way, values_left)).collect(),
         value => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctx_core::ArgumentSchema;
+    use serde_json::json;
+
+    /// A definition that refers to the next two.
+    fn definition(place: usize) -> Value {
+        let next = |step: usize| json!({"$ref": format!("#/$defs/d{}", 2 * place + step)});
+        json!({"type": "object", "properties": {"left": next(1), "right": next(2)}})
+    }
+
+    #[test]
+    fn a_large_schema_is_cut_and_still_stands_alone() {
+        let definitions: BTreeMap<String, Value> =
+            (0..5_000).map(|place| (format!("d{place}"), definition(place))).collect();
+        let whole = whole(&json!({"properties": {"x": {"$ref": "#/$defs/d0"}}}), &definitions, Way::Request);
+        let defined = whole["$defs"].as_object().unwrap();
+        let left_out = defined.values().filter(|definition| definition["description"] == LEFT_OUT).count();
+        assert_eq!(defined.len() - left_out, DEFINITIONS_MAX);
+        assert!(left_out <= 2 * DEFINITIONS_MAX, "{left_out}");
+        let nearest: Vec<&String> = defined.keys().take(3).collect();
+        assert_eq!(nearest, ["d0", "d1", "d2"]);
+        let arguments = ArgumentSchema::compile(whole).unwrap();
+        assert!(arguments.prepare(json!({"x": {"left": {"right": 1}}})).is_err());
+    }
+
+    #[test]
+    fn names_of_fields_are_no_words() {
+        let schema = json!({"type": "object", "required": ["required"], "properties": {
+            "required": {"type": "array", "items": {"type": "string"}},
+            "readOnly": {"type": "boolean"},
+            "properties": {"type": "object", "properties": {"id": {"type": "string", "readOnly": true}}},
+            "enum": {"const": {"oneOf": 1, "readOnly": true}},
+        }});
+        let request = whole(&schema, &BTreeMap::new(), Way::Request);
+        let mut expected = schema.clone();
+        expected["properties"]["properties"]["properties"] = json!({});
+        assert_eq!(request, expected);
+        let mut response = schema;
+        response["properties"]["properties"]["properties"]["id"] = json!({"type": "string"});
+        assert_eq!(whole(&response, &BTreeMap::new(), Way::Response), response);
     }
 }

@@ -3,8 +3,7 @@
 use super::media::{Kind, essence, kind};
 use super::read::Reader;
 use super::reference::Node;
-use super::schema::Way;
-use crate::operation::Answer;
+use crate::operation::{Answer, Way};
 use serde_json::{Value, json};
 
 /// Kinds of content that are asked for.

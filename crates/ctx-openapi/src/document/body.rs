@@ -5,8 +5,7 @@ use super::names::Unique;
 use super::parameters::{Said, second_format, style_of};
 use super::read::Reader;
 use super::reference::{Node, reference_of};
-use super::schema::Way;
-use crate::operation::{Body, Format, Media, MediaKind, Part, Place, Style};
+use crate::operation::{Body, Format, Media, MediaKind, Part, Place, Style, Way};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashSet};
 

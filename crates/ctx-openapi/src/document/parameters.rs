@@ -4,8 +4,7 @@ use super::names::Unique;
 use super::path::{Piece, Slot, Template};
 use super::read::Reader;
 use super::reference::Node;
-use super::schema::Way;
-use crate::operation::{Format, Parameter, Place, Style};
+use crate::operation::{Format, Parameter, Place, Style, Way};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
@@ -118,7 +117,7 @@ impl<'d> Reader<'d> {
         // The second version says it in the parameter itself.
         let is_inline = schema.is_none();
         let source = schema.unwrap_or(said);
-        let mut described = match self.schemas.convert(source, Way::Request, required) {
+        let mut described = match self.schemas.convert(source, Some(Way::Request), required) {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };

@@ -2,8 +2,9 @@
 //! validator would refuse the whole for them.
 
 use super::constant::{fitted, kind};
-use super::{Schemas, Way, told};
+use super::{Schemas, told};
 use crate::document::reference::{Node, reference_of};
+use crate::operation::Way;
 use serde_json::{Map, Value};
 
 /// Words that combine schemas of the same value.
@@ -14,8 +15,13 @@ const NOTES: [&str; 5] = ["title", "description", "deprecated", "readOnly", "wri
 
 impl Schemas<'_> {
     /// A schema of the document as JSON Schema. Where a default is not to be kept it is only told: whoever is
-    /// called fills it in, and two that exclude each other would be sent together.
-    pub(in crate::document) fn convert(&mut self, schema: Node<'_>, way: Way, keep_default: bool) -> Value {
+    /// called fills it in, and two that exclude each other would be sent together. Where no way is said, marks stay.
+    pub(in crate::document) fn convert(
+        &mut self,
+        schema: Node<'_>,
+        way: Option<Way>,
+        keep_default: bool,
+    ) -> Value {
         let fields = match schema.value {
             Value::Bool(taken) => return Value::Bool(*taken),
             Value::Object(fields) => fields,
@@ -80,13 +86,13 @@ impl Schemas<'_> {
     }
 
     /// A word that is taken as it is, or that holds schemas.
-    fn word(&mut self, word: &str, part: Node<'_>, way: Way) -> Option<Value> {
+    fn word(&mut self, word: &str, part: Node<'_>, way: Option<Way>) -> Option<Value> {
         let value = part.value;
         match word {
             "title" | "description" | "format" | "pattern" | "contentMediaType" | "contentEncoding" => {
                 value.as_str().filter(|text| !text.is_empty()).map(Value::from)
             }
-            "readOnly" | "writeOnly" if way != Way::Both => None,
+            "readOnly" | "writeOnly" if way.is_some() => None,
             "deprecated" | "uniqueItems" | "readOnly" | "writeOnly" => {
                 (value.as_bool() == Some(true)).then_some(Value::Bool(true))
             }
@@ -124,18 +130,18 @@ impl Schemas<'_> {
         }
     }
 
-    fn properties(&mut self, properties: Node<'_>, way: Way, required: &[&str]) -> Value {
+    fn properties(&mut self, properties: Node<'_>, way: Option<Way>, required: &[&str]) -> Value {
         let mut converted = Map::new();
         for (name, property) in properties.fields() {
             let is_read_only = self.is_marked(property, "readOnly");
             let is_write_only = self.is_marked(property, "writeOnly");
             match way {
-                Way::Request if is_read_only => continue,
-                Way::Response if is_write_only => continue,
+                Some(Way::Request) if is_read_only => continue,
+                Some(Way::Response) if is_write_only => continue,
                 _ => {}
             }
             let mut schema = self.convert(property, way, required.contains(&name));
-            if way == Way::Both
+            if way.is_none()
                 && let Some(fields) = schema.as_object_mut()
             {
                 for (mark, _) in
@@ -150,19 +156,15 @@ impl Schemas<'_> {
     }
 
     /// The fields that must be there, each once, without those that do not go this way.
-    fn required<'s>(&self, schema: Node<'s>, way: Way) -> Vec<&'s str> {
+    fn required<'s>(&self, schema: Node<'s>, way: Option<Way>) -> Vec<&'s str> {
         let mut required: Vec<&str> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         let properties = schema.get("properties");
-        let gone = match way {
-            Way::Request => "readOnly",
-            Way::Response => "writeOnly",
-            Way::Both => "",
-        };
         for name in schema.get("required").into_iter().flat_map(Node::items) {
             let Some(name) = name.value.as_str() else { continue };
             let property = properties.and_then(|properties| properties.get(name));
-            let is_gone = !gone.is_empty() && property.is_some_and(|property| self.is_marked(property, gone));
+            let gone = way.map(Way::gone).zip(property);
+            let is_gone = gone.is_some_and(|(mark, property)| self.is_marked(property, mark));
             if !is_gone && seen.insert(name) {
                 required.push(name);
             }

@@ -9,7 +9,7 @@ pub(super) use convert::add_remark;
 use super::names::Unique;
 use super::reference::{Node, shortened};
 use super::sources::Documents;
-use crate::operation::definition_reference;
+use crate::operation::{Way, definition_reference};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -18,15 +18,6 @@ const VALUES_MAX: usize = 2_000_000;
 
 /// Characters of a definition's name.
 const NAME_MAX: usize = 80;
-
-/// Which way a value goes, which decides whether what is read-only or write-only is part of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    Request,
-    Response,
-    /// Either: the marks stay.
-    Both,
-}
 
 /// Makes schemas, and remembers what they refer to.
 pub(super) struct Schemas<'d> {
@@ -51,14 +42,14 @@ impl<'d> Schemas<'d> {
 
     /// A schema of the document as JSON Schema; what it refers to becomes definitions.
     pub(super) fn schema(&mut self, schema: Node<'_>, way: Way) -> Value {
-        self.convert(schema, way, false)
+        self.convert(schema, Some(way), false)
     }
 
     /// All definitions that were referred to.
     pub(super) fn into_definitions(mut self) -> BTreeMap<String, Value> {
         let mut definitions = BTreeMap::new();
         while let Some((name, schema)) = self.waiting.pop_front() {
-            let definition = self.convert(schema, Way::Both, false);
+            let definition = self.convert(schema, None, false);
             definitions.insert(name, definition);
         }
         cycles::cut(&mut definitions);

@@ -12,7 +12,7 @@ fn converted(schema: Value, named: Value) -> (Value, BTreeMap<String, Value>) {
     let documents = Documents::gather(&document.to_string(), home, &Alone).unwrap();
     let mut schemas = Schemas::new(&documents);
     let node = Node { document: 0, value: documents.root() };
-    let schema = schemas.schema(node.get("schema").unwrap(), Way::Both);
+    let schema = schemas.convert(node.get("schema").unwrap(), None, false);
     (schema, schemas.into_definitions())
 }
 
