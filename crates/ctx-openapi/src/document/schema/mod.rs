@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Values in all schemas of one description together; what comes after can be anything.
-const VALUES_MAX: usize = 2_000_000;
+const VALUES_MAX: usize = 1_000_000;
 
 /// Characters of a definition's name.
 const NAME_MAX: usize = 80;
