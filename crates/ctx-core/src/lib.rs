@@ -42,7 +42,7 @@ pub use limits::Limits;
 pub use name::{Identifier, InvalidName, ToolName};
 pub use peer::{NoPeer, Peer, Progress, Question, Unanswered, Want};
 pub use policy::{AllowAll, Decision, Identity, Policy};
-pub use rate::{InvalidRate, RateLimit};
+pub use rate::{InvalidRate, Meter, RateLimit};
 pub use resource::{
     Following, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources,
 };
