@@ -7,3 +7,4 @@
 #![allow(dead_code, reason = "until all of it is there")]
 
 mod operation;
+mod request;
