@@ -8,3 +8,4 @@
 
 mod operation;
 mod request;
+mod response;
