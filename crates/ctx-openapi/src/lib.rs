@@ -6,6 +6,14 @@
 
 #![allow(dead_code, reason = "until all of it is there")]
 
+mod api;
+mod auth;
+mod client;
 mod operation;
 mod request;
 mod response;
+mod settings;
+
+pub use api::Api;
+pub use auth::{Credential, Credentials};
+pub use settings::{ApiError, ApiLimits, ApiSettings};
