@@ -200,3 +200,18 @@ impl Resolve for CheckedNames {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_a_forbidden_address_is_refused() {
+        // What is an address already resolves to itself.
+        for name in ["169.254.169.254", "0.0.0.0", "fe80::1"] {
+            let error = CheckedNames.resolve(name.parse().unwrap()).await.err().unwrap();
+            assert!(error.is::<Refused>(), "{name}: {error}");
+        }
+        assert!(CheckedNames.resolve("127.0.0.1".parse().unwrap()).await.is_ok());
+    }
+}

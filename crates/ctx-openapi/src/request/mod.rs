@@ -14,9 +14,11 @@ pub(crate) use encode::component;
 use crate::operation::{Format, Operation, Parameter, Place, Style};
 use bytes::Bytes;
 use ctx_core::{ErrorKind, ToolError};
+use path::Written;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// Headers that belong to the connection: another length would let a request hide in this one.
 const OWN_HEADERS: [&str; 9] = [
@@ -72,7 +74,7 @@ impl From<RequestError> for ToolError {
 }
 
 /// A request, as it is to be sent.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
@@ -100,7 +102,7 @@ impl Request {
                 continue;
             };
             match parameter.place {
-                Place::Path => path.push((parameter.name.as_str(), path::written(parameter, value)?)),
+                Place::Path => path.push(Written::new(parameter, value)?),
                 Place::Query => query.extend(in_query(&parameter.name, value, &parameter.format)),
                 Place::Header => add_header(&mut headers, parameter, value)?,
                 Place::Cookie => cookies.extend(in_cookies(parameter, value)),
@@ -127,6 +129,13 @@ impl Request {
         let mut url = self.url.clone();
         url.set_query(None);
         format!("{} {url}", self.method)
+    }
+}
+
+/// As people see it, since a URL may hold secrets.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
     }
 }
 

@@ -1,26 +1,30 @@
 //! Paths: a template becomes the URL.
 
 use super::{RequestError, content, encode, style};
-use crate::operation::{Format, Parameter, Style};
+use crate::operation::{Format, Parameter};
 use reqwest::Url;
 use serde_json::Value;
 
+const EMPTY: &str = "is a part of the path, and must not be empty";
+const DOTS: &str = "is a part of the path, and cannot be `.` or `..`";
+
 /// A parameter's value as it stands in the path: always within one segment.
-pub(super) fn written(parameter: &Parameter, value: &Value) -> Result<String, RequestError> {
-    let text = match &parameter.format {
-        Format::Style { style, explode, .. } => style::in_path(&parameter.name, value, *style, *explode),
-        Format::Content(content_type) => Some(encode::component(&content(value, content_type))),
-    };
-    let unfit = |why: &str| Err(RequestError::unfit(&parameter.argument, why));
-    let is_simple = !matches!(parameter.format, Format::Style { style: Style::Label | Style::Matrix, .. });
-    match text {
-        None => unfit("is a part of the path, and must not be empty"),
-        Some(text) if text.is_empty() => unfit("is a part of the path, and must not be empty"),
-        // Other words for this folder and the one above.
-        Some(text) if is_simple && is_dots(&text) => {
-            unfit("is a part of the path, and cannot be `.` or `..`")
+pub(super) struct Written<'a> {
+    parameter: &'a Parameter,
+    text: String,
+}
+
+impl<'a> Written<'a> {
+    pub(super) fn new(parameter: &'a Parameter, value: &Value) -> Result<Self, RequestError> {
+        let text = match &parameter.format {
+            Format::Style { style, explode, .. } => style::in_path(&parameter.name, value, *style, *explode),
+            Format::Content(content_type) => Some(encode::component(&content(value, content_type))),
+        };
+        match text {
+            None => Err(RequestError::unfit(&parameter.argument, EMPTY)),
+            Some(text) if text.is_empty() => Err(RequestError::unfit(&parameter.argument, EMPTY)),
+            Some(text) => Ok(Self { parameter, text }),
         }
-        Some(text) => Ok(text),
     }
 }
 
@@ -28,41 +32,48 @@ pub(super) fn written(parameter: &Parameter, value: &Value) -> Result<String, Re
 pub(super) fn url(
     base: &Url,
     template: &str,
-    values: &[(&str, String)],
+    values: &[Written<'_>],
     query: &[String],
 ) -> Result<Url, RequestError> {
-    let filled = fill(template, values)?;
     // What comes after `#` only tells operations of one path apart.
-    let filled = filled.split('#').next().unwrap_or_default();
-    let (path, own_query) = filled.split_once('?').unwrap_or((filled, ""));
-    if let Some((name, _)) = values.first().filter(|_| path.split('/').any(is_dots)) {
-        return Err(RequestError::unfit(name, "would lead to another path"));
+    let template = template.split('#').next().unwrap_or_default();
+    let (path, own_query) = template.split_once('?').unwrap_or((template, ""));
+    let mut filled = base.path().trim_end_matches('/').to_owned();
+    for segment in path.strip_prefix('/').unwrap_or(path).split('/') {
+        filled.push('/');
+        filled.push_str(&fill(segment, values)?);
     }
+    let own_query = fill(own_query, values)?;
     let mut url = base.clone();
-    url.set_path(&format!("{}/{}", base.path().trim_end_matches('/'), path.trim_start_matches('/')));
-    let pairs = [base.query().unwrap_or_default(), own_query];
-    let pairs: Vec<&str> = pairs.into_iter().chain(query.iter().map(String::as_str)).collect();
-    let pairs: Vec<&str> = pairs.into_iter().filter(|pair| !pair.is_empty()).collect();
+    url.set_path(&filled);
+    let pairs = [base.query().unwrap_or_default(), &own_query];
+    let pairs = pairs.into_iter().chain(query.iter().map(String::as_str));
+    let pairs: Vec<&str> = pairs.filter(|pair| !pair.is_empty()).collect();
     url.set_query((!pairs.is_empty()).then(|| pairs.join("&")).as_deref());
     Ok(url)
 }
 
-fn fill(template: &str, values: &[(&str, String)]) -> Result<String, RequestError> {
-    let mut filled = String::new();
-    let mut rest = template;
+/// Fills the names in one segment of a path.
+fn fill(template: &str, values: &[Written<'_>]) -> Result<String, RequestError> {
+    let (mut filled, mut rest, mut last) = (String::new(), template, None);
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else {
-            return Err(RequestError::Document(format!("the path `{template}` has a `{{` without its `}}`")));
+            return Err(RequestError::Document(format!("`{template}` has a `{{` without its `}}`")));
         };
-        let value = values.iter().find(|(known, _)| *known == name).ok_or_else(|| {
-            RequestError::Document(format!("it does not say what `{name}` in the path `{template}` is"))
-        })?;
+        let value = values
+            .iter()
+            .find(|value| value.parameter.name == name)
+            .ok_or_else(|| RequestError::Document(format!("it does not say what `{name}` in the path is")))?;
         filled.push_str(before);
-        filled.push_str(&value.1);
-        rest = after;
+        filled.push_str(&value.text);
+        (rest, last) = (after, Some(value));
     }
     filled.push_str(rest);
-    Ok(filled)
+    match last {
+        // Other words for this folder and the one above.
+        Some(value) if is_dots(&filled) => Err(RequestError::unfit(&value.parameter.argument, DOTS)),
+        _ => Ok(filled),
+    }
 }
 
 /// Whether a segment is one that URLs take for this folder or the one above.

@@ -82,6 +82,27 @@ async fn an_answer_that_drips_ends_with_the_time() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_given_up_gives_up_its_request() {
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    let base = raw(move |stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")?;
+        begun.send(()).unwrap();
+        // Nothing more comes but the end.
+        let rest = stream.read(&mut [0; 1]);
+        ended.send(rest.unwrap_or_default()).unwrap();
+        Ok(())
+    });
+    let task = tokio::spawn(call(at(&base, |_| ()), json!({})));
+    tokio::task::spawn_blocking(move || has_begun.recv_timeout(ctx_testkit::DEADLINE).unwrap())
+        .await
+        .unwrap();
+    task.abort();
+    let ended = tokio::task::spawn_blocking(move || has_ended.recv_timeout(ctx_testkit::DEADLINE));
+    assert_eq!(ended.await.unwrap(), Ok(0));
+}
+
+#[tokio::test]
 async fn an_answer_that_ends_too_early_is_a_failure() {
     let base = raw(|stream| stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n[1"));
     let error = call(at(&base, |_| ()), json!({})).await.unwrap_err();
