@@ -4,6 +4,7 @@
 //! `detail` is for the log.
 
 use crate::{Inside, LogLine};
+use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
@@ -98,9 +99,16 @@ pub struct ToolError {
     logs: Vec<LogLine>,
     scopes: Vec<String>,
     /// Boxed: errors are passed on much more often than this is there.
-    inside: Option<Box<Inside>>,
+    rare: Option<Box<Rare>>,
     #[source]
     detail: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What few errors have.
+#[derive(Debug, Default)]
+struct Rare {
+    data: Option<Value>,
+    inside: Inside,
 }
 
 impl ToolError {
@@ -112,7 +120,7 @@ impl ToolError {
             retry_after: None,
             logs: Vec::new(),
             scopes: Vec::new(),
-            inside: None,
+            rare: None,
             detail: None,
         }
     }
@@ -152,6 +160,18 @@ impl ToolError {
         &self.scopes
     }
 
+    /// Adds what a program can make of it: the status and the body that a service answered with.
+    #[must_use]
+    pub fn with_data(mut self, data: Value) -> Self {
+        self.rare.get_or_insert_default().data = Some(data);
+        self
+    }
+
+    /// What a program can make of it, where there is more than the message.
+    pub fn data(&self) -> Option<&Value> {
+        self.rare.as_ref()?.data.as_ref()
+    }
+
     /// Adds what was logged until it failed.
     #[must_use]
     pub fn with_logs(self, logs: Vec<LogLine>) -> Self {
@@ -163,13 +183,16 @@ impl ToolError {
         &self.logs
     }
 
-    pub(crate) fn with_inside(self, inside: Inside) -> Self {
-        Self { inside: (inside.calls > 0).then(|| Box::new(inside)), ..self }
+    pub(crate) fn with_inside(mut self, inside: Inside) -> Self {
+        if inside.calls > 0 {
+            self.rare.get_or_insert_default().inside = inside;
+        }
+        self
     }
 
     /// What was called until it failed, where it is an outermost call.
     pub fn inside(&self) -> Inside {
-        self.inside.as_deref().copied().unwrap_or_default()
+        self.rare.as_ref().map(|rare| rare.inside).unwrap_or_default()
     }
 
     pub(crate) fn into_logs(self) -> Vec<LogLine> {
@@ -203,7 +226,21 @@ impl ToolError {
         for line in &mut self.logs {
             line.message = change(std::mem::take(&mut line.message));
         }
+        if let Some(rare) = &mut self.rare {
+            rare.data = rare.data.take().map(|data| change_text(data, &change));
+        }
         self
+    }
+}
+
+fn change_text(value: Value, change: &impl Fn(String) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(change(text)),
+        Value::Array(items) => items.into_iter().map(|item| change_text(item, change)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (change(key), change_text(value, change))).collect()
+        }
+        other => other,
     }
 }
 
@@ -216,6 +253,7 @@ impl fmt::Display for ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn kinds_have_the_documented_codes_and_statuses() {
@@ -236,5 +274,14 @@ mod tests {
         for (kind, code, status) in documented {
             assert_eq!((kind.code(), kind.status()), (code, status));
         }
+    }
+
+    #[test]
+    fn what_is_changed_in_the_message_is_changed_in_the_data() {
+        let data = json!({ "status": 401, "body": { "tried": ["hunter2!"] } });
+        let error = ToolError::new(ErrorKind::Tool, "not hunter2!").with_data(data);
+        let masked = error.map_text(|text| text.replace("hunter2!", "***"));
+        assert_eq!(masked.message(), "not ***");
+        assert_eq!(masked.data(), Some(&json!({ "status": 401, "body": { "tried": ["***"] } })));
     }
 }

@@ -3,6 +3,7 @@
 //! Traits and plain types only. Nothing here opens a file, a socket or a database, reads the
 //! environment or prints; those live in the crates that implement these traits.
 
+mod address;
 mod agent;
 mod call;
 mod catalog;
@@ -25,6 +26,7 @@ mod secret;
 mod suggest;
 mod tool;
 
+pub use address::ForbiddenAddress;
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
 pub use call::{ANSWER_TIME_MAX, Call, Caller};
 pub use catalog::{Catalog, CatalogBuilder, Entry, LiveCatalog, json_size};
@@ -40,7 +42,7 @@ pub use limits::Limits;
 pub use name::{Identifier, InvalidName, ToolName};
 pub use peer::{NoPeer, Peer, Progress, Question, Unanswered, Want};
 pub use policy::{AllowAll, Decision, Identity, Policy};
-pub use rate::{InvalidRate, RateLimit};
+pub use rate::{InvalidRate, Meter, RateLimit};
 pub use resource::{
     Following, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources,
 };

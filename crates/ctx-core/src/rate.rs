@@ -37,13 +37,14 @@ impl FromStr for RateLimit {
 
 /// Counts calls against a [`RateLimit`].
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     pub(crate) limit: RateLimit,
     limiter: DefaultDirectRateLimiter,
 }
 
 impl Meter {
-    pub(crate) fn new(limit: RateLimit) -> Self {
+    /// Nothing is counted yet: a whole burst is free.
+    pub fn new(limit: RateLimit) -> Self {
         let interval = limit.period / limit.calls.get();
         // An interval of zero needs more than a billion calls a second; one nanosecond is as good.
         let quota = Quota::with_period(interval.max(Duration::from_nanos(1)))
@@ -52,7 +53,7 @@ impl Meter {
     }
 
     /// Takes one call, or says how long to wait for it.
-    pub(crate) fn take(&self) -> Result<(), Duration> {
+    pub fn take(&self) -> Result<(), Duration> {
         let clock = governor::clock::DefaultClock::default();
         self.limiter.check().map_err(|refusal| refusal.wait_time_from(clock.now()))
     }

@@ -6,9 +6,18 @@
 
 #![allow(dead_code, reason = "until all of it is there")]
 
+mod api;
+mod auth;
+mod client;
 mod document;
 mod operation;
+mod request;
+mod response;
+mod settings;
 mod survey;
 mod whole;
 
+pub use api::Api;
+pub use auth::{Credential, Credentials};
+pub use settings::{ApiError, ApiLimits, ApiSettings};
 pub use survey::Survey;

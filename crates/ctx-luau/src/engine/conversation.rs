@@ -269,8 +269,14 @@ fn reply(
 fn refuse(outgoing: &mut Outgoing, number: u32, refusal: &Refusal) -> Result<(), Breach> {
     let code = refusal.code.get(..refusal.code.floor_char_boundary(Refusal::CODE_BYTES_MAX));
     let message = refusal.message.get(..refusal.message.floor_char_boundary(Refusal::MESSAGE_BYTES_MAX));
+    let data = match refusal.data.is_empty() {
+        true => Vec::new(),
+        false => serde_json::to_vec(&refusal.data).map_err(|_| Breach::Json)?,
+    };
     outgoing.push(&Frame {
         name: code.unwrap_or_default(),
+        // What is too large is left out: the message tells the most of it.
+        json: if data.len() > Refusal::DATA_BYTES_MAX { &[] } else { &data },
         bytes: message.unwrap_or_default().as_bytes(),
         ..Frame::new(Kind::Refusal, number)
     })
@@ -285,6 +291,7 @@ fn level(number: u32) -> Option<LogLevel> {
 impl Refusal {
     const CODE_BYTES_MAX: usize = 64;
     const MESSAGE_BYTES_MAX: usize = 64 << 10;
+    const DATA_BYTES_MAX: usize = 128 << 10;
 
     fn timeout() -> Self {
         Self::new(TIMEOUT, "the script's time is over")

@@ -53,7 +53,8 @@ pub(crate) enum Kind {
     Run = 2,
     /// To a worker: what the world says to a question.
     Answer = 3,
-    /// To a worker: a question has no answer; the name is the code, the bytes are the message.
+    /// To a worker: a question has no answer; the name is the code, the bytes are the message, the JSON text is
+    /// what else there is to find in the error.
     Refusal = 4,
     /// From a worker: confined, and waiting for a script.
     Ready = 16,

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use conversation::{Broken, converse};
 use pool::{Lease, NoWorker, Pool};
 use protocol::{Failure, FailureKind};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -184,12 +184,20 @@ pub struct Refusal {
     pub code: String,
     /// For people.
     pub message: String,
+    /// What else a script finds in its error.
+    pub data: Map<String, Value>,
 }
 
 impl Refusal {
     /// A refusal.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into() }
+        Self { code: code.into(), message: message.into(), data: Map::new() }
+    }
+
+    /// The same with more for a script to find in its error.
+    #[must_use]
+    pub fn with_data(self, data: Map<String, Value>) -> Self {
+        Self { data, ..self }
     }
 }
 

@@ -81,7 +81,12 @@ pub(crate) enum Answer {
     /// A value as JSON text, and what need not be text.
     Value { json: Vec<u8>, bytes: Vec<u8> },
     /// It failed; the script sees an error that it may catch.
-    Failed { code: String, message: String },
+    Failed {
+        code: String,
+        message: String,
+        /// What else the error holds, as JSON text; none where that is nothing.
+        data: Vec<u8>,
+    },
 }
 
 /// How a run ended.

@@ -188,7 +188,8 @@ impl Outside for Pipe {
             None
         };
         if let Some((code, message)) = refused {
-            let answer = Answer::Failed { code: code.to_owned(), message: message.to_owned() };
+            let (code, message) = (code.to_owned(), message.to_owned());
+            let answer = Answer::Failed { code, message, data: Vec::new() };
             self.refused.borrow_mut().push_back((number, answer));
         } else if self.open.get() >= QUESTIONS_OPEN_MAX {
             self.held_back.borrow_mut().push_back((number, question));
@@ -208,6 +209,7 @@ impl Outside for Pipe {
                 Kind::Refusal => Answer::Failed {
                     code: frame.name.to_owned(),
                     message: String::from_utf8_lossy(frame.bytes).into_owned(),
+                    data: frame.json.to_vec(),
                 },
                 _ => return Err(Gone),
             };

@@ -110,7 +110,11 @@ fn put(
 fn taken(lua: &Lua, marks: &Marks, run: &Run, id: u32) -> mlua::Result<MultiValue> {
     match run.take(id) {
         None => failed(lua, "the answer is lost"),
-        Some(Answer::Failed { message, .. }) => failed(lua, &message),
+        Some(Answer::Failed { message, data, .. }) if data.is_empty() => failed(lua, &message),
+        Some(Answer::Failed { message, data, .. }) => match read(lua, marks, &data, Reading::default()) {
+            Ok(data) => (false, message, data).into_lua_multi(lua),
+            Err(error) => told(lua, error),
+        },
         Some(Answer::Value { json, bytes }) => match read(lua, marks, &json, Reading::default()) {
             Ok(value) => (true, value, string(lua, &bytes)?).into_lua_multi(lua),
             Err(error) => told(lua, error),

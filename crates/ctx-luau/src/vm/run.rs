@@ -145,7 +145,7 @@ impl Run {
     /// Takes an answer that has arrived.
     pub(crate) fn take(&self, id: u32) -> Option<Answer> {
         let answer = self.arrived.borrow_mut().remove(&id)?;
-        if let Answer::Failed { code, message } = &answer {
+        if let Answer::Failed { code, message, .. } = &answer {
             let mut failed = self.failed.borrow_mut();
             if failed.len() == FAILED_MAX {
                 failed.pop_front();

@@ -53,7 +53,7 @@ fn hand_over(scene: &Scene<'_>, item: &Value, name: &str) -> Result<(), Failure>
     let run = scene.run;
     let waited = run.ask(question).and_then(|id| run.wait_any(&[id]).map(|()| run.take(id)));
     match waited {
-        Ok(Some(Answer::Failed { code, message })) => {
+        Ok(Some(Answer::Failed { code, message, .. })) => {
             let message = format!("{}: {message}", scene.job.chunk_name);
             Err(Failure { kind: FailureKind::Raised, message, code: Some(code) })
         }

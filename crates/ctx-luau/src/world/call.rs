@@ -20,7 +20,8 @@ pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answere
 }
 
 fn refusal(error: ToolError) -> Refusal {
-    Refusal::new(error.kind().code(), error.message())
+    let data = error.data().and_then(Value::as_object).cloned().unwrap_or_default();
+    Refusal::new(error.kind().code(), error.message()).with_data(data)
 }
 
 /// The catalog's name for what a script names, who may also use the name that its origin gives it.

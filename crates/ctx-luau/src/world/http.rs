@@ -1,11 +1,10 @@
 //! `http`: one client for all scripts. Every address is checked where it is connected to, and every
 //! redirect like a request of its own.
 
-use super::address::forbidden;
 use super::{AllowedHosts, Answered, BAD_REQUEST, FORBIDDEN, text};
 use crate::engine::Refusal;
 use crate::scripts::ScriptLimits;
-use ctx_core::{Redactor, chain};
+use ctx_core::{ForbiddenAddress, Redactor, chain};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName,
@@ -13,7 +12,6 @@ use reqwest::header::{
 };
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::{Map, Value, json};
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -205,11 +203,9 @@ fn check(request: &Request, allowed: &AllowedHosts) -> Result<(), Refusal> {
     if !allowed.allow(url) {
         return refuse("the host is not in the script's allow_hosts");
     }
-    let host = url.host_str().unwrap_or_default();
-    let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    match literal.ok().and_then(forbidden) {
-        Some(what) => refuse(&format!("scripts may not reach {what}")),
-        None => Ok(()),
+    match ForbiddenAddress::check_host(url.host_str().unwrap_or_default()) {
+        Err(forbidden) => refuse(&format!("scripts may not reach {forbidden}")),
+        Ok(()) => Ok(()),
     }
 }
 
@@ -264,7 +260,7 @@ fn failed(request: &Request, error: reqwest::Error) -> Refusal {
 /// A name that leads to where scripts may not go.
 #[derive(Debug, thiserror::Error)]
 #[error("scripts may not reach {0}, which is where this name leads")]
-struct Refused(&'static str);
+struct Refused(ForbiddenAddress);
 
 /// Resolves names to addresses that may be reached: what is connected to is what was checked.
 struct CheckedNames;
@@ -272,18 +268,9 @@ struct CheckedNames;
 impl Resolve for CheckedNames {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let mut refused = None;
-            let mut addresses = Vec::new();
-            for address in tokio::net::lookup_host((name.as_str(), 0)).await? {
-                match forbidden(address.ip()) {
-                    None => addresses.push(address),
-                    Some(what) => refused = Some(Refused(what)),
-                }
-            }
-            match refused {
-                Some(refused) if addresses.is_empty() => Err(refused.into()),
-                _ => Ok(Box::new(addresses.into_iter()) as Addrs),
-            }
+            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let reachable = ForbiddenAddress::reachable(addresses).map_err(Refused)?;
+            Ok(Box::new(reachable.into_iter()) as Addrs)
         })
     }
 }

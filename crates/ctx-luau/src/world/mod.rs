@@ -1,6 +1,5 @@
 //! The parent's side of the host APIs: it answers what scripts ask, within what each may reach.
 
-mod address;
 mod ask;
 mod call;
 mod fs;

@@ -2,13 +2,14 @@
 
 use crate::Test;
 use crate::bench::{Bench, call, catalog_of, tool_source};
-use ctx_core::{ContentBlock, Limits, Output};
+use ctx_core::{ContentBlock, ErrorKind, Limits, Output, ToolError};
 use serde_json::{Value, json};
 
 pub(crate) const TESTS: &[Test] = tests!(calls:
     a_tool_calls_another,
     an_empty_table_becomes_the_list_that_is_wanted,
     what_fails_inside_can_be_caught,
+    an_error_holds_what_a_program_can_make_of_it,
     content_without_a_value_is_what_a_script_gets,
     calls_are_counted,
     calls_nest_so_deep,
@@ -50,6 +51,24 @@ async fn what_fails_inside_can_be_caught() {
         message.starts_with("tools/loud.lua:2: no tool registered") && message.contains("others.echo"),
         "{error}"
     );
+}
+
+async fn an_error_holds_what_a_program_can_make_of_it() {
+    let bench = Bench::new();
+    let failing = ctx_testkit::tool("get", |arguments, _| {
+        // What is too large to be handed over is left out.
+        let body = "x".repeat(arguments.get("bytes").and_then(Value::as_u64).unwrap_or(1) as usize);
+        let error = ToolError::new(ErrorKind::Tool, "HTTP 404 Not Found");
+        Box::pin(async move { Err(error.with_data(json!({ "status": 404, "body": body }))) })
+    });
+    let body = "local _, why = pcall(sdk.others.get, { bytes = params.bytes })
+        return if type(why) == 'table' then { why.status, why.body, tostring(why) } else why";
+    let others = ctx_testkit::provider("others", [failing]);
+    let catalog = catalog_of([bench.tool(body).await], [], [others], Limits::default());
+    let small = call(&catalog, "x", json!({})).await.unwrap().value;
+    assert_eq!(small, json!([404, "x", "HTTP 404 Not Found"]));
+    let large = call(&catalog, "x", json!({ "bytes": 1 << 20 })).await.unwrap().value;
+    assert_eq!(large, json!("HTTP 404 Not Found"));
 }
 
 async fn content_without_a_value_is_what_a_script_gets() {

@@ -159,6 +159,37 @@ fn sdk_calls_whatever_is_named() {
     );
 }
 
+fn not_found() -> Rc<Played> {
+    Played::new(|_, _, _| Answer::Failed {
+        code: "tool_error".to_owned(),
+        message: "HTTP 404".to_owned(),
+        data: json!({ "status": 404, "body": { "code": "gone" } }).to_string().into_bytes(),
+    })
+}
+
+#[test]
+fn an_error_holds_what_came_with_it_and_reads_as_its_message() {
+    let answer = chunk_with(
+        "local ok, e = pcall(function()
+            return sdk.a.b()
+        end)
+        return { ok, e.status, e.body.code, e.message, tostring(e), 'so ' .. e .. '!' }",
+        not_found(),
+    );
+    let text = "tools/x.lua:2: HTTP 404";
+    assert_eq!(answer.unwrap(), json!([false, 404, "gone", text, text, format!("so {text}!")]));
+    let failure = chunk_with("\nsdk.a.b()", not_found()).unwrap_err();
+    assert_eq!((failure.message.as_str(), failure.code.as_deref()), (text, Some("tool_error")));
+}
+
+#[test]
+fn an_error_with_data_passes_through_parallel() {
+    let source = "local ok, e = pcall(parallel, { function() return sdk.a.b() end })
+        return { ok, e.status, e.message }";
+    let answer = chunk_with(source, not_found()).unwrap();
+    assert_eq!(answer, json!([false, 404, "tools/x.lua:1: HTTP 404"]));
+}
+
 #[test]
 fn questions_work_in_metamethods_and_callbacks() {
     let outside = Played::new(|_, arguments, _| value(arguments["arguments"]["n"].clone()));

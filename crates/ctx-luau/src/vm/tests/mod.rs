@@ -96,7 +96,7 @@ pub(super) fn value(json: Value) -> Answer {
 }
 
 pub(super) fn failed(code: &str, message: &str) -> Answer {
-    Answer::Failed { code: code.to_owned(), message: message.to_owned() }
+    Answer::Failed { code: code.to_owned(), message: message.to_owned(), data: Vec::new() }
 }
 
 pub(super) fn job(entry: Entry, arguments: &[Value]) -> Job {

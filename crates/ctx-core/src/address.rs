@@ -1,7 +1,9 @@
-//! Addresses that scripts may not reach: those that tell a machine's secrets to whoever asks, and those
-//! that are nobody's. Loopback and private networks are the user's own, and allowed.
+//! Addresses that are not reached on anybody's behalf: those that tell a machine's secrets to whoever asks, and
+//! those that are nobody's. Loopback and private networks are the user's own, and allowed.
+//!
+//! A name is checked where it is connected to, on the addresses that it leads to then.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Where clouds answer for a machine's credentials, besides the link-local addresses.
 const METADATA_V4: [Ipv4Addr; 3] =
@@ -9,8 +11,43 @@ const METADATA_V4: [Ipv4Addr; 3] =
 const METADATA_V6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)];
 
+/// An address that may not be reached; its text says what it is: `a metadata address`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ForbiddenAddress(&'static str);
+
+impl ForbiddenAddress {
+    /// Whether the host of a URL is itself an address that may not be reached. Names are let through: where they
+    /// lead is known when they are resolved.
+    pub fn check_host(host: &str) -> Result<(), Self> {
+        match host.trim_start_matches('[').trim_end_matches(']').parse() {
+            Ok(address) => Self::check(address),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Those of a name's addresses that may be reached; fails where it has no others.
+    pub fn reachable(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Self> {
+        let (mut reachable, mut refused) = (Vec::new(), None);
+        for address in addresses {
+            match Self::check(address.ip()) {
+                Ok(()) => reachable.push(address),
+                Err(forbidden) => refused = Some(forbidden),
+            }
+        }
+        match refused {
+            Some(forbidden) if reachable.is_empty() => Err(forbidden),
+            _ => Ok(reachable),
+        }
+    }
+
+    fn check(address: IpAddr) -> Result<(), Self> {
+        forbidden(address).map_or(Ok(()), |what| Err(Self(what)))
+    }
+}
+
 /// Why an address may not be reached, if it may not.
-pub(super) fn forbidden(address: IpAddr) -> Option<&'static str> {
+fn forbidden(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => forbidden_v4(address),
         IpAddr::V6(address) => match embedded(address) {
@@ -89,5 +126,25 @@ mod tests {
         ] {
             assert_eq!(forbidden(text.parse().unwrap()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_host_that_is_an_address_is_checked_as_one() {
+        for host in ["169.254.169.254", "[fe80::1]", "0.0.0.0"] {
+            assert!(ForbiddenAddress::check_host(host).is_err(), "{host}");
+        }
+        for host in ["127.0.0.1", "[::1]", "metadata.example"] {
+            assert_eq!(ForbiddenAddress::check_host(host), Ok(()), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_reached_at_its_allowed_addresses_and_not_at_all_without_one() {
+        let address = |text: &str| SocketAddr::new(text.parse().unwrap(), 80);
+        let (good, bad) = (address("10.0.0.7"), address("169.254.169.254"));
+        assert_eq!(ForbiddenAddress::reachable([bad, good]), Ok(vec![good]));
+        let refused = ForbiddenAddress::reachable([bad]).unwrap_err();
+        assert_eq!(refused.to_string(), "a link-local address");
+        assert_eq!(ForbiddenAddress::reachable([]), Ok(Vec::new()));
     }
 }

@@ -1,0 +1,165 @@
+//! Services that mean harm.
+
+use super::*;
+use crate::settings::ApiLimits;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// Answers one request after the other with what is written to the connection.
+fn raw(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            if stream.read(&mut [0; 4096]).is_ok() {
+                // Whoever has heard enough goes away.
+                answer(&mut stream).ok();
+            }
+        }
+    });
+    format!("http://{address}")
+}
+
+fn at(base: &str, change: impl FnOnce(&mut ApiSettings)) -> Api {
+    let description = Description { operations: vec![operation("GET", "/pets")], ..Description::default() };
+    described(description, base, change)
+}
+
+fn small(settings: &mut ApiSettings) {
+    settings.limits = ApiLimits { response_bytes: 64 << 10, ..ApiLimits::default() };
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_not_read_to_its_end() {
+    for head in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
+        let base = raw(move |stream| {
+            stream.write_all(head.as_bytes())?;
+            let mut chunk = b"400\r\n".to_vec();
+            chunk.extend([b'x'; 0x400]);
+            chunk.extend(b"\r\n");
+            loop {
+                stream.write_all(&chunk)?;
+            }
+        });
+        let error = call(at(&base, small), json!({})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_says_it_is_too_large_is_not_read() {
+    let base = raw(|stream| stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\nx"));
+    let error = call(at(&base, small), json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+}
+
+#[tokio::test]
+async fn an_endless_failure_is_told_by_its_beginning() {
+    let base = raw(|stream| {
+        stream.write_all(b"HTTP/1.1 500 x\r\nContent-Type: text/plain\r\n\r\n")?;
+        loop {
+            stream.write_all(&[b'x'; 4096])?;
+        }
+    });
+    let error = call(at(&base, small), json!({})).await.unwrap_err();
+    assert!(error.message().contains("HTTP 500") && error.message().len() < 2_000, "{error}");
+    let body = error.data().unwrap()["body"].as_str().unwrap().len();
+    assert_eq!(body, crate::response::FAILURE_BYTES_MAX);
+}
+
+#[tokio::test]
+async fn an_answer_that_drips_ends_with_the_time() {
+    let base = raw(|stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")?;
+        loop {
+            stream.write_all(b"x")?;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let brief = |settings: &mut ApiSettings| settings.limits.call = Duration::from_millis(200);
+    let error = call(at(&base, brief), json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_gives_up_its_request() {
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    let base = raw(move |stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")?;
+        begun.send(()).unwrap();
+        // Nothing more comes but the end.
+        let rest = stream.read(&mut [0; 1]);
+        ended.send(rest.unwrap_or_default()).unwrap();
+        Ok(())
+    });
+    let task = tokio::spawn(call(at(&base, |_| ()), json!({})));
+    tokio::task::spawn_blocking(move || has_begun.recv_timeout(ctx_testkit::DEADLINE).unwrap())
+        .await
+        .unwrap();
+    task.abort();
+    let ended = tokio::task::spawn_blocking(move || has_ended.recv_timeout(ctx_testkit::DEADLINE));
+    assert_eq!(ended.await.unwrap(), Ok(0));
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_too_early_is_a_failure() {
+    let base = raw(|stream| stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n[1"));
+    let error = call(at(&base, |_| ()), json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tool, "{error}");
+}
+
+#[tokio::test]
+async fn metadata_addresses_are_refused_wherever_they_come_from() {
+    for base in ["http://169.254.169.254/latest", "http://[::ffff:169.254.169.254]/", "http://0xa9fea9fe/"] {
+        let error = call(at(base, |_| ()), json!({})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
+        let web = Web::serve(move |_| redirect(302, base));
+        let error = call(at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_lead_to_the_web_only_and_end() {
+    for to in ["file:///etc/passwd", "ftp://example.com/", "data:,x"] {
+        let web = Web::serve(move |_| redirect(302, to));
+        let error = call(at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
+        assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
+        assert_eq!(web.asked().len(), 1, "{to}");
+    }
+    let web = Web::serve(|_| redirect(302, "/pets"));
+    let error = call(at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
+    assert!(error.message().ends_with("more than 5 redirects"), "{error}");
+    assert_eq!(web.asked().len(), 6);
+}
+
+#[tokio::test]
+async fn a_redirect_keeps_method_and_body_only_where_it_should() {
+    for (status, expected, has_body) in [
+        (301, "GET /new", false),
+        (302, "GET /new", false),
+        (303, "GET /new", false),
+        (307, "POST /new", true),
+        (308, "POST /new", true),
+    ] {
+        let web = Web::serve(move |asked| match asked.target() {
+            "POST /pets" => redirect(status, "/new"),
+            _ => json_reply("1"),
+        });
+        let mut adding = operation("POST", "/pets");
+        adding.body = Some(body(&["name"], vec![("application/json", MediaKind::Json)]));
+        let description = Description { operations: vec![adding], ..Description::default() };
+        call(described(description, &web.url(""), |_| ()), json!({ "name": "Rex" })).await.unwrap();
+        let second = &web.asked()[1];
+        assert_eq!(second.target(), expected);
+        assert_eq!((!second.body.is_empty(), second.header("content-type").is_some()), (has_body, has_body));
+    }
+}
+
+#[tokio::test]
+async fn wrong_kinds_of_content_are_no_failure() {
+    let page = |_: &ctx_testkit::Asked| reply_with(200, &[("Content-Type", "application/json")], "<html>");
+    let web = Web::serve(page);
+    assert_eq!(call(at(&web.url(""), |_| ()), json!({})).await.unwrap().value, json!("<html>"));
+}

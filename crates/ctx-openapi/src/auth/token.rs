@@ -1,0 +1,135 @@
+//! Tokens that are got with a client's id and secret, and kept until they are of no use.
+
+use crate::client::Web;
+use crate::request::{Request, component};
+use crate::response::{FAILURE_BYTES_MAX, Received};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ctx_core::{ErrorKind, Redactor, Secret, ToolError};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Method, Url};
+use serde_json::Value;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tokens that are kept.
+const KEPT_MAX: usize = 64;
+
+/// A token is not used in its last moments: it must arrive before it ends.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// A token, and what it is got with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) token_url: String,
+    pub(crate) id: String,
+    pub(crate) secret: Secret,
+    pub(crate) scopes: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Token {
+    value: Secret,
+    /// None where nobody said.
+    until: Option<Instant>,
+}
+
+/// Locked while a token is got, so that all who want it wait for one request.
+type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
+
+/// The tokens that are there.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(Mutex<Vec<(Wanted, Slot)>>);
+
+impl Tokens {
+    /// The token that is there, or a new one: where there is none, it is too old, or it is the one that was
+    /// refused.
+    pub(crate) async fn get(
+        &self,
+        wanted: &Wanted,
+        refused: Option<&Secret>,
+        web: &Web,
+        base: &Url,
+    ) -> Result<Secret, ToolError> {
+        let slot = self.slot(wanted);
+        let mut kept = slot.lock().await;
+        let now = Instant::now();
+        if let Some(token) = &*kept
+            && token.until.is_none_or(|until| now < until)
+            && refused != Some(&token.value)
+        {
+            return Ok(token.value.clone());
+        }
+        *kept = None;
+        let token = fetched(wanted, web, base).await?;
+        Ok(kept.insert(token).value.clone())
+    }
+
+    fn slot(&self, wanted: &Wanted) -> Slot {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, slot)) = slots.iter().find(|(known, _)| known == wanted) {
+            return slot.clone();
+        }
+        if slots.len() == KEPT_MAX {
+            slots.remove(0);
+        }
+        let slot = Slot::default();
+        slots.push((wanted.clone(), slot.clone()));
+        slot
+    }
+}
+
+async fn fetched(wanted: &Wanted, web: &Web, base: &Url) -> Result<Token, ToolError> {
+    let url = base.join(&wanted.token_url).map_err(|_| {
+        ToolError::new(ErrorKind::Tool, "the document's address for tokens cannot be read".to_owned())
+    })?;
+    let asked = Instant::now();
+    let mut received = web.receive_once(&request(wanted, &url, true), FAILURE_BYTES_MAX).await?;
+    if matches!(received.status.as_u16(), 400 | 401) {
+        // Some take them only in the body.
+        received = web.receive_once(&request(wanted, &url, false), FAILURE_BYTES_MAX).await?;
+    }
+    read(received, wanted, &url, asked)
+}
+
+fn request(wanted: &Wanted, url: &Url, in_header: bool) -> Request {
+    let (id, secret) = (component(&wanted.id), component(wanted.secret.expose()));
+    let mut body = "grant_type=client_credentials".to_owned();
+    if !wanted.scopes.is_empty() {
+        body = format!("{body}&scope={}", component(&wanted.scopes.join(" ")));
+    }
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    if in_header {
+        let both = BASE64_STANDARD.encode(format!("{id}:{secret}"));
+        if let Ok(mut value) = HeaderValue::from_str(&format!("Basic {both}")) {
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+    } else {
+        body = format!("{body}&client_id={id}&client_secret={secret}");
+    }
+    Request { method: Method::POST, url: url.clone(), headers, body: Some(body.into()) }
+}
+
+fn read(received: Received, wanted: &Wanted, url: &Url, asked: Instant) -> Result<Token, ToolError> {
+    let redactor = Redactor::new([wanted.secret.clone()]);
+    let host = url.host_str().unwrap_or_default();
+    let answer = received.into_output(&format!("no token from {host}"), &redactor)?.value;
+    let Some(token) = answer.get("access_token").and_then(Value::as_str).filter(|token| !token.is_empty())
+    else {
+        let message = format!("no token from {host}: its answer has no `access_token`");
+        return Err(ToolError::new(ErrorKind::Tool, message));
+    };
+    let seconds = match answer.get("expires_in") {
+        Some(Value::String(text)) => text.parse().ok(),
+        Some(other) => other.as_f64(),
+        None => None,
+    };
+    let lasts = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    // One that lasts for moments only is used while it does.
+    let used = lasts.map(|lasts| lasts.checked_sub(MARGIN).unwrap_or(lasts / 2));
+    let until = used.and_then(|used| asked.checked_add(used));
+    Ok(Token { value: Secret::new(token), until })
+}

@@ -1,0 +1,101 @@
+//! Requests are sent: within bounds, again where that is safe, and as whoever may.
+
+mod redirect;
+mod retry;
+mod web;
+
+pub(crate) use web::Web;
+
+use crate::auth::{Grant, Pass, Tokens};
+use crate::request::Request;
+use crate::response::Received;
+use crate::settings::ApiSettings;
+use ctx_core::{ErrorKind, Meter, Redactor, ToolError};
+use reqwest::{StatusCode, Url};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// Sends the requests of one API.
+#[derive(Debug)]
+pub(crate) struct Client {
+    web: Web,
+    tokens: Tokens,
+    meter: Option<Meter>,
+    in_flight: Semaphore,
+    response_bytes: usize,
+}
+
+/// What came back, and what must not be shown of it.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) received: Received,
+    pub(crate) redactor: Redactor,
+    /// When to try again, where the service says.
+    pub(crate) wait: Option<Duration>,
+}
+
+impl Client {
+    pub(crate) fn new(settings: &ApiSettings) -> Result<Self, crate::ApiError> {
+        Ok(Self {
+            web: Web::new(settings)?,
+            tokens: Tokens::default(),
+            meter: settings.rate_limit.map(Meter::new),
+            in_flight: Semaphore::new(settings.limits.in_flight.max(1)),
+            response_bytes: settings.limits.response_bytes,
+        })
+    }
+
+    /// Sends a request with these grants. It ends when the time is over, or the future is dropped.
+    pub(crate) async fn send(
+        &self,
+        request: Request,
+        grants: Vec<Grant>,
+        base: &Url,
+        time_left: Duration,
+    ) -> Result<Answered, ToolError> {
+        let shown = request.shown();
+        if let Some(Err(wait)) = self.meter.as_ref().map(Meter::take) {
+            let message = format!("{shown}: the rate limit that is set for this API is used up");
+            return Err(ToolError::new(ErrorKind::RateLimited, message).retry_after(wait));
+        }
+        let deadline = Instant::now().checked_add(time_left);
+        let sent = self.sent(request, grants, base, deadline);
+        tokio::time::timeout(time_left, sent).await.unwrap_or_else(|_| {
+            let message = format!("{shown}: no answer within {} seconds", time_left.as_secs_f64());
+            Err(ToolError::new(ErrorKind::Timeout, message))
+        })
+    }
+
+    async fn sent(
+        &self,
+        request: Request,
+        grants: Vec<Grant>,
+        base: &Url,
+        deadline: Option<Instant>,
+    ) -> Result<Answered, ToolError> {
+        let closed = |error| ToolError::internal("requests are not sent any more", error);
+        let _permit = self.in_flight.acquire().await.map_err(closed)?;
+        let mut pass = Pass::new(grants, &self.tokens, &self.web, base).await?;
+        let (mut retries, mut renewed) = (0, false);
+        loop {
+            let received = self.web.receive(request.clone(), &pass, self.response_bytes).await?;
+            if received.status == StatusCode::UNAUTHORIZED && !renewed {
+                renewed = true;
+                match pass.renewed(&self.tokens, &self.web, base).await? {
+                    Ok(other) => {
+                        pass = other;
+                        continue;
+                    }
+                    Err(same) => pass = same,
+                }
+            }
+            let wait = retry::wait(&received);
+            if let Some(wait) = wait.filter(|wait| retry::is_worth_it(&request, *wait, retries, deadline)) {
+                retries += 1;
+                tokio::time::sleep(wait).await;
+                continue;
+            }
+            return Ok(Answered { received, redactor: pass.redactor(), wait });
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Redirects: each is a request of its own.
+
+use crate::request::Request;
+use crate::response::Received;
+use ctx_core::Redactor;
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HeaderName, LOCATION, PROXY_AUTHORIZATION,
+};
+use reqwest::{Method, StatusCode, Url};
+
+/// Where an answer sends us on to; nothing where it does not, or cannot be read.
+pub(super) fn target(request: &Request, status: StatusCode, received: &Received) -> Option<Url> {
+    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = received.headers.get(LOCATION)?;
+    let mut url = request.url.join(std::str::from_utf8(location.as_bytes()).ok()?).ok()?;
+    // Nobody else gives us a name and a password to use.
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    url.set_fragment(None);
+    Some(url)
+}
+
+/// Makes the request that a redirect asks for. Whether it is for the same origin.
+pub(super) fn follow(request: &mut Request, status: StatusCode, to: Url) -> bool {
+    let becomes_get = match status {
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => request.method == Method::POST,
+        StatusCode::SEE_OTHER => request.method != Method::HEAD,
+        _ => false,
+    };
+    if becomes_get {
+        request.method = Method::GET;
+        request.body = None;
+        request.headers.remove(CONTENT_TYPE);
+        request.headers.remove(CONTENT_ENCODING);
+    }
+    let stays = to.origin() == request.url.origin();
+    if !stays {
+        let is_secret = |name: &&HeaderName| {
+            [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION].contains(name)
+                || Redactor::is_secret_key(name.as_str())
+        };
+        let secret: Vec<HeaderName> = request.headers.keys().filter(is_secret).cloned().collect();
+        secret.iter().for_each(|name| drop(request.headers.remove(name)));
+    }
+    request.url = to;
+    stays
+}

@@ -1,0 +1,65 @@
+//! What is tried again: only what is the same when it is done twice, and only when the service says when.
+
+use crate::request::Request;
+use crate::response::Received;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Method, StatusCode};
+use std::time::{Duration, Instant};
+
+/// How often a request is sent again.
+const RETRIES_MAX: usize = 2;
+
+/// What is waited for at most, each time.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// How long a service that has no room wants to be left alone.
+pub(super) fn wait(received: &Received) -> Option<Duration> {
+    if !matches!(received.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        return None;
+    }
+    let text = received.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO))
+}
+
+/// Whether to wait for that long, and to send it again.
+pub(super) fn is_worth_it(
+    request: &Request,
+    wait: Duration,
+    retries: usize,
+    deadline: Option<Instant>,
+) -> bool {
+    let is_safe =
+        [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::OPTIONS].contains(&request.method);
+    let is_in_time =
+        deadline.is_none_or(|deadline| deadline.saturating_duration_since(Instant::now()) > wait);
+    is_safe && wait <= WAIT_MAX && retries < RETRIES_MAX && is_in_time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reqwest::header::HeaderMap;
+
+    fn waits(status: u16, retry_after: &str) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, retry_after.parse().unwrap());
+        wait(&Received { status: StatusCode::from_u16(status).unwrap(), headers, body: Vec::new() })
+    }
+
+    #[test]
+    fn a_service_says_when_to_come_back_in_seconds_or_with_a_date() {
+        assert_eq!(waits(429, "7"), Some(Duration::from_secs(7)));
+        assert_eq!(waits(503, " 0 "), Some(Duration::ZERO));
+        assert_eq!(waits(503, "Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert!(waits(503, "Fri, 31 Dec 2399 23:59:59 GMT").unwrap() > Duration::from_secs(1 << 30));
+        for (status, text) in [(429, "soon"), (429, "-1"), (500, "7"), (200, "7")] {
+            assert_eq!(waits(status, text), None, "{status} {text}");
+        }
+    }
+}

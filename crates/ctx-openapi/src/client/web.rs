@@ -1,0 +1,217 @@
+//! HTTP: where a request may go is checked each time, on the address that is connected to.
+
+use super::redirect;
+use crate::ApiError;
+use crate::auth::Pass;
+use crate::request::Request;
+use crate::response::{FAILURE_BYTES_MAX, Received};
+use crate::settings::ApiSettings;
+use ctx_core::{ErrorKind, ForbiddenAddress, ToolError, chain};
+use reqwest::Method;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// How long it may take until a connection stands.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// Redirects that are followed.
+const REDIRECTS_MAX: usize = 5;
+
+/// Connections to one host that wait for the next request.
+const IDLE_PER_HOST: usize = 8;
+
+/// How long they wait. Many servers close theirs after five seconds, and a request on one that is being closed is
+/// lost.
+const IDLE_TIME: Duration = Duration::from_secs(4);
+
+/// What requests are sent with.
+#[derive(Debug)]
+pub(crate) struct Web {
+    /// Made when it is first used: that reads the system's certificates.
+    client: OnceLock<reqwest::Client>,
+    proxy: Option<reqwest::Proxy>,
+    /// Added to every request for the API itself.
+    headers: HeaderMap,
+}
+
+impl Web {
+    pub(super) fn new(settings: &ApiSettings) -> Result<Self, ApiError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &settings.headers {
+            let wrong = || ApiError::Header(name.clone());
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+            let mut value = HeaderValue::from_bytes(value.expose().as_bytes()).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(header, value);
+        }
+        // The error would repeat the address, which may hold a password.
+        let proxy = settings.proxy.as_ref().map(|proxy| reqwest::Proxy::all(proxy.expose()));
+        let proxy = proxy.transpose().map_err(|_| ApiError::Proxy)?;
+        Ok(Self { client: OnceLock::new(), proxy, headers })
+    }
+
+    /// Sends a request with what lets it in, follows redirects, and reads what comes back. Where it is led to another
+    /// origin, what is meant for this one does not go with it.
+    pub(super) async fn receive(
+        &self,
+        mut request: Request,
+        pass: &Pass,
+        bytes_max: usize,
+    ) -> Result<Received, ToolError> {
+        let mut is_home = true;
+        for _ in 0..=REDIRECTS_MAX {
+            let mut sent = request.clone();
+            if is_home {
+                sent.headers.extend(self.headers.clone());
+                pass.apply(&mut sent)?;
+            }
+            let received = self.receive_once(&sent, bytes_max).await?;
+            let Some(to) = redirect::target(&sent, received.status, &received) else { return Ok(received) };
+            is_home &= redirect::follow(&mut request, received.status, to);
+        }
+        let message = format!("{}: more than {REDIRECTS_MAX} redirects", request.shown());
+        Err(ToolError::new(ErrorKind::Tool, message))
+    }
+
+    /// Sends one request and reads what comes back.
+    pub(crate) async fn receive_once(
+        &self,
+        request: &Request,
+        bytes_max: usize,
+    ) -> Result<Received, ToolError> {
+        check(request)?;
+        let client = self.client()?;
+        let mut sent =
+            client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
+        match &request.body {
+            Some(body) => sent = sent.body(body.clone()),
+            // Said, because some servers want to hear it.
+            None if [Method::POST, Method::PUT, Method::PATCH].contains(&request.method) => {
+                sent = sent.header(CONTENT_LENGTH, 0);
+            }
+            None => {}
+        }
+        let response = sent.send().await.map_err(|error| failed(request, error))?;
+        read(request, response, bytes_max).await
+    }
+
+    fn client(&self) -> Result<&reqwest::Client, ToolError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        if rustls::crypto::ring::default_provider().install_default().is_err() {
+            // Somebody else was first, and theirs is as good.
+        }
+        let builder = reqwest::Client::builder()
+            .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            // The variables that name a proxy are not ours to read.
+            .no_proxy()
+            .dns_resolver(Arc::new(CheckedNames))
+            .connect_timeout(CONNECT_TIME)
+            .pool_idle_timeout(IDLE_TIME)
+            .pool_max_idle_per_host(IDLE_PER_HOST);
+        let builder = match &self.proxy {
+            Some(proxy) => builder.proxy(proxy.clone()),
+            None => builder,
+        };
+        let client = builder
+            .build()
+            .map_err(|error| ToolError::internal("requests cannot be sent", chain(&error.without_url())))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+}
+
+/// Whether a request may be sent, as far as its URL tells. Names are checked when they are resolved; where there
+/// is a proxy, that is its business.
+fn check(request: &Request) -> Result<(), ToolError> {
+    let refuse = |why: &str| Err(ToolError::new(ErrorKind::Forbidden, format!("{}: {why}", request.shown())));
+    if !["http", "https"].contains(&request.url.scheme()) {
+        return refuse("only http and https can be requested");
+    }
+    match ForbiddenAddress::check_host(request.url.host_str().unwrap_or_default()) {
+        Err(forbidden) => refuse(&format!("APIs may not be at {forbidden}")),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Reads an answer: all of it where all went well, else its beginning.
+async fn read(
+    request: &Request,
+    mut response: reqwest::Response,
+    bytes_max: usize,
+) -> Result<Received, ToolError> {
+    let is_success = response.status().is_success();
+    let bytes_max = if is_success { bytes_max } else { FAILURE_BYTES_MAX };
+    let too_large = || {
+        let message = format!("{}: the answer is larger than {bytes_max} bytes", request.shown());
+        Err(ToolError::new(ErrorKind::TooLarge, message))
+    };
+    let length = response.content_length().filter(|_| request.method != Method::HEAD);
+    if is_success && length.is_some_and(|length| length > bytes_max as u64) {
+        return too_large();
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| failed(request, error))? {
+        let room = bytes_max - body.len();
+        if piece.len() > room {
+            if is_success {
+                return too_large();
+            }
+            body.extend_from_slice(&piece[..room]);
+            break;
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(Received { status: response.status(), headers: std::mem::take(response.headers_mut()), body })
+}
+
+fn failed(request: &Request, error: reqwest::Error) -> ToolError {
+    let error = error.without_url();
+    let mut cause: Option<&dyn std::error::Error> = Some(&error);
+    while let Some(part) = cause {
+        if let Some(refused) = part.downcast_ref::<Refused>() {
+            return ToolError::new(ErrorKind::Forbidden, format!("{}: {refused}", request.shown()));
+        }
+        cause = part.source();
+    }
+    let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Tool };
+    ToolError::new(kind, format!("{}: {}", request.shown(), chain(&error)))
+}
+
+/// A name that leads to where nothing may be requested.
+#[derive(Debug, thiserror::Error)]
+#[error("APIs may not be at {0}, which is where this name leads")]
+struct Refused(ForbiddenAddress);
+
+/// Resolves names to addresses that may be reached: what is connected to is what was checked.
+#[derive(Debug)]
+struct CheckedNames;
+
+impl Resolve for CheckedNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let reachable = ForbiddenAddress::reachable(addresses).map_err(Refused)?;
+            Ok(Box::new(reachable.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_a_forbidden_address_is_refused() {
+        // What is an address already resolves to itself.
+        for name in ["169.254.169.254", "0.0.0.0", "fe80::1"] {
+            let error = CheckedNames.resolve(name.parse().unwrap()).await.err().unwrap();
+            assert!(error.is::<Refused>(), "{name}: {error}");
+        }
+        assert!(CheckedNames.resolve("127.0.0.1".parse().unwrap()).await.is_ok());
+    }
+}

@@ -1,0 +1,120 @@
+//! Where an API is.
+
+use super::RequestError;
+use crate::operation::Operation;
+use reqwest::Url;
+
+/// The address that an operation's path is added to: the configured one, else the first server of the document
+/// that can be one, which may be relative to the document.
+pub(crate) fn base_url(
+    configured: Option<&str>,
+    operation: &Operation,
+    document: Option<&Url>,
+) -> Result<Url, RequestError> {
+    if let Some(configured) = configured {
+        let url = Url::parse(configured)
+            .map_err(|error| RequestError::Base(format!("`base_url` cannot be read: {error}")))?;
+        return usable(url, configured);
+    }
+    let document = document.filter(|url| is_web(url));
+    let absolute = |server: &str| match (Url::parse(server), document) {
+        (Ok(url), _) => Some(url),
+        (Err(_), Some(document)) => document.join(server).ok(),
+        (Err(_), None) => None,
+    };
+    // Where a document names no server, it is the one that it came from.
+    let root = operation.servers.is_empty().then_some("/");
+    let servers = operation.servers.iter().map(String::as_str).chain(root);
+    let mut found = None;
+    for server in servers {
+        let Some(url) = absolute(server) else { continue };
+        match usable(url, server) {
+            Ok(url) => return Ok(url),
+            Err(error) => found = found.or(Some(error)),
+        }
+    }
+    Err(found.unwrap_or_else(|| match operation.servers.first() {
+        None => RequestError::Base("the document names no server".to_owned()),
+        Some(server) => RequestError::Base(format!("the document's server `{server}` is not an address")),
+    }))
+}
+
+fn is_web(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https") && url.has_host()
+}
+
+fn usable(mut url: Url, shown: &str) -> Result<Url, RequestError> {
+    let wrong = |why: &str| Err(RequestError::Base(why.to_owned()));
+    if !is_web(&url) {
+        return wrong("only http and https can be requested");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return wrong("an address may not hold a user's name or password; configure credentials instead");
+    }
+    if shown.contains(['{', '}']) {
+        return wrong(&format!("the variables of `{shown}` have no values"));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::tests::operation;
+
+    fn base(configured: Option<&str>, servers: &[&str], document: Option<&str>) -> Result<String, String> {
+        let mut operation = operation("GET", "/pets");
+        operation.servers = servers.iter().map(ToString::to_string).collect();
+        let document = document.map(|url| Url::parse(url).unwrap());
+        let url = base_url(configured, &operation, document.as_ref());
+        url.map(|url| url.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_configured_address_goes_before_the_documents() {
+        let document = Some("https://docs.example/specs/api.json");
+        let ours = base(Some("https://own.example/v2"), &["https://api.example/v1"], document);
+        assert_eq!(ours.unwrap(), "https://own.example/v2");
+        assert_eq!(base(None, &["https://api.example/v1"], document).unwrap(), "https://api.example/v1");
+    }
+
+    #[test]
+    fn relative_servers_begin_where_the_document_is() {
+        let document = Some("https://docs.example/specs/api.json");
+        for (server, expected) in [
+            ("/v1", "https://docs.example/v1"),
+            ("v1", "https://docs.example/specs/v1"),
+            ("../v1", "https://docs.example/v1"),
+            ("//api.example/v1", "https://api.example/v1"),
+        ] {
+            assert_eq!(base(None, &[server], document).unwrap(), expected);
+        }
+        assert_eq!(base(None, &[], document).unwrap(), "https://docs.example/");
+    }
+
+    #[test]
+    fn without_an_address_it_is_said_what_to_set() {
+        for (configured, servers, document) in [
+            (None, &[][..], None),
+            (None, &["/v1"], None),
+            (None, &["/v1"], Some("file:///specs/api.json")),
+            (None, &["https://{region}.example/"], None),
+            (None, &["https://example/{region}"], None),
+            (None, &["https://user:word@example/"], None),
+            (None, &["ftp://example/"], None),
+            (Some("example"), &[], None),
+            (Some("javascript:1"), &[], None),
+        ] {
+            let error = base(configured, servers, document).unwrap_err();
+            assert!(error.contains("base_url"), "{configured:?} {servers:?}: {error}");
+            assert!(!error.contains("word@"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_first_server_that_can_be_used_is() {
+        let found = base(None, &["{scheme}://example/", "https://api.example"], None);
+        assert_eq!(found.unwrap(), "https://api.example/");
+    }
+}

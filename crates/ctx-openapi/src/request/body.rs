@@ -1,0 +1,142 @@
+//! Bodies: a value becomes content of the first kind that it fits.
+
+use super::encode::text;
+use super::file::{self, File};
+use super::{RequestError, in_query, multipart};
+use crate::operation::{Body, Format, Media, MediaKind, Operation, Part, Style};
+use reqwest::header::HeaderValue;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// What is sent where bytes are all that is known.
+const BYTES: &str = "application/octet-stream";
+
+/// A body as it is sent.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    pub(super) content_type: HeaderValue,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The body of an operation, where there is something to send.
+pub(super) fn of(
+    operation: &Operation,
+    arguments: &Map<String, Value>,
+) -> Result<Option<Encoded>, RequestError> {
+    let Some(body) = &operation.body else { return Ok(None) };
+    match gathered(body, arguments) {
+        Some(value) => encoded(body, &value).map(Some),
+        None if body.required => Err(RequestError::Missing(body.argument.clone())),
+        None => Ok(None),
+    }
+}
+
+/// The value: from its own argument, and what stands beside it. What is null beside the parameters is not there,
+/// as with parameters; inside of the body it is sent.
+fn gathered<'a>(body: &Body, arguments: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
+    let given = arguments.get(&body.argument).filter(|value| !value.is_null());
+    let mut beside = body.fields.iter().filter_map(|field| {
+        let value = arguments.get(field).filter(|value| !value.is_null() && *field != body.argument)?;
+        Some((field, value))
+    });
+    match given {
+        Some(Value::Object(inside)) => {
+            let mut fields = None;
+            for (field, value) in beside.filter(|(field, _)| !inside.contains_key(*field)) {
+                fields.get_or_insert_with(|| inside.clone()).insert(field.clone(), value.clone());
+            }
+            Some(match fields {
+                Some(fields) => Cow::Owned(Value::Object(fields)),
+                None => given.map(Cow::Borrowed)?,
+            })
+        }
+        Some(other) => Some(Cow::Borrowed(other)),
+        None => {
+            let first = beside.next()?;
+            let fields = std::iter::once(first).chain(beside);
+            let fields = fields.map(|(field, value)| (field.clone(), value.clone())).collect();
+            Some(Cow::Owned(Value::Object(fields)))
+        }
+    }
+}
+
+fn encoded(body: &Body, value: &Value) -> Result<Encoded, RequestError> {
+    let unfit = |why: String| RequestError::unfit(&body.argument, why);
+    let Some(media) = body.media.iter().find(|media| fits(&media.kind, value)) else {
+        let kinds: Vec<_> = body.media.iter().map(|media| media.content_type.as_str()).collect();
+        return Err(unfit(format!("cannot be sent as {}", kinds.join(" or "))));
+    };
+    let mut content_type = concrete(media).to_owned();
+    let bytes = match &media.kind {
+        MediaKind::Json => value.to_string().into_bytes(),
+        MediaKind::Form(parts) => form(object(value), parts).into_bytes(),
+        MediaKind::Multipart(parts) => {
+            let (boundary, bytes) = multipart::encoded(object(value), parts)?;
+            content_type = format!("{content_type}; boundary={boundary}");
+            bytes
+        }
+        MediaKind::Text => text(value).into_bytes(),
+        MediaKind::Binary => {
+            let file = File::of(value).ok_or_else(|| unfit(file::EXPECTED.to_owned()))?;
+            let file = file.map_err(|why| unfit(why.to_owned()))?;
+            // Where the document leaves it open, whoever sends the file knows better.
+            if let Some(own) = file.content_type.filter(|_| content_type == BYTES) {
+                content_type = own;
+            }
+            file.bytes
+        }
+    };
+    let content_type = HeaderValue::from_str(&content_type)
+        .map_err(|_| unfit("has a kind of content that cannot be sent".to_owned()))?;
+    Ok(Encoded { content_type, bytes })
+}
+
+fn fits(kind: &MediaKind, value: &Value) -> bool {
+    match kind {
+        MediaKind::Json => true,
+        MediaKind::Form(_) | MediaKind::Multipart(_) => value.is_object(),
+        MediaKind::Text => !value.is_object() && !value.is_array(),
+        MediaKind::Binary => File::of(value).is_some(),
+    }
+}
+
+fn object(value: &Value) -> &Map<String, Value> {
+    static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    value.as_object().unwrap_or(&EMPTY)
+}
+
+/// A kind of content without wildcards.
+fn concrete(media: &Media) -> &str {
+    if !media.content_type.contains('*') && !media.content_type.is_empty() {
+        return &media.content_type;
+    }
+    match media.kind {
+        MediaKind::Json => "application/json",
+        MediaKind::Form(_) => "application/x-www-form-urlencoded",
+        MediaKind::Multipart(_) => "multipart/form-data",
+        MediaKind::Text => "text/plain",
+        MediaKind::Binary => BYTES,
+    }
+}
+
+/// A form. Where a field's style is not said, a list is a field for each item, and an object is JSON.
+fn form(fields: &Map<String, Value>, parts: &BTreeMap<String, Part>) -> String {
+    let usual = Format::Style { style: Style::Form, explode: true, allow_reserved: false };
+    let mut pairs = Vec::new();
+    for (name, value) in fields {
+        let part = parts.get(name);
+        let content_type = part.and_then(|part| part.content_type.as_ref());
+        match (part.and_then(|part| part.format.as_ref()), content_type, value) {
+            (Some(format), ..) => pairs.extend(in_query(name, value, format)),
+            (None, Some(content_type), Value::Object(_) | Value::Array(_)) => {
+                pairs.extend(in_query(name, value, &Format::Content(content_type.clone())));
+            }
+            (None, _, Value::Object(_)) => {
+                pairs.extend(in_query(name, value, &Format::Content("application/json".to_owned())));
+            }
+            (None, ..) => pairs.extend(in_query(name, value, &usual)),
+        }
+    }
+    pairs.join("&")
+}

@@ -1,0 +1,103 @@
+//! Percent-encoding, and values as text.
+
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Number, Value};
+
+/// All that is not unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The same, where reserved characters may stay. `#` would end the query, `&` begin another parameter, and `+` is
+/// read as a space.
+const RESERVED_STAYS: &AsciiSet = &RESERVED
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'[')
+    .remove(b']')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
+
+/// What cannot stand in a cookie's value. Many servers take cookies as they come, so no more than that.
+const NOT_IN_COOKIES: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(b'\\').add(b'%').add(0x7f);
+
+/// Integers beyond this are not exact as floating-point numbers.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// As a part of a path or of a query.
+pub(crate) fn component(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
+}
+
+/// As a part of a query in which reserved characters stay, and what is encoded already, too.
+pub(super) fn component_with_reserved(text: &str) -> String {
+    let stays = |text: &str| utf8_percent_encode(text, RESERVED_STAYS).to_string();
+    let mut parts = text.split('%');
+    let mut encoded = stays(parts.next().unwrap_or_default());
+    for part in parts {
+        let is_encoded = part.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+        encoded.push_str(if is_encoded { "%" } else { "%25" });
+        encoded.push_str(&stays(part));
+    }
+    encoded
+}
+
+/// As a cookie's value.
+pub(super) fn cookie(text: &str) -> String {
+    utf8_percent_encode(text, NOT_IN_COOKIES).to_string()
+}
+
+/// A value as text: strings as they are, all else as JSON; whole numbers without a point.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => self::number(number),
+        other => other.to_string(),
+    }
+}
+
+fn number(number: &Number) -> String {
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT_MAX => {
+            (float as i64).to_string()
+        }
+        _ => number.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_and_truths_are_as_json_has_them_and_whole_numbers_have_no_point() {
+        for (value, expected) in [
+            (json!(3), "3"),
+            (json!(3.0), "3"),
+            (json!(-0.0), "0"),
+            (json!(1.5), "1.5"),
+            (json!(9_007_199_254_740_993_u64), "9007199254740993"),
+            (json!(true), "true"),
+            (json!("plain"), "plain"),
+            (json!({ "a": [1] }), "{\"a\":[1]}"),
+        ] {
+            assert_eq!(text(&value), expected);
+        }
+    }
+
+    #[test]
+    fn reserved_characters_stay_only_where_they_may() {
+        assert_eq!(component("a/b?c#d&e+f %é"), "a%2Fb%3Fc%23d%26e%2Bf%20%25%C3%A9");
+        assert_eq!(component_with_reserved("a/b?c#d&e+f %2F%zz%"), "a/b?c%23d%26e%2Bf%20%2F%25zz%25");
+        assert_eq!(cookie("a=b; c+d/é"), "a=b%3B%20c+d/%C3%A9");
+    }
+}

@@ -1,0 +1,209 @@
+//! An operation and its arguments become a request.
+
+mod base;
+mod body;
+mod encode;
+mod file;
+mod multipart;
+mod path;
+mod style;
+
+pub(crate) use base::base_url;
+pub(crate) use encode::component;
+
+use crate::operation::{Format, Operation, Parameter, Place, Style};
+use bytes::Bytes;
+use ctx_core::{ErrorKind, ToolError};
+use path::Written;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// Headers that belong to the connection: another length would let a request hide in this one.
+const OWN_HEADERS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Kinds of content that are asked for.
+const ACCEPT_MAX: usize = 8;
+
+/// What is asked for where the document says nothing.
+const ACCEPT_ANYTHING: HeaderValue = HeaderValue::from_static("application/json, */*;q=0.5");
+
+/// Why no request can be made.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RequestError {
+    /// An argument is not there.
+    #[error("`{0}` is missing")]
+    Missing(String),
+    /// An argument cannot be sent.
+    #[error("`{argument}` {why}")]
+    Unfit { argument: String, why: String },
+    /// The document is wrong.
+    #[error("the document is wrong: {0}")]
+    Document(String),
+    /// It is not known where to.
+    #[error("{0}; set `base_url`")]
+    Base(String),
+}
+
+impl RequestError {
+    fn unfit(argument: &str, why: impl Into<String>) -> Self {
+        Self::Unfit { argument: argument.to_owned(), why: why.into() }
+    }
+}
+
+impl From<RequestError> for ToolError {
+    fn from(error: RequestError) -> Self {
+        let kind = match error {
+            RequestError::Missing(_) | RequestError::Unfit { .. } => ErrorKind::BadRequest,
+            RequestError::Document(_) => ErrorKind::Tool,
+            RequestError::Base(_) => ErrorKind::NotConfigured,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// A request, as it is to be sent.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<Bytes>,
+}
+
+impl Request {
+    /// What to send for an operation, at this address, with these arguments.
+    pub(crate) fn new(
+        operation: &Operation,
+        arguments: &Map<String, Value>,
+        base: &Url,
+    ) -> Result<Self, RequestError> {
+        let method = Method::from_bytes(operation.method.as_bytes());
+        let method = method.map_err(|_| RequestError::Document("there is no such method".to_owned()))?;
+        let mut headers = HeaderMap::new();
+        let (mut path, mut query, mut cookies) = (Vec::new(), Vec::new(), Vec::new());
+        for parameter in &operation.parameters {
+            let argument = &parameter.argument;
+            let given = operation.frozen.get(argument).or_else(|| arguments.get(argument));
+            let Some(value) = given.filter(|value| !value.is_null()) else {
+                if parameter.required {
+                    return Err(RequestError::Missing(argument.clone()));
+                }
+                continue;
+            };
+            match parameter.place {
+                Place::Path => path.push(Written::new(parameter, value)?),
+                Place::Query => query.extend(in_query(&parameter.name, value, &parameter.format)),
+                Place::Header => add_header(&mut headers, parameter, value)?,
+                Place::Cookie => cookies.extend(in_cookies(parameter, value)),
+            }
+        }
+        if !cookies.is_empty() {
+            let cookies = HeaderValue::from_str(&cookies.join("; "));
+            headers
+                .insert(COOKIE, cookies.map_err(|_| RequestError::Document("a cookie's name".to_owned()))?);
+        }
+        if !headers.contains_key(ACCEPT) {
+            headers.insert(ACCEPT, accept(&operation.answer.accept));
+        }
+        let url = path::url(base, &operation.path, &path, &query)?;
+        let body = body::of(operation, arguments)?;
+        if let Some(body) = &body {
+            headers.insert(CONTENT_TYPE, body.content_type.clone());
+        }
+        Ok(Self { method, url, headers, body: body.map(|body| body.bytes.into()) })
+    }
+
+    /// The request for people: without what may be secret in its URL.
+    pub(crate) fn shown(&self) -> String {
+        let mut url = self.url.clone();
+        url.set_query(None);
+        format!("{} {url}", self.method)
+    }
+}
+
+/// As people see it, since a URL may hold secrets.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+/// A value as pairs of a query or of a form.
+fn in_query(name: &str, value: &Value, format: &Format) -> Vec<String> {
+    match format {
+        Format::Style { style, explode, allow_reserved } => {
+            style::in_query(name, value, *style, *explode, *allow_reserved)
+        }
+        Format::Content(content_type) => {
+            let text = Value::String(content(value, content_type));
+            style::in_query(name, &text, Style::Form, false, false)
+        }
+    }
+}
+
+fn in_cookies(parameter: &Parameter, value: &Value) -> Vec<String> {
+    match &parameter.format {
+        Format::Style { explode, .. } => style::in_cookies(&parameter.name, value, *explode),
+        Format::Content(content_type) => {
+            style::in_cookies(&parameter.name, &Value::String(content(value, content_type)), false)
+        }
+    }
+}
+
+fn add_header(headers: &mut HeaderMap, parameter: &Parameter, value: &Value) -> Result<(), RequestError> {
+    let name = HeaderName::from_bytes(parameter.name.as_bytes())
+        .map_err(|_| RequestError::unfit(&parameter.argument, "is no name of a header"))?;
+    if OWN_HEADERS.contains(&name.as_str()) {
+        return Ok(());
+    }
+    let text = match &parameter.format {
+        Format::Style { explode, .. } => style::in_header(value, *explode),
+        Format::Content(content_type) => Some(content(value, content_type)),
+    };
+    if let Some(text) = text {
+        let value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
+            RequestError::unfit(
+                &parameter.argument,
+                "is sent in a header, which cannot hold line breaks or other control characters",
+            )
+        })?;
+        headers.insert(name, value);
+    }
+    Ok(())
+}
+
+/// A value as content of a kind: text as it is, unless the kind is JSON.
+fn content(value: &Value, content_type: &str) -> String {
+    if is_json(content_type) { value.to_string() } else { encode::text(value) }
+}
+
+/// Whether a kind of content is JSON.
+pub(crate) fn is_json(content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || kind == "text/json" || kind.ends_with("+json")
+}
+
+fn accept(kinds: &[String]) -> HeaderValue {
+    // Servers do not go by the order.
+    let weighed = kinds.iter().take(ACCEPT_MAX).enumerate().map(|(index, kind)| match index {
+        0 => kind.clone(),
+        _ => format!("{kind};q=0.{}", 9_usize.saturating_sub(index)),
+    });
+    let text = weighed.collect::<Vec<_>>().join(", ");
+    HeaderValue::from_str(&text).ok().filter(|value| !value.is_empty()).unwrap_or(ACCEPT_ANYTHING)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

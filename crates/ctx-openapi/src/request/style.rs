@@ -1,0 +1,157 @@
+//! Styles: how a value is written into path, query, headers and cookies.
+//!
+//! A style that has no place where it stands is read as the usual one there. What a style cannot say, a list in a
+//! list, is written as JSON.
+
+use super::encode::{component, component_with_reserved, cookie, text};
+use crate::operation::Style;
+use serde_json::Value;
+
+/// How deep objects are written with brackets; what is deeper is JSON.
+const BRACKETS_MAX: usize = 16;
+
+/// A value, as far as styles tell values apart. What is null is not there.
+enum Shape {
+    One(String),
+    List(Vec<String>),
+    Fields(Vec<(String, String)>),
+}
+
+impl Shape {
+    /// None where there is nothing to write.
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Null => None,
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().filter(|item| !item.is_null()).map(text).collect();
+                (!items.is_empty()).then_some(Self::List(items))
+            }
+            Value::Object(fields) => {
+                let fields = fields.iter().filter(|(_, value)| !value.is_null());
+                let fields: Vec<_> = fields.map(|(key, value)| (key.clone(), text(value))).collect();
+                (!fields.is_empty()).then_some(Self::Fields(fields))
+            }
+            one => Some(Self::One(text(one))),
+        }
+    }
+
+    /// All of it in one text: keys and values of fields one after the other, or as pairs.
+    fn joined(&self, encode: impl Fn(&str) -> String, delimiter: &str, pairs: bool) -> String {
+        let parts: Vec<String> = match self {
+            Self::One(text) => vec![encode(text)],
+            Self::List(items) => items.iter().map(|item| encode(item)).collect(),
+            Self::Fields(fields) if pairs => fields.iter().map(|field| pair(field, &encode)).collect(),
+            Self::Fields(fields) => {
+                fields.iter().flat_map(|(key, value)| [encode(key), encode(value)]).collect()
+            }
+        };
+        parts.join(delimiter)
+    }
+
+    /// Each item, or each field, by itself.
+    fn exploded(&self, name: &str, encode: impl Fn(&str) -> String) -> Vec<String> {
+        let named = |value: &String| format!("{}={}", component(name), encode(value));
+        match self {
+            Self::One(text) => vec![named(text)],
+            Self::List(items) => items.iter().map(named).collect(),
+            Self::Fields(fields) => fields.iter().map(|field| pair(field, &encode)).collect(),
+        }
+    }
+}
+
+fn pair((key, value): &(String, String), encode: impl Fn(&str) -> String) -> String {
+    format!("{}={}", component(key), encode(value))
+}
+
+/// A value in a path; none where there is nothing to write.
+pub(super) fn in_path(name: &str, value: &Value, style: Style, explode: bool) -> Option<String> {
+    let shape = Shape::of(value)?;
+    Some(match (style, &shape) {
+        (Style::Label, _) => {
+            format!(".{}", shape.joined(component, if explode { "." } else { "," }, explode))
+        }
+        (Style::Matrix, Shape::One(text)) if text.is_empty() => format!(";{}", component(name)),
+        (Style::Matrix, _) if explode => {
+            shape.exploded(name, component).iter().map(|part| format!(";{part}")).collect()
+        }
+        (Style::Matrix, _) => format!(";{}={}", component(name), shape.joined(component, ",", false)),
+        _ => shape.joined(component, ",", explode),
+    })
+}
+
+/// A value in a query or in a form: `name=value`, as often as need be.
+pub(super) fn in_query(
+    name: &str,
+    value: &Value,
+    style: Style,
+    explode: bool,
+    allow_reserved: bool,
+) -> Vec<String> {
+    let encode = if allow_reserved { component_with_reserved } else { component };
+    let Some(shape) = Shape::of(value) else { return Vec::new() };
+    let delimiter = match style {
+        Style::DeepObject if !matches!(shape, Shape::One(_)) => {
+            let mut pairs = Vec::new();
+            with_brackets(name, value, encode, BRACKETS_MAX, &mut pairs);
+            return pairs;
+        }
+        _ if explode => return shape.exploded(name, encode),
+        Style::SpaceDelimited => "%20",
+        Style::PipeDelimited => "%7C",
+        Style::TabDelimited => "%09",
+        _ => ",",
+    };
+    vec![format!("{}={}", component(name), shape.joined(encode, delimiter, false))]
+}
+
+/// `name[key]=value`; items of lists are `name[]=value`, and `name[0][key]=value` where they are objects, which is
+/// what the services understand that take lists this way.
+fn with_brackets(
+    name: &str,
+    value: &Value,
+    encode: fn(&str) -> String,
+    depth: usize,
+    pairs: &mut Vec<String>,
+) {
+    match value {
+        Value::Null => {}
+        Value::Object(fields) if depth > 0 => {
+            for (key, value) in fields {
+                with_brackets(&format!("{name}[{key}]"), value, encode, depth - 1, pairs);
+            }
+        }
+        Value::Array(items) if depth > 0 => {
+            for (index, item) in items.iter().enumerate() {
+                let name = match item {
+                    Value::Object(_) | Value::Array(_) => format!("{name}[{index}]"),
+                    _ => format!("{name}[]"),
+                };
+                with_brackets(&name, item, encode, depth - 1, pairs);
+            }
+        }
+        one => pairs.push(format!("{}={}", component(name), encode(&text(one)))),
+    }
+}
+
+/// A value in a header, as it is: nothing is encoded there.
+pub(super) fn in_header(value: &Value, explode: bool) -> Option<String> {
+    Some(match Shape::of(value)? {
+        Shape::Fields(fields) if explode => {
+            let pairs: Vec<_> = fields.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            pairs.join(",")
+        }
+        shape => shape.joined(str::to_owned, ",", explode),
+    })
+}
+
+/// A value in cookies: `name=value`, as often as need be.
+pub(super) fn in_cookies(name: &str, value: &Value, explode: bool) -> Vec<String> {
+    match Shape::of(value) {
+        None => Vec::new(),
+        Some(shape) if explode => shape.exploded(name, cookie),
+        Some(shape) => vec![format!("{}={}", component(name), shape.joined(cookie, ",", false))],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Bodies, as they are sent.
+
+use super::*;
+use crate::operation::Part;
+use std::collections::BTreeMap;
+
+/// What is sent of a body: its kind of content, and its text.
+pub(super) fn sent(body: Body, arguments: Value) -> Result<(String, String), RequestError> {
+    let request = made(&Operation { body: Some(body), ..operation("POST", "/pets") }, arguments)?;
+    let content_type = request.headers[CONTENT_TYPE].to_str().unwrap().to_owned();
+    Ok((content_type, String::from_utf8(request.body.unwrap().to_vec()).unwrap()))
+}
+
+#[test]
+fn a_body_is_its_argument_or_the_fields_beside_the_parameters() {
+    let json_body = || body(&["name", "age"], vec![("application/json", MediaKind::Json)]);
+    for (arguments, expected) in [
+        (json!({ "body": { "name": "Rex", "age": null } }), r#"{"name":"Rex","age":null}"#),
+        (json!({ "name": "Rex", "age": 3 }), r#"{"name":"Rex","age":3}"#),
+        (json!({ "name": "Rex", "age": null, "other": 1 }), r#"{"name":"Rex"}"#),
+        (json!({ "body": { "name": "Rex" }, "name": "Tom", "age": 3 }), r#"{"name":"Rex","age":3}"#),
+        (json!({ "body": [1, "a"] }), r#"[1,"a"]"#),
+        (json!({ "body": "text" }), r#""text""#),
+    ] {
+        let (content_type, text) = sent(json_body(), arguments).unwrap();
+        assert_eq!((content_type.as_str(), text.as_str()), ("application/json", expected));
+    }
+    let optional = Body { required: false, ..json_body() };
+    let request = made(&Operation { body: Some(optional), ..operation("POST", "/pets") }, json!({})).unwrap();
+    assert!(request.body.is_none() && !request.headers.contains_key(CONTENT_TYPE));
+}
+
+#[test]
+fn the_first_kind_of_content_that_fits_is_sent() {
+    let both = || {
+        body(
+            &[],
+            vec![
+                ("application/x-www-form-urlencoded", MediaKind::Form(BTreeMap::new())),
+                ("text/plain; charset=utf-8", MediaKind::Text),
+                ("application/merge-patch+json", MediaKind::Json),
+            ],
+        )
+    };
+    for (value, content_type, text) in [
+        (json!({ "a": 1 }), "application/x-www-form-urlencoded", "a=1"),
+        (json!("hé"), "text/plain; charset=utf-8", "hé"),
+        (json!([1]), "application/merge-patch+json", "[1]"),
+    ] {
+        let sent = sent(both(), json!({ "body": value })).unwrap();
+        assert_eq!((sent.0.as_str(), sent.1.as_str()), (content_type, text));
+    }
+    let only_form = body(&[], vec![("multipart/form-data", MediaKind::Multipart(BTreeMap::new()))]);
+    let error = sent(only_form, json!({ "body": "text" })).unwrap_err();
+    assert_eq!(error.to_string(), "`body` cannot be sent as multipart/form-data");
+}
+
+#[test]
+fn a_form_is_written_field_by_field() {
+    let deep = Format::Style { style: Style::DeepObject, explode: true, allow_reserved: false };
+    let comma = Format::Style { style: Style::Form, explode: false, allow_reserved: false };
+    let parts = BTreeMap::from([
+        ("deep".to_owned(), Part { format: Some(deep), ..Part::default() }),
+        ("comma".to_owned(), Part { format: Some(comma), ..Part::default() }),
+        ("json".to_owned(), Part { content_type: Some("application/json".to_owned()), ..Part::default() }),
+    ]);
+    let form = body(&[], vec![("application/x-www-form-urlencoded", MediaKind::Form(parts))]);
+    let value = json!({
+        "plain": "a b&c=d+é", "list": [1, 2], "object": { "a": 1 }, "deep": { "a": { "b": 1 } },
+        "comma": [1, 2], "json": [1, 2], "none": null, "yes": true,
+    });
+    let (_, text) = sent(form, json!({ "body": value })).unwrap();
+    assert_eq!(
+        text,
+        "plain=a%20b%26c%3Dd%2B%C3%A9&list=1&list=2&object=%7B%22a%22%3A1%7D&deep%5Ba%5D%5Bb%5D=1&comma=1,2\
+         &json=%5B1%2C2%5D&yes=true"
+    );
+}
+
+#[test]
+fn bytes_are_sent_as_they_are() {
+    let binary = |content_type| body(&[], vec![(content_type, MediaKind::Binary)]);
+    for (content_type, value, expected) in [
+        ("image/png", json!("text"), "image/png"),
+        ("image/png", json!({ "base64": "dGV4dA==", "content_type": "image/gif" }), "image/png"),
+        ("image/*", json!({ "base64": "dGV4dA", "content_type": "image/gif" }), "image/gif"),
+        ("*/*", json!({ "text": "text" }), "application/octet-stream"),
+    ] {
+        assert_eq!(
+            sent(binary(content_type), json!({ "body": value })).unwrap(),
+            (expected.to_owned(), "text".to_owned())
+        );
+    }
+    let error = sent(binary("image/png"), json!({ "body": { "base64": "!" } })).unwrap_err();
+    assert_eq!(error.to_string(), "`body` has a `base64` that is none");
+    let injected = json!({ "body": { "text": "", "content_type": "a/b\r\nX-Admin: 1" } });
+    assert!(sent(binary("*/*"), injected).is_err());
+}
+
+/// The parts of a body as a server reads them: head and content.
+pub(super) fn parts(content_type: &str, body: &str) -> Vec<(String, String)> {
+    let boundary = content_type.strip_prefix("multipart/form-data; boundary=").unwrap();
+    let body = body.strip_suffix(&format!("--{boundary}--\r\n")).unwrap();
+    let delimiter = format!("--{boundary}\r\n");
+    let parts = body.split(&delimiter).skip(1).map(|part| {
+        let (head, content) = part.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), content.strip_suffix("\r\n").unwrap().to_owned())
+    });
+    parts.collect()
+}
+
+#[test]
+fn parts_are_text_json_or_files() {
+    let file = Part { is_file: true, ..Part::default() };
+    let image =
+        Part { is_file: true, content_type: Some("image/png, image/gif".to_owned()), ..Part::default() };
+    let declared = BTreeMap::from([
+        ("file".to_owned(), file.clone()),
+        ("files".to_owned(), file),
+        ("image".to_owned(), image),
+        ("list".to_owned(), Part { content_type: Some("application/json".to_owned()), ..Part::default() }),
+        ("xml".to_owned(), Part { content_type: Some("text/xml".to_owned()), ..Part::default() }),
+    ]);
+    let value = json!({
+        "text": "a\r\nb", "number": 3.0, "object": { "a": 1 }, "list": [1, 2], "repeated": [1, "x"], "none": null,
+        "file": "bytes", "files": ["one", { "text": "two", "filename": "2.txt" }],
+        "image": { "base64": "aGk=" }, "xml": "<a/>",
+        "evident": { "base64": "aGk=", "filename": "a\"b\r\nc", "content_type": "text/x" },
+    });
+    let kinds = body(&[], vec![("multipart/form-data", MediaKind::Multipart(declared))]);
+    let (content_type, text) = sent(kinds, json!({ "body": value })).unwrap();
+    let heads: Vec<String> = parts(&content_type, &text)
+        .into_iter()
+        .map(|(head, content)| {
+            let head = head.replace("Content-Disposition: form-data; ", "").replace("\r\n", " | ");
+            format!("{} => {content}", head.replace("Content-Type: ", ""))
+        })
+        .collect();
+    assert_eq!(
+        heads,
+        [
+            "name=\"text\" => a\r\nb",
+            "name=\"number\" => 3",
+            "name=\"object\" | application/json => {\"a\":1}",
+            "name=\"list\" | application/json => [1,2]",
+            "name=\"repeated\" => 1",
+            "name=\"repeated\" => x",
+            "name=\"file\"; filename=\"file\" | application/octet-stream => bytes",
+            "name=\"files\"; filename=\"files\" | application/octet-stream => one",
+            "name=\"files\"; filename=\"2.txt\" | application/octet-stream => two",
+            "name=\"image\"; filename=\"image\" | image/png => hi",
+            "name=\"xml\" | text/xml => <a/>",
+            "name=\"evident\"; filename=\"a%22b%0D%0Ac\" | text/x => hi",
+        ]
+    );
+}

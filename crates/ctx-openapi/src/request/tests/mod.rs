@@ -1,0 +1,178 @@
+//! Operations and arguments become requests.
+
+mod bodies;
+mod properties;
+
+use super::*;
+use crate::operation::{Answer, Body, Media, MediaKind};
+use serde_json::json;
+
+/// An operation without anything.
+pub(crate) fn operation(method: &str, path: &str) -> Operation {
+    Operation {
+        name: "operation".to_owned(),
+        method: method.to_owned(),
+        path: path.to_owned(),
+        servers: Vec::new(),
+        title: None,
+        description: String::new(),
+        tags: Vec::new(),
+        deprecated: false,
+        parameters: Vec::new(),
+        body: None,
+        answer: Answer::default(),
+        security: Vec::new(),
+        input_schema: json!({ "type": "object" }),
+        output_schema: None,
+        frozen: std::collections::BTreeMap::new(),
+    }
+}
+
+/// A parameter in the usual style of its place.
+pub(crate) fn parameter(place: Place, name: &str) -> Parameter {
+    let (style, explode) = match place {
+        Place::Path | Place::Header => (Style::Simple, false),
+        Place::Query | Place::Cookie => (Style::Form, true),
+    };
+    let format = Format::Style { style, explode, allow_reserved: false };
+    let required = place == Place::Path;
+    Parameter { argument: name.to_owned(), name: name.to_owned(), place, required, format }
+}
+
+/// A body of these kinds.
+pub(crate) fn body(fields: &[&str], media: Vec<(&str, MediaKind)>) -> Body {
+    let media =
+        media.into_iter().map(|(content_type, kind)| Media { content_type: content_type.to_owned(), kind });
+    Body {
+        argument: "body".to_owned(),
+        required: true,
+        fields: fields.iter().map(ToString::to_string).collect(),
+        media: media.collect(),
+    }
+}
+
+fn made(operation: &Operation, arguments: Value) -> Result<Request, RequestError> {
+    let base = Url::parse("https://api.example/v1/").unwrap();
+    Request::new(operation, arguments.as_object().unwrap(), &base)
+}
+
+#[test]
+fn every_parameter_goes_to_its_place() {
+    let mut operation = operation("GET", "/owners/{owner}/pets/{id}?fixed=1#apart");
+    operation.parameters = vec![
+        parameter(Place::Path, "id"),
+        parameter(Place::Path, "owner"),
+        parameter(Place::Query, "tag"),
+        Parameter {
+            format: Format::Content("application/json".to_owned()),
+            ..parameter(Place::Query, "filter")
+        },
+        parameter(Place::Header, "X-Trace"),
+        parameter(Place::Cookie, "session"),
+        parameter(Place::Cookie, "theme"),
+        Parameter { argument: "id_2".to_owned(), ..parameter(Place::Query, "id") },
+        parameter(Place::Query, "unused"),
+        parameter(Place::Header, "Content-Length"),
+    ];
+    let request = made(
+        &operation,
+        json!({
+            "id": 7.0, "owner": "a b", "tag": ["x", "y"], "filter": { "a": [1] }, "X-Trace": true,
+            "session": "s", "theme": "t", "id_2": "q", "unused": null, "Content-Length": 3, "unknown": 1,
+        }),
+    )
+    .unwrap();
+    assert_eq!(
+        request.url.as_str(),
+        "https://api.example/v1/owners/a%20b/pets/7?fixed=1&tag=x&tag=y&filter=%7B%22a%22%3A%5B1%5D%7D&id=q"
+    );
+    assert_eq!(request.headers["x-trace"], "true");
+    assert_eq!(request.headers[COOKIE], "session=s; theme=t");
+    assert!(!request.headers.contains_key("content-length"));
+    assert_eq!(request.headers[ACCEPT], "application/json, */*;q=0.5");
+    assert_eq!((request.method, request.body), (Method::GET, None));
+}
+
+#[test]
+fn the_path_and_the_query_of_the_base_stay() {
+    for (base, path, expected) in [
+        ("https://api.example", "/pets", "https://api.example/pets"),
+        ("https://api.example/v1", "/pets", "https://api.example/v1/pets"),
+        ("https://api.example/v1/", "pets", "https://api.example/v1/pets"),
+        ("https://api.example/v1?version=2", "/pets/", "https://api.example/v1/pets/?version=2"),
+        ("https://api.example/v1", "/", "https://api.example/v1/"),
+    ] {
+        let request = Request::new(&operation("GET", path), &Map::new(), &Url::parse(base).unwrap());
+        assert_eq!(request.unwrap().url.as_str(), expected);
+    }
+}
+
+#[test]
+fn content_is_asked_for_by_weight_and_an_argument_goes_before_the_document() {
+    let mut operation = operation("GET", "/pets");
+    operation.answer.accept = vec!["application/json".to_owned(), "text/csv".to_owned()];
+    operation.parameters = vec![parameter(Place::Header, "Accept")];
+    assert_eq!(made(&operation, json!({})).unwrap().headers[ACCEPT], "application/json, text/csv;q=0.8");
+    let own = made(&operation, json!({ "Accept": "text/html" })).unwrap();
+    assert_eq!(own.headers[ACCEPT], "text/html");
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let mut operation = operation("POST", "/pets/{id}");
+    operation.parameters = vec![parameter(Place::Path, "id")];
+    operation.body = Some(body(&["name"], vec![("application/json", MediaKind::Json)]));
+    let missing = |arguments| made(&operation, arguments).unwrap_err();
+    assert_eq!(missing(json!({})), RequestError::Missing("id".to_owned()));
+    assert_eq!(missing(json!({ "id": null })), RequestError::Missing("id".to_owned()));
+    assert_eq!(missing(json!({ "id": 1, "name": null })), RequestError::Missing("body".to_owned()));
+    operation.parameters.clear();
+    let error = made(&operation, json!({})).unwrap_err();
+    assert!(error.to_string().contains("what `id` in the path"), "{error}");
+}
+
+#[test]
+fn a_path_value_cannot_lead_elsewhere() {
+    let mut operation = operation("GET", "/pets/{id}/photo");
+    operation.parameters = vec![parameter(Place::Path, "id")];
+    for (value, expected) in [
+        ("../../admin?x#y", "..%2F..%2Fadmin%3Fx%23y"),
+        ("%2e%2e", "%252e%252e"),
+        ("..\\admin", "..%5Cadmin"),
+        ("a\tb\r\n", "a%09b%0D%0A"),
+        (";a=b@c:d", "%3Ba%3Db%40c%3Ad"),
+        ("...", "..."),
+    ] {
+        let request = made(&operation, json!({ "id": value })).unwrap();
+        assert_eq!(request.url.as_str(), format!("https://api.example/v1/pets/{expected}/photo"));
+    }
+    for value in [json!("."), json!(".."), json!(""), json!([]), json!([".."]), json!([""]), json!({})] {
+        let error = made(&operation, json!({ "id": value })).unwrap_err();
+        assert!(error.to_string().starts_with("`id` "), "{value}: {error}");
+    }
+    let Format::Style { style, .. } = &mut operation.parameters[0].format else { unreachable!() };
+    *style = Style::Label;
+    for value in [json!("."), json!(""), json!(["."])] {
+        assert!(made(&operation, json!({ "id": value })).is_err(), "{value}");
+    }
+}
+
+#[test]
+fn a_value_and_what_stands_beside_it_cannot_lead_elsewhere_together() {
+    let mut operation = operation("GET", "/pets/%2e{id}");
+    operation.parameters = vec![parameter(Place::Path, "id")];
+    assert!(made(&operation, json!({ "id": "." })).unwrap_err().to_string().starts_with("`id` "));
+    assert!(made(&operation, json!({ "id": "x" })).is_ok());
+}
+
+#[test]
+fn headers_cannot_be_broken_out_of() {
+    let mut operation = operation("GET", "/pets");
+    operation.parameters = vec![parameter(Place::Header, "X-Trace"), parameter(Place::Cookie, "theme")];
+    for value in ["a\r\nX-Admin: 1", "a\nb", "a\rb", "a\0b", "\u{7f}"] {
+        let error = made(&operation, json!({ "X-Trace": value })).unwrap_err();
+        assert!(error.to_string().starts_with("`X-Trace` "), "{error}");
+    }
+    let request = made(&operation, json!({ "theme": "a\r\nX-Admin: 1; admin=1" })).unwrap();
+    assert_eq!(request.headers[COOKIE], "theme=a%0D%0AX-Admin:%201%3B%20admin=1");
+}

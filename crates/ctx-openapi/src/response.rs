@@ -1,0 +1,191 @@
+//! What came back becomes a value, by its kind of content.
+
+use crate::request::is_json;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ctx_core::{ErrorKind, Output, Redactor, ToolError};
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+
+/// Bytes of an answer that says what went wrong; the rest is not read.
+pub(crate) const FAILURE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of it that are told in the message.
+const TOLD_BYTES_MAX: usize = 1 << 10;
+
+/// Kinds of content that are text although they do not say so.
+const TEXT_TYPES: [&str; 11] = [
+    "application/graphql",
+    "application/javascript",
+    "application/json-seq",
+    "application/jsonl",
+    "application/sql",
+    "application/toml",
+    "application/x-ndjson",
+    "application/x-www-form-urlencoded",
+    "application/x-yaml",
+    "application/xml",
+    "application/yaml",
+];
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// Of a failure, no more than its beginning.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Received {
+    /// The value, or why there is none. What let us in is masked in either: some services repeat what they get.
+    pub(crate) fn into_output(self, shown: &str, redactor: &Redactor) -> Result<Output, ToolError> {
+        let value = self.value(redactor);
+        if self.status.is_success() {
+            return Ok(Output::from(value));
+        }
+        let told = match &value {
+            Value::Null => String::new(),
+            Value::String(text) => beginning(text),
+            // Bytes tell nobody anything.
+            Value::Object(fields) if fields.contains_key("base64") => String::new(),
+            other => beginning(&other.to_string()),
+        };
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        let mut message = format!("{shown}: HTTP {} {reason}", self.status.as_u16()).trim_end().to_owned();
+        if !told.is_empty() {
+            message = format!("{message}: {told}");
+        }
+        let data = json!({ "status": self.status.as_u16(), "body": value });
+        Err(ToolError::new(ErrorKind::Tool, message).with_data(data))
+    }
+
+    fn value(&self, redactor: &Redactor) -> Value {
+        if self.body.is_empty() || matches!(self.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
+            return Value::Null;
+        }
+        let content_type =
+            self.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let content_type = content_type.unwrap_or_default();
+        let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let may_be_json = kind.is_empty() || is_json(&kind);
+        let is_text =
+            may_be_json || kind.starts_with("text/") || kind.ends_with("+xml") || kind.ends_with("+yaml");
+        if is_text || TEXT_TYPES.contains(&kind.as_str()) {
+            // Whoever claims JSON, or nothing, may send anything: bytes stay bytes then.
+            let must_be_text = !may_be_json || charset(&content_type).is_some();
+            if let Some(text) = decoded(&self.body, &content_type, must_be_text) {
+                let text = redactor.text(text.into_owned());
+                if may_be_json && let Ok(value) = serde_json::from_str(&text) {
+                    return value;
+                }
+                return Value::String(text);
+            }
+        }
+        let kind = if kind.is_empty() { "application/octet-stream" } else { &kind };
+        json!({ "content_type": kind, "bytes": self.body.len(), "base64": BASE64_STANDARD.encode(&self.body) })
+    }
+}
+
+/// The text that bytes are; none where they are none, unless they must be.
+fn decoded<'a>(bytes: &'a [u8], content_type: &str, must_be_text: bool) -> Option<Cow<'a, str>> {
+    let encoding = charset(content_type).and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()));
+    let (text, _, has_errors) = encoding.unwrap_or(encoding_rs::UTF_8).decode(bytes);
+    (must_be_text || !has_errors).then_some(text)
+}
+
+fn charset(content_type: &str) -> Option<&str> {
+    content_type.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
+    })
+}
+
+/// The beginning of a text, in one line.
+fn beginning(text: &str) -> String {
+    let cut = text.get(..text.floor_char_boundary(TOLD_BYTES_MAX)).unwrap_or_default();
+    let line = cut.split_whitespace().collect::<Vec<_>>().join(" ");
+    if cut.len() < text.len() { format!("{line}…") } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctx_core::Secret;
+
+    fn received(status: u16, content_type: &str, body: &[u8]) -> Received {
+        let mut headers = HeaderMap::new();
+        if !content_type.is_empty() {
+            headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
+        }
+        Received { status: StatusCode::from_u16(status).unwrap(), headers, body: body.to_vec() }
+    }
+
+    fn output(received: Received) -> Result<Output, ToolError> {
+        received.into_output("GET https://api.example/pets", &Redactor::default())
+    }
+
+    #[test]
+    fn values_are_made_by_kind_of_content() {
+        for (content_type, body, expected) in [
+            ("application/json", &b"{\"a\": 1}"[..], json!({ "a": 1 })),
+            ("application/json; charset=utf-8", b"[1]", json!([1])),
+            ("application/problem+json", b"null", json!(null)),
+            ("APPLICATION/JSON", b"\xef\xbb\xbf{}", json!({})),
+            ("application/json", b"<html>", json!("<html>")),
+            ("application/json", b"{\"a\":", json!("{\"a\":")),
+            ("text/plain", b"{}", json!("{}")),
+            ("text/html; charset=iso-8859-1", b"caf\xe9", json!("caf\u{e9}")),
+            ("text/csv", b"a\xff", json!("a\u{fffd}")),
+            ("application/xml", b"<a/>", json!("<a/>")),
+            ("application/atom+xml", b"<a/>", json!("<a/>")),
+            ("", b"{\"a\": 1}", json!({ "a": 1 })),
+            ("", b"plain", json!("plain")),
+            ("application/json", b"", json!(null)),
+            (
+                "application/json",
+                b"\x89PNG",
+                json!({ "content_type": "application/json", "bytes": 4, "base64": "iVBORw==" }),
+            ),
+            (
+                "image/png",
+                b"\x89PNG",
+                json!({ "content_type": "image/png", "bytes": 4, "base64": "iVBORw==" }),
+            ),
+        ] {
+            let value = output(received(200, content_type, body)).unwrap().value;
+            assert_eq!(value, expected, "{content_type}");
+        }
+        assert_eq!(output(received(204, "application/json", b"x")).unwrap().value, Value::Null);
+        let deep = "[".repeat(10_000);
+        assert_eq!(output(received(200, "application/json", deep.as_bytes())).unwrap().value, json!(deep));
+    }
+
+    #[test]
+    fn failures_tell_status_reason_and_the_beginning_of_the_body() {
+        let error =
+            output(received(404, "application/json", b"{\"message\": \"no\\nsuch pet\"}")).unwrap_err();
+        assert_eq!(
+            error.message(),
+            "GET https://api.example/pets: HTTP 404 Not Found: {\"message\":\"no\\nsuch pet\"}"
+        );
+        assert_eq!(error.data(), Some(&json!({ "status": 404, "body": { "message": "no\nsuch pet" } })));
+        let long = output(received(500, "text/html", "<p>é\n".repeat(4_000).as_bytes())).unwrap_err();
+        assert!(long.message().len() < 2 * TOLD_BYTES_MAX && long.message().ends_with('…'), "{long}");
+        let bytes = output(received(502, "image/png", b"\x89PNG")).unwrap_err();
+        assert_eq!(bytes.message(), "GET https://api.example/pets: HTTP 502 Bad Gateway");
+    }
+
+    #[test]
+    fn what_let_us_in_is_masked_where_it_comes_back() {
+        let redactor = Redactor::new([Secret::new("hunter2!")]);
+        let echo = received(200, "application/json", b"{\"Authorization\": \"Bearer hunter2!\"}");
+        let value = echo.into_output("GET x", &redactor).unwrap().value;
+        assert_eq!(value, json!({ "Authorization": "Bearer ***" }));
+        let refusal =
+            received(401, "text/plain", b"not hunter2!").into_output("GET x", &redactor).unwrap_err();
+        assert_eq!(refusal.message(), "GET x: HTTP 401 Unauthorized: not ***");
+    }
+}
