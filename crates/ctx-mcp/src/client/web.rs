@@ -1,6 +1,7 @@
 //! HTTP as the transport to a server on the web uses it.
 
 use super::oauth::{Authority, Forbidden, LoginError};
+use super::post::Post;
 use ctx_core::Secret;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ServerResult};
@@ -28,8 +29,9 @@ const UNAUTHORIZED: &str = "HTTP 401";
 const UNHELPFUL: &str =
     "HTTP 403: you are logged in with all that it asks for, and it refuses this all the same";
 
-/// Sends requests, with what lets us in where there is such a thing. An error that comes back for one is that request's error, whatever number it has: many
-/// servers refuse before they have read whose it is, and the call would wait for its whole time.
+/// Sends requests, with what lets us in where there is such a thing. An error that comes back for one is that
+/// request's error, whatever number it has: many servers refuse before they have read whose it is, and the call
+/// would wait for its whole time.
 #[derive(Clone)]
 pub(super) struct Web {
     client: reqwest::Client,
@@ -129,14 +131,16 @@ impl StreamableHttpClient for Web {
             _ => (None, false),
         };
         let posted = self.authorized(|token| {
-            self.client.post_message_with_max_sse_event_size(
-                uri.clone(),
-                message.clone(),
-                session_id.clone(),
-                token.or_else(|| auth_header.clone()),
-                custom_headers.clone(),
-                self.event_bytes_max,
-            )
+            let post = Post {
+                client: &self.client,
+                url: &uri,
+                message: &message,
+                session: session_id.as_deref(),
+                token: token.or_else(|| auth_header.clone()),
+                headers: custom_headers.clone(),
+                bytes_max: self.event_bytes_max,
+            };
+            post.send()
         });
         Ok(match posted.await? {
             StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session) => {
