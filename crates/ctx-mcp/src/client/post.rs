@@ -68,8 +68,8 @@ impl Post<'_> {
         let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
         let challenge = header(WWW_AUTHENTICATE).map(str::to_owned);
         match (status, challenge) {
-            (StatusCode::UNAUTHORIZED, challenge) => {
-                return Err(WebError::AuthRequired(AuthRequiredError::new(challenge.unwrap_or_default())));
+            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+                return Err(WebError::AuthRequired(AuthRequiredError::new(challenge)));
             }
             (StatusCode::FORBIDDEN, Some(challenge)) => {
                 return Err(WebError::InsufficientScope(InsufficientScopeError::new(challenge, None)));
@@ -122,7 +122,7 @@ impl Post<'_> {
         let text = &text[..text.floor_char_boundary(REFUSAL_BYTES_MAX)];
         let is_question = matches!(self.message, ClientJsonRpcMessage::Request(request)
             if matches!(request.request, ClientRequest::DiscoverRequest(_)));
-        let is_forbidden = status == StatusCode::FORBIDDEN;
+        let is_forbidden = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         if let (true, Some(id)) = (is_question && status.is_client_error() && !is_forbidden, self.id())
             && self.session.is_none()
             && status != StatusCode::TOO_MANY_REQUESTS
