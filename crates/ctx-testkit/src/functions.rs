@@ -18,8 +18,8 @@ const QUESTIONS: &str = include_str!("questions.jsonl");
 /// The methods under which a path of an OpenAPI description has operations.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// The official servers: what they are called here, their packages, and what they are started with.
-const SERVERS: [(&str, &str, &str); 4] = [
+/// Official servers: what they are called here, their packages, and what they are started with.
+pub const OFFICIAL_SERVERS: [(&str, &str, &str); 4] = [
     ("everything", "server-everything", "stdio"),
     ("filesystem", "server-filesystem", "."),
     ("memory", "server-memory", ""),
@@ -56,7 +56,7 @@ pub fn real_functions() -> Vec<Arc<dyn Provider>> {
     let description = installed("functions/node_modules/@octokit/openapi/generated/api.github.com.json");
     let file = BufReader::new(File::open(description).unwrap());
     let description: Value = serde_json::from_reader(file).unwrap();
-    let servers = SERVERS.iter().map(|(name, package, argument)| {
+    let servers = OFFICIAL_SERVERS.iter().map(|(name, package, argument)| {
         let listed = listed_by(&official_server(package), argument);
         provider(
             name,

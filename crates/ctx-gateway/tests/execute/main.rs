@@ -38,14 +38,7 @@ fn main() -> ExitCode {
     if arguments.first().map(String::as_str) == Some(bench::WORKER) {
         return ctx_luau::worker_main();
     }
-    let tests = [
-        results::TESTS,
-        calls::TESTS,
-        discover::TESTS,
-        endings::TESTS,
-        golden::TESTS,
-        kept::TESTS,
-    ];
+    let tests = [results::TESTS, calls::TESTS, discover::TESTS, endings::TESTS, golden::TESTS, kept::TESTS];
     let tests = tests.concat();
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| eprintln!("{name}: test"));
