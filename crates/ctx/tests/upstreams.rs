@@ -298,7 +298,7 @@ fn ask(server: &TestServer, method: &str, mut params: Value) -> Value {
 fn resources_and_prompts_of_the_official_server_are_listed_and_read_through_ours() {
     let w = with_config(&format!(
         "[mcp_servers.everything]\ncommand = \"node\"\nargs = [\"{}\", \"stdio\"]\n",
-        official("server-everything").display(),
+        official_server("server-everything").display(),
     ));
     let agents = w.ctx("agent list --json").success().json();
     let simple = json!({

@@ -3,7 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{TestServer, TestWorkspace};
+use ctx_testkit::{TestServer, TestWorkspace, official_server};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -192,11 +192,7 @@ fn every_script_answers_with_servers_of_the_oldest_kind() {
 
 #[test]
 fn four_official_servers_work_together_in_one_script() {
-    let official = |package: &str| {
-        let program = modules().join("@modelcontextprotocol").join(package).join("dist/index.js");
-        assert!(program.is_file(), "{} is not there: run `cargo xtask tools`", program.display());
-        program.display().to_string()
-    };
+    let official = |package: &str| official_server(package).display().to_string();
     let w = TestWorkspace::empty().file("data.txt", "remember the milk").env("CTX_TRUST", "1");
     let root = w.root().display().to_string();
     let w = w.config(&format!(
