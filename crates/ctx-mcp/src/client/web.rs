@@ -2,7 +2,7 @@
 
 use super::oauth::{Authority, Forbidden, LoginError};
 use super::post::Post;
-use ctx_core::Secret;
+use ctx_core::{Secret, chain};
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ServerResult};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
@@ -83,6 +83,15 @@ impl Web {
             }
             _ => answer,
         }
+    }
+}
+
+/// Why something could not be sent, down to the cause.
+pub(super) fn why(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    match error.downcast_ref::<WebError>() {
+        // It does not tell its own cause.
+        Some(WebError::Client(error)) => chain(error),
+        _ => chain(error),
     }
 }
 

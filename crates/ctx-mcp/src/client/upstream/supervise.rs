@@ -44,6 +44,8 @@ impl Upstream {
         let mut wait = waits.build();
         // Whether clients have not been told that it is there.
         let mut is_news = true;
+        // A failure is told once, not with every try.
+        let mut told: Option<String> = None;
         if matches!(*self.phase.borrow(), Phase::Idle) && !self.is_wanted().await {
             self.phase.send_replace(Phase::Stopped);
             return;
@@ -70,6 +72,7 @@ impl Upstream {
                 }
                 Ok(connection) => {
                     let since = Instant::now();
+                    told = None;
                     self.phase.send_replace(Phase::Ready(connection.clone()));
                     if std::mem::take(&mut is_news) {
                         self.follows.tell(ResourceChange::List);
@@ -102,7 +105,13 @@ impl Upstream {
             // What a server says may be anything that it was given.
             let reason = maker.redactor.text(self.with_said(reason));
             let pause = wait.next().unwrap_or(WAIT_MAX);
-            tracing::warn!("{}: {reason}; tried again in {:.1} s", self.settings.name, pause.as_secs_f32());
+            let (name, seconds) = (&self.settings.name, pause.as_secs_f32());
+            if told.as_ref() == Some(&reason) {
+                tracing::debug!("{name}: {reason}; tried again in {seconds:.1} s");
+            } else {
+                tracing::warn!("{name}: {reason}; tried again in {seconds:.1} s");
+                told = Some(reason.clone());
+            }
             let until = Instant::now() + pause;
             self.phase.send_replace(Phase::Failed { attempt, reason, until });
             tokio::select! {
