@@ -112,3 +112,28 @@ fn they_are_served_at_an_address_too() {
     wait_until("its functions are known", || listed().contains("other – "));
     server.stop().success();
 }
+
+#[test]
+fn whoever_looks_for_functions_is_told_of_servers_that_cannot_be_reached() {
+    let w = TestWorkspace::empty();
+    let server = w.spawn(["run", "--http=127.0.0.1:0", "--mcp", "gone=http://127.0.0.1:1/mcp"]);
+    let ask = |tool: &str, arguments: Value| {
+        let reply = server.post(&format!("/tools/{tool}"), &arguments).body;
+        reply["result"].as_str().or(reply["error"]["message"].as_str()).unwrap().to_owned()
+    };
+    wait_until("it has been tried", || {
+        ask("list_functions", json!({})).contains("gone – cannot be reached: ")
+    });
+    for (tool, arguments) in [
+        ("list_functions", json!({"provider": "gone"})),
+        ("search_docs", json!({"query": "anything", "provider": "gone"})),
+        ("get_function_docs", json!({"name": "gone.greet"})),
+    ] {
+        let told = ask(tool, arguments);
+        // Down to the cause, and not only that something was sent.
+        assert!(told.starts_with("gone cannot be reached: ") && told.contains("refused"), "{tool}: {told}");
+    }
+    let told = ask("search_docs", json!({"query": "run a script"}));
+    assert!(told.starts_with("not searched, since their functions are not known yet: gone\nctx."), "{told}");
+    server.stop().success();
+}
