@@ -72,13 +72,19 @@ pub fn official_server(package: &str) -> PathBuf {
     installed(&format!("mcp-servers/node_modules/@modelcontextprotocol/{package}/dist/index.js"))
 }
 
+/// Where all their packages are, the official SDK among them.
+#[track_caller]
+pub fn official_packages() -> PathBuf {
+    installed("mcp-servers/node_modules")
+}
+
 #[track_caller]
 #[allow(clippy::disallowed_methods, reason = "where the tools of tests are, the environment may say")]
 fn installed(path: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
     let path = target.join("tools").join(path);
-    assert!(path.is_file(), "{} is not there: run `cargo xtask tools`", path.display());
+    assert!(path.exists(), "{} is not there: run `cargo xtask tools`", path.display());
     path.canonicalize().unwrap()
 }
 

@@ -22,7 +22,9 @@ mod web;
 mod workspace;
 
 pub use authority::{AuthorizationServer, SigningKey, good_claims};
-pub use functions::{OFFICIAL_SERVERS, Question, official_server, questions, real_functions};
+pub use functions::{
+    OFFICIAL_SERVERS, Question, official_packages, official_server, questions, real_functions,
+};
 pub use guarded::{GUARDED_SECRET, GuardedServer, browse};
 pub use hostile::{Hostile, hostile_scripts};
 pub use outcome::Outcome;
