@@ -43,7 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // All that a program of one's own needs.
     ("ctx-conformance", &["ctx"]),
     ("harness-example", &["ctx"]),
-    ("xtask", &["ctx-core", "ctx-embed", "ctx-gateway", "ctx-luau"]),
+    ("xtask", &["ctx-core", "ctx-embed", "ctx-gateway", "ctx-luau", "ctx-testkit"]),
 ];
 
 /// Names that say nothing.

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod authority;
+mod functions;
 mod guarded;
 mod hostile;
 mod outcome;
@@ -21,6 +22,9 @@ mod web;
 mod workspace;
 
 pub use authority::{AuthorizationServer, SigningKey, good_claims};
+pub use functions::{
+    OFFICIAL_SERVERS, Question, official_packages, official_server, questions, real_functions,
+};
 pub use guarded::{GUARDED_SECRET, GuardedServer, browse};
 pub use hostile::{Hostile, hostile_scripts};
 pub use outcome::Outcome;

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{Asked, Reply, TestServer, TestWorkspace, Web, reply};
+use ctx_testkit::{Asked, Reply, TestServer, TestWorkspace, Web, official_packages, reply};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -270,22 +270,13 @@ fn functions_are_found_as_the_guide_says() {
     assert!(echo.contains("\nfunction sdk.tools.echo(params: { "), "{echo}");
 }
 
-/// Where the official MCP servers are; `cargo xtask tools` puts them there.
-#[allow(clippy::disallowed_methods, reason = "where the tools of tests are, the environment may say")]
-fn mcp_servers() -> std::path::PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    let modules = target.join("tools/mcp-servers/node_modules");
-    assert!(modules.is_dir(), "{} is not there: run `cargo xtask tools`", modules.display());
-    modules.canonicalize().unwrap()
-}
-
 #[test]
 fn one_script_does_what_the_guide_says() {
     let guide = Chapter::read("one-script.md");
     // The packages are there already; npx would ask for them.
     let npx = format!(
         "#!/bin/sh\nshift; package=$1; shift\nexec node {}/$package/dist/index.js \"$@\"\n",
-        mcp_servers().display()
+        official_packages().display()
     );
     let w = TestWorkspace::empty().file("bin/npx", &npx);
     w.mode("bin/npx", 0o755);

@@ -188,6 +188,11 @@ fn a_login_that_has_ended_or_was_forgotten_is_asked_for_again() {
     assert!(told.contains("is forgotten"), "{told}");
     run(&w, "read").code(1).says(NEEDED);
     wait_until("what runs knows of that", || execute(&server, "read").body.to_string().contains(NEEDED));
+    // What it can do stays listed, in what runs and in what starts anew.
+    let listed = server.post("/tools/list_functions", &json!({"provider": "up"})).body.to_string();
+    assert!(listed.contains("up.read("), "{listed}");
+    let listed = w.ctx("docs up.read").success().stdout;
+    assert!(listed.contains("function sdk.up.read("), "{listed}");
     w.ctx("upstream logout other").code(2).says("there is no server `other`");
     server.stop().success();
 }

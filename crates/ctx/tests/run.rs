@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{TestWorkspace, wait_until};
+use ctx_testkit::{TestWorkspace, official_server, wait_until};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -24,6 +24,16 @@ fn typed(name: &str, other: &TestWorkspace) -> String {
 
 /// What a client is answered that sends these requests one after the other.
 fn session(w: &TestWorkspace, arguments: &[&str], requests: &[(&str, Value)]) -> Vec<Value> {
+    session_until(w, arguments, requests, None)
+}
+
+/// The same; a client that waits for this notification then has what it tells as the last answer.
+fn session_until(
+    w: &TestWorkspace,
+    arguments: &[&str],
+    requests: &[(&str, Value)],
+    awaited: Option<&str>,
+) -> Vec<Value> {
     let mut command = w.command(arguments);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -43,6 +53,14 @@ fn session(w: &TestWorkspace, arguments: &[&str], requests: &[(&str, Value)]) ->
         if id == 0 {
             writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).unwrap();
         }
+    }
+    if let Some(awaited) = awaited {
+        answers.push(loop {
+            let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            if line["method"] == awaited {
+                break line["params"].clone();
+            }
+        });
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());
@@ -111,4 +129,50 @@ fn they_are_served_at_an_address_too() {
     let listed = || server.post("/tools/list_functions", &json!({})).body["result"].to_string();
     wait_until("its functions are known", || listed().contains("other – "));
     server.stop().success();
+}
+
+#[test]
+fn whoever_looks_for_functions_is_told_of_servers_that_cannot_be_reached() {
+    let w = TestWorkspace::empty();
+    let server = w.spawn(["run", "--http=127.0.0.1:0", "--mcp", "gone=http://127.0.0.1:1/mcp"]);
+    let ask = |tool: &str, arguments: Value| {
+        let reply = server.post(&format!("/tools/{tool}"), &arguments).body;
+        reply["result"].as_str().or(reply["error"]["message"].as_str()).unwrap().to_owned()
+    };
+    wait_until("it has been tried", || {
+        ask("list_functions", json!({})).contains("gone – cannot be reached: ")
+    });
+    for (tool, arguments) in [
+        ("list_functions", json!({"provider": "gone"})),
+        ("search_docs", json!({"query": "anything", "provider": "gone"})),
+        ("get_function_docs", json!({"name": "gone.greet"})),
+    ] {
+        let told = ask(tool, arguments);
+        // Down to the cause, and not only that something was sent.
+        assert!(told.starts_with("gone cannot be reached: ") && told.contains("refused"), "{tool}: {told}");
+    }
+    let told = ask("search_docs", json!({"query": "run a script"}));
+    assert!(told.starts_with("not searched, since their functions are not known yet: gone\nctx."), "{told}");
+    server.stop().success();
+}
+
+#[test]
+fn a_change_at_a_server_is_told_to_the_client_that_follows_it() {
+    let w = TestWorkspace::empty();
+    let everything = format!("everything=node '{}' stdio", official_server("server-everything").display());
+    let uri = "mcp://everything/demo://resource/dynamic/text/1";
+    // A call waits until the server is there; what it offers is known then.
+    let script = "return sdk.everything.toggle_subscriber_updates()";
+    let answers = session_until(
+        &w,
+        &["run", "--mcp", &everything],
+        &[
+            ("tools/call", json!({"name": "execute", "arguments": {"script": script}})),
+            ("resources/subscribe", json!({"uri": uri})),
+            ("resources/read", json!({"uri": uri})),
+        ],
+        Some("notifications/resources/updated"),
+    );
+    assert_eq!(answers[3]["contents"][0]["uri"], uri, "{answers:?}");
+    assert_eq!(answers[4]["uri"], uri, "{answers:?}");
 }

@@ -2,10 +2,9 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{TestServer, TestWorkspace, ctx_snapshot, signal, wait_until};
+use ctx_testkit::{TestServer, TestWorkspace, ctx_snapshot, official_server, signal, wait_until};
 use serde_json::{Value, json};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 const SERVER: &str = "[server]\nbind = \"127.0.0.1:0\"\n";
@@ -185,24 +184,13 @@ fn runs(process: &str) -> bool {
     !state.trim().is_empty() && !state.starts_with('Z')
 }
 
-/// The program of an official server; `cargo xtask tools` puts it there.
-#[allow(clippy::disallowed_methods, reason = "where the tools of tests are, the environment may say")]
-fn official(package: &str) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
-    let modules = target.join("tools/mcp-servers/node_modules/@modelcontextprotocol");
-    let program = modules.join(package).join("dist/index.js");
-    assert!(program.is_file(), "{} is not there: run `cargo xtask tools`", program.display());
-    program.canonicalize().unwrap()
-}
-
 #[test]
 fn the_official_servers_work_as_processes() {
     let w = with_config(&format!(
         "[mcp_servers.everything]\ncommand = \"node\"\nargs = [\"{}\", \"stdio\"]\n\
          [mcp_servers.filesystem]\ncommand = \"node\"\nargs = [\"{}\", \".\"]\n",
-        official("server-everything").display(),
-        official("server-filesystem").display(),
+        official_server("server-everything").display(),
+        official_server("server-filesystem").display(),
     ))
     .file("note.txt", "remember the milk");
     let script = r#"
@@ -239,7 +227,7 @@ impl Drop for Ends {
 /// The official server at an address, once it listens.
 fn everything_at(port: u16, kind: &str) -> Ends {
     let mut server = Command::new("node");
-    server.arg(official("server-everything")).arg(kind).env("PORT", port.to_string());
+    server.arg(official_server("server-everything")).arg(kind).env("PORT", port.to_string());
     let server = Ends(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     server
@@ -310,7 +298,7 @@ fn ask(server: &TestServer, method: &str, mut params: Value) -> Value {
 fn resources_and_prompts_of_the_official_server_are_listed_and_read_through_ours() {
     let w = with_config(&format!(
         "[mcp_servers.everything]\ncommand = \"node\"\nargs = [\"{}\", \"stdio\"]\n",
-        official("server-everything").display(),
+        official_server("server-everything").display(),
     ));
     let agents = w.ctx("agent list --json").success().json();
     let simple = json!({

@@ -1,7 +1,7 @@
 //! Scripts in worker processes: what a run, a question and a worker cost, by themselves and in the product.
 
-use super::{calls, median, percentile, process};
-use crate::run::{cargo, release_binary, succeed};
+use super::{calls, in_release, median, percentile, process};
+use crate::run::release_binary;
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use ctx_luau::{Engine, EngineSettings, Entry, Refusal, ScriptRun, World};
@@ -36,15 +36,7 @@ impl World for Answers {
 /// Measures in a release build: a debug build of the VM's surroundings says nothing.
 pub(super) fn measure() -> Result<()> {
     if cfg!(debug_assertions) {
-        return succeed(&mut cargo(&[
-            "run",
-            "--quiet",
-            "--release",
-            "--package",
-            "xtask",
-            "bench",
-            "engine",
-        ]));
+        return in_release("engine");
     }
     let runtime = tokio::runtime::Runtime::new()?;
     println!("| what | wall µs, median | p99 | CPU µs, parent | CPU µs, worker |");

@@ -4,6 +4,7 @@ mod calls;
 mod corpus;
 mod embed;
 pub(crate) mod engine;
+mod gateway;
 pub(crate) mod http;
 mod index;
 mod mcp;
@@ -12,7 +13,7 @@ mod retrieval;
 mod search;
 mod start;
 
-use crate::run::release_binary;
+use crate::run::{cargo, release_binary, succeed};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,7 @@ use Measure::{Library, Program};
 const PARTS: &[Part] = &[
     Part { name: "embed", measure: Library(embed::measure) },
     Part { name: "engine", measure: Library(engine::measure) },
+    Part { name: "gateway", measure: Library(gateway::measure) },
     Part { name: "index", measure: Program(index::measure) },
     Part { name: "mcp", measure: Program(mcp::measure) },
     Part { name: "search", measure: Program(search::measure) },
@@ -65,6 +67,11 @@ pub(crate) fn run(wanted: &[&str]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Measures a part in a release build of this program.
+fn in_release(part: &str) -> Result<()> {
+    succeed(&mut cargo(&["run", "--quiet", "--release", "--package", "xtask", "bench", part]))
 }
 
 /// The middle of some figures.

@@ -29,13 +29,20 @@ pub(crate) fn everything() -> Result<()> {
 /// Everything that tests need besides cargo and git.
 pub(crate) fn for_tests() -> Result<()> {
     moto()?;
-    mcp_servers()
+    mcp_servers()?;
+    functions()
 }
 
 /// Official MCP servers to be upstreams; where they are, the tests know. Their versions are in
 /// `clients/servers`.
 fn mcp_servers() -> Result<()> {
     packages("mcp-servers", Path::new("clients/servers")).map(drop)
+}
+
+/// Descriptions of many real functions; where they are, the tests know. Their version is in
+/// `clients/functions`.
+fn functions() -> Result<()> {
+    packages("functions", Path::new("clients/functions")).map(drop)
 }
 
 /// The official MCP conformance suite: a script for Node. Its version is in `conformance/suite`.

@@ -1,7 +1,7 @@
 //! `get_function_docs`: how a function is called, and everything it takes and answers.
 
-use super::spec;
 use super::text::{cut, hint};
+use super::{must_be_known, spec};
 use async_trait::async_trait;
 use ctx_core::{Call, Catalog, Entry, Output, Tool, ToolError, ToolSpec, nearest};
 use ctx_types::Function;
@@ -97,6 +97,9 @@ pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> 
     let (function, of_type) = name.rsplit_once('.').unwrap_or((name, ""));
     if let Some(entry) = find(catalog, function).filter(|_| !of_type.is_empty()) {
         return one_type(&Function::of(&entry.name, &entry.spec), of_type);
+    }
+    if let Some((provider, _)) = name.split_once('.') {
+        must_be_known(catalog, provider)?;
     }
     let alike: Vec<&Entry> =
         catalog.functions().filter(|entry| entry.name.tool().as_str() == name).take(ALIKE_MAX).collect();

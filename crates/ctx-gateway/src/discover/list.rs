@@ -2,7 +2,7 @@
 
 use super::directory::Listed;
 use super::text::{ANSWER_CHARS_MAX, Lines, cut, hint};
-use super::{Directories, spec};
+use super::{Directories, must_be_known, spec, told};
 use async_trait::async_trait;
 use ctx_core::{Call, Output, Tool, ToolError, ToolSpec, nearest};
 use serde_json::{Map, Value, json};
@@ -53,6 +53,7 @@ impl Tool for ListFunctions {
         let tagged_so = tag.map_or_else(String::new, |tag| format!(" with the tag `{}`", cut(tag)));
         let text = match arguments.get("provider").and_then(Value::as_str) {
             Some(provider) => {
+                must_be_known(call.catalog(), provider)?;
                 let functions = tagged(directory.provider(provider)?, tag)?;
                 let heading = format!("{provider}: {}{tagged_so}", counted(functions.len(), "function"));
                 let lines: Vec<&str> = functions.iter().map(|listed| listed.line.as_str()).collect();
@@ -68,7 +69,7 @@ impl Tool for ListFunctions {
                 let unknown = unknown.map(|(name, why)| {
                     // It may have become known since.
                     let why = why.as_deref().unwrap_or("its functions are known now; ask again");
-                    format!("{name} – {}", cut(why))
+                    format!("{name} – {}", told(why))
                 });
                 let providers: Vec<String> = known.chain(unknown).collect();
                 let providers: Vec<&str> = providers.iter().map(String::as_str).collect();

@@ -16,7 +16,7 @@ pub(crate) use resources::FunctionDocs;
 pub(crate) use search::SearchDocs;
 pub(crate) use text::{cut, hint};
 
-use ctx_core::{Annotations, Catalog, ToolError, ToolSpec};
+use ctx_core::{Annotations, Catalog, Identifier, ToolError, ToolSpec};
 use directory::Directory;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -48,6 +48,23 @@ impl Directories {
         // As long as there is a weak pointer, no other catalog can come to lie at the same place.
         latest.as_ref().filter(|(of, _)| of.as_ptr() == Arc::as_ptr(catalog)).map(|(_, made)| made.clone())
     }
+}
+
+/// Refuses what is asked of a provider whose functions are not known.
+fn must_be_known(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
+    let provider = Identifier::sanitize(provider);
+    match catalog.unknown().find(|(name, _)| **name == provider) {
+        Some((name, Some(why))) => Err(ToolError::not_found(format!("{name} {}", told(&why)))),
+        _ => Ok(()),
+    }
+}
+
+/// Characters that are told of why functions are not known.
+const WHY_CHARS_MAX: usize = 300;
+
+/// Why functions are not known, as far as it is told.
+fn told(why: &str) -> String {
+    why.chars().take(WHY_CHARS_MAX).collect()
 }
 
 /// What a tool that finds functions says of itself.

@@ -1,7 +1,7 @@
 //! `search_docs`: which functions answer a need.
 
 use super::text::{ANSWER_CHARS_MAX, Lines};
-use super::{Directories, spec};
+use super::{Directories, must_be_known, spec};
 use async_trait::async_trait;
 use ctx_core::{Call, Output, Tool, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// Functions in an answer, and the most that can be asked for.
 const LIMIT: usize = 10;
 const LIMIT_MAX: usize = 50;
+
+/// Providers that are told not to have been searched.
+const UNKNOWN_MAX: usize = 10;
 
 /// The tool.
 pub(crate) struct SearchDocs {
@@ -54,12 +57,23 @@ impl Tool for SearchDocs {
         }
         let provider = arguments.get("provider").and_then(Value::as_str);
         let limit = arguments.get("limit").and_then(Value::as_f64).map_or(LIMIT, |limit| limit as usize);
+        if let Some(provider) = provider {
+            must_be_known(call.catalog(), provider)?;
+        }
         let directory = self.directories.of(call.catalog()).await?;
         let found = directory.search(query, provider, limit)?;
-        if found.is_empty() {
-            return Ok(json!("nothing found; `list_functions` shows what there is").into());
-        }
+        let unknown = call.catalog().unknown().filter(|(_, why)| why.is_some() && provider.is_none());
+        let unknown: Vec<&str> = unknown.map(|(name, _)| name.as_str()).take(UNKNOWN_MAX).collect();
         let mut lines = Lines::within(ANSWER_CHARS_MAX);
+        if found.is_empty() {
+            lines.add("nothing found; `list_functions` shows what there is");
+        }
+        if !unknown.is_empty() {
+            lines.add(&format!(
+                "not searched, since their functions are not known yet: {}",
+                unknown.join(", ")
+            ));
+        }
         found.iter().for_each(|listed| lines.add(&listed.line));
         Ok(Value::String(lines.close(|more| format!("{more} more do not fit; ask for fewer"))).into())
     }

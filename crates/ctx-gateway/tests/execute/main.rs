@@ -29,6 +29,7 @@ mod bench;
 mod calls;
 mod discover;
 mod endings;
+mod golden;
 mod kept;
 mod results;
 
@@ -37,7 +38,8 @@ fn main() -> ExitCode {
     if arguments.first().map(String::as_str) == Some(bench::WORKER) {
         return ctx_luau::worker_main();
     }
-    let tests = [results::TESTS, calls::TESTS, discover::TESTS, endings::TESTS, kept::TESTS].concat();
+    let tests = [results::TESTS, calls::TESTS, discover::TESTS, endings::TESTS, golden::TESTS, kept::TESTS];
+    let tests = tests.concat();
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| eprintln!("{name}: test"));
         return ExitCode::SUCCESS;

@@ -1,7 +1,7 @@
 //! Text to index terms: the same for documents, queries and snippets.
 
 use super::words::Words;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use tantivy::tokenizer::{
     AsciiFoldingFilter, Language, LowerCaser, RawTokenizer, RemoveLongFilter, Stemmer, TextAnalyzer,
 };
@@ -66,9 +66,9 @@ pub(super) fn analyzer() -> TextAnalyzer {
         .build()
 }
 
-/// The same for queries, without stemming.
-fn words() -> TextAnalyzer {
-    TextAnalyzer::builder(Words::new(false))
+/// The same without stemming; queries also go without single letters.
+pub(super) fn words(single_letters: bool) -> TextAnalyzer {
+    TextAnalyzer::builder(Words::new(single_letters))
         .filter(RemoveLongFilter::limit(WORD_LENGTH_MAX))
         .filter(LowerCaser)
         .filter(AsciiFoldingFilter)
@@ -80,10 +80,43 @@ fn stemmer() -> TextAnalyzer {
     TextAnalyzer::builder(RawTokenizer::default()).filter(Stemmer::new(Language::English)).build()
 }
 
+/// What words become by stemming, each found out once.
+pub(super) struct Stems {
+    stemmer: TextAnalyzer,
+    known: HashMap<String, String>,
+}
+
+impl Default for Stems {
+    fn default() -> Self {
+        Self { stemmer: stemmer(), known: HashMap::new() }
+    }
+}
+
+impl Stems {
+    pub(super) fn of(&mut self, word: &str) -> &str {
+        if !self.known.contains_key(word) {
+            let stem = tokens(&mut self.stemmer, word).pop().unwrap_or_default();
+            self.known.insert(word.to_owned(), stem);
+        }
+        self.known.get(word).map(String::as_str).unwrap_or_default()
+    }
+}
+
+/// The distinct words of a query as they stand there, and whether they say something; when none does, all do.
+pub(super) fn query_words(text: &str) -> Vec<(String, bool)> {
+    let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
+    let says = |word: &str| STOP_WORDS.binary_search(&word).is_err();
+    let mut seen = HashSet::new();
+    let found = tokens(&mut words(false), text).into_iter().filter(|word| seen.insert(word.clone()));
+    let found: Vec<String> = found.take(QUERY_TERMS_MAX).collect();
+    let any = found.iter().any(|word| says(word));
+    found.into_iter().map(|word| (!any || says(&word), word)).map(|(telling, word)| (word, telling)).collect()
+}
+
 /// The distinct terms of a query, in order.
 pub(super) fn query_terms(text: &str) -> Vec<String> {
     let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
-    let words = tokens(&mut self::words(), text);
+    let words = tokens(&mut self::words(false), text);
     let telling: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| STOP_WORDS.binary_search(word).is_err()).collect();
     let chosen = if telling.is_empty() { words.iter().map(String::as_str).collect() } else { telling };
@@ -100,16 +133,8 @@ pub(super) fn query_terms(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The distinct terms of a query with those that say nothing, in order.
-pub(super) fn every_term(text: &str) -> Vec<String> {
-    let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
-    let mut seen = HashSet::new();
-    let terms = tokens(&mut analyzer(), text).into_iter().filter(|term| seen.insert(term.clone()));
-    terms.take(QUERY_TERMS_MAX).collect()
-}
-
 /// The words that a short form stands for; none for other words.
-fn spelt_out(word: &str) -> &'static [&'static str] {
+pub(super) fn spelt_out(word: &str) -> &'static [&'static str] {
     SHORT_FORMS.binary_search_by_key(&word, |(short, _)| short).map_or(&[], |found| SHORT_FORMS[found].1)
 }
 
@@ -125,7 +150,7 @@ pub(super) fn is_identifier(term: &str) -> bool {
 /// What the last word of a query may be the beginning of; nothing when it was ended by a space.
 pub(super) fn query_prefix(text: &str) -> Option<String> {
     let last = text.split_whitespace().last().filter(|_| !text.ends_with(char::is_whitespace))?;
-    tokens(&mut words(), last).pop().filter(|word| word.chars().count() >= PREFIX_CHARS_MIN)
+    tokens(&mut words(false), last).pop().filter(|word| word.chars().count() >= PREFIX_CHARS_MIN)
 }
 
 /// The tokens of a text, in order.

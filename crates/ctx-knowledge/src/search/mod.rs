@@ -7,10 +7,12 @@ mod analyzer;
 mod answer;
 mod directory;
 mod entries;
+mod everyday;
 mod fuse;
 mod snippet;
 mod texts;
 mod vectors;
+mod verbs;
 mod view;
 mod words;
 

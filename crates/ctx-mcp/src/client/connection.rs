@@ -9,7 +9,7 @@ use super::reaper::Reaper;
 use super::settings::{HttpKind, Transport, UpstreamSettings};
 use super::sse::Sse;
 use super::told::Heard;
-use super::web::Web;
+use super::web::{Web, why};
 use crate::convert;
 use ctx_core::{Redactor, ToolSpec, chain};
 use rmcp::model::{Implementation, PaginatedRequestParams, ProtocolVersion};
@@ -160,7 +160,7 @@ impl Era {
 fn explain(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => explain(fallback),
-        ClientInitializeError::TransportError { error, .. } => chain(&*error.error),
+        ClientInitializeError::TransportError { error, .. } => why(&*error.error),
         ClientInitializeError::JsonRpcError(error) => format!("it refused to begin: {}", error.message),
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
         other => format!("it did not begin as MCP servers do: {other}"),

@@ -4,7 +4,7 @@
 //! is too long, or that nobody can read, still ends the call that waits for it.
 
 use rmcp::RoleClient;
-use rmcp::model::{ErrorCode, ErrorData, RequestId};
+use rmcp::model::{ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -22,6 +22,10 @@ pub(super) struct Lines {
     output: BufReader<ChildStdout>,
     input: Arc<Mutex<Option<ChildStdin>>>,
     reader: Reader,
+    /// The question which revisions it speaks.
+    probe: Option<RequestId>,
+    /// The same, when nobody waits for its answer any more: a server that is slow to start answers late.
+    given_up: Option<RequestId>,
 }
 
 impl Lines {
@@ -30,7 +34,28 @@ impl Lines {
             output: BufReader::with_capacity(64 << 10, output),
             input: Arc::new(Mutex::new(Some(input))),
             reader: Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max },
+            probe: None,
+            given_up: None,
         }
+    }
+
+    fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+        let JsonRpcMessage::Request(request) = message else { return };
+        match request.request {
+            ClientRequest::DiscoverRequest(_) => self.probe = Some(request.id.clone()),
+            ClientRequest::InitializeRequest(_) => self.given_up = self.probe.take(),
+            _ => {}
+        }
+    }
+
+    /// Whether it is an answer that nobody waits for any more.
+    fn is_late(&self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        id.is_some() && id == self.given_up.as_ref()
     }
 }
 
@@ -41,6 +66,7 @@ impl Transport<RoleClient> for Lines {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        self.note(&message);
         let input = self.input.clone();
         async move {
             let mut line = serde_json::to_vec(&message)?;
@@ -62,7 +88,9 @@ impl Transport<RoleClient> for Lines {
             };
             let (taken, line) = self.reader.take(bytes);
             self.output.consume(taken);
-            if let Some(message) = line.and_then(Line::message) {
+            if let Some(message) = line.and_then(Line::message)
+                && !self.is_late(&message)
+            {
                 return Some(message);
             }
         }
@@ -172,6 +200,7 @@ fn number(head: &[u8], tail: &[u8]) -> Option<RequestId> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
 
     fn read(bytes: &[u8], chunk: usize, bytes_max: usize) -> Vec<Option<Value>> {
         let mut reader = Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max };
@@ -204,6 +233,33 @@ mod tests {
             let messages = read(answer.as_bytes(), 100, 1_000);
             assert_eq!(error_of(&messages[0]), (7, "its answer is longer than 1000 bytes".to_owned()));
         }
+    }
+
+    #[tokio::test]
+    async fn a_late_answer_to_the_question_which_revisions_it_speaks_is_passed_over() {
+        // A server that has answered neither question before both were asked.
+        let script = r#"read a; read b
+            echo '{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}'
+            echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"begun"}}'"#;
+        let mut server = tokio::process::Command::new("sh");
+        server.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut server = server.spawn().unwrap();
+        let mut lines = Lines::new(server.stdout.take().unwrap(), server.stdin.take().unwrap(), 1_000);
+        for (id, method, params) in [
+            (0, "server/discover", json!({})),
+            (
+                1,
+                "initialize",
+                json!({"protocolVersion": "2025-11-25", "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"}}),
+            ),
+        ] {
+            let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+            lines.send(serde_json::from_value(message).unwrap()).await.unwrap();
+        }
+        let heard = lines.receive().await.map(|message| serde_json::to_value(message).unwrap());
+        assert_eq!(error_of(&heard), (1, "begun".to_owned()));
+        assert!(server.wait().await.unwrap().success());
     }
 
     #[test]

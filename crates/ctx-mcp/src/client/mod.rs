@@ -4,7 +4,7 @@
 //! pass on what it tells and asks meanwhile. `provider`, `prompts` and `resources` are what catalogs see of it, under
 //! the names of `namespace`; `offers` and `follows` keep that current, and `definitions` holds its tools
 //! against those that were accepted, of which `memory` knows and `difference` tells. `process` and `lines` are a
-//! server that is a process, `web` and `sse` are one that has an address, `oauth` is how such a one lets us in, and
+//! server that is a process, `web`, `post` and `sse` are one that has an address, `oauth` is how such a one lets us in, and
 //! `reaper` is who cleans up behind us.
 
 mod calls;
@@ -18,6 +18,7 @@ mod memory;
 mod namespace;
 mod oauth;
 mod offers;
+mod post;
 mod process;
 mod prompts;
 mod provider;

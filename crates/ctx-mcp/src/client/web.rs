@@ -1,7 +1,8 @@
 //! HTTP as the transport to a server on the web uses it.
 
 use super::oauth::{Authority, Forbidden, LoginError};
-use ctx_core::Secret;
+use super::post::Post;
+use ctx_core::{Secret, chain};
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ServerResult};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
@@ -28,8 +29,9 @@ const UNAUTHORIZED: &str = "HTTP 401";
 const UNHELPFUL: &str =
     "HTTP 403: you are logged in with all that it asks for, and it refuses this all the same";
 
-/// Sends requests, with what lets us in where there is such a thing. An error that comes back for one is that request's error, whatever number it has: many
-/// servers refuse before they have read whose it is, and the call would wait for its whole time.
+/// Sends requests, with what lets us in where there is such a thing. An error that comes back for one is that
+/// request's error, whatever number it has: many servers refuse before they have read whose it is, and the call
+/// would wait for its whole time.
 #[derive(Clone)]
 pub(super) struct Web {
     client: reqwest::Client,
@@ -84,6 +86,15 @@ impl Web {
     }
 }
 
+/// Why something could not be sent, down to the cause.
+pub(super) fn why(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    match error.downcast_ref::<WebError>() {
+        // It does not tell its own cause.
+        Some(WebError::Client(error)) => chain(error),
+        _ => chain(error),
+    }
+}
+
 /// A refusal without a word about what would help is a refusal all the same.
 fn asked_to_log_in(error: WebError) -> WebError {
     match error {
@@ -129,14 +140,16 @@ impl StreamableHttpClient for Web {
             _ => (None, false),
         };
         let posted = self.authorized(|token| {
-            self.client.post_message_with_max_sse_event_size(
-                uri.clone(),
-                message.clone(),
-                session_id.clone(),
-                token.or_else(|| auth_header.clone()),
-                custom_headers.clone(),
-                self.event_bytes_max,
-            )
+            let post = Post {
+                client: &self.client,
+                url: &uri,
+                message: &message,
+                session: session_id.as_deref(),
+                token: token.or_else(|| auth_header.clone()),
+                headers: custom_headers.clone(),
+                bytes_max: self.event_bytes_max,
+            };
+            post.send()
         });
         Ok(match posted.await? {
             StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session) => {

@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = tests![web:
     a_refusal_of_one_call_ends_no_other,
     one_that_lets_nobody_in_is_told,
     headers_are_sent_to_nobody_else,
+    an_answer_that_is_too_long_or_unreadable_fails_its_call,
 ];
 
 /// A server with sessions, of which it forgets the first when it is told to.
@@ -53,6 +54,9 @@ impl Server {
             "tools/list" => result(json!({"tools": [
                 {"name": "greet", "inputSchema": {"type": "object"}},
                 {"name": "fail", "inputSchema": {"type": "object"}},
+                {"name": "huge", "inputSchema": {"type": "object"}},
+                {"name": "huge_event", "inputSchema": {"type": "object"}},
+                {"name": "unreadable", "inputSchema": {"type": "object"}},
             ]})),
             "tools/call" if message["params"]["name"] == "fail" => reply(500, "out of order"),
             "tools/call" if session != Some(now.clone()) || (self.forgets && now == "1") => {
@@ -61,6 +65,14 @@ impl Server {
                 let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
                 reply_with(400, &json, &body.to_string())
             }
+            "tools/call" if message["params"]["name"] == "huge" => {
+                result(json!({"content": [{"type": "text", "text": "x".repeat(9 << 20)}]}))
+            }
+            "tools/call" if message["params"]["name"] == "huge_event" => {
+                let event = format!("data: {}\n\n", "x".repeat(9 << 20));
+                reply_with(200, &[("Content-Type", "text/event-stream")], &event)
+            }
+            "tools/call" if message["params"]["name"] == "unreadable" => reply_with(200, &json, "{"),
             "tools/call" => {
                 let text = format!("{} in session {now}", asked.header("x-key").unwrap_or("nobody"));
                 result(json!({"content": [{"type": "text", "text": text}]}))
@@ -119,4 +131,16 @@ async fn headers_are_sent_to_nobody_else() {
     let world = upstream(web.url("/mcp")).await;
     assert!(matches!(world.state(), UpstreamState::Failed { .. }), "{:?}", world.state());
     assert!(elsewhere.asked().is_empty());
+}
+
+async fn an_answer_that_is_too_long_or_unreadable_fails_its_call() {
+    let web = serve(false);
+    let world = upstream(web.url("/mcp")).await;
+    for tool in ["huge", "huge_event"] {
+        let error = world.call(tool, json!({})).await.unwrap_err();
+        assert_eq!(error.message(), "up: its answer is longer than 8388608 bytes", "{tool}");
+    }
+    let error = world.call("unreadable", json!({})).await.unwrap_err();
+    assert!(error.message().starts_with("up: its answer cannot be read"), "{error}");
+    assert_eq!(world.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 1"));
 }

@@ -69,9 +69,15 @@ fn config() -> String {
                 section_table(&heading, named, &named["additionalProperties"], &mut text);
             }
         } else {
-            section_table(&format!("[{name}]"), section, section, &mut text);
-            for (inner, below) in keys(section).filter(|(_, value)| is_section(value)) {
-                section_table(&format!("[{name}.{inner}]"), below, below, &mut text);
+            // Either one section, or many alike with names of the user's own choosing.
+            let named = &section["additionalProperties"];
+            let (heading, of) = match is_section(named) {
+                true => (format!("{name}.<name>"), named),
+                false => (name.clone(), section),
+            };
+            section_table(&format!("[{heading}]"), section, of, &mut text);
+            for (inner, below) in keys(of).filter(|(_, value)| is_section(value)) {
+                section_table(&format!("[{heading}.{inner}]"), below, below, &mut text);
             }
         }
     }

@@ -3,7 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{TestServer, TestWorkspace};
+use ctx_testkit::{TestServer, TestWorkspace, official_packages, official_server};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,6 @@ use std::process::{Child, Command, Stdio};
 
 /// The servers that the scripts call, by the names that are written down.
 const SERVERS: [&str; 6] = ["analytics", "calculator", "data-server", "database", "risky.server", "server"];
-
-/// Where the official packages are; `cargo xtask tools` puts them there.
-#[allow(clippy::disallowed_methods, reason = "where the tools of tests are, the environment may say")]
-fn modules() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
-    let modules = target.join("tools/mcp-servers/node_modules");
-    assert!(modules.is_dir(), "{} is not there: run `cargo xtask tools`", modules.display());
-    modules.canonicalize().unwrap()
-}
 
 fn program() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/upstream_examples/server.cjs")
@@ -38,7 +28,7 @@ impl Drop for Ends {
 /// A server at an address, and its port.
 fn listening(kind: &str, name: &str) -> (Ends, u16) {
     let mut command = Command::new("node");
-    command.arg(program()).arg(modules()).args([kind, name]).stdout(Stdio::piped());
+    command.arg(program()).arg(official_packages()).args([kind, name]).stdout(Stdio::piped());
     let mut server = Ends(command.spawn().unwrap());
     let mut port = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
@@ -62,7 +52,7 @@ impl World {
                 "stdio" => format!(
                     "command = \"node\"\nargs = [\"{}\", \"{}\", \"stdio\", \"{name}\"]\n",
                     program().display(),
-                    modules().display()
+                    official_packages().display()
                 ),
                 kind => {
                     let (server, port) = listening(kind, name);
@@ -192,11 +182,7 @@ fn every_script_answers_with_servers_of_the_oldest_kind() {
 
 #[test]
 fn four_official_servers_work_together_in_one_script() {
-    let official = |package: &str| {
-        let program = modules().join("@modelcontextprotocol").join(package).join("dist/index.js");
-        assert!(program.is_file(), "{} is not there: run `cargo xtask tools`", program.display());
-        program.display().to_string()
-    };
+    let official = |package: &str| official_server(package).display().to_string();
     let w = TestWorkspace::empty().file("data.txt", "remember the milk").env("CTX_TRUST", "1");
     let root = w.root().display().to_string();
     let w = w.config(&format!(

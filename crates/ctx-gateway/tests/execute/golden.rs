@@ -1,0 +1,82 @@
+//! The golden set: needs in somebody's own words, and more than a thousand real functions to find them among.
+
+use crate::Test;
+use crate::bench::{Bench, limits, settings};
+use ctx_core::Catalog;
+use ctx_testkit::{Question, questions, real_functions};
+use serde_json::json;
+use std::collections::HashSet;
+
+pub(crate) const TESTS: &[Test] = tests![golden:
+    the_right_function_is_among_the_first_five,
+    questions_quote_no_description,
+];
+
+/// Where the right function must be, for how many of how many questions.
+const FIRST: usize = 5;
+const FOUND_MIN: usize = 57;
+const ASKED: usize = 60;
+const FUNCTIONS_MIN: usize = 1_000;
+
+/// So many words in a row are a quotation.
+const QUOTATION_WORDS: usize = 4;
+
+fn world() -> Bench {
+    Bench::of(settings(), limits(), real_functions())
+}
+
+/// The place of the first right function, if it is in the answer at all.
+async fn rank(bench: &Bench, question: &Question) -> Option<usize> {
+    let asked = json!({ "query": question.question, "limit": 50 });
+    let answer = Catalog::call("search_docs", asked, bench.call()).await.unwrap().value;
+    let names = answer.as_str().unwrap().lines().filter_map(|line| line.split_once('('));
+    names
+        .map(|(name, _)| name)
+        .position(|name| question.right.iter().any(|right| right == name))
+        .map(|at| at + 1)
+}
+
+async fn the_right_function_is_among_the_first_five() {
+    let bench = world();
+    assert!(bench.catalog.functions().count() >= FUNCTIONS_MIN);
+    let asked: Vec<Question> = questions().into_iter().filter(|question| !question.held_out).collect();
+    assert_eq!(asked.len(), ASKED);
+    let mut missed = Vec::new();
+    for question in &asked {
+        let rank = rank(&bench, question).await;
+        if rank.is_none_or(|rank| rank > FIRST) {
+            missed.push(format!("{}: {rank:?}, {:?}", question.question, question.right));
+        }
+    }
+    missed.iter().for_each(|missed| eprintln!("not among the first {FIRST}: {missed}"));
+    assert!(missed.len() <= ASKED - FOUND_MIN, "{} of {ASKED} were not found", missed.len());
+}
+
+async fn questions_quote_no_description() {
+    let bench = world();
+    let known: Vec<(String, HashSet<Vec<String>>)> = bench
+        .catalog
+        .functions()
+        .map(|entry| (entry.name.to_string(), runs(&entry.spec.description)))
+        .collect();
+    let mut quoting = Vec::new();
+    for question in questions() {
+        let asked = runs(&question.question);
+        for right in &question.right {
+            let (_, said) =
+                known.iter().find(|(name, _)| name == right).unwrap_or_else(|| panic!("no {right}"));
+            quoting.extend(asked.intersection(said).map(|quoted| format!("{right}: {quoted:?}")));
+        }
+    }
+    assert_eq!(quoting, [""; 0]);
+}
+
+/// Every so many words in a row.
+fn runs(text: &str) -> HashSet<Vec<String>> {
+    let words: Vec<String> = text
+        .split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    words.windows(QUOTATION_WORDS).map(<[String]>::to_vec).collect()
+}

@@ -1,0 +1,238 @@
+//! One message posted to a server on the web, and what comes back, bounded in all its forms.
+
+use super::web::WebError;
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, StatusCode};
+use reqwest::Response;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
+    ServerJsonRpcMessage,
+};
+use rmcp::transport::common::client_side_sse::BoxedSseResponse;
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpPostResponse as Posted,
+};
+use sse_stream::{Sse, SseStream};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const SESSION: &str = "mcp-session-id";
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+/// Bytes of a refusal that are told.
+const REFUSAL_BYTES_MAX: usize = 2_000;
+
+/// A message, and how it is sent.
+pub(super) struct Post<'a> {
+    pub(super) client: &'a reqwest::Client,
+    pub(super) url: &'a str,
+    pub(super) message: &'a ClientJsonRpcMessage,
+    pub(super) session: Option<&'a str>,
+    pub(super) token: Option<String>,
+    pub(super) headers: HashMap<HeaderName, HeaderValue>,
+    /// Bytes of an answer, or of an event.
+    pub(super) bytes_max: usize,
+}
+
+impl Post<'_> {
+    pub(super) async fn send(self) -> Result<Posted, WebError> {
+        let mut request = self.client.post(self.url).header(ACCEPT, format!("{EVENTS}, {JSON}"));
+        request = match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        request = match self.session {
+            Some(session) => request.header(SESSION, session),
+            None => request,
+        };
+        request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+        let body = serde_json::to_vec(self.message).map_err(io::Error::other)?;
+        let response = request.header(CONTENT_TYPE, JSON).body(body).send().await?;
+        self.read(response).await
+    }
+
+    /// The number of what was asked, where it was a question.
+    fn id(&self) -> Option<RequestId> {
+        match self.message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        }
+    }
+
+    async fn read(self, response: Response) -> Result<Posted, WebError> {
+        let status = response.status();
+        let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let challenge = header(WWW_AUTHENTICATE).map(str::to_owned);
+        match (status, challenge) {
+            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+                return Err(WebError::AuthRequired(AuthRequiredError::new(challenge)));
+            }
+            (StatusCode::FORBIDDEN, Some(challenge)) => {
+                return Err(WebError::InsufficientScope(InsufficientScopeError::new(challenge, None)));
+            }
+            (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => return Ok(Posted::Accepted),
+            (StatusCode::NOT_FOUND, _) if self.session.is_some() => return Err(WebError::SessionExpired),
+            _ => {}
+        }
+        let is = |kind: &str| header(CONTENT_TYPE).is_some_and(|written| written.starts_with(kind));
+        let (is_json, is_events) = (is(JSON), is(EVENTS));
+        let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        if !status.is_success() {
+            let retry_after = header(RETRY_AFTER).map(str::to_owned);
+            return self.refused(response, is_json, retry_after, session).await;
+        }
+        let Some(id) = self.id() else { return Ok(Posted::Accepted) };
+        match (is_events, is_json) {
+            (true, _) => Ok(Posted::Sse(events(response, id, self.bytes_max), session)),
+            (_, true) => {
+                let message = match read_whole(response, self.bytes_max).await? {
+                    None => too_long(id, self.bytes_max),
+                    Some(body) => serde_json::from_slice(&body)
+                        .unwrap_or_else(|error| failure(id, format!("its answer cannot be read: {error}"))),
+                };
+                Ok(Posted::Json(message, session))
+            }
+            _ => {
+                let kind = header(CONTENT_TYPE).map(str::to_owned);
+                Err(WebError::UnexpectedContentType(kind))
+            }
+        }
+    }
+
+    /// What a refusal says. Most carry an error for the question; one to the question which revisions a server
+    /// speaks means that it is an older one, whatever it says.
+    async fn refused(
+        self,
+        response: Response,
+        is_json: bool,
+        retry_after: Option<String>,
+        session: Option<String>,
+    ) -> Result<Posted, WebError> {
+        let status = response.status();
+        let body = read_whole(response, self.bytes_max).await?.unwrap_or_default();
+        let told = match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
+            Ok(JsonRpcMessage::Error(error)) if is_json => Some(error),
+            _ => None,
+        };
+        let text = String::from_utf8_lossy(&body);
+        let text = &text[..text.floor_char_boundary(REFUSAL_BYTES_MAX)];
+        let is_question = matches!(self.message, ClientJsonRpcMessage::Request(request)
+            if matches!(request.request, ClientRequest::DiscoverRequest(_)));
+        let is_forbidden = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if let (true, Some(id)) = (is_question && status.is_client_error() && !is_forbidden, self.id())
+            && self.session.is_none()
+            && status != StatusCode::TOO_MANY_REQUESTS
+        {
+            let error =
+                told.map_or_else(|| ErrorData::invalid_request(text.to_owned(), None), |told| told.error);
+            return Ok(Posted::Json(JsonRpcMessage::error(error, Some(id)), None));
+        }
+        match told {
+            Some(error) if !is_forbidden => Ok(Posted::Json(JsonRpcMessage::Error(error), session)),
+            _ if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
+                Err(WebError::HttpStatus(HttpStatusError::new(status.as_u16(), retry_after)))
+            }
+            _ => Err(WebError::UnexpectedServerResponse(format!("HTTP {status}: {text}").into())),
+        }
+    }
+}
+
+/// A body, unless it is longer than it may be.
+async fn read_whole(mut response: Response, bytes_max: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await? {
+        if body.len() + bytes.len() > bytes_max {
+            return Ok(None);
+        }
+        body.extend_from_slice(&bytes);
+    }
+    Ok(Some(body))
+}
+
+/// Events, of which one that is too long is the failure of what was asked.
+fn events(response: Response, id: RequestId, bytes_max: usize) -> BoxedSseResponse {
+    let is_too_long = Arc::new(AtomicBool::new(false));
+    let bytes = bounded(response.bytes_stream(), bytes_max, is_too_long.clone());
+    let stream = SseStream::from_bytes_stream(bytes).map(move |event| match event {
+        Err(_) if is_too_long.load(Ordering::Relaxed) => {
+            let told = serde_json::to_string(&too_long(id.clone(), bytes_max)).unwrap_or_default();
+            Ok(Sse { data: Some(told), ..Sse::default() })
+        }
+        event => event,
+    });
+    stream.boxed()
+}
+
+/// Bytes, as long as no event among them is too long.
+fn bounded(
+    bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
+    bytes_max: usize,
+    is_too_long: Arc<AtomicBool>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let mut event = EventLength::default();
+    bytes.map(move |bytes| {
+        let bytes = bytes.map_err(io::Error::other)?;
+        if event.longest_with(&bytes) > bytes_max {
+            is_too_long.store(true, Ordering::Relaxed);
+            return Err(io::Error::other("an event is too long"));
+        }
+        Ok(bytes)
+    })
+}
+
+/// How long the event is that is being read.
+#[derive(Default)]
+struct EventLength {
+    bytes: usize,
+    is_at_line_start: bool,
+}
+
+impl EventLength {
+    /// The most that it comes to with these bytes; an empty line ends it.
+    fn longest_with(&mut self, bytes: &[u8]) -> usize {
+        let mut longest = 0;
+        for byte in bytes {
+            match byte {
+                b'\r' => {}
+                b'\n' if self.is_at_line_start => self.bytes = 0,
+                b'\n' => self.is_at_line_start = true,
+                _ => {
+                    self.is_at_line_start = false;
+                    self.bytes += 1;
+                    longest = longest.max(self.bytes);
+                }
+            }
+        }
+        longest
+    }
+}
+
+fn too_long(id: RequestId, bytes_max: usize) -> ServerJsonRpcMessage {
+    failure(id, format!("its answer is longer than {bytes_max} bytes"))
+}
+
+fn failure(id: RequestId, message: String) -> ServerJsonRpcMessage {
+    JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None), Some(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_as_long_as_what_is_between_two_empty_lines() {
+        for (pieces, longest) in [
+            (&["data: abc\n\ndata: d\n\n"][..], 9),
+            (&["data: a\r\n\r\ndata: abc", "d\r\n\r\n"], 10),
+            (&["data: a\ndata: b\n\nx"], 14),
+        ] {
+            let mut event = EventLength::default();
+            let found = pieces.iter().map(|piece| event.longest_with(piece.as_bytes())).max();
+            assert_eq!(found, Some(longest), "{pieces:?}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Asking a server: room for it, a connection, and once more where the connection was lost.
+
+use super::super::connection::Connection;
+use super::super::exchange::{Asked, Lost};
+use super::super::oauth::Need;
+use super::super::settings::{Changes, Start};
+use super::{Phase, Upstream};
+use crate::convert;
+use ctx_core::{Call, ErrorKind, Output, ToolError, ToolSpec};
+use rmcp::model::{CallToolRequestParams, ServerResult};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::SemaphorePermit;
+
+/// When a call that finds no room may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Upstream {
+    pub(in crate::client) async fn call(
+        &self,
+        spec: &ToolSpec,
+        arguments: Map<String, Value>,
+        call: &Call,
+    ) -> Result<Output, ToolError> {
+        let params = CallToolRequestParams::new(spec.name.clone()).with_arguments(arguments);
+        match self.ask(Asked::Tool(params), may_repeat(spec), call).await? {
+            ServerResult::CallToolResult(result) => {
+                convert::output(result, |block| self.namespace.rename(block))
+                    .map_err(|error| self.named(error))
+            }
+            _ => Err(self.failed("its answer is not that of a tool")),
+        }
+    }
+
+    /// Asks it, once more if the connection is lost meanwhile and what may have run `may_repeat`.
+    pub(in crate::client) async fn ask(
+        &self,
+        asked: Asked,
+        may_repeat: bool,
+        call: &Call,
+    ) -> Result<ServerResult, ToolError> {
+        let _room = self.admit().await?;
+        if self.settings.start == Start::Lazy {
+            // Its time to be idle begins again.
+            self.wanted.notify_one();
+        }
+        let connection = self.connected().await?;
+        self.allow(&asked).await?;
+        let lost = match connection.ask(asked.clone(), call).await {
+            Ok(answer) => return answer.map_err(|error| self.named(error)),
+            Err(Lost::Refused) => return Err(self.let_go(&connection)),
+            Err(lost) => lost,
+        };
+        connection.drop_it();
+        if matches!(lost, Lost::Unanswered) && !may_repeat {
+            let what = asked.name();
+            return Err(self.failed(format!(
+                "the connection was lost during the call; `{what}` may have run, and is not called again by itself"
+            )));
+        }
+        tracing::info!("{}: the connection was lost during a call, which is made again", self.settings.name);
+        connection.ended().await;
+        let connection = self.connected().await?;
+        self.allow(&asked).await?;
+        match connection.ask(asked, call).await {
+            Ok(answer) => answer.map_err(|error| self.named(error)),
+            Err(Lost::Refused) => Err(self.let_go(&connection)),
+            Err(_) => {
+                connection.drop_it();
+                Err(self
+                    .failed("the connection was lost during the call, and once more when it was repeated"))
+            }
+        }
+    }
+
+    fn named(&self, error: ToolError) -> ToolError {
+        ToolError::new(error.kind(), format!("{}: {error}", self.settings.name))
+    }
+
+    /// Refuses a tool that is not the one that was accepted, where that is wanted.
+    async fn allow(&self, asked: &Asked) -> Result<(), ToolError> {
+        let Asked::Tool(params) = asked else { return Ok(()) };
+        let tool = &params.name;
+        if self.settings.changes == Changes::Tell || self.definitions.objection(tool).is_none() {
+            return Ok(());
+        }
+        let definitions = self.definitions.clone();
+        self.remembering(move || definitions.look_again()).await;
+        self.definitions.objection(tool).map_or(Ok(()), |objection| {
+            let message = format!("{}: {objection}", self.settings.name);
+            Err(ToolError::new(ErrorKind::Forbidden, message))
+        })
+    }
+
+    fn refused(&self, need: &Need) -> ToolError {
+        ToolError::new(ErrorKind::Tool, need.told(&self.settings.name))
+    }
+
+    /// A connection on which a call got no further, since a person must do something first.
+    fn let_go(&self, connection: &Connection) -> ToolError {
+        let need = self.authority.as_ref().and_then(|authority| match authority.need() {
+            // The rest of it works as it did.
+            Some(Need::Scopes(_)) => authority.take_need(),
+            need => {
+                connection.drop_it();
+                need
+            }
+        });
+        self.refused(&need.unwrap_or(Need::Login))
+    }
+
+    /// Room for one call.
+    async fn admit(&self) -> Result<SemaphorePermit<'_>, ToolError> {
+        if let Ok(permit) = self.room.try_acquire() {
+            return Ok(permit);
+        }
+        struct Waiting<'a>(&'a AtomicUsize);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        let full = || {
+            let message = format!("{}: too many calls at once", self.settings.name);
+            ToolError::new(ErrorKind::Overloaded, message).retry_after(RETRY_AFTER)
+        };
+        if before >= self.settings.limits.waiting {
+            return Err(full());
+        }
+        self.room.acquire().await.map_err(|_| full())
+    }
+
+    /// A connection; one try to make it, where there is none.
+    pub(super) async fn connected(&self) -> Result<Arc<Connection>, ToolError> {
+        let mut phase = self.phase.subscribe();
+        let mut asked_after = None;
+        loop {
+            let now = phase.borrow_and_update().clone();
+            match now {
+                Phase::Ready(connection) if !connection.has_ended() => return Ok(connection),
+                Phase::Ready(_) | Phase::Connecting => {}
+                Phase::Idle => self.wanted.notify_one(),
+                Phase::Failed { attempt, reason, .. } => match asked_after {
+                    None => {
+                        asked_after = Some(attempt);
+                        self.wanted.notify_one();
+                    }
+                    Some(before) if attempt > before => return Err(self.failed(reason)),
+                    Some(_) => {}
+                },
+                Phase::LoginNeeded { attempt, need } => match (asked_after, &self.authority) {
+                    (None, Some(authority)) if authority.has_news().await => {
+                        asked_after = Some(attempt);
+                        self.wanted.notify_one();
+                    }
+                    (Some(before), _) if attempt == before => {}
+                    _ => return Err(self.refused(&need)),
+                },
+                Phase::Stopped => return Err(self.failed("it was shut down")),
+            }
+            if phase.changed().await.is_err() {
+                return Err(self.failed("it was shut down"));
+            }
+        }
+    }
+
+    /// A connection where there is one, or may soon be: whoever asks has others to ask, too. A server gets
+    /// that long once when it is started, not at every try.
+    pub(in crate::client) async fn connected_soon(&self, patience: Duration) -> Option<Arc<Connection>> {
+        let patience = match &*self.phase.borrow() {
+            Phase::Failed { .. } | Phase::LoginNeeded { .. } | Phase::Stopped => return None,
+            // Whoever lists everything should not start everything.
+            Phase::Idle => return None,
+            Phase::Connecting => patience.saturating_sub(self.since.elapsed()),
+            Phase::Ready(_) => patience,
+        };
+        tokio::time::timeout(patience, self.connected()).await.ok()?.ok()
+    }
+}
+
+/// Whether a call that may have run may be made again: unless the server says otherwise.
+fn may_repeat(spec: &ToolSpec) -> bool {
+    let hints = spec.annotations;
+    let changes_each_time = hints.idempotent == Some(false) && hints.read_only == Some(false);
+    hints.destructive != Some(true) && !changes_each_time
+}

@@ -1,0 +1,256 @@
+//! One upstream server: kept connected, and called.
+//!
+//! `supervise` keeps it connected, `asking` asks it for what others want.
+
+mod asking;
+mod supervise;
+
+use super::connection::{Connection, Era};
+use super::definitions::Definitions;
+use super::difference::Difference;
+use super::follows::Follows;
+use super::namespace::Namespace;
+use super::oauth::{Authority, Need};
+use super::offers::Offers;
+use super::process::Said;
+use super::provider::Listed;
+use super::resources::Pages;
+use super::settings::{Start, UpstreamSettings};
+use ctx_core::{ErrorKind, Identifier, ToolError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How an upstream is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UpstreamState {
+    /// It is being started.
+    Connecting,
+    /// It can be called.
+    Ready,
+    /// It sleeps, and is started by the next call.
+    Idle,
+    /// It failed; it is tried again by itself, and by the next call.
+    Failed {
+        /// What went wrong.
+        reason: String,
+        /// How long until it is tried again.
+        retry_in: Duration,
+    },
+    /// It lets us in when somebody has logged in; the next call sees whether that was done.
+    LoginNeeded {
+        /// What to do.
+        told: String,
+    },
+    /// It was shut down.
+    Stopped,
+}
+
+/// What is told of an upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamStatus {
+    /// Its name.
+    pub name: Identifier,
+    /// How it is doing.
+    pub state: UpstreamState,
+    /// How many tools it has, as far as is known.
+    pub tools: usize,
+    /// How they differ from those that were accepted.
+    pub difference: Difference,
+    /// What it calls itself, once it has been reached.
+    pub server: Option<String>,
+    /// The revision of the protocol it speaks, once it has been reached.
+    pub protocol: Option<String>,
+    /// The last lines it wrote to stderr.
+    pub said: Vec<String>,
+}
+
+/// Where it stands; waited for by calls.
+#[derive(Clone)]
+enum Phase {
+    Connecting,
+    Ready(Arc<Connection>),
+    Idle,
+    /// With the number of the attempt.
+    Failed {
+        attempt: u64,
+        reason: String,
+        until: Instant,
+    },
+    /// The same.
+    LoginNeeded {
+        attempt: u64,
+        need: Need,
+    },
+    Stopped,
+}
+
+pub(super) struct Upstream {
+    pub(super) settings: UpstreamSettings,
+    pub(super) listed: Listed,
+    definitions: Arc<Definitions>,
+    /// What lets us in, where one can log in.
+    authority: Option<Arc<Authority>>,
+    pub(super) namespace: Arc<Namespace>,
+    pub(super) offers: Offers,
+    pub(super) follows: Arc<Follows>,
+    pub(super) pages: Pages,
+    since: Instant,
+    phase: watch::Sender<Phase>,
+    /// Somebody wants it now.
+    wanted: Notify,
+    room: Semaphore,
+    waiting: AtomicUsize,
+    /// What is remembered of it.
+    known: Mutex<Known>,
+    said: Said,
+    stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Whether its tools are.
+    listed: bool,
+    /// Whether it was tried to reach it since we run.
+    tried: bool,
+    era: Era,
+    server: Option<String>,
+    protocol: Option<String>,
+}
+
+impl Upstream {
+    /// One of which the tools are there at once, if they are remembered.
+    pub(super) fn new(
+        settings: UpstreamSettings,
+        definitions: Definitions,
+        authority: Option<Arc<Authority>>,
+        stop: CancellationToken,
+    ) -> Self {
+        let remembered = definitions.recall();
+        let known = Known { listed: remembered.is_some(), ..Known::default() };
+        let phase = match settings.start {
+            Start::Lazy if known.listed => Phase::Idle,
+            _ => Phase::Connecting,
+        };
+        let listed = Listed::default();
+        listed.set(remembered.unwrap_or_default());
+        Self {
+            room: Semaphore::new(settings.limits.in_flight),
+            namespace: Arc::new(Namespace::new(&settings.name)),
+            settings,
+            listed,
+            definitions: Arc::new(definitions),
+            authority,
+            offers: Offers::default(),
+            follows: Arc::default(),
+            pages: Pages::default(),
+            since: Instant::now(),
+            phase: watch::Sender::new(phase),
+            wanted: Notify::new(),
+            waiting: AtomicUsize::new(0),
+            known: Mutex::new(known),
+            said: Said::default(),
+            stop,
+        }
+    }
+
+    pub(super) fn status(&self) -> UpstreamStatus {
+        let state = match &*self.phase.borrow() {
+            Phase::Connecting => UpstreamState::Connecting,
+            Phase::Ready(_) => UpstreamState::Ready,
+            Phase::Idle => UpstreamState::Idle,
+            Phase::Failed { reason, until, .. } => UpstreamState::Failed {
+                reason: reason.clone(),
+                retry_in: until.saturating_duration_since(Instant::now()),
+            },
+            Phase::LoginNeeded { need, .. } => {
+                UpstreamState::LoginNeeded { told: need.told(&self.settings.name) }
+            }
+            Phase::Stopped => UpstreamState::Stopped,
+        };
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        UpstreamStatus {
+            name: self.settings.name.clone(),
+            state,
+            tools: self.listed.get().len(),
+            difference: self.definitions.difference(),
+            server: known.server.clone(),
+            protocol: known.protocol.clone(),
+            said: self.said.lines(),
+        }
+    }
+
+    /// Why its tools are not known, where they are not.
+    pub(super) fn unknown(&self) -> Option<String> {
+        if self.with_known(|known| known.listed) {
+            return None;
+        }
+        Some(match &*self.phase.borrow() {
+            Phase::Failed { reason, .. } => format!("cannot be reached: {reason}"),
+            Phase::LoginNeeded { need, .. } => {
+                format!("cannot be reached: {}", need.told(&self.settings.name))
+            }
+            Phase::Stopped => "was shut down".to_owned(),
+            Phase::Connecting | Phase::Ready(_) | Phase::Idle => "is still being reached".to_owned(),
+        })
+    }
+
+    pub(super) fn authority(&self) -> Option<&Arc<Authority>> {
+        self.authority.as_ref()
+    }
+
+    /// Waits until its tools are known.
+    pub(super) async fn reached(&self) -> Result<(), ToolError> {
+        self.connected().await.map(drop)
+    }
+
+    /// Waits until the first try to reach it has ended, either way.
+    pub(super) async fn settled(&self) {
+        let mut phase = self.phase.subscribe();
+        loop {
+            let now = phase.borrow_and_update().clone();
+            if self.with_known(|known| known.tried) || matches!(now, Phase::Stopped) {
+                return;
+            }
+            if matches!(now, Phase::Idle) {
+                self.wanted.notify_one();
+            }
+            if phase.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The same, unless its tools are known anyway.
+    pub(super) async fn tools_known(&self) {
+        if !self.with_known(|known| known.listed) {
+            self.settled().await;
+        }
+    }
+
+    /// Memories may be slow.
+    async fn remembering(&self, work: impl FnOnce() + Send + 'static) {
+        if let Err(error) = tokio::task::spawn_blocking(work).await {
+            tracing::debug!(%error, "{}: its tools are not remembered", self.settings.name);
+        }
+    }
+
+    /// Has it run where it sleeps.
+    pub(super) fn wake(&self) {
+        if matches!(*self.phase.borrow(), Phase::Idle) {
+            self.wanted.notify_one();
+        }
+    }
+
+    fn with_known<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
+        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn failed(&self, message: impl std::fmt::Display) -> ToolError {
+        ToolError::new(ErrorKind::Tool, format!("{}: {message}", self.settings.name))
+    }
+}

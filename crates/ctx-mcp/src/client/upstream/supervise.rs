@@ -1,0 +1,258 @@
+//! Keeping a server connected: tried again when it fails, ended when it is needed no more, listed again when it has
+//! changed.
+
+use super::super::connection::{Connection, Era, Maker};
+use super::super::settings::Start;
+use super::{Known, Phase, Upstream};
+use backon::{BackoffBuilder, ExponentialBuilder};
+use ctx_core::{ResourceChange, ToolSpec};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long the first wait for another try is; each is twice as long as the one before.
+const WAIT_MIN: Duration = Duration::from_millis(500);
+/// The longest such wait.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// A connection that held this long was a good one: the next try need not wait.
+const HELD: Duration = Duration::from_secs(30);
+/// How long a server's lists are left alone after it said that they are others: it may say so often.
+const RELIST_PAUSE: Duration = Duration::from_millis(50);
+/// Lines of what a server said that are told with its failure.
+const SAID_TOLD: usize = 5;
+
+/// Why attending to a connection ended.
+enum Over {
+    Lost(String),
+    Idle,
+    Stopped,
+}
+
+impl Upstream {
+    /// Keeps it connected until it is stopped.
+    pub(in crate::client) async fn supervise(
+        self: Arc<Self>,
+        maker: Arc<Maker>,
+        on_change: Arc<dyn Fn() + Send + Sync>,
+    ) {
+        let waits = ExponentialBuilder::default()
+            .with_min_delay(WAIT_MIN)
+            .with_max_delay(WAIT_MAX)
+            .with_jitter()
+            .without_max_times();
+        let mut wait = waits.build();
+        // Whether clients have not been told that it is there.
+        let mut is_news = true;
+        // A failure is told once, not with every try.
+        let mut told: Option<String> = None;
+        if matches!(*self.phase.borrow(), Phase::Idle) && !self.is_wanted().await {
+            self.phase.send_replace(Phase::Stopped);
+            return;
+        }
+        for attempt in 1.. {
+            self.phase.send_replace(Phase::Connecting);
+            let connected = tokio::select! {
+                () = self.stop.cancelled() => break,
+                connected = self.connect(&maker, &*on_change) => connected,
+            };
+            let reason = match connected {
+                Err(reason) => {
+                    if let Some(need) = self.authority.as_ref().and_then(|authority| authority.need()) {
+                        tracing::warn!("{}", need.told(&self.settings.name));
+                        self.phase.send_replace(Phase::LoginNeeded { attempt, need });
+                        tokio::select! {
+                            () = self.stop.cancelled() => break,
+                            () = self.logged_in() => {}
+                        }
+                        wait = waits.build();
+                        continue;
+                    }
+                    reason
+                }
+                Ok(connection) => {
+                    let since = Instant::now();
+                    told = None;
+                    self.phase.send_replace(Phase::Ready(connection.clone()));
+                    if std::mem::take(&mut is_news) {
+                        self.follows.tell(ResourceChange::List);
+                    }
+                    match self.attend(&connection, &*on_change).await {
+                        Over::Lost(how) => {
+                            if since.elapsed() >= HELD {
+                                wait = waits.build();
+                            }
+                            how
+                        }
+                        Over::Stopped => {
+                            self.phase.send_replace(Phase::Stopped);
+                            connection.close().await;
+                            break;
+                        }
+                        Over::Idle => {
+                            self.phase.send_replace(Phase::Idle);
+                            connection.close().await;
+                            if !self.is_wanted().await {
+                                break;
+                            }
+                            wait = waits.build();
+                            continue;
+                        }
+                    }
+                }
+            };
+            is_news = true;
+            // What a server says may be anything that it was given.
+            let reason = maker.redactor.text(self.with_said(reason));
+            let pause = wait.next().unwrap_or(WAIT_MAX);
+            let (name, seconds) = (&self.settings.name, pause.as_secs_f32());
+            if told.as_ref() == Some(&reason) {
+                tracing::debug!("{name}: {reason}; tried again in {seconds:.1} s");
+            } else {
+                tracing::warn!("{name}: {reason}; tried again in {seconds:.1} s");
+                told = Some(reason.clone());
+            }
+            let until = Instant::now() + pause;
+            self.phase.send_replace(Phase::Failed { attempt, reason, until });
+            tokio::select! {
+                () = self.stop.cancelled() => break,
+                () = tokio::time::sleep_until(until) => {}
+                () = self.wanted.notified() => {}
+            }
+        }
+        self.phase.send_replace(Phase::Stopped);
+    }
+
+    /// Waits until somebody wants it; not if it is stopped before.
+    async fn is_wanted(&self) -> bool {
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            () = self.wanted.notified() => true,
+        }
+    }
+
+    /// Waits until somebody wants it and there is a login that was not refused.
+    async fn logged_in(&self) {
+        loop {
+            self.wanted.notified().await;
+            match &self.authority {
+                Some(authority) if !authority.has_news().await => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Connects and takes the list of its tools.
+    async fn connect(
+        &self,
+        maker: &Maker,
+        on_change: &(dyn Fn() + Send + Sync),
+    ) -> Result<Arc<Connection>, String> {
+        let era = self.with_known(|known| known.era);
+        self.said.clear();
+        if let Some(authority) = &self.authority {
+            authority.begin();
+        }
+        let connecting = async {
+            let authority = self.authority.as_ref();
+            let connecting =
+                maker.connect(&self.settings, authority, era, &self.said, &self.follows, &self.namespace);
+            let connection = Arc::new(connecting.await?);
+            let (tools, offers) =
+                tokio::join!(connection.tools(&self.settings), connection.offers(&self.namespace));
+            match tools {
+                Ok(specs) => Ok((connection, specs, offers)),
+                Err(reason) => {
+                    connection.drop_it();
+                    Err(reason)
+                }
+            }
+        };
+        let start = self.settings.limits.start;
+        let connected = tokio::time::timeout(start, connecting).await;
+        let connected =
+            connected.unwrap_or_else(|_| Err(format!("it did not answer within {} s", start.as_secs_f32())));
+        match connected {
+            Ok((connection, specs, offers)) => {
+                let (server, protocol) = connection.server();
+                let era = connection.era();
+                let changed = self.take_up(specs).await;
+                let is_new = self.with_known(|known| {
+                    let now = Known { listed: true, tried: true, era, server, protocol };
+                    !std::mem::replace(known, now).listed
+                });
+                let has_other_prompts = self.offers.set(offers);
+                if changed || has_other_prompts || is_new {
+                    on_change();
+                }
+                Ok(connection)
+            }
+            Err(reason) => {
+                // What was known of it may be what was wrong.
+                self.with_known(|known| {
+                    known.era = Era::Unknown;
+                    known.tried = true;
+                });
+                Err(reason)
+            }
+        }
+    }
+
+    /// A reason, with what the server said last.
+    fn with_said(&self, reason: String) -> String {
+        let said = self.said.lines();
+        let last = said.iter().rev().take(SAID_TOLD).rev().map(String::as_str).collect::<Vec<_>>();
+        if last.is_empty() { reason } else { format!("{reason}; it said: {}", last.join(" | ")) }
+    }
+
+    /// Takes up what the server has, and remembers it; tells whether that is something else than before.
+    async fn take_up(&self, mut specs: Vec<ToolSpec>) -> bool {
+        let (definitions, seen) = (self.definitions.clone(), specs.clone());
+        self.remembering(move || definitions.see(&seen)).await;
+        specs.retain(|spec| self.settings.tools.takes(&spec.name));
+        self.listed.set(specs)
+    }
+
+    /// Stays with a connection until it ends, or is needed no more.
+    async fn attend(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Over {
+        let idle = self.settings.limits.idle;
+        let mut listing = std::pin::pin!(self.keep_offers(connection, on_change));
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Over::Stopped,
+                how = connection.ended() => return Over::Lost(how),
+                () = connection.list_changed() => {
+                    let listing = tokio::time::timeout(self.settings.limits.start, connection.tools(&self.settings));
+                    match listing.await {
+                        Ok(Ok(specs)) => if self.take_up(specs).await {
+                            on_change();
+                        },
+                        Ok(Err(reason)) => tracing::warn!("{}: {reason}", self.settings.name),
+                        Err(_) => tracing::warn!("{}: its tools cannot be listed in time", self.settings.name),
+                    }
+                }
+                never = &mut listing => match never {},
+                () = self.wanted.notified() => {}
+                () = tokio::time::sleep(idle), if self.settings.start == Start::Lazy => {
+                    let is_unused = self.room.available_permits() == self.settings.limits.in_flight;
+                    if is_unused && self.follows.is_empty() {
+                        return Over::Idle;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lists prompts and forms of URIs again whenever the server says that they, or its resources, are others.
+    async fn keep_offers(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Infallible {
+        loop {
+            self.follows.list_changed.notified().await;
+            tokio::time::sleep(RELIST_PAUSE).await;
+            if self.offers.set(connection.offers(&self.namespace).await) {
+                on_change();
+            }
+            self.follows.tell(ResourceChange::List);
+        }
+    }
+}

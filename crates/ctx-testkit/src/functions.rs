@@ -1,0 +1,164 @@
+//! Real functions, more than a thousand of them, and questions that one of them answers.
+//!
+//! The functions are those of GitHub's REST interface and of the official MCP servers, as far as finding them
+//! goes: names, descriptions and parameters. The questions were written from what functions do, in words of
+//! their own and before any search had seen them.
+
+use crate::{TestTool, provider, tool};
+use ctx_core::Provider;
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+const QUESTIONS: &str = include_str!("questions.jsonl");
+
+/// The methods under which a path of an OpenAPI description has operations.
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+/// Official servers: what they are called here, their packages, and what they are started with.
+pub const OFFICIAL_SERVERS: [(&str, &str, &str); 4] = [
+    ("everything", "server-everything", "stdio"),
+    ("filesystem", "server-filesystem", "."),
+    ("memory", "server-memory", ""),
+    ("thinking", "server-sequential-thinking", ""),
+];
+
+/// A need, and the functions that answer it.
+pub struct Question {
+    /// As somebody would ask it.
+    pub question: String,
+    /// The full names of those that answer it; more than one where they are interchangeable.
+    pub right: Vec<String>,
+    /// Whether nothing may be tuned by it: it tells how far tuning carries.
+    pub held_out: bool,
+}
+
+/// All questions.
+pub fn questions() -> Vec<Question> {
+    let read = |line| {
+        let line: Value = serde_json::from_str(line).expect("a line of JSON");
+        let right = line["right"].as_array().expect("functions").iter();
+        Question {
+            question: line["question"].as_str().expect("a question").to_owned(),
+            right: right.map(|name| name.as_str().expect("a name").to_owned()).collect(),
+            held_out: line["held_out"] == true,
+        }
+    };
+    QUESTIONS.lines().map(read).collect()
+}
+
+/// All functions.
+#[track_caller]
+pub fn real_functions() -> Vec<Arc<dyn Provider>> {
+    let description = installed("functions/node_modules/@octokit/openapi/generated/api.github.com.json");
+    let file = BufReader::new(File::open(description).unwrap());
+    let description: Value = serde_json::from_reader(file).unwrap();
+    let servers = OFFICIAL_SERVERS.iter().map(|(name, package, argument)| {
+        let listed = listed_by(&official_server(package), argument);
+        provider(
+            name,
+            listed.iter().map(|tool| function(&tool["name"], &tool["description"], &tool["inputSchema"])),
+        )
+    });
+    std::iter::once(provider("github", operations(&description))).chain(servers).collect()
+}
+
+/// The program of an official server; `cargo xtask tools` puts it there.
+#[track_caller]
+pub fn official_server(package: &str) -> PathBuf {
+    installed(&format!("mcp-servers/node_modules/@modelcontextprotocol/{package}/dist/index.js"))
+}
+
+/// Where all their packages are, the official SDK among them.
+#[track_caller]
+pub fn official_packages() -> PathBuf {
+    installed("mcp-servers/node_modules")
+}
+
+#[track_caller]
+#[allow(clippy::disallowed_methods, reason = "where the tools of tests are, the environment may say")]
+fn installed(path: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    let path = target.join("tools").join(path);
+    assert!(path.exists(), "{} is not there: run `cargo xtask tools`", path.display());
+    path.canonicalize().unwrap()
+}
+
+fn function(name: &Value, description: &Value, schema: &Value) -> TestTool {
+    let does_nothing =
+        tool(name.as_str().expect("a name"), |_, _| Box::pin(async { Ok(Value::Null.into()) }));
+    does_nothing.description(description.as_str().unwrap_or_default()).schema(schema.clone())
+}
+
+/// What a server on pipes lists.
+fn listed_by(program: &Path, argument: &str) -> Vec<Value> {
+    let client = json!({
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"},
+    });
+    let mut command = Command::new("node");
+    command.arg(program).args(Some(argument).filter(|argument| !argument.is_empty()));
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = pipes.spawn().expect("node must be on the PATH");
+    let mut stdin = server.stdin.take().unwrap();
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    ];
+    lines.iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
+    let answers = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut answers = answers.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    let answer = answers.find(|answer| answer["id"] == 1).expect("a list of tools");
+    drop(stdin);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    answer["result"]["tools"].as_array().expect("tools").clone()
+}
+
+/// The operations of an OpenAPI description, read just well enough to be found.
+fn operations(description: &Value) -> Vec<TestTool> {
+    let paths = description["paths"].as_object().expect("paths");
+    let found = paths.values().flat_map(|path| METHODS.iter().filter_map(|method| path.get(*method)));
+    found
+        .map(|operation| {
+            let text = |field: &str| operation[field].as_str().unwrap_or_default();
+            let name = text("operationId").replace(['/', '-'], "_");
+            let about = format!("{}\n\n{}", text("summary"), text("description"));
+            function(&name.into(), &about.into(), &parameters(description, operation))
+        })
+        .collect()
+}
+
+/// A schema of an operation's parameters and of the fields of its body.
+fn parameters(description: &Value, operation: &Value) -> Value {
+    let mut properties = Map::new();
+    for parameter in operation["parameters"].as_array().into_iter().flatten() {
+        let parameter = resolved(description, parameter);
+        let name = parameter["name"].as_str().expect("a name").to_owned();
+        properties.insert(name, property(&parameter["schema"], &parameter["description"]));
+    }
+    let body = resolved(description, &operation["requestBody"]["content"]["application/json"]["schema"]);
+    for (name, field) in body["properties"].as_object().into_iter().flatten() {
+        let field = resolved(description, field);
+        properties.insert(name.clone(), property(field, &field["description"]));
+    }
+    json!({"type": "object", "properties": properties})
+}
+
+fn property(schema: &Value, description: &Value) -> Value {
+    let mut property = Map::new();
+    let known = [("type", &schema["type"]), ("enum", &schema["enum"]), ("description", description)];
+    property.extend(
+        known.into_iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.to_owned(), v.clone())),
+    );
+    Value::Object(property)
+}
+
+fn resolved<'a>(description: &'a Value, value: &'a Value) -> &'a Value {
+    let reference = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+    reference.map_or(value, |reference| description.pointer(reference).expect("a reference"))
+}

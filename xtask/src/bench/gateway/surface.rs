@@ -1,0 +1,74 @@
+//! How much a client is shown before it asks: our tools, beside those of all upstreams.
+
+use super::{Pipe, gateway};
+use anyhow::{Context, Result, bail};
+use ctx_testkit::OFFICIAL_SERVERS;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Characters of a token, roughly.
+const TOKEN_CHARS: usize = 4;
+
+const CONNECTING_MAX: Duration = Duration::from_secs(30);
+
+pub(super) fn measure(binary: &Path) -> Result<()> {
+    let (mut upstreams, mut theirs) = (Vec::new(), 0);
+    println!("\n| shown to a client | tools | tokens |\n|---|---|---|");
+    for (name, package, argument) in OFFICIAL_SERVERS {
+        let program = ctx_testkit::official_server(package);
+        let mut command = Command::new("node");
+        command.arg(&program).args(Some(argument).filter(|argument| !argument.is_empty()));
+        let listed = Pipe::start(&mut command)?.request("tools/list", json!({}))?;
+        theirs += shown(name, &listed, 0);
+        upstreams.push((name.to_owned(), format!("node '{}' {argument}", program.display())));
+    }
+    let mut gateway = gateway(binary, &upstreams)?;
+    let instructions = gateway.hello["instructions"].as_str().unwrap_or_default().chars().count();
+    let listed = gateway.request("tools/list", json!({}))?;
+    let ours = shown("ctx, with its instructions", &listed, instructions);
+    println!("\nOf {theirs} tokens {ours} are left, {:.0} %.", 100.0 * ours as f64 / theirs as f64);
+
+    wait_for_all(&mut gateway)?;
+    let names = OFFICIAL_SERVERS.map(|(name, ..)| json!({ "provider": name }));
+    let mut largest = 0;
+    for arguments in names.into_iter().chain([json!({})]) {
+        let answer = gateway.call("list_functions", &arguments)?;
+        largest = largest.max(text(&answer)?.chars().count());
+    }
+    println!("The largest answer of `list_functions` over them: {} tokens.", largest / TOKEN_CHARS);
+    Ok(())
+}
+
+/// Until every upstream has told its tools.
+fn wait_for_all(gateway: &mut Pipe) -> Result<()> {
+    let deadline = Instant::now() + CONNECTING_MAX;
+    while Instant::now() < deadline {
+        let answer = gateway.call("list_functions", &json!({}))?;
+        let overview = text(&answer)?;
+        // `name – 9 functions: …`; until then it says why they are not known.
+        let counts = |line: &str, name: &str| {
+            let about = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(" – "));
+            about.is_some_and(|about| about.starts_with(|letter: char| letter.is_ascii_digit()))
+        };
+        let is_there = |name: &str| overview.lines().any(|line| counts(line, name));
+        if OFFICIAL_SERVERS.iter().all(|(name, ..)| is_there(name)) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("not all upstreams were there in time")
+}
+
+fn text(answer: &Value) -> Result<&str> {
+    answer["content"][0]["text"].as_str().context("no text")
+}
+
+/// Prints what a list of tools comes to, and gives its tokens.
+fn shown(who: &str, listed: &Value, more_chars: usize) -> usize {
+    let tools = listed["tools"].as_array().map_or(0, Vec::len);
+    let tokens = (listed["tools"].to_string().chars().count() + more_chars) / TOKEN_CHARS;
+    println!("| {who} | {tools} | {tokens} |");
+    tokens
+}
