@@ -6,21 +6,21 @@
 
 use crate::agent::{self, Agents};
 use crate::error::{chain, whole_seconds};
+use crate::fitting::Fitting;
 use crate::rate::Meter;
 use crate::resource::{self, Origins};
 use crate::run::{bounded, cut_text};
 use crate::{
-    Agent, AgentSpec, AllowAll, ArgumentSchema, Call, Caller, Completable, Completing, Completions,
-    ContentBlock, Decision, Discard, ErrorKind, Identifier, Identity, Limits, Outcome, Output, Policy,
-    Prompt, Provider, Redactor, ResourceContent, Resources, Run, RunLog, Tool, ToolError, ToolName, ToolSpec,
-    nearest,
+    Agent, AgentSpec, AllowAll, Call, Caller, Completable, Completing, Completions, ContentBlock, Decision,
+    Discard, ErrorKind, Identifier, Identity, Limits, Outcome, Output, Policy, Prompt, Provider, Redactor,
+    ResourceContent, Resources, Run, RunLog, Tool, ToolError, ToolName, ToolSpec, nearest,
 };
 use arc_swap::ArcSwap;
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub struct Catalog {
 struct Registered {
     entry: Entry,
     tool: Arc<dyn Tool>,
-    schema: ArgumentSchema,
+    fitting: Arc<Fitting>,
     meter: Option<Arc<Meter>>,
 }
 
@@ -122,7 +122,7 @@ impl Catalog {
             policy: Arc::new(AllowAll),
             runs: Arc::new(Discard),
             redactor: Redactor::default(),
-            meters: HashMap::new(),
+            old: None,
         }
     }
 
@@ -147,6 +147,12 @@ impl Catalog {
     /// What is told of one tool, by full or outward name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.registered(name).map(|registered| &registered.entry)
+    }
+
+    /// The schema of a tool's arguments, by full or outward name. Once it was asked for it is there.
+    pub fn input_schema(&self, name: &str) -> Option<&Value> {
+        let registered = self.registered(name)?;
+        Some(registered.fitting.schema(&registered.entry).json())
     }
 
     /// The first halves of the tools' names, however many tools there are, and of those that are not known.
@@ -376,7 +382,7 @@ impl Catalog {
         let name = ToolName::new(provider, Identifier::sanitize(&tool.spec().name));
         Some(Arc::new(Registered {
             entry: Entry { name, spec: tool.spec(), builtin: origin.builtin(), exposed: false },
-            schema: ArgumentSchema::unchecked(tool.spec().input_schema.clone()),
+            fitting: Arc::new(Fitting::unchecked(&tool.spec())),
             tool,
             meter: None,
         }))
@@ -398,7 +404,7 @@ impl Catalog {
                 format!("arguments are {argument_bytes} bytes; the limit is {}", self.limits.argument_bytes),
             ));
         }
-        let arguments = registered.schema.prepare(arguments)?;
+        let arguments = registered.fitting.schema(&registered.entry).prepare(arguments)?;
         if let Some(meter) = &registered.meter {
             meter.take().map_err(|wait| {
                 let message =
@@ -498,7 +504,7 @@ pub struct CatalogBuilder {
     policy: Arc<dyn Policy>,
     runs: Arc<dyn RunLog>,
     redactor: Redactor,
-    meters: HashMap<String, Arc<Meter>>,
+    old: Option<BTreeMap<String, Arc<Registered>>>,
 }
 
 impl CatalogBuilder {
@@ -533,15 +539,11 @@ impl CatalogBuilder {
         Self { redactor, ..self }
     }
 
-    /// Takes over rate-limit counts from the catalog this one replaces.
+    /// Takes over from the catalog this one replaces: counts of rate limits, and compiled schemas of tools that
+    /// are still the same.
     #[must_use]
-    pub fn replacing(mut self, old: &Catalog) -> Self {
-        self.meters = old
-            .tools
-            .iter()
-            .filter_map(|(name, registered)| Some((name.clone(), registered.meter.clone()?)))
-            .collect();
-        self
+    pub fn replacing(self, old: &Catalog) -> Self {
+        Self { old: Some(old.tools.clone()), ..self }
     }
 
     /// Builds it. A tool that cannot be taken is left out with a warning; it never stops the rest.
@@ -591,10 +593,11 @@ impl CatalogBuilder {
         catalog.agents =
             agents.iter().map(persona).map(|persona| (persona.spec.name.clone(), persona)).collect();
         // Before all others: nobody else's tool may answer for them.
-        catalog.register(&Agents(agents), &self.meters);
-        catalog.register(&Origins(catalog.resources.clone()), &self.meters);
+        let old = self.old.unwrap_or_default();
+        catalog.register(&Agents(agents), &old);
+        catalog.register(&Origins(catalog.resources.clone()), &old);
         for provider in &self.providers {
-            catalog.register(&**provider, &self.meters);
+            catalog.register(&**provider, &old);
             if provider.unknown().is_some() {
                 catalog.providers.insert(provider.name());
                 catalog.unknown.insert(provider.name(), provider.clone());
@@ -605,7 +608,7 @@ impl CatalogBuilder {
 }
 
 impl Catalog {
-    fn register(&mut self, provider: &dyn Provider, meters: &HashMap<String, Arc<Meter>>) {
+    fn register(&mut self, provider: &dyn Provider, old: &BTreeMap<String, Arc<Registered>>) {
         let tools: Vec<_> = provider.tools().into_iter().map(|tool| (tool.spec(), tool)).collect();
         let names = Identifier::sanitize_all(tools.iter().map(|(spec, _)| spec.name.as_str()));
         for ((spec, tool), identifier) in tools.into_iter().zip(names) {
@@ -627,21 +630,23 @@ impl Catalog {
                 self.warnings.push(format!("{name} is left out: the name `{outward}` is taken"));
                 continue;
             }
-            let schema = ArgumentSchema::compile(spec.input_schema.clone()).unwrap_or_else(|error| {
-                self.warnings
-                    .push(format!("arguments of {name} are not checked, its schema is faulty: {error}"));
-                ArgumentSchema::unchecked(spec.input_schema.clone())
-            });
-            let meter = tool.rate_limit().map(|limit| match meters.get(&full) {
+            let old = old.get(&full);
+            let meter = tool.rate_limit().map(|limit| match old.and_then(|old| old.meter.as_ref()) {
                 Some(meter) if meter.limit == limit => meter.clone(),
                 _ => Arc::new(Meter::new(limit)),
             });
+            let is_same = |old: &&Arc<Registered>| Arc::ptr_eq(&old.entry.spec, &spec);
+            let fitting = old.filter(is_same).map_or_else(Arc::default, |old| old.fitting.clone());
             let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
+            // What has to be made first is compiled when it is first called.
+            if !entry.spec.input_schema.is_made() {
+                self.warnings.extend(fitting.fault(&entry).map(str::to_owned));
+            }
             self.providers.insert(entry.name.provider().clone());
             if is_free || entry.exposed {
                 self.outward.insert(outward, full.clone());
             }
-            self.tools.insert(full, Arc::new(Registered { entry, tool, schema, meter }));
+            self.tools.insert(full, Arc::new(Registered { entry, tool, fitting, meter }));
         }
     }
 }

@@ -85,6 +85,11 @@ impl ArgumentSchema {
         Self { has_defaults: has_defaults(&schema), schema, validator: None }
     }
 
+    /// The schema, without defaults that do not fit it.
+    pub fn json(&self) -> &Value {
+        &self.schema
+    }
+
     /// Fills in defaults and validates; the error names what is wrong and where.
     pub fn prepare(&self, arguments: Value) -> Result<Map<String, Value>, ToolError> {
         let mut arguments = match arguments {

@@ -1,6 +1,6 @@
 //! What can be called, and where it comes from.
 
-use crate::{Agent, Call, ContentBlock, Identifier, Inside, RateLimit, Resources, ToolError};
+use crate::{Agent, Call, ContentBlock, Identifier, Inside, RateLimit, Resources, Schema, ToolError};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -84,9 +84,9 @@ pub struct ToolSpec {
     /// What it does, first sentence first.
     pub description: String,
     /// JSON Schema (2020-12) of its arguments, an object.
-    pub input_schema: Value,
+    pub input_schema: Schema,
     /// JSON Schema of its result, where there is one.
-    pub output_schema: Option<Value>,
+    pub output_schema: Option<Schema>,
     /// What it does to the world.
     pub annotations: Annotations,
     /// What it belongs to, to be listed by; at most [`ToolSpec::TAGS_MAX`].
@@ -107,12 +107,16 @@ impl ToolSpec {
     }
 
     /// A tool of which no more is known.
-    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: impl Into<Schema>,
+    ) -> Self {
         Self {
             name: name.into(),
             title: None,
             description: description.into(),
-            input_schema,
+            input_schema: input_schema.into(),
             output_schema: None,
             annotations: Annotations::default(),
             tags: Vec::new(),

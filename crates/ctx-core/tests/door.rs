@@ -5,9 +5,10 @@ mod common;
 use common::{answer, echo, failing, from_cli, provider, refusal, relay, tool, with};
 use ctx_core::{
     Call, Caller, Catalog, ContentBlock, Decision, ErrorKind, Identifier, Identity, Limits, Output, Peer,
-    Progress, Redactor, Secret, ToolError, ToolName, ToolSpec,
+    Progress, Redactor, Schema, Secret, ToolError, ToolName, ToolSpec,
 };
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -177,6 +178,24 @@ async fn a_faulty_schema_is_a_warning_and_the_tool_still_works() {
     assert_eq!(answer(&catalog, "odd", json!({"any": 1})).await, json!({"any": 1, "project": "ENG"}));
     let expected = (ErrorKind::BadRequest, "arguments must be a JSON object".to_owned());
     assert_eq!(refusal(&catalog, "odd", json!([1])).await, expected);
+}
+
+#[tokio::test]
+async fn a_schema_that_has_to_be_made_is_made_once_when_its_tool_is_called() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = made.clone();
+    let schema = Schema::made(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        json!({"type": "object", "properties": {"n": {"type": "integer", "default": 7}}})
+    });
+    let tools = provider("tools", [echo("late").schema(schema)]);
+    let catalog = Catalog::builder().provider(tools.clone()).build();
+    assert_eq!(made.load(Ordering::Relaxed), 0);
+    assert_eq!(answer(&catalog, "late", json!({})).await, json!({"n": 7}));
+    assert_eq!(refusal(&catalog, "late", json!({"n": "x"})).await.0, ErrorKind::BadRequest);
+    let next = Catalog::builder().provider(tools).replacing(&catalog).build();
+    assert_eq!(answer(&next, "late", json!({})).await, json!({"n": 7}));
+    assert_eq!(made.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

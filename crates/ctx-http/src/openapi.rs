@@ -6,6 +6,7 @@
 use crate::routes::Form;
 use ctx_core::{Catalog, Entry};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItemBuilder};
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -32,7 +33,7 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
         .path("/agents/{name}/prompt", prompt_item());
     for entry in catalog.listed() {
         let name = entry.name.outward();
-        schemas.insert(request_name(entry), entry.spec.input_schema.clone());
+        schemas.insert(request_name(entry), Arc::unwrap_or_clone(entry.spec.input_schema.get()));
         schemas.insert(response_name(entry), response_schema(entry));
         paths = paths.path(format!("/tools/{name}"), tool_item(entry, &name));
     }
@@ -135,7 +136,8 @@ fn response_name(entry: &Entry) -> String {
 }
 
 fn response_schema(entry: &Entry) -> Value {
-    let own = entry.spec.output_schema.clone().unwrap_or_else(|| json!({}));
+    let own = entry.spec.output_schema.as_ref().map(|schema| Arc::unwrap_or_clone(schema.get()));
+    let own = own.unwrap_or_else(|| json!({}));
     match Form::of(entry) {
         Form::Unwrapped => own,
         Form::Wrapped => {

@@ -258,7 +258,7 @@ fn spec<Response: JsonSchema>(
 ) -> Arc<ToolSpec> {
     Arc::new(ToolSpec {
         title: Some(title.to_owned()),
-        output_schema: Some(json_schema::<Response>()),
+        output_schema: Some(json_schema::<Response>().into()),
         annotations: Annotations::READ_ONLY,
         ..ToolSpec::new(name, description, input_schema)
     })

@@ -2,8 +2,8 @@
 
 use ctx_core::{
     AgentSpec, Annotations, ArgumentSchema, Call, ContentBlock, Entry, ErrorKind, Inside, LogLine, Output,
-    Progress, Question, Resource, ResourceContent, ResourceTemplate, Role, ToolError, ToolSpec, Unanswered,
-    Want,
+    Progress, Question, Resource, ResourceContent, ResourceTemplate, Role, Schema, ToolError, ToolSpec,
+    Unanswered, Want,
 };
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -20,14 +20,12 @@ pub(crate) fn tool(entry: &Entry) -> mcp::Tool {
     let description =
         if spec.description.is_empty() { entry.name.outward() } else { spec.description.clone() };
     let mut tool =
-        mcp::Tool::new(entry.name.outward(), description, Arc::new(object_schema(&spec.input_schema)));
+        mcp::Tool::new(entry.name.outward(), description, Arc::new(object_schema(&spec.input_schema.get())));
     tool.title.clone_from(&spec.title);
-    tool.output_schema = spec
-        .output_schema
-        .as_ref()
-        .and_then(Value::as_object)
-        .filter(|schema| schema.get("type").is_some_and(|kind| kind == "object"))
-        .map(|schema| Arc::new(schema.clone()));
+    let output_schema = spec.output_schema.as_ref().map(Schema::get);
+    let is_object = |schema: &&JsonObject| schema.get("type").is_some_and(|kind| kind == "object");
+    let of_object = output_schema.as_deref().and_then(Value::as_object).filter(is_object);
+    tool.output_schema = of_object.map(|schema| Arc::new(schema.clone()));
     tool.annotations = annotations(spec.annotations);
     tool
 }
@@ -317,8 +315,8 @@ pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
         name: tool.name.into_owned(),
         title: tool.title.or(hints.title),
         description: tool.description.unwrap_or_default().into_owned(),
-        input_schema: Value::Object((*tool.input_schema).clone()),
-        output_schema: tool.output_schema.map(|schema| Value::Object((*schema).clone())),
+        input_schema: Value::Object((*tool.input_schema).clone()).into(),
+        output_schema: tool.output_schema.map(|schema| Value::Object((*schema).clone()).into()),
         annotations: Annotations {
             read_only: hints.read_only_hint,
             destructive: hints.destructive_hint,

@@ -255,11 +255,14 @@ impl Tool for Promising {
     fn spec(&self) -> Arc<ToolSpec> {
         let mut spec = ToolSpec::new("count", "Counts.", json!({"type": "object", "properties": {}}));
         spec.title = Some("Count".to_owned());
-        spec.output_schema = Some(json!({
-            "type": "object",
-            "properties": {"total": {"type": "integer"}},
-            "required": ["total"],
-        }));
+        spec.output_schema = Some(
+            json!({
+                "type": "object",
+                "properties": {"total": {"type": "integer"}},
+                "required": ["total"],
+            })
+            .into(),
+        );
         spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
         Arc::new(spec)
     }

@@ -73,8 +73,8 @@ impl OperationTool {
             name: operation.name.clone(),
             title: operation.title.take(),
             description: std::mem::take(&mut operation.description),
-            input_schema: operation.input_schema.take(),
-            output_schema: operation.output_schema.take(),
+            input_schema: operation.input_schema.take().into(),
+            output_schema: operation.output_schema.take().map(Into::into),
             annotations: annotations(&operation.method),
             tags,
         };

@@ -1,7 +1,7 @@
 //! Tools made of closures, and a provider that lists them.
 
 use async_trait::async_trait;
-use ctx_core::{Call, Identifier, Output, Provider, RateLimit, Tool, ToolError, ToolSpec};
+use ctx_core::{Call, Identifier, Output, Provider, RateLimit, Schema, Tool, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ type Body = Box<dyn for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync
 
 /// A tool whose work is a closure.
 pub struct TestTool {
-    spec: ToolSpec,
+    spec: Arc<ToolSpec>,
     rate_limit: Option<RateLimit>,
     timeout: Option<Duration>,
     body: Body,
@@ -27,7 +27,7 @@ pub fn tool(
     body: impl for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync + 'static,
 ) -> TestTool {
     let schema = json!({"type": "object", "properties": {}});
-    let spec = ToolSpec::new(name, format!("The test's {name}."), schema);
+    let spec = Arc::new(ToolSpec::new(name, format!("The test's {name}."), schema));
     TestTool { spec, rate_limit: None, timeout: None, body: Box::new(body) }
 }
 
@@ -39,22 +39,22 @@ pub fn echo(name: &str) -> TestTool {
 impl TestTool {
     /// Sets the schema of its arguments.
     #[must_use]
-    pub fn schema(mut self, input_schema: Value) -> Self {
-        self.spec.input_schema = input_schema;
+    pub fn schema(mut self, input_schema: impl Into<Schema>) -> Self {
+        Arc::make_mut(&mut self.spec).input_schema = input_schema.into();
         self
     }
 
     /// Sets what is said of it.
     #[must_use]
     pub fn description(mut self, description: &str) -> Self {
-        description.clone_into(&mut self.spec.description);
+        description.clone_into(&mut Arc::make_mut(&mut self.spec).description);
         self
     }
 
     /// Sets what it belongs to.
     #[must_use]
     pub fn tags(mut self, tags: &[&str]) -> Self {
-        self.spec.tags = tags.iter().map(ToString::to_string).collect();
+        Arc::make_mut(&mut self.spec).tags = tags.iter().map(ToString::to_string).collect();
         self
     }
 
@@ -74,7 +74,7 @@ impl TestTool {
 #[async_trait]
 impl Tool for TestTool {
     fn spec(&self) -> Arc<ToolSpec> {
-        Arc::new(self.spec.clone())
+        self.spec.clone()
     }
 
     async fn run(&self, arguments: Arguments, call: &Call) -> Result<Output, ToolError> {

@@ -4,7 +4,7 @@ use crate::model::{Field, Notes, Rest, Table, Type, Types};
 use crate::outline::Names;
 use crate::read::{Read, read, type_name};
 use crate::settle::settle;
-use ctx_core::{ToolName, ToolSpec};
+use ctx_core::{Schema, ToolName, ToolSpec};
 use serde_json::Value;
 
 /// The parameter that [`Form::Body`] sets apart.
@@ -57,8 +57,9 @@ impl Function {
     /// A tool as a function that takes its parameters in this form.
     pub fn with_form(name: &ToolName, spec: &ToolSpec, form: Form) -> Self {
         let own_name = pascal_case(name.tool().as_str());
-        let input = read(&spec.input_schema, &format!("{own_name}Params"));
-        let output = match &spec.output_schema {
+        let input = read(&spec.input_schema.get(), &format!("{own_name}Params"));
+        let output_schema = spec.output_schema.as_ref().map(Schema::get);
+        let output = match &output_schema {
             Some(schema) => read(schema, &format!("{own_name}Result")),
             None => Read { of: Type::Any, types: Vec::new(), left_out: 0 },
         };
@@ -78,7 +79,7 @@ impl Function {
             parameters,
             rest,
             result,
-            result_notes: spec.output_schema.as_ref().map(notes).unwrap_or_default(),
+            result_notes: output_schema.as_deref().map(notes).unwrap_or_default(),
             types,
             left_out,
         }

@@ -155,7 +155,7 @@ proptest! {
     #[test]
     fn whatever_the_schemas_are_what_is_printed_is_luau(input in any_json(), output in any_json(), description in ".{0,40}") {
         let mut spec = tool(&input);
-        spec.output_schema = Some(output);
+        spec.output_schema = Some(output.into());
         spec.description = description;
         let function = function_of(&spec);
         is_sound(&function);

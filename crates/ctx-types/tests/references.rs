@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The types that a value of this schema reaches, as they are declared.
 fn declared(schema: &Value) -> Vec<String> {
     let mut spec = tool(&json!({"type": "object"}));
-    spec.output_schema = Some(schema.clone());
+    spec.output_schema = Some(schema.clone().into());
     let function = function_of(&spec);
     is_sound(&function);
     let declare = |name: &str| function.type_declaration(name).unwrap_or_default().trim_end().to_owned();
@@ -141,7 +141,7 @@ fn what_goes_in_and_what_comes_out_share_a_type_only_if_it_is_the_same() {
     let run = |input: Value, output: Value| {
         let root = |definitions: Value| json!({"$ref": "#/$defs/Issue", "$defs": definitions});
         let mut spec = tool(&root(input));
-        spec.output_schema = Some(root(output));
+        spec.output_schema = Some(root(output).into());
         let function = function_of(&spec);
         is_sound(&function);
         let names = function.types().iter().map(|named| named.name.clone()).collect::<Vec<_>>().join(" ");

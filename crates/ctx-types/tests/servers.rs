@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 fn of(provider: &str, name: &str, description: &str, input: Value, output: Value) -> Function {
     let mut spec = ToolSpec::new(name, description, input);
-    spec.output_schema = (!output.is_null()).then_some(output);
+    spec.output_schema = (!output.is_null()).then_some(output.into());
     let name = ToolName::new(Identifier::sanitize(provider), Identifier::sanitize(name));
     let form = if provider == "petstore" { Form::Body } else { Form::Params };
     let function = Function::with_form(&name, &spec, form);

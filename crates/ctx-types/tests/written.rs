@@ -250,7 +250,7 @@ fn parameters_are_told_one_by_one_wherever_they_stand() {
 fn a_required_field_that_may_be_null_says_how_to_give_none() {
     let field = json!({"properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]});
     let mut spec = tool(&field);
-    spec.output_schema = Some(field);
+    spec.output_schema = Some(field.into());
     let text = common::function_of(&spec).declaration();
     let expected = "-- @param a - required: json.null for none\n\
         function sdk.tests.run(params: { a: string? }): { a: string? } end\n";

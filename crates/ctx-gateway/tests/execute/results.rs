@@ -120,5 +120,5 @@ pub(crate) async fn execute_is_built_in_and_listed_by_its_bare_name() {
     let bench = Bench::with([]);
     let entry = bench.catalog.entry("execute").unwrap();
     assert_eq!((entry.name.to_string().as_str(), entry.builtin, entry.exposed), ("ctx.execute", true, true));
-    assert_eq!(entry.spec.input_schema["required"], json!(["script"]));
+    assert_eq!(entry.spec.input_schema.get()["required"], json!(["script"]));
 }

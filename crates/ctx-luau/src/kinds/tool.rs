@@ -36,8 +36,8 @@ impl ScriptTool {
             name: script.name().to_owned(),
             title: told.text("title")?.or_else(|| title.map(str::to_owned)),
             description: told.text("description")?.unwrap_or_default(),
-            input_schema: parameters::input_schema(&told.table).map_err(wrong)?,
-            output_schema: output_schema.transpose().map_err(wrong)?,
+            input_schema: parameters::input_schema(&told.table).map_err(wrong)?.into(),
+            output_schema: output_schema.transpose().map_err(wrong)?.map(Into::into),
             annotations: annotations_of(annotations).map_err(wrong)?,
             tags: tags_of(told.table.get("tags")).map_err(wrong)?,
         };
@@ -59,7 +59,7 @@ impl Tool for ScriptTool {
         let completed = self.script.inner.engine.run(&run, &world).await;
         let mut value = completed.map_err(|error| error.into_tool_error(call))?.value;
         if let Some(schema) = &self.spec.output_schema {
-            fit_empty(schema, &mut value);
+            fit_empty(&schema.get(), &mut value);
         }
         Ok(value.into())
     }

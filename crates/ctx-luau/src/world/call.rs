@@ -11,8 +11,8 @@ pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answere
     let asked = text(arguments, "name")?;
     let mut given = arguments.get("arguments").cloned().unwrap_or_default();
     let name = known_name(call.catalog(), asked);
-    if let Some(entry) = call.catalog().entry(&name) {
-        fit_empty(&entry.spec.input_schema, &mut given);
+    if let Some(schema) = call.catalog().input_schema(&name) {
+        fit_empty(schema, &mut given);
     }
     let nested = call.nested().map_err(refusal)?;
     let output = Catalog::call(&name, given, nested).await.map_err(refusal)?;

@@ -38,7 +38,7 @@ async fn the_ticket_script_creates_a_ticket() {
     let mut settings = bench.script("create_jira_ticket", TICKET);
     settings.config = json!({"url": web.url(""), "email": "bot@company.com", "api_token": "t0p"});
     let tool = bench.scripts.tool(&settings).await.unwrap();
-    let schema = tool.spec().input_schema.clone();
+    let schema = tool.spec().input_schema.get();
     assert_eq!(schema["required"], json!(["title", "body"]));
     assert_eq!(schema["properties"]["enrich"]["default"], json!(true));
     let catalog = catalog_of([tool], [], [knowledge()], Limits::default());
@@ -116,7 +116,7 @@ async fn the_pieces_that_are_shown_run_as_they_are() {
     settings.config = json!({"url": "https://mycompany.atlassian.net", "api_token": "t0p"});
     let tool = bench.scripts.tool(&settings).await.unwrap();
     let expected = json!({"type": "string", "enum": ["low", "medium", "high"]});
-    assert_eq!(tool.spec().input_schema["properties"]["priority"], expected);
+    assert_eq!(tool.spec().input_schema.get()["properties"]["priority"], expected);
     let catalog = catalog_of([tool], [], [context], Limits::default());
     let answer = call(&catalog, "bridge", json!({})).await.unwrap().value;
     assert_eq!(answer, json!({"success": true, "message": "Done"}));

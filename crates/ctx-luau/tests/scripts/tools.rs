@@ -67,7 +67,7 @@ async fn a_tool_says_what_it_is() {
         Annotations { read_only: Some(true), open_world: Some(false), ..Annotations::default() };
     assert_eq!(spec.annotations, annotations);
     assert_eq!(spec.tags, ["exes", "two words"]);
-    assert_eq!(spec.output_schema.as_ref().unwrap()["properties"]["n"], json!({"type": "integer"}));
+    assert_eq!(spec.output_schema.as_ref().unwrap().get()["properties"]["n"], json!({"type": "integer"}));
     assert_eq!((tool.timeout(), tool.rate_limit()), (settings.timeout, settings.rate_limit));
     let described = bench.scripts.describe(&settings).await.unwrap();
     assert_eq!((described.kind.as_str(), described.parameters), ("tool", 1));

@@ -1,6 +1,6 @@
 //! How the tools of a server differ from those that were accepted.
 
-use ctx_core::ToolSpec;
+use ctx_core::{Schema, ToolSpec};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -120,9 +120,10 @@ fn fields(old: &ToolSpec, new: &ToolSpec) -> Vec<ChangedField> {
     let hint = |field, before: Option<bool>, after: Option<bool>| {
         text(field, before.map(|hint| hint.to_string()), after.map(|hint| hint.to_string()))
     };
-    let schema = |field, before: Option<&Value>, after: Option<&Value>| {
+    let schema = |field, before: Option<&Schema>, after: Option<&Schema>| {
         let mut places = ChangedPlaces::default();
-        compare(before, after, &mut String::new(), &mut places);
+        let (before, after) = (before.map(Schema::get), after.map(Schema::get));
+        compare(before.as_deref(), after.as_deref(), &mut String::new(), &mut places);
         (before != after).then_some(ChangedField { field, change: FieldChange::Schema(places) })
     };
     let (was, is) = (&old.annotations, &new.annotations);
@@ -186,10 +187,11 @@ mod tests {
     fn a_difference_says_what_was_and_what_is() {
         let schema = |kind| json!({"properties": {"a/b": {"type": kind}}, "required": []});
         let before = [tool("read", "Reads.", schema("string")), tool("gone", "", json!({}))];
-        let mut read = tool("read", "Reads, and tells.", schema("integer"));
-        read.input_schema["properties"]["notes"] = json!({"type": "string"});
-        read.input_schema.as_object_mut().unwrap().remove("required");
-        read.output_schema = Some(json!({}));
+        let mut taken = schema("integer");
+        taken["properties"]["notes"] = json!({"type": "string"});
+        taken.as_object_mut().unwrap().remove("required");
+        let mut read = tool("read", "Reads, and tells.", taken);
+        read.output_schema = Some(json!({}).into());
         read.annotations.destructive = Some(true);
         let difference = Difference::between(&before, &[tool("new", "", json!({})), read]);
         assert_eq!(
@@ -246,7 +248,9 @@ mod tests {
             |((name, title, description, tags), input_schema, output_schema, hints)| {
                 let (read_only, destructive, idempotent, open_world) = hints;
                 let annotations = Annotations { read_only, destructive, idempotent, open_world };
-                ToolSpec { name, title, description, input_schema, output_schema, annotations, tags }
+                let output_schema = output_schema.map(Schema::from);
+                let spec = ToolSpec::new(name, description, input_schema);
+                ToolSpec { title, output_schema, annotations, tags, ..spec }
             },
         )
     }

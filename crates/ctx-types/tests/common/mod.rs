@@ -27,7 +27,7 @@ pub(crate) fn function(input: &Value) -> Function {
 /// What a value of this schema is in Luau.
 pub(crate) fn takes(schema: &Value) -> String {
     let mut spec = tool(&json!({"type": "object"}));
-    spec.output_schema = Some(schema.clone());
+    spec.output_schema = Some(schema.clone().into());
     let function = function_of(&spec);
     is_sound(&function);
     let signature = function.signature();

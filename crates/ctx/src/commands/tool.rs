@@ -72,7 +72,7 @@ impl Test {
         };
         report.passed("tool.execute defined")?;
         report.passed(&format!("{} declared", count(described.parameters as u64, "parameter")))?;
-        let given = arguments(self.params.as_deref(), self.parameters, &tool.spec().input_schema)?;
+        let given = arguments(self.params.as_deref(), self.parameters, &tool.spec().input_schema.get())?;
         report.calling("execute", &given)?;
         let name = Identifier::sanitize(&settings.name).to_string();
         let own = Arc::new(ScriptProvider { tools: vec![tool], agents: Vec::new() });
@@ -124,7 +124,7 @@ fn script_of(scripts: &ScriptSet, entry: &Entry) -> Option<String> {
 }
 
 fn as_text(entry: &Entry, script: Option<String>) -> String {
-    let schema = &entry.spec.input_schema;
+    let schema = &entry.spec.input_schema.get();
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let origin = match script {

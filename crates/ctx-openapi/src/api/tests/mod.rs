@@ -168,6 +168,9 @@ fn a_spec_is_what_the_operation_says() {
     let spec = api.tools()[0].spec();
     assert_eq!((spec.name.as_str(), spec.title.as_deref()), ("operation", Some("Pets")));
     assert_eq!((spec.description.as_str(), &spec.tags), ("Lists pets.", &vec!["pets".to_owned()]));
-    assert_eq!((&spec.input_schema, &spec.output_schema), (&schema, &Some(json!({ "type": "array" }))));
+    assert_eq!(
+        (&spec.input_schema, &spec.output_schema),
+        (&schema.into(), &Some(json!({ "type": "array" }).into()))
+    );
     assert_eq!((api.name().as_str(), api.exposed()), ("pets", false));
 }
