@@ -4,7 +4,7 @@ use crate::auth::{self, Credentials};
 use crate::client::Client;
 use crate::operation::{Description, Operation, Scheme};
 use crate::request::{Request, base_url};
-use crate::settings::{ApiError, ApiSettings};
+use crate::settings::{ApiError, ApiSettings, Spec};
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
 use reqwest::Url;
@@ -32,7 +32,10 @@ struct Inner {
 impl Api {
     /// What the document describes, with these settings.
     pub(crate) fn new(description: Description, settings: ApiSettings) -> Result<Self, ApiError> {
-        let document = settings.document_url.as_deref().and_then(|url| Url::parse(url).ok());
+        let document = match &settings.spec {
+            Spec::Web(url) => Some(url.clone()),
+            Spec::File(_) => None,
+        };
         let client = Client::new(&settings)?;
         let Description { operations, schemes, .. } = description;
         let is_silent = operations.iter().all(|operation| operation.security.is_empty());

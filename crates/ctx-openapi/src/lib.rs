@@ -19,5 +19,6 @@ mod whole;
 
 pub use api::Api;
 pub use auth::{Credential, Credentials};
-pub use settings::{ApiError, ApiLimits, ApiSettings};
+pub use document::{InvalidPattern, Selection};
+pub use settings::{ApiError, ApiLimits, ApiSettings, Spec};
 pub use survey::Survey;

@@ -1,18 +1,64 @@
 //! How an API is configured.
 
 use crate::auth::Credentials;
+use crate::client::Client;
+use crate::document::Selection;
 use ctx_core::{Identifier, RateLimit, Secret};
+use reqwest::Url;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Where a description is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// In a file; others that it refers to lie beside it.
+    File(PathBuf),
+    /// On the web; others that it refers to have the same origin.
+    Web(Url),
+}
+
+impl Spec {
+    /// What is meant by an address, or by a path that may be relative to a folder.
+    pub fn read(written: &str, folder: &Path) -> Result<Self, ApiError> {
+        if !written.starts_with("http://") && !written.starts_with("https://") {
+            return Ok(Self::File(folder.join(written)));
+        }
+        Url::parse(written).map(Self::Web).map_err(|error| ApiError::Address(error.to_string()))
+    }
+}
+
+/// As people write it; without what may be secret.
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Web(url) => {
+                let mut shown = url.clone();
+                // Neither can fail on an address of the web.
+                let _ = (shown.set_username(""), shown.set_password(None));
+                shown.set_query(None);
+                shown.fmt(f)
+            }
+        }
+    }
+}
 
 /// How an API is configured.
 #[derive(Clone, Debug)]
 pub struct ApiSettings {
     /// What its functions are found under.
     pub name: Identifier,
-    /// Where it is, over what its document says.
+    /// Where its description is.
+    pub spec: Spec,
+    /// Where it is, over what its description says.
     pub base_url: Option<String>,
-    /// Where its document came from, if that is on the web: relative servers begin there.
-    pub document_url: Option<String>,
+    /// Which of its operations are there.
+    pub operations: Selection,
+    /// Values of parameters that are always sent, and that callers neither see nor give.
+    pub frozen: BTreeMap<String, Value>,
     /// What lets us in.
     pub credentials: Credentials,
     /// Added to every request.
@@ -28,12 +74,14 @@ pub struct ApiSettings {
 }
 
 impl ApiSettings {
-    /// An API of which no more is said than its name.
-    pub fn new(name: Identifier) -> Self {
+    /// An API of which no more is said than its name and where its description is.
+    pub fn new(name: Identifier, spec: Spec) -> Self {
         Self {
             name,
+            spec,
             base_url: None,
-            document_url: None,
+            operations: Selection::default(),
+            frozen: BTreeMap::new(),
             credentials: Credentials::default(),
             headers: Vec::new(),
             proxy: None,
@@ -41,6 +89,16 @@ impl ApiSettings {
             exposed: false,
             limits: ApiLimits::default(),
         }
+    }
+}
+
+impl ApiSettings {
+    /// Whether it can be had as it is configured, as far as that shows before its description is read.
+    pub fn check(&self) -> Result<(), ApiError> {
+        if let Some(Err(error)) = self.base_url.as_deref().map(Url::parse) {
+            return Err(ApiError::Base(error.to_string()));
+        }
+        Client::new(self).map(|_| ())
     }
 }
 
@@ -67,6 +125,12 @@ pub enum ApiError {
     /// A header that cannot be sent.
     #[error("the header `{0}` cannot be sent")]
     Header(String),
+    /// Where its description is said to be.
+    #[error("the address of the description cannot be read: {0}")]
+    Address(String),
+    /// Where it is said to be itself.
+    #[error("`base_url` cannot be read: {0}")]
+    Base(String),
     /// A proxy that cannot be one.
     #[error("the address of the proxy cannot be read")]
     Proxy,

@@ -19,8 +19,7 @@ mod sources;
 mod text;
 mod yaml;
 
-#[allow(unused_imports, reason = "until the provider is there")]
-pub(crate) use select::{InvalidPattern, Selection};
+pub use select::{InvalidPattern, Selection};
 pub(crate) use sources::{Alone, Fetch, Home};
 #[allow(unused_imports, reason = "until the provider is there")]
 pub(crate) use text::{TEXT_BYTES_MAX, Unreadable};

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 const TAG: &str = "tag:";
 
 /// Which operations are wanted: all of the first, or any where there are none, without the second.
-#[derive(Debug, Default)]
-pub(crate) struct Selection {
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
 }
@@ -18,13 +18,13 @@ pub(crate) struct Selection {
 /// A pattern that means nothing.
 #[derive(Debug, thiserror::Error)]
 #[error("`{pattern}` is not a pattern: {why}")]
-pub(crate) struct InvalidPattern {
+pub struct InvalidPattern {
     pattern: String,
     why: String,
 }
 
 /// `tag:pets`, `/pets/**`, `GET /pets/*` or `list_*`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Pattern {
     Tag(GlobMatcher),
     Path(Option<String>, GlobMatcher),
@@ -32,8 +32,8 @@ enum Pattern {
 }
 
 impl Selection {
-    /// Reads patterns.
-    pub(crate) fn new<'a>(
+    /// Reads patterns: `tag:pets`, `/pets/**`, `GET /pets/*` or `list_*`.
+    pub fn new<'a>(
         include: impl IntoIterator<Item = &'a str>,
         exclude: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, InvalidPattern> {

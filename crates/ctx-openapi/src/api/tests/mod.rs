@@ -18,7 +18,7 @@ fn api(web: &Web, operations: Vec<Operation>, change: impl FnOnce(&mut ApiSettin
 }
 
 fn described(description: Description, base: &str, change: impl FnOnce(&mut ApiSettings)) -> Api {
-    let mut settings = ApiSettings::new(Identifier::sanitize("pets"));
+    let mut settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()));
     settings.base_url = Some(base.to_owned());
     change(&mut settings);
     Api::new(description, settings).unwrap()
@@ -125,7 +125,7 @@ async fn a_proxy_is_asked_in_place_of_the_service() {
 #[test]
 fn what_cannot_be_configured_is_refused_without_showing_it() {
     let new = |change: fn(&mut ApiSettings)| {
-        let mut settings = ApiSettings::new(Identifier::sanitize("pets"));
+        let mut settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()));
         change(&mut settings);
         Api::new(Description::default(), settings).err().unwrap().to_string()
     };
