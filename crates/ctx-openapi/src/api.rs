@@ -2,47 +2,101 @@
 
 use crate::auth::{self, Credentials};
 use crate::client::Client;
-use crate::operation::{Description, Operation, Scheme};
+use crate::operation::{Description, Operation, Skipped};
 use crate::request::{Request, base_url};
-use crate::settings::{ApiError, ApiSettings, Spec};
+use crate::settings::ApiSettings;
 use async_trait::async_trait;
-use ctx_core::{Annotations, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use ctx_core::{Annotations, Call, Identifier, Output, Provider, Schema, Tool, ToolError, ToolSpec};
 use reqwest::Url;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The operations of an API, for catalogs.
-pub struct Api {
+pub(crate) struct Api {
     inner: Arc<Inner>,
-    tools: Vec<Arc<dyn Tool>>,
+    tools: Vec<Arc<OperationTool>>,
 }
 
 /// What all operations share.
 struct Inner {
-    settings: ApiSettings,
-    document: Option<Url>,
-    schemes: BTreeMap<String, Scheme>,
-    /// Whether the document asks for credentials nowhere.
+    settings: Arc<ApiSettings>,
+    /// Where the description came from, if that is on the web: relative servers begin there.
+    address: Option<Url>,
+    /// Titles and what operations do in words are with the tools.
+    description: Arc<Description>,
+    /// Whether the description asks for credentials nowhere.
     is_silent: bool,
-    client: Client,
+    client: Arc<Client>,
 }
 
 impl Api {
-    /// What the document describes, with these settings.
-    pub(crate) fn new(description: Description, settings: ApiSettings) -> Result<Self, ApiError> {
-        let document = match &settings.spec {
-            Spec::Web(url) => Some(url.clone()),
-            Spec::File(_) => None,
-        };
-        let client = Client::new(&settings)?;
-        let Description { operations, schemes, .. } = description;
-        let is_silent = operations.iter().all(|operation| operation.security.is_empty());
-        let inner = Arc::new(Inner { settings, document, schemes, is_silent, client });
-        let tool = |operation| Arc::new(OperationTool::new(operation, inner.clone())) as Arc<dyn Tool>;
-        let tools = operations.into_iter().map(tool).collect();
-        Ok(Self { inner, tools })
+    /// What a description has that is wanted, as these settings say.
+    pub(crate) fn new(
+        mut description: Description,
+        address: Option<Url>,
+        settings: Arc<ApiSettings>,
+        client: Arc<Client>,
+    ) -> Self {
+        description.select(&settings.operations);
+        description.freeze(&settings.frozen);
+        let is_silent = description.operations.iter().all(|operation| operation.security.is_empty());
+        let words = description
+            .operations
+            .iter_mut()
+            .map(|operation| (operation.title.take(), std::mem::take(&mut operation.description)));
+        let words: Vec<_> = words.collect();
+        let description = Arc::new(description);
+        let inner = Inner { settings, address, description, is_silent, client };
+        let inner = Arc::new(inner);
+        let tool = |(place, (title, words))| Arc::new(OperationTool::new(place, title, words, &inner));
+        let tools = words.into_iter().enumerate().map(tool).collect();
+        Self { inner, tools }
+    }
+
+    /// What the interface is called.
+    pub(crate) fn title(&self) -> &str {
+        &self.inner.description.title
+    }
+
+    /// Operations that cannot be called, and why.
+    pub(crate) fn skipped(&self) -> &[Skipped] {
+        &self.inner.description.skipped
+    }
+
+    /// How many operations nobody would let us in for, and what is missing for the first.
+    pub(crate) fn locked(&self) -> Option<(usize, String)> {
+        let Inner { description, is_silent, settings, .. } = &*self.inner;
+        let refused = description.operations.iter().filter_map(|operation| {
+            auth::choose(operation, &description.schemes, *is_silent, &settings.credentials).err()
+        });
+        let refused: Vec<ToolError> = refused.collect();
+        refused.first().map(|error| (refused.len(), error.message().to_owned()))
+    }
+
+    /// Why it is not known where the API is, where it is not.
+    pub(crate) fn unplaced(&self) -> Option<String> {
+        let Inner { description, settings, address, .. } = &*self.inner;
+        let mut bases = description
+            .operations
+            .iter()
+            .map(|operation| base_url(settings.base_url.as_deref(), operation, address.as_ref()));
+        bases.find_map(Result::err).map(|error| error.to_string())
+    }
+
+    /// How many operations it has.
+    pub(crate) fn count(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// What they are called.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.spec.name.as_str())
+    }
+
+    /// Its operation of this name.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<OperationTool>> {
+        self.tools.iter().find(|tool| tool.spec.name == name)
     }
 }
 
@@ -52,7 +106,7 @@ impl Provider for Api {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.tools.clone()
+        self.tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
     }
 
     fn exposed(&self) -> bool {
@@ -60,28 +114,36 @@ impl Provider for Api {
     }
 }
 
-struct OperationTool {
+/// One operation.
+pub(crate) struct OperationTool {
     api: Arc<Inner>,
-    /// Without its schemas: they are in the spec.
-    operation: Operation,
+    /// Where it stands in the description.
+    place: usize,
     spec: Arc<ToolSpec>,
 }
 
 impl OperationTool {
-    fn new(mut operation: Operation, api: Arc<Inner>) -> Self {
-        let mut tags: Vec<String> =
-            operation.tags.iter().filter(|tag| ToolSpec::is_tag(tag)).cloned().collect();
-        tags.truncate(ToolSpec::TAGS_MAX);
-        let spec = ToolSpec {
-            name: operation.name.clone(),
-            title: operation.title.take(),
-            description: std::mem::take(&mut operation.description),
-            input_schema: operation.input_schema.take().into(),
-            output_schema: operation.output_schema.take().map(Into::into),
-            annotations: annotations(&operation.method),
-            tags,
-        };
-        Self { api, operation, spec: Arc::new(spec) }
+    fn new(place: usize, title: Option<String>, words: String, api: &Arc<Inner>) -> Self {
+        let spec = spec(place, title, words, &api.description);
+        Self { api: api.clone(), place, spec: Arc::new(spec) }
+    }
+}
+
+/// What an operation says of itself.
+fn spec(place: usize, title: Option<String>, words: String, of: &Arc<Description>) -> ToolSpec {
+    let Some(operation) = of.operations.get(place) else { return ToolSpec::new("", "", json!({})) };
+    // Thousands of them share what their schemas refer to.
+    let made = |make: fn(&Description, &Operation) -> Value| {
+        let of = of.clone();
+        Schema::made(move || of.operations.get(place).map_or(Value::Null, |operation| make(&of, operation)))
+    };
+    let output = |of: &Description, operation: &Operation| of.output_schema(operation).unwrap_or_default();
+    ToolSpec {
+        title,
+        output_schema: operation.output_schema.is_some().then(|| made(output)),
+        annotations: annotations(&operation.method),
+        tags: operation.tags.clone(),
+        ..ToolSpec::new(&operation.name, words, made(Description::input_schema))
     }
 }
 
@@ -92,7 +154,9 @@ impl Tool for OperationTool {
     }
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
-        self.api.send(&self.operation, &arguments, None, call.time_left()).await
+        let operation = self.api.description.operations.get(self.place);
+        let operation = operation.ok_or_else(|| ToolError::not_found("the operation is gone"))?;
+        self.api.send(operation, &arguments, None, call.time_left()).await
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -109,10 +173,10 @@ impl Inner {
         own: Option<&Credentials>,
         time_left: Duration,
     ) -> Result<Output, ToolError> {
-        let base = base_url(self.settings.base_url.as_deref(), operation, self.document.as_ref())?;
+        let base = base_url(self.settings.base_url.as_deref(), operation, self.address.as_ref())?;
         let request = Request::new(operation, arguments, &base)?;
         let credentials = own.unwrap_or(&self.settings.credentials);
-        let grants = auth::choose(operation, &self.schemes, self.is_silent, credentials)?;
+        let grants = auth::choose(operation, &self.description.schemes, self.is_silent, credentials)?;
         let shown = request.shown();
         let time_left = time_left.min(self.settings.limits.call);
         let answered = self.client.send(request, grants, &base, time_left).await?;

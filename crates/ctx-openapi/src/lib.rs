@@ -2,14 +2,15 @@
 //!
 //! `document` reads a description of any version and gives [`Operation`]s: all that is needed to call each, and
 //! nothing of the document. `request` makes a request of an operation and its arguments, `response` a value of what
-//! comes back, `auth` adds credentials, and `api` is the provider of it all.
-
-#![allow(dead_code, reason = "until all of it is there")]
+//! comes back, `auth` adds credentials, and `api` is all operations of one. `load` gets descriptions and keeps what
+//! they were made into; `apis` has it done in the background, for all APIs of a workspace.
 
 mod api;
+mod apis;
 mod auth;
 mod client;
 mod document;
+mod load;
 mod operation;
 mod request;
 mod response;
@@ -17,7 +18,7 @@ mod settings;
 mod survey;
 mod whole;
 
-pub use api::Api;
+pub use apis::{ApiOptions, ApiState, ApiStatus, Apis};
 pub use auth::{Credential, Credentials};
 pub use document::{InvalidPattern, Selection};
 pub use settings::{ApiError, ApiLimits, ApiSettings, Spec};

@@ -26,7 +26,11 @@ impl Spec {
         if !written.starts_with("http://") && !written.starts_with("https://") {
             return Ok(Self::File(folder.join(written)));
         }
-        Url::parse(written).map(Self::Web).map_err(|error| ApiError::Address(error.to_string()))
+        let url = Url::parse(written).map_err(|error| ApiError::Address(error.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(ApiError::Address("it may not hold a user's name or password".to_owned()));
+        }
+        Ok(Self::Web(url))
     }
 }
 
@@ -37,8 +41,6 @@ impl fmt::Display for Spec {
             Self::File(path) => path.display().fmt(f),
             Self::Web(url) => {
                 let mut shown = url.clone();
-                // Neither can fail on an address of the web.
-                let _ = (shown.set_username(""), shown.set_password(None));
                 shown.set_query(None);
                 shown.fmt(f)
             }

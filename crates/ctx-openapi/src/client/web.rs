@@ -7,9 +7,9 @@ use crate::request::Request;
 use crate::response::{FAILURE_BYTES_MAX, Received};
 use crate::settings::ApiSettings;
 use ctx_core::{ErrorKind, ForbiddenAddress, ToolError, chain};
-use reqwest::Method;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    pub(super) fn new(settings: &ApiSettings) -> Result<Self, ApiError> {
+    pub(crate) fn new(settings: &ApiSettings) -> Result<Self, ApiError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &settings.headers {
             let wrong = || ApiError::Header(name.clone());
@@ -70,6 +70,29 @@ impl Web {
             let received = self.receive_once(&sent, bytes_max).await?;
             let Some(to) = redirect::target(&sent, received.status, &received) else { return Ok(received) };
             is_home &= redirect::follow(&mut request, received.status, to);
+        }
+        let message = format!("{}: more than {REDIRECTS_MAX} redirects", request.shown());
+        Err(ToolError::new(ErrorKind::Tool, message))
+    }
+
+    /// Sends a request that nobody has to be let in for, and follows where it is led, as far as it may go. What comes
+    /// back, and where from.
+    pub(crate) async fn follow(
+        &self,
+        mut request: Request,
+        bytes_max: usize,
+        may_go: impl Fn(&Url) -> bool,
+    ) -> Result<(Received, Url), ToolError> {
+        for _ in 0..=REDIRECTS_MAX {
+            let received = self.receive_once(&request, bytes_max).await?;
+            let Some(to) = redirect::target(&request, received.status, &received) else {
+                return Ok((received, request.url));
+            };
+            if !may_go(&to) || (request.url.scheme() == "https" && to.scheme() != "https") {
+                let message = format!("{}: it leads to where it may not", request.shown());
+                return Err(ToolError::new(ErrorKind::Forbidden, message));
+            }
+            redirect::follow(&mut request, received.status, to);
         }
         let message = format!("{}: more than {REDIRECTS_MAX} redirects", request.shown());
         Err(ToolError::new(ErrorKind::Tool, message))

@@ -21,7 +21,6 @@ mod yaml;
 
 pub use select::{InvalidPattern, Selection};
 pub(crate) use sources::{Alone, Fetch, Home};
-#[allow(unused_imports, reason = "until the provider is there")]
 pub(crate) use text::{TEXT_BYTES_MAX, Unreadable};
 
 use crate::operation::Description;

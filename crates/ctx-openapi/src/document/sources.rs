@@ -29,7 +29,7 @@ pub(crate) enum Home {
 
 impl Home {
     /// What the first document is called among the others.
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         match self {
             Self::Directory(file) => file.clone(),
             Self::Web(url) => without_fragment(url.clone()),

@@ -1,0 +1,328 @@
+//! All APIs of a workspace: their descriptions are read behind everybody's back, and read again when they change.
+
+use crate::api::Api;
+use crate::client::{Client, Web};
+use crate::load::{Asking, Fingerprint, Kept, LoadError, Loaded, WebTexts, load};
+use crate::settings::{ApiError, ApiSettings, Spec};
+use async_trait::async_trait;
+use ctx_core::{ArgumentSchema, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec, nearest};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, spawn_blocking};
+
+/// How often a file is looked at for changes.
+const LOOKING: Duration = Duration::from_secs(2);
+
+/// How soon what could not be read is tried again at first; each time it takes twice as long.
+const RETRY_FIRST: Duration = Duration::from_secs(5);
+
+/// How long it takes at most.
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// How APIs are kept.
+pub struct ApiOptions {
+    /// A folder for what descriptions were made into, and for texts of the web.
+    pub cache: Option<PathBuf>,
+    /// Called when the functions of one of them are others than before.
+    pub on_change: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// The APIs of a workspace. Dropped, nothing of theirs is read any more.
+pub struct Apis {
+    all: Vec<Arc<Reading>>,
+    tasks: Vec<AbortHandle>,
+}
+
+/// How an API is doing.
+#[derive(Clone, Debug)]
+pub struct ApiStatus {
+    /// What its functions are found under.
+    pub name: Identifier,
+    /// Where its description is.
+    pub spec: String,
+    /// Whether its description was read.
+    pub state: ApiState,
+    /// What the API is called, once that is known.
+    pub title: Option<String>,
+    /// How many functions it has.
+    pub functions: usize,
+    /// Operations that cannot be called, and why.
+    pub skipped: Vec<(String, String)>,
+    /// How many functions need credentials that are not configured, and what is missing for the first.
+    pub locked: Option<(usize, String)>,
+    /// Why it is not known where the API is.
+    pub unplaced: Option<String>,
+}
+
+/// Whether a description was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiState {
+    /// It is being read.
+    Reading,
+    /// It was.
+    Ready,
+    /// It cannot be.
+    Failed(String),
+}
+
+/// An API whose description is read.
+struct Reading {
+    settings: Arc<ApiSettings>,
+    client: Arc<Client>,
+    texts: Arc<WebTexts>,
+    kept: Option<Kept>,
+    found: watch::Sender<Found>,
+}
+
+/// What came of reading a description.
+#[derive(Clone, Default)]
+struct Found {
+    api: Option<Arc<Api>>,
+    fingerprint: Option<Fingerprint>,
+    /// Why it could not be read the last time.
+    failure: Option<String>,
+}
+
+impl Apis {
+    /// Begins to read descriptions, within the runtime that it is called in.
+    pub fn start(settings: Vec<ApiSettings>, options: &ApiOptions) -> Result<Self, ApiError> {
+        let kept = options.cache.clone().map(Kept::in_folder);
+        let mut apis = Self { all: Vec::new(), tasks: Vec::new() };
+        for settings in settings {
+            let texts = WebTexts::new(Web::new(&settings)?, kept.clone(), Handle::current());
+            let reading = Arc::new(Reading {
+                client: Arc::new(Client::new(&settings)?),
+                settings: Arc::new(settings),
+                texts: Arc::new(texts),
+                kept: kept.clone(),
+                found: watch::Sender::default(),
+            });
+            let task = tokio::spawn(reading.clone().keep_up(options.on_change.clone()));
+            apis.tasks.push(task.abort_handle());
+            apis.all.push(reading);
+        }
+        Ok(apis)
+    }
+
+    /// One provider for each.
+    pub fn providers(&self) -> Vec<Arc<dyn Provider>> {
+        self.all.iter().map(|reading| Arc::new(ApiProvider(reading.clone())) as _).collect()
+    }
+
+    /// Waits until every description was read, or could not be.
+    pub async fn known(&self) {
+        for reading in &self.all {
+            reading.known().await;
+        }
+    }
+
+    /// How each is doing.
+    pub fn states(&self) -> Vec<ApiStatus> {
+        self.all.iter().map(|reading| reading.status()).collect()
+    }
+}
+
+impl Drop for Apis {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Reading {
+    /// Reads the description, and reads it again when it changes or could not be read.
+    async fn keep_up(self: Arc<Self>, on_change: Arc<dyn Fn() + Send + Sync>) {
+        // What is kept of the web is there at once; whether it has changed is asked afterwards.
+        if matches!(self.settings.spec, Spec::Web(_)) && self.read(Asking::Kept).await {
+            on_change();
+        }
+        let mut retry = RETRY_FIRST;
+        loop {
+            let stamp = self.stamp();
+            if self.read(Asking::Web).await {
+                on_change();
+            }
+            if self.found.borrow().failure.is_none() {
+                retry = RETRY_FIRST;
+                if matches!(self.settings.spec, Spec::Web(_)) {
+                    // It is asked for again when the program next starts.
+                    return;
+                }
+            }
+            let mut waited = Duration::ZERO;
+            while self.stamp() == stamp && (self.found.borrow().failure.is_none() || waited < retry) {
+                tokio::time::sleep(LOOKING).await;
+                waited += LOOKING;
+            }
+            retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// What shows that a file was changed.
+    fn stamp(&self) -> Option<(SystemTime, u64)> {
+        let Spec::File(path) = &self.settings.spec else { return None };
+        let about = std::fs::metadata(path).ok()?;
+        Some((about.modified().ok()?, about.len()))
+    }
+
+    /// Reads the description. Whether its functions, or why there are none, are others than before.
+    async fn read(self: &Arc<Self>, asking: Asking) -> bool {
+        let own = self.clone();
+        let loading = move || {
+            let loaded = load(&own.settings.spec, own.kept.as_ref(), &own.texts, asking)?;
+            let known = own.found.borrow().fingerprint.clone();
+            Ok::<_, LoadError>((known.as_ref() != Some(&loaded.fingerprint)).then(|| {
+                let Loaded { description, address, fingerprint } = loaded;
+                let api = Api::new(description, address, own.settings.clone(), own.client.clone());
+                (Arc::new(api), fingerprint)
+            }))
+        };
+        let read = spawn_blocking(loading).await;
+        let read = read.unwrap_or_else(|error| Err(LoadError::Text(error.to_string())));
+        let name = &self.settings.name;
+        match read {
+            Ok(Some((api, fingerprint))) => {
+                tracing::debug!(api = %name, functions = api.count(), "its description was read");
+                let found = Found { api: Some(api), fingerprint: Some(fingerprint), failure: None };
+                self.found.send_replace(found);
+                true
+            }
+            Ok(None) => {
+                self.found.send_modify(|found| found.failure = None);
+                false
+            }
+            // It has to be asked for.
+            Err(_) if asking == Asking::Kept => false,
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    /// Takes down why it could not be read; what was read before stays.
+    fn fail(&self, reason: String) -> bool {
+        self.found.send_if_modified(|found| {
+            let is_new = found.failure.as_ref() != Some(&reason);
+            if is_new {
+                let name = &self.settings.name;
+                match found.api {
+                    Some(_) => {
+                        tracing::warn!("{name} stays as it was: its description cannot be read: {reason}")
+                    }
+                    None => {
+                        tracing::warn!("{name} cannot be called: its description cannot be read: {reason}")
+                    }
+                }
+                found.failure = Some(reason);
+            }
+            is_new
+        })
+    }
+
+    /// Waits until the description was read, or could not be.
+    async fn known(&self) -> Found {
+        let mut found = self.found.subscribe();
+        let is_known = |found: &Found| found.api.is_some() || found.failure.is_some();
+        // The sender is ours, so it is there.
+        found.wait_for(is_known).await.map(|found| found.clone()).unwrap_or_default()
+    }
+
+    fn status(&self) -> ApiStatus {
+        let Found { api, failure, .. } = self.found.borrow().clone();
+        let state = match (&api, failure) {
+            (Some(_), _) => ApiState::Ready,
+            (None, Some(reason)) => ApiState::Failed(reason),
+            (None, None) => ApiState::Reading,
+        };
+        let api = api.as_ref();
+        let skipped = api.map(|api| api.skipped()).unwrap_or_default();
+        ApiStatus {
+            name: self.settings.name.clone(),
+            spec: self.settings.spec.to_string(),
+            state,
+            title: api.map(|api| api.title().to_owned()).filter(|title| !title.is_empty()),
+            functions: api.map_or(0, |api| api.count()),
+            skipped: skipped.iter().map(|skipped| (skipped.what.clone(), skipped.why.clone())).collect(),
+            locked: api.and_then(|api| api.locked()),
+            unplaced: api.and_then(|api| api.unplaced()),
+        }
+    }
+}
+
+/// An API, whether its description was read or not.
+struct ApiProvider(Arc<Reading>);
+
+impl Provider for ApiProvider {
+    fn name(&self) -> Identifier {
+        self.0.settings.name.clone()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let api = self.0.found.borrow().api.clone();
+        api.map(|api| api.tools()).unwrap_or_default()
+    }
+
+    fn exposed(&self) -> bool {
+        self.0.settings.exposed
+    }
+
+    fn unknown(&self) -> Option<String> {
+        let found = self.0.found.borrow();
+        match (&found.api, &found.failure) {
+            (Some(_), _) => None,
+            (None, Some(reason)) => {
+                Some(format!("cannot be called: its description cannot be read: {reason}"))
+            }
+            (None, None) => Some("is not known yet: its description is being read".to_owned()),
+        }
+    }
+
+    fn presumed(&self, name: &Identifier) -> Option<Arc<dyn Tool>> {
+        let spec = ToolSpec::new(name.as_str(), "", json!({ "type": "object" }));
+        Some(Arc::new(PresumedTool { reading: self.0.clone(), spec: Arc::new(spec) }))
+    }
+}
+
+/// What may be an operation of an API whose description is still being read.
+struct PresumedTool {
+    reading: Arc<Reading>,
+    spec: Arc<ToolSpec>,
+}
+
+#[async_trait]
+impl Tool for PresumedTool {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let (api, name) = (&self.reading.settings.name, &self.spec.name);
+        let Found { api: known, failure, .. } = self.reading.known().await;
+        let Some(known) = known else {
+            let reason = failure.unwrap_or_default();
+            return Err(ToolError::not_found(format!(
+                "{api} cannot be called: its description cannot be read: {reason}"
+            )));
+        };
+        let Some(tool) = known.tool(name) else {
+            let near = nearest(name, known.names());
+            let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+            return Err(ToolError::not_found(format!("{api} has no function `{name}`{hint}")));
+        };
+        // The door did not know what fits.
+        let schema = Arc::unwrap_or_clone(tool.spec().input_schema.get());
+        let arguments = match ArgumentSchema::compile(schema) {
+            Ok(schema) => schema.prepare(Value::Object(arguments))?,
+            Err(_) => arguments,
+        };
+        tool.run(arguments, call).await
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.reading.settings.limits.call)
+    }
+}
+
+#[cfg(test)]
+mod tests;

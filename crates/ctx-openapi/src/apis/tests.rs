@@ -1,0 +1,145 @@
+//! APIs of a workspace: there before their descriptions are, and as they were when those break.
+
+use super::*;
+use ctx_core::{Caller, Catalog};
+use ctx_testkit::{Web as TestWeb, reply, reply_with};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
+
+fn document(base: &str, name: &str) -> String {
+    let schema = json!({"type": "integer"});
+    let parameter = json!({"name": "id", "in": "path", "required": true, "schema": schema});
+    let operation = json!({"operationId": name, "parameters": [parameter]});
+    let path = json!({"get": operation});
+    json!({"openapi": "3.1.0", "servers": [{"url": base}], "paths": {"/pets/{id}": path}}).to_string()
+}
+
+struct Started {
+    apis: Apis,
+    changes: Arc<AtomicUsize>,
+}
+
+fn start(spec: Spec, cache: &Path) -> Started {
+    let changes = Arc::new(AtomicUsize::new(0));
+    let count = changes.clone();
+    let options = ApiOptions {
+        cache: Some(cache.to_owned()),
+        on_change: Arc::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }),
+    };
+    let settings = ApiSettings::new(Identifier::sanitize("pets"), spec);
+    Started { apis: Apis::start(vec![settings], &options).unwrap(), changes }
+}
+
+impl Started {
+    fn catalog(&self) -> Arc<Catalog> {
+        let providers = self.apis.providers().into_iter();
+        providers.fold(Catalog::builder(), |builder, provider| builder.provider(provider)).build()
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.catalog().entries().map(|entry| entry.name.to_string()).collect()
+    }
+
+    /// Waits until functions have changed so often.
+    async fn changed(&self, times: usize) {
+        while self.changes.load(Ordering::SeqCst) < times {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+async fn call(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> Result<Value, String> {
+    let call = Call::new(catalog.clone(), Caller::Library("test".to_owned()));
+    let output = Catalog::call(name, arguments, call).await;
+    output.map(|output| output.value).map_err(|error| error.message().to_owned())
+}
+
+#[tokio::test]
+async fn a_call_before_the_description_was_read_waits_for_it() {
+    let service = TestWeb::serve(|asked| reply(200, asked.target()));
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("api.json");
+    fs::write(&path, document(&service.url("/v1"), "getPet")).unwrap();
+    let started = start(Spec::File(path), &folder.path().join("kept"));
+    let catalog = started.catalog();
+    let unknown: Vec<String> = catalog.unknown().filter_map(|(_, why)| why).collect();
+    assert_eq!(unknown, ["is not known yet: its description is being read"]);
+    let answer = call(&catalog, "pets.get_pet", json!({"id": 7})).await.unwrap();
+    assert_eq!(answer, json!("GET /v1/pets/7"));
+    let refused = call(&catalog, "pets.get_pet", json!({"id": "x"})).await.unwrap_err();
+    assert!(refused.starts_with("parameter `id`"), "{refused}");
+    let misspelt = call(&catalog, "pets.get_pets", json!({})).await.unwrap_err();
+    assert_eq!(misspelt, "pets has no function `get_pets` (did you mean `get_pet`?)");
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_read_again_and_a_broken_one_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("api.json");
+    let started = start(Spec::File(path.clone()), &folder.path().join("kept"));
+    started.apis.known().await;
+    let state = &started.apis.states()[0].state;
+    assert!(matches!(state, ApiState::Failed(reason) if reason.starts_with("there is no file")), "{state:?}");
+    let refused = call(&started.catalog(), "pets.get_pet", json!({})).await.unwrap_err();
+    assert!(
+        refused.starts_with("pets cannot be called: its description cannot be read: there is"),
+        "{refused}"
+    );
+
+    fs::write(&path, document("https://api.example", "getPet")).unwrap();
+    started.changed(2).await;
+    assert_eq!(started.functions(), ["pets.get_pet"]);
+    fs::write(&path, "{").unwrap();
+    started.changed(3).await;
+    assert_eq!(started.functions(), ["pets.get_pet"]);
+    fs::write(&path, document("https://api.example", "onePet")).unwrap();
+    started.changed(4).await;
+    assert_eq!(started.functions(), ["pets.one_pet"]);
+}
+
+#[tokio::test]
+async fn what_is_kept_of_the_web_is_there_while_the_web_is_not() {
+    let folder = TempDir::new().unwrap();
+    let document = document("/v1", "getPet");
+    let spec = {
+        let web = TestWeb::serve(move |_| reply_with(200, &[("ETag", "\"1\"")], &document));
+        let spec = Spec::read(&web.url("/api.json"), Path::new("/")).unwrap();
+        let started = start(spec.clone(), folder.path());
+        started.apis.known().await;
+        assert_eq!(started.functions(), ["pets.get_pet"]);
+        spec
+    };
+    let Spec::Web(mut gone) = spec.clone() else { panic!("{spec:?}") };
+    gone.set_port(Some(1)).unwrap();
+    assert!(matches!(start(Spec::Web(gone), folder.path()).apis.states()[0].state, ApiState::Reading));
+    let started = start(spec, folder.path());
+    started.apis.known().await;
+    assert_eq!(started.functions(), ["pets.get_pet"]);
+}
+
+#[tokio::test]
+async fn a_status_tells_what_stands_in_the_way() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("api.json");
+    let guarded = json!({"operationId": "secret", "security": [{"key": []}]});
+    let broken = json!({"operationId": "broken", "parameters": []});
+    let document = json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Pets"},
+        "components": {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}},
+        "paths": {"/pets": {"get": guarded, "post": 7}, "/open": {"get": broken}},
+    });
+    fs::write(&path, document.to_string()).unwrap();
+    let started = start(Spec::File(path), &folder.path().join("kept"));
+    started.apis.known().await;
+    let status = started.apis.states().remove(0);
+    assert_eq!((status.state, status.title.as_deref(), status.functions), (ApiState::Ready, Some("Pets"), 2));
+    assert_eq!(status.skipped, [("POST /pets".to_owned(), "it is not an object".to_owned())]);
+    let (locked, missing) = status.locked.unwrap();
+    assert!(locked == 1 && missing.contains("a key for the header `X-Key`"), "{missing}");
+    assert_eq!(status.unplaced.as_deref(), Some("the document names no server; set `base_url`"));
+}

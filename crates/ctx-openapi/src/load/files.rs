@@ -1,0 +1,62 @@
+//! Texts in a folder, and nowhere else.
+
+use crate::document::{Fetch, TEXT_BYTES_MAX, Unreadable};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// The files beside a description.
+pub(super) struct Files {
+    /// Without links on the way.
+    folder: PathBuf,
+}
+
+impl Files {
+    /// Those beside this file, and its own name among them.
+    pub(super) fn beside(path: &Path) -> Result<(Self, String), String> {
+        let told = |error: std::io::Error| told(path, &error);
+        // A link to a file elsewhere is the user's own: what lies beside is meant where it leads.
+        let path = fs::canonicalize(path).map_err(told)?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        let (Some(folder), Some(name)) = (path.parent(), name) else {
+            return Err(format!("{} is not a file", path.display()));
+        };
+        Ok((Self { folder: folder.to_owned() }, name.to_owned()))
+    }
+}
+
+impl Fetch for Files {
+    fn fetch(&self, address: &str) -> Result<String, String> {
+        let path = self.folder.join(address);
+        let told = |error: std::io::Error| told(&path, &error);
+        // What a link inside of the folder leads to may lie outside.
+        let real = fs::canonicalize(&path).map_err(told)?;
+        if !real.starts_with(&self.folder) {
+            return Err("is outside of the description's directory".to_owned());
+        }
+        let about = fs::metadata(&real).map_err(told)?;
+        if !about.is_file() {
+            return Err(format!("{} is not a file", path.display()));
+        }
+        let mut bytes = Vec::with_capacity(about.len().min(TEXT_BYTES_MAX as u64) as usize);
+        let bound = TEXT_BYTES_MAX as u64 + 1;
+        File::open(&real).and_then(|file| file.take(bound).read_to_end(&mut bytes)).map_err(told)?;
+        text(bytes)
+    }
+}
+
+fn told(path: &Path, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no file {}", path.display()),
+        _ => format!("{} cannot be read: {error}", path.display()),
+    }
+}
+
+/// Bytes as a text, where they are few enough; what is no text in them is replaced.
+pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
+    if bytes.len() > TEXT_BYTES_MAX {
+        return Err(Unreadable::TooLarge.to_string());
+    }
+    let replaced = |error: std::string::FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+    Ok(String::from_utf8(bytes).unwrap_or_else(replaced))
+}

@@ -1,0 +1,92 @@
+//! Descriptions are read from where they are, and kept as operations, so that they are read once.
+//!
+//! `files` and `web` give texts: the web's are kept too, and asked for again only to learn whether they have
+//! changed. `kept` holds what was made of a text, found by what the text is.
+
+mod files;
+mod kept;
+mod web;
+
+pub(crate) use kept::{Fingerprint, Kept};
+pub(crate) use web::WebTexts;
+
+use crate::document::{self, Fetch, Home, Unreadable};
+use crate::operation::Description;
+use crate::settings::Spec;
+use files::Files;
+use kept::Seen;
+use url::Url;
+
+/// A description that was read.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) description: Description,
+    /// Where it came from, if that is on the web.
+    pub(crate) address: Option<Url>,
+    /// The texts that it was made of: others give another.
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// Why a description cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// Its text cannot be had.
+    #[error("{0}")]
+    Text(String),
+    /// Its text is not one.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// Whether the web is asked, or what is kept of it has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asking {
+    Web,
+    Kept,
+}
+
+/// Reads a description. Waits for files and for the web: not for a thread that others wait for.
+pub(crate) fn load(
+    spec: &Spec,
+    kept: Option<&Kept>,
+    web: &WebTexts,
+    asking: Asking,
+) -> Result<Loaded, LoadError> {
+    match spec {
+        Spec::File(path) => {
+            let (files, name) = Files::beside(path).map_err(LoadError::Text)?;
+            let text = files.fetch(&name).map_err(LoadError::Text)?;
+            read(&text, Home::Directory(name), &files, kept, None)
+        }
+        Spec::Web(url) => {
+            let first = web.first(url, asking).map_err(LoadError::Text)?;
+            let home = Home::Web(first.address.clone());
+            let beside = web.beside(&first.address, asking);
+            read(&first.text, home, &beside, kept, Some(first.address.clone()))
+        }
+    }
+}
+
+/// What is kept of this text and of those that it refers to, else what is made of them now.
+fn read(
+    text: &str,
+    home: Home,
+    fetch: &dyn Fetch,
+    kept: Option<&Kept>,
+    address: Option<Url>,
+) -> Result<Loaded, LoadError> {
+    let first = Fingerprint::of_text(&home, text);
+    if let Some((description, fingerprint)) = kept.and_then(|kept| kept.get(&first, fetch)) {
+        return Ok(Loaded { description, address, fingerprint });
+    }
+    let seen = Seen::new(fetch);
+    let description = document::load(text, home, &seen)?;
+    let parts = seen.into_parts();
+    if let Some(kept) = kept {
+        kept.put(&first, &parts, &description);
+    }
+    Ok(Loaded { description, address, fingerprint: first.with(&parts) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Texts on the web: bounded, kept, and asked for again only to learn whether they have changed.
+
+use super::Asking;
+use super::files::text;
+use super::kept::{Kept, write};
+use crate::client::Web;
+use crate::document::{Fetch, TEXT_BYTES_MAX};
+use crate::request::Request;
+use reqwest::header::{
+    ACCEPT, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+};
+use reqwest::{Method, StatusCode, Url};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// How long one text may take.
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What is asked for.
+const WANTED: HeaderValue =
+    HeaderValue::from_static("application/json, application/yaml, text/yaml, */*;q=0.8");
+
+/// Gets texts from the web.
+pub(crate) struct WebTexts {
+    web: Web,
+    kept: Option<Kept>,
+    /// Who does what has to be waited for.
+    runtime: Handle,
+}
+
+/// A text, and where it was in the end.
+#[derive(Clone, Debug)]
+pub(super) struct WebText {
+    pub(super) text: String,
+    pub(super) address: Url,
+}
+
+/// What is known of a text that is kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct About {
+    address: String,
+    etag: Option<String>,
+    last_modified: Option<String>,
+}
+
+/// Texts of one origin.
+pub(super) struct Beside<'a> {
+    texts: &'a WebTexts,
+    home: &'a Url,
+    asking: Asking,
+}
+
+impl WebTexts {
+    /// Sends what it asks through this; `kept` is where texts are kept.
+    pub(crate) fn new(web: Web, kept: Option<Kept>, runtime: Handle) -> Self {
+        Self { web, kept, runtime }
+    }
+
+    /// The first text of a description: where it is led to is where the others are.
+    pub(super) fn first(&self, url: &Url, asking: Asking) -> Result<WebText, String> {
+        self.get(url, None, asking)
+    }
+
+    /// Texts of the same origin.
+    pub(super) fn beside<'a>(&'a self, home: &'a Url, asking: Asking) -> Beside<'a> {
+        Beside { texts: self, home, asking }
+    }
+
+    fn get(&self, url: &Url, only: Option<&Url>, asking: Asking) -> Result<WebText, String> {
+        let known = self.known(url);
+        match (asking, known) {
+            (Asking::Kept, Some((_, known))) => Ok(known),
+            (Asking::Kept, None) => Err("is not kept".to_owned()),
+            (Asking::Web, known) => {
+                let about = known.as_ref().map(|(about, _)| about);
+                let asked = self.runtime.block_on(tokio::time::timeout(TIME_MAX, self.ask(url, only, about)));
+                let late = || Err(format!("no answer within {} seconds", TIME_MAX.as_secs()));
+                match asked.unwrap_or_else(|_| late()) {
+                    Ok(Some((about, address, text))) => {
+                        self.keep(url, &about, &text);
+                        Ok(WebText { text, address })
+                    }
+                    // It has not changed; only what is kept is asked about.
+                    Ok(None) => known.map(|(_, known)| known).ok_or_else(|| "has not changed".to_owned()),
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Asks for a text; nothing where it is still the one that is known.
+    async fn ask(
+        &self,
+        url: &Url,
+        only: Option<&Url>,
+        known: Option<&About>,
+    ) -> Result<Option<(About, Url, String)>, String> {
+        let mut headers = HeaderMap::from_iter([(ACCEPT, WANTED)]);
+        let mut add = |name: HeaderName, value: Option<&String>| {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        };
+        add(IF_NONE_MATCH, known.and_then(|known| known.etag.as_ref()));
+        add(IF_MODIFIED_SINCE, known.and_then(|known| known.last_modified.as_ref()));
+        let request = Request { method: Method::GET, url: url.clone(), headers, body: None };
+        let may_go = |to: &Url| only.is_none_or(|only| to.origin() == only.origin());
+        let (received, address) = self
+            .web
+            .follow(request, TEXT_BYTES_MAX, may_go)
+            .await
+            .map_err(|error| error.message().to_owned())?;
+        if received.status == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        if !received.status.is_success() {
+            return Err(format!("GET {}: HTTP {}", shown(url), received.status));
+        }
+        let header = |name: HeaderName| {
+            received.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let (etag, last_modified) = (header(ETAG), header(LAST_MODIFIED));
+        let about = About { address: address.to_string(), etag, last_modified };
+        Ok(Some((about, address, text(received.body)?)))
+    }
+
+    /// What is kept of an address.
+    fn known(&self, url: &Url) -> Option<(About, WebText)> {
+        let path = self.kept.as_ref()?.text_path(url.as_str());
+        let mut text = String::from_utf8(fs::read(path).ok()?).ok()?;
+        let line = text.find('\n')?;
+        let about: About = serde_json::from_str(text.get(..line)?).ok()?;
+        text.drain(..=line);
+        let address = Url::parse(&about.address).ok()?;
+        Some((about, WebText { text, address }))
+    }
+
+    fn keep(&self, url: &Url, about: &About, text: &str) {
+        let Some(kept) = &self.kept else { return };
+        let path = kept.text_path(url.as_str());
+        let written = write(&path, |file| {
+            serde_json::to_writer(&mut *file, about)?;
+            file.write_all(b"\n")?;
+            file.write_all(text.as_bytes())
+        });
+        if let Err(error) = written {
+            tracing::debug!("{} cannot be written: {error}", path.display());
+        }
+    }
+}
+
+impl Fetch for Beside<'_> {
+    fn fetch(&self, address: &str) -> Result<String, String> {
+        let url = Url::parse(address).map_err(|error| error.to_string())?;
+        self.texts.get(&url, Some(self.home), self.asking).map(|got| got.text)
+    }
+}
+
+/// An address without what may be secret.
+fn shown(url: &Url) -> String {
+    crate::Spec::Web(url.clone()).to_string()
+}
