@@ -89,23 +89,25 @@ struct Found {
 
 impl Apis {
     /// Begins to read descriptions, within the runtime that it is called in.
-    pub fn start(settings: Vec<ApiSettings>, options: &ApiOptions) -> Result<Self, ApiError> {
+    ///
+    /// One whose settings cannot be used ([`ApiSettings::check`]) is left out with a warning.
+    pub fn start(settings: Vec<ApiSettings>, options: &ApiOptions) -> Self {
         let kept = options.cache.clone().map(Kept::in_folder);
         let mut apis = Self { all: Vec::new(), tasks: Vec::new() };
         for settings in settings {
-            let texts = WebTexts::new(Web::new(&settings)?, kept.clone(), Handle::current());
-            let reading = Arc::new(Reading {
-                client: Arc::new(Client::new(&settings)?),
-                settings: Arc::new(settings),
-                texts: Arc::new(texts),
-                kept: kept.clone(),
-                found: watch::Sender::default(),
-            });
+            let name = settings.name.clone();
+            let reading = match Reading::new(settings, kept.clone()) {
+                Ok(reading) => Arc::new(reading),
+                Err(error) => {
+                    tracing::warn!("{name} is left out: {error}");
+                    continue;
+                }
+            };
             let task = tokio::spawn(reading.clone().keep_up(options.on_change.clone()));
             apis.tasks.push(task.abort_handle());
             apis.all.push(reading);
         }
-        Ok(apis)
+        apis
     }
 
     /// One provider for each.
@@ -133,6 +135,17 @@ impl Drop for Apis {
 }
 
 impl Reading {
+    fn new(settings: ApiSettings, kept: Option<Kept>) -> Result<Self, ApiError> {
+        let texts = WebTexts::new(Web::new(&settings)?, kept.clone(), Handle::current());
+        Ok(Self {
+            client: Arc::new(Client::new(&settings)?),
+            settings: Arc::new(settings),
+            texts: Arc::new(texts),
+            kept,
+            found: watch::Sender::default(),
+        })
+    }
+
     /// Reads the description, and reads it again when it changes or could not be read.
     async fn keep_up(self: Arc<Self>, on_change: Arc<dyn Fn() + Send + Sync>) {
         // What is kept of the web is there at once; whether it has changed is asked afterwards.

@@ -18,6 +18,7 @@ mod output;
 mod scripts;
 mod signals;
 mod trust;
+mod upstreams;
 mod workspace;
 
 pub use ctx_core::{

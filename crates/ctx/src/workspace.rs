@@ -1,12 +1,12 @@
 //! An opened directory: settings, store, catalog, wired together.
 
 use crate::config::{Config, ConnectorSection, Every, InlineAgentSection, Section, Settings, SourceSettings};
-use crate::definitions::{self, UpstreamMemory};
+use crate::definitions;
 use crate::error::{CommandError, CommandResult};
 use crate::harness::{AddedSource, Additions};
-use crate::logins;
 use crate::scripts::{self, Configured, Runner, ScriptProvider, ScriptSet, ScriptSource, Untrusted};
 use crate::trust;
+use crate::upstreams::{Surroundings, Upstreams};
 use ctx_core::chain;
 use ctx_core::{
     Agent, AgentArgument, AllowAll, Call, Caller, Catalog, Connector, Discard, Limits, LiveCatalog, Policy,
@@ -16,7 +16,6 @@ use ctx_knowledge::{
     Context, KINDS, Knowledge, KnowledgeOptions, OpenOptions, Source, cache_path, store_files,
 };
 use ctx_luau::{InlineAgent, ScriptSettings};
-use ctx_mcp::{UpstreamOptions, Upstreams};
 use ctx_state::Runs;
 use serde::Deserialize;
 use serde_json::Value;
@@ -113,6 +112,7 @@ impl Workspace {
     pub(crate) fn open(config: Config, additions: &Additions) -> CommandResult<Self> {
         let mut warnings = config.warnings.clone();
         warnings.extend(config.upstreams(&|_| false).1);
+        warnings.extend(config.apis(&|_| false).1);
         // Why it cannot be known is told by those commands that would run them.
         let trusted = trust::is_trusted(&config).unwrap_or(false);
         let runner = Runner::new(&config.settings, Redactor::new(config.secrets()))
@@ -175,27 +175,21 @@ impl Workspace {
         Ok(Self { config, knowledge, catalog, freshness, warnings, trusted, parts, runner, runs, upstreams })
     }
 
-    /// Begins to connect to the upstream servers that may be used. Their tools are there at once where they
-    /// are remembered, else when they have answered.
+    /// Begins to reach the upstreams that may be used. Their functions are there at once where they are remembered,
+    /// else when they have answered or their descriptions were read.
     pub(crate) fn start_upstreams(&self) -> &Upstreams {
         self.start_some_upstreams(&|_| true)
     }
 
     fn start_some_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
         self.upstreams.get_or_init(|| {
-            let may_run = |section: &str| self.may_run(section) && wanted(section);
-            // What is to be known of their names was told when the workspace was opened.
-            let (settings, _) = self.config.upstreams(&may_run);
-            let options = UpstreamOptions {
-                name: "ctx".to_owned(),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
+            let around = Surroundings {
                 reaper: self.runner.reaper(),
                 redactor: self.parts.redactor.clone(),
-                memory: Some(Arc::new(UpstreamMemory::of(&self.config))),
-                credentials: logins::store(),
                 on_change: on_change(&self.parts, &self.catalog),
             };
-            let upstreams = Upstreams::start(settings, options);
+            let may_use = |section: &str| self.may_run(section) && wanted(section);
+            let upstreams = Upstreams::start(&self.config, &may_use, around);
             self.parts.renew(&self.catalog, |changing| changing.upstreams = upstreams.providers());
             upstreams
         })

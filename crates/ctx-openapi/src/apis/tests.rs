@@ -31,7 +31,7 @@ fn start(spec: Spec, cache: &Path) -> Started {
         }),
     };
     let settings = ApiSettings::new(Identifier::sanitize("pets"), spec);
-    Started { apis: Apis::start(vec![settings], &options).unwrap(), changes }
+    Started { apis: Apis::start(vec![settings], &options), changes }
 }
 
 impl Started {

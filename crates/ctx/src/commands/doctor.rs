@@ -1,12 +1,14 @@
 //! `ctx doctor`
 
 use crate::cli::Global;
+use crate::commands::upstream;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::count;
 use crate::trust;
 use crate::workspace::Workspace;
 use ctx_core::chain;
 use ctx_mcp::UpstreamState;
+use ctx_openapi::ApiState;
 use serde::Serialize;
 use serde_json::json;
 
@@ -98,9 +100,24 @@ async fn check_all(global: &Global) -> Vec<Check> {
     checks
 }
 
-/// Connects to every server, since only that shows whether it can be.
+/// Connects to every server and reads every description, since only that shows whether it can be.
 async fn check_upstreams(workspace: &Workspace, checks: &mut Vec<Check>) {
-    for status in workspace.connect_upstreams().await.states() {
+    let upstreams = workspace.connect_upstreams().await;
+    for status in upstreams.apis.states() {
+        let name = format!("apis.{}", status.name);
+        checks.push(match &status.state {
+            ApiState::Failed(reason) => Check::failed(
+                &name,
+                format!("{}: {reason}", status.spec),
+                "check its section in ctx.toml; until its description can be read, the rest works",
+            ),
+            _ => Check {
+                hints: upstream::apis::warnings(&status),
+                ..Check::passed(&name, count(status.functions as u64, "function"))
+            },
+        });
+    }
+    for status in upstreams.servers.states() {
         let name = format!("mcp_servers.{}", status.name);
         checks.push(match status.state {
             UpstreamState::LoginNeeded { told } => {

@@ -3,6 +3,7 @@
 //! What the files say ([`tree`]) and what is true ([`Settings`]) are different types; `load` is
 //! the only way from one to the other.
 
+mod apis;
 mod check;
 mod every;
 mod expand;

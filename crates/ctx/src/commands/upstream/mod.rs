@@ -1,6 +1,7 @@
 //! `ctx upstream`
 
 mod accept;
+pub(crate) mod apis;
 mod changes;
 mod import;
 mod login;
@@ -14,9 +15,10 @@ use crate::workspace::Workspace;
 use clap::Subcommand;
 use ctx_core::{Catalog, Entry, Identifier, nearest};
 use ctx_mcp::{UpstreamState, UpstreamStatus};
+use ctx_openapi::{ApiState, ApiStatus};
 use serde_json::{Value, json};
 
-/// Look at upstream MCP servers and what they can do.
+/// Look at upstream MCP servers and APIs, and at what they can do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Upstream {
     #[command(subcommand)]
@@ -25,11 +27,11 @@ pub(crate) struct Upstream {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Connect to every server in `[mcp_servers]`, and show how each is doing.
+    /// Connect to every server in `[mcp_servers]`, read every description in `[apis]`, and show how each is doing.
     List,
-    /// Connect to one server, and show what it can do.
+    /// Connect to one server, or read the description of one API, and show what it can do.
     Test {
-        /// Its name in `[mcp_servers]`.
+        /// Its name in `[mcp_servers]` or `[apis]`.
         name: String,
     },
     /// Accept the tools of a server as they were last seen.
@@ -107,14 +109,20 @@ fn section_named<'a>(config: &'a Config, name: &str) -> CommandResult<&'a str> {
 
 async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
     let output = global.output();
-    if workspace.config.settings.mcp_servers.is_empty() {
-        output.say("no upstream server is configured; add a [mcp_servers.<name>] section to ctx.toml");
+    let upstreams = workspace.connect_upstreams().await;
+    let (states, apis) = (upstreams.servers.states(), upstreams.apis.states());
+    if states.is_empty() && apis.is_empty() {
+        output.say(
+            "no upstream is configured; add a [mcp_servers.<name>] or [apis.<name>] section to ctx.toml",
+        );
     }
-    let states = workspace.connect_upstreams().await.states();
     let catalog = workspace.catalog.current();
-    let upstreams: Vec<Value> = states.iter().map(|status| as_json(status, &catalog)).collect();
+    let servers = states.iter().map(|status| as_json(status, &catalog));
+    let upstreams: Vec<Value> =
+        servers.chain(apis.iter().map(|status| apis::as_json(status, &catalog))).collect();
     output.answer(&json!({ "upstreams": upstreams }), || {
-        let rows = table(&states.iter().map(|status| row(workspace, status)).collect::<Vec<_>>());
+        let servers = states.iter().map(|status| row(workspace, status));
+        let rows = table(&servers.chain(apis.iter().map(apis::row)).collect::<Vec<_>>());
         let differing = states.iter().filter(|status| !status.difference.is_empty());
         differing.fold(rows, |text, UpstreamStatus { name, difference, .. }| {
             let changes = changes::shown(difference);
@@ -128,7 +136,11 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
 
 async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResult {
     let (_, section) = usable(workspace, name)?;
-    let states = workspace.connect_some_upstreams(&|wanted| wanted == section).await.states();
+    let upstreams = workspace.connect_some_upstreams(&|wanted| wanted == section).await;
+    if let Some(status) = upstreams.apis.states().first() {
+        return test_api(workspace, status, &section, global);
+    }
+    let states = upstreams.servers.states();
     let Some(status) = states.first() else { return Ok(()) };
     match &status.state {
         UpstreamState::LoginNeeded { told } => return Err(CommandError::new(told)),
@@ -153,7 +165,16 @@ async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResu
     })
 }
 
-/// A server that may be used: what it is called, and its section.
+fn test_api(workspace: &Workspace, status: &ApiStatus, section: &str, global: &Global) -> CommandResult {
+    if let ApiState::Failed(reason) = &status.state {
+        let message = format!("{}: {}: {reason}", status.name, status.spec);
+        return Err(CommandError::new(message).hint(format!("check [{section}] in ctx.toml")));
+    }
+    let catalog = workspace.catalog.current();
+    global.output().answer(&apis::as_json(status, &catalog), || apis::shown(status, &catalog))
+}
+
+/// An upstream that may be used: what it is called, and its section.
 fn usable(workspace: &Workspace, name: &str) -> CommandResult<(Identifier, String)> {
     let name = section_named(&workspace.config, name)?;
     let section = upstream_section(name);
@@ -177,6 +198,7 @@ fn as_json(status: &UpstreamStatus, catalog: &Catalog) -> Value {
     };
     json!({
         "name": status.name.as_str(),
+        "kind": "mcp",
         "state": state(&status.state),
         "reason": reason,
         "server": status.server,

@@ -28,7 +28,7 @@ pub(super) async fn login(
 ) -> CommandResult {
     let output = global.output();
     // What it says when it refuses is where a login begins.
-    let upstreams = workspace.connect_some_upstreams(&|wanted| wanted == section).await;
+    let upstreams = &workspace.connect_some_upstreams(&|wanted| wanted == section).await.servers;
     let mut signals = Signals::listen()?;
     let logging_in = async {
         let redirect = Redirect::listen()
