@@ -89,8 +89,12 @@ impl Schemas<'_> {
     fn word(&mut self, word: &str, part: Node<'_>, way: Option<Way>) -> Option<Value> {
         let value = part.value;
         match word {
-            "title" | "description" | "format" | "pattern" | "contentMediaType" | "contentEncoding" => {
+            "title" | "description" | "format" | "contentMediaType" | "contentEncoding" => {
                 value.as_str().filter(|text| !text.is_empty()).map(Value::from)
+            }
+            "pattern" => {
+                let pattern = value.as_str().filter(|text| !text.is_empty())?;
+                self.patterns.takes(pattern).then(|| pattern.into())
             }
             "readOnly" | "writeOnly" if way.is_some() => None,
             "deprecated" | "uniqueItems" | "readOnly" | "writeOnly" => {
@@ -100,9 +104,13 @@ impl Schemas<'_> {
             | "minContains" | "maxContains" => value.as_u64().map(Value::from),
             "multipleOf" => value.as_f64().filter(|of| *of > 0.0).map(|_| value.clone()),
             "patternProperties" | "dependentSchemas" if value.is_object() => {
-                let parts =
-                    part.fields().map(|(name, part)| (name.to_owned(), self.convert(part, way, false)));
-                Some(Value::Object(parts.collect()))
+                let mut parts = Map::new();
+                for (name, part) in part.fields() {
+                    if word == "dependentSchemas" || self.patterns.takes(name) {
+                        parts.insert(name.to_owned(), self.convert(part, way, false));
+                    }
+                }
+                Some(Value::Object(parts))
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
                 let parts: Vec<Value> = part.items().map(|part| self.convert(part, way, false)).collect();

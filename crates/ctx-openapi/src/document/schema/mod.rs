@@ -3,6 +3,7 @@
 mod constant;
 mod convert;
 mod cycles;
+mod pattern;
 
 pub(super) use convert::add_remark;
 
@@ -10,6 +11,7 @@ use super::names::Unique;
 use super::reference::{Node, shortened};
 use super::sources::Documents;
 use crate::operation::{Way, definition_reference};
+use pattern::Patterns;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -27,6 +29,7 @@ pub(super) struct Schemas<'d> {
     taken: Unique,
     waiting: VecDeque<(String, Node<'d>)>,
     values_left: usize,
+    patterns: Patterns,
 }
 
 impl<'d> Schemas<'d> {
@@ -37,6 +40,7 @@ impl<'d> Schemas<'d> {
             taken: Unique::default(),
             waiting: VecDeque::new(),
             values_left: VALUES_MAX,
+            patterns: Patterns::default(),
         }
     }
 

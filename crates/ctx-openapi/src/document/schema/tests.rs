@@ -57,6 +57,21 @@ fn words_become_those_of_today() {
 }
 
 #[test]
+fn one_bad_pattern_leaves_all_else_checked() {
+    let schema = json!({"type": "object", "required": ["id"], "additionalProperties": false,
+        "properties": {"id": {"type": "string", "pattern": "^[a", "minLength": 2}, "name": {"pattern": "^b"}},
+        "patternProperties": {"(": {"type": "integer"}, "^x-": {"type": "integer"}}});
+    let arguments = ArgumentSchema::compile(alone(schema)).unwrap();
+    let good = |value: Value| arguments.prepare(value).is_ok();
+    assert!(good(json!({"id": "zz", "name": "bob", "x-a": 1})));
+    for bad in
+        [json!({}), json!({"id": "z"}), json!({"id": "zz", "name": "a"}), json!({"id": "zz", "x-a": "1"})]
+    {
+        assert!(!good(bad.clone()), "{bad}");
+    }
+}
+
+#[test]
 fn what_is_named_is_defined_once() {
     let named = json!({
         "A b": {"properties": {"next": {"$ref": "#/components/schemas/A b"}, "other": {"$ref": "#/components/schemas/C"}}},
@@ -117,12 +132,13 @@ proptest! {
                     "type", "enum", "const", "required", "properties", "items", "allOf", "oneOf", "not", "minimum",
                     "exclusiveMinimum", "minLength", "multipleOf", "uniqueItems", "format", "additionalProperties",
                     "patternProperties", "dependentSchemas", "prefixItems", "title", "default", "nullable", "$ref",
-                    "$id", "$schema", "$anchor", "$defs", "contains", "maxItems", "if", "deprecated", "discriminator",
+                    "pattern", "propertyNames", "$id", "$schema", "$anchor", "$defs", "contains", "maxItems", "if", "deprecated", "discriminator",
                 ]),
                 proptest::sample::select(vec![
                     json!(null), json!(true), json!(-1), json!(1.5), json!("string"), json!("#/x"), json!([]),
                     json!(["a", "a"]), json!([1, {}]), json!({}), json!({"a": 1}), json!({"a": {"type": 3}}),
-                    json!({"$ref": "#/components/schemas/A"}), json!([{"$ref": "#/schema"}]),
+                    json!({"$ref": "#/components/schemas/A"}), json!([{"$ref": "#/schema"}]), json!("[("),
+                    json!({"(?": {}, "^a": {}}), json!({"pattern": "*"}),
                 ]),
             ),
             0..8,

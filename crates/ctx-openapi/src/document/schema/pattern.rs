@@ -1,0 +1,50 @@
+//! Regular expressions of schemas: which of them can be compiled.
+//!
+//! Documents write them in the dialects of their own languages. A validator refuses the whole schema for one that
+//! it does not understand, so that nothing would be checked any more.
+
+use ctx_core::ArgumentSchema;
+use serde_json::json;
+use std::collections::HashMap;
+
+/// Expressions of one description that are tried; those that come after are left out.
+const TRIED_MAX: usize = 10_000;
+
+/// Expressions that were tried, and whether they can be compiled: most stand in many schemas.
+#[derive(Default)]
+pub(super) struct Patterns(HashMap<String, bool>);
+
+impl Patterns {
+    /// Whether an expression can be compiled.
+    pub(super) fn takes(&mut self, pattern: &str) -> bool {
+        if let Some(known) = self.0.get(pattern) {
+            return *known;
+        }
+        if self.0.len() >= TRIED_MAX {
+            return false;
+        }
+        let compiled = ArgumentSchema::compile(json!({"pattern": pattern}));
+        if let Err(error) = &compiled {
+            tracing::debug!("a pattern is left out: {error}");
+        }
+        self.0.insert(pattern.to_owned(), compiled.is_ok());
+        compiled.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_compiled_is_known() {
+        let mut patterns = Patterns::default();
+        for pattern in ["^a+$", "(?=a)b", "\\d{3}", "^\\p{L}+$", "[\\s\\S]*", "(a)\\1"] {
+            assert!(patterns.takes(pattern), "{pattern}");
+        }
+        for pattern in ["(", "[a", "a{2,1}", "(?<=a+", "*", "\\p{Nope}"] {
+            assert!(!patterns.takes(pattern), "{pattern}");
+            assert!(!patterns.takes(pattern), "{pattern} again");
+        }
+    }
+}
