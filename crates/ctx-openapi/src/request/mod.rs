@@ -169,7 +169,7 @@ fn add_header(headers: &mut HeaderMap, parameter: &Parameter, value: &Value) -> 
         return Ok(());
     }
     let text = match &parameter.format {
-        Format::Style { explode, .. } => style::in_header(value, *explode),
+        Format::Style { style, explode, .. } => style::in_header(value, *style, *explode),
         Format::Content(content_type) => Some(content(value, content_type)),
     };
     if let Some(text) = text {

@@ -1,4 +1,4 @@
-//! Styles: how a value is written into path, query, headers and cookies.
+//! Styles: how a value is written into path, query, headers, cookies and parts.
 //!
 //! A style that has no place where it stands is read as the usual one there. What a style cannot say, a list in a
 //! list, is written as JSON.
@@ -48,19 +48,34 @@ impl Shape {
         parts.join(delimiter)
     }
 
-    /// Each item, or each field, by itself.
-    fn exploded(&self, name: &str, encode: impl Fn(&str) -> String) -> Vec<String> {
-        let named = |value: &String| format!("{}={}", component(name), encode(value));
+    /// Each item, or each field, by itself: its name as it is, and its value.
+    fn exploded(&self, name: &str, encode: impl Fn(&str) -> String) -> Vec<(String, String)> {
+        let named = |value: &String| (name.to_owned(), encode(value));
         match self {
             Self::One(text) => vec![named(text)],
             Self::List(items) => items.iter().map(named).collect(),
-            Self::Fields(fields) => fields.iter().map(|field| pair(field, &encode)).collect(),
+            Self::Fields(fields) => fields.iter().map(|(key, value)| (key.clone(), encode(value))).collect(),
         }
     }
 }
 
 fn pair((key, value): &(String, String), encode: impl Fn(&str) -> String) -> String {
     format!("{}={}", component(key), encode(value))
+}
+
+/// `name=value`, where the value is encoded already.
+fn written((name, value): (String, String)) -> String {
+    format!("{}={value}", component(&name))
+}
+
+/// What stands between the items of a list: as it is, and as URLs have it.
+fn delimiter(style: Style) -> (&'static str, &'static str) {
+    match style {
+        Style::SpaceDelimited => (" ", "%20"),
+        Style::PipeDelimited => ("|", "%7C"),
+        Style::TabDelimited => ("\t", "%09"),
+        _ => (",", ","),
+    }
 }
 
 /// A value in a path; none where there is nothing to write.
@@ -72,10 +87,10 @@ pub(super) fn in_path(name: &str, value: &Value, style: Style, explode: bool) ->
         }
         (Style::Matrix, Shape::One(text)) if text.is_empty() => format!(";{}", component(name)),
         (Style::Matrix, _) if explode => {
-            shape.exploded(name, component).iter().map(|part| format!(";{part}")).collect()
+            shape.exploded(name, component).into_iter().map(|part| format!(";{}", written(part))).collect()
         }
         (Style::Matrix, _) => format!(";{}={}", component(name), shape.joined(component, ",", false)),
-        _ => shape.joined(component, ",", explode),
+        _ => shape.joined(component, delimiter(style).1, explode),
     })
 }
 
@@ -88,20 +103,33 @@ pub(super) fn in_query(
     allow_reserved: bool,
 ) -> Vec<String> {
     let encode = if allow_reserved { component_with_reserved } else { component };
+    let pairs = pairs(name, value, style, explode, encode, delimiter(style).1);
+    pairs.into_iter().map(written).collect()
+}
+
+/// A value in parts, each with its name; nothing is encoded there.
+pub(super) fn in_parts(name: &str, value: &Value, style: Style, explode: bool) -> Vec<(String, String)> {
+    pairs(name, value, style, explode, str::to_owned, delimiter(style).0)
+}
+
+fn pairs(
+    name: &str,
+    value: &Value,
+    style: Style,
+    explode: bool,
+    encode: fn(&str) -> String,
+    delimiter: &str,
+) -> Vec<(String, String)> {
     let Some(shape) = Shape::of(value) else { return Vec::new() };
-    let delimiter = match style {
+    match style {
         Style::DeepObject if !matches!(shape, Shape::One(_)) => {
             let mut pairs = Vec::new();
             with_brackets(name, value, encode, BRACKETS_MAX, &mut pairs);
-            return pairs;
+            pairs
         }
-        _ if explode => return shape.exploded(name, encode),
-        Style::SpaceDelimited => "%20",
-        Style::PipeDelimited => "%7C",
-        Style::TabDelimited => "%09",
-        _ => ",",
-    };
-    vec![format!("{}={}", component(name), shape.joined(encode, delimiter, false))]
+        _ if explode => shape.exploded(name, encode),
+        _ => vec![(name.to_owned(), shape.joined(encode, delimiter, false))],
+    }
 }
 
 /// `name[key]=value`; items of lists are `name[]=value`, and `name[0][key]=value` where they are objects, which is
@@ -111,7 +139,7 @@ fn with_brackets(
     value: &Value,
     encode: fn(&str) -> String,
     depth: usize,
-    pairs: &mut Vec<String>,
+    pairs: &mut Vec<(String, String)>,
 ) {
     match value {
         Value::Null => {}
@@ -129,18 +157,18 @@ fn with_brackets(
                 with_brackets(&name, item, encode, depth - 1, pairs);
             }
         }
-        one => pairs.push(format!("{}={}", component(name), encode(&text(one)))),
+        one => pairs.push((name.to_owned(), encode(&text(one)))),
     }
 }
 
 /// A value in a header, as it is: nothing is encoded there.
-pub(super) fn in_header(value: &Value, explode: bool) -> Option<String> {
+pub(super) fn in_header(value: &Value, style: Style, explode: bool) -> Option<String> {
     Some(match Shape::of(value)? {
         Shape::Fields(fields) if explode => {
             let pairs: Vec<_> = fields.iter().map(|(key, value)| format!("{key}={value}")).collect();
             pairs.join(",")
         }
-        shape => shape.joined(str::to_owned, ",", explode),
+        shape => shape.joined(str::to_owned, delimiter(style).0, explode),
     })
 }
 
@@ -148,7 +176,7 @@ pub(super) fn in_header(value: &Value, explode: bool) -> Option<String> {
 pub(super) fn in_cookies(name: &str, value: &Value, explode: bool) -> Vec<String> {
     match Shape::of(value) {
         None => Vec::new(),
-        Some(shape) if explode => shape.exploded(name, cookie),
+        Some(shape) if explode => shape.exploded(name, cookie).into_iter().map(written).collect(),
         Some(shape) => vec![format!("{}={}", component(name), shape.joined(cookie, ",", false))],
     }
 }

@@ -95,10 +95,10 @@ fn headers_are_written_as_they_are() {
         (true, ["", "blue", "blue,black,brown", "R=100,G=200,B=150"]),
     ] {
         for (value, expected) in examples().iter().zip(expected) {
-            assert_eq!(in_header(value, explode).as_deref(), Some(expected));
+            assert_eq!(in_header(value, Style::Simple, explode).as_deref(), Some(expected));
         }
     }
-    assert_eq!(in_header(&json!("a b/c=é"), false).unwrap(), "a b/c=é");
+    assert_eq!(in_header(&json!("a b/c=é"), Style::Simple, false).unwrap(), "a b/c=é");
 }
 
 #[test]
@@ -122,6 +122,19 @@ fn delimiters_inside_of_values_are_told_from_those_between_them() {
 }
 
 #[test]
+fn delimiters_of_the_second_version_hold_in_paths_and_headers_too() {
+    let value = json!(["a", "b"]);
+    for (style, in_a_path, in_a_header) in [
+        (Style::SpaceDelimited, "a%20b", "a b"),
+        (Style::PipeDelimited, "a%7Cb", "a|b"),
+        (Style::TabDelimited, "a%09b", "a\tb"),
+    ] {
+        assert_eq!(in_path("q", &value, style, false).as_deref(), Some(in_a_path));
+        assert_eq!(in_header(&value, style, false).as_deref(), Some(in_a_header));
+    }
+}
+
+#[test]
 fn deep_objects_are_written_to_their_depth() {
     let value = json!({ "a": { "b": [1, 2] }, "c": [{ "d": true }], "e": null });
     let written = in_query("f", &value, Style::DeepObject, true, false).join("&");
@@ -132,7 +145,7 @@ fn deep_objects_are_written_to_their_depth() {
 fn what_a_style_cannot_say_is_json() {
     let value = json!([{ "a": 1 }]);
     assert_eq!(in_query("q", &value, Style::Form, true, false), ["q=%7B%22a%22%3A1%7D"]);
-    assert_eq!(in_header(&value, false).unwrap(), "{\"a\":1}");
+    assert_eq!(in_header(&value, Style::Simple, false).unwrap(), "{\"a\":1}");
 }
 
 #[test]
@@ -141,7 +154,7 @@ fn what_is_null_or_empty_is_left_out() {
         for explode in [false, true] {
             assert!(in_query("q", &value, Style::Form, explode, false).is_empty(), "{value}");
             assert!(in_cookies("q", &value, explode).is_empty(), "{value}");
-            assert_eq!(in_header(&value, explode), None);
+            assert_eq!(in_header(&value, Style::Simple, explode), None);
             assert_eq!(in_path("q", &value, Style::Label, explode), None);
         }
     }
