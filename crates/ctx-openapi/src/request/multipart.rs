@@ -1,8 +1,8 @@
 //! Bodies of parts: text, JSON and files.
 
 use super::file::{self, File};
-use super::{RequestError, content, is_json};
-use crate::operation::Part;
+use super::{RequestError, content, is_json, style};
+use crate::operation::{Format, Part, Style};
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -29,6 +29,12 @@ pub(super) fn encoded(
         let is_one = part.content_type.as_deref().is_some_and(is_json) && !part.is_file;
         match value {
             Value::Null => {}
+            // A style that the document asks for goes before its kind of content.
+            Value::Array(_) | Value::Object(_) if let Some((style, explode)) = styled(part) => {
+                for (name, text) in style::in_parts(name, value, style, explode) {
+                    pieces.push(piece(&name, &Value::String(text), &usual)?);
+                }
+            }
             Value::Array(items) if !is_one => {
                 for item in items.iter().filter(|item| !item.is_null()) {
                     pieces.push(piece(name, item, part)?);
@@ -46,6 +52,14 @@ pub(super) fn encoded(
     }
     bytes.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
     Ok((boundary, bytes))
+}
+
+/// The style of a part, where it has one and is no file.
+fn styled(part: &Part) -> Option<(Style, bool)> {
+    match &part.format {
+        Some(Format::Style { style, explode, .. }) if !part.is_file => Some((*style, *explode)),
+        _ => None,
+    }
 }
 
 fn piece(name: &str, value: &Value, part: &Part) -> Result<Piece, RequestError> {

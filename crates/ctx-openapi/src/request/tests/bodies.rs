@@ -154,3 +154,27 @@ fn parts_are_text_json_or_files() {
         ]
     );
 }
+
+#[test]
+fn parts_are_written_in_the_style_that_is_asked_for() {
+    let styled = |style, explode| Part {
+        content_type: Some("application/json".to_owned()),
+        format: Some(Format::Style { style, explode, allow_reserved: false }),
+        ..Part::default()
+    };
+    let declared = BTreeMap::from([
+        ("comma".to_owned(), styled(Style::Form, false)),
+        ("pipe".to_owned(), styled(Style::PipeDelimited, false)),
+        ("multi".to_owned(), styled(Style::Form, true)),
+        ("deep".to_owned(), styled(Style::DeepObject, true)),
+    ]);
+    let value = json!({
+        "comma": ["a b", 2], "pipe": ["a", "b"], "multi": ["a", "b"], "deep": { "x": { "y": 1 } },
+    });
+    let kinds = body(&[], vec![("multipart/form-data", MediaKind::Multipart(declared))]);
+    let (content_type, text) = sent(kinds, json!({ "body": value })).unwrap();
+    let named = |name: &str| format!("Content-Disposition: form-data; name=\"{name}\"");
+    let expected = [("comma", "a b,2"), ("pipe", "a|b"), ("multi", "a"), ("multi", "b"), ("deep[x][y]", "1")];
+    let expected = expected.map(|(name, text)| (named(name), text.to_owned()));
+    assert_eq!(parts(&content_type, &text), expected);
+}
