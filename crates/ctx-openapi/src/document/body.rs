@@ -1,6 +1,6 @@
 //! What an operation sends: which kinds of content, and what it is made of.
 
-use super::media::{Kind, file_schema, has_files, is_file, kind, sendable};
+use super::media::{Files, Kind, file_schema, files, is_file, kind, sendable};
 use super::names::Unique;
 use super::parameters::{Said, second_format, style_of};
 use super::read::Reader;
@@ -32,7 +32,7 @@ struct Offer<'a> {
     kind: Kind,
     schema: Option<Node<'a>>,
     encoding: Option<Node<'a>>,
-    has_files: bool,
+    files: Vec<(&'a str, Files)>,
 }
 
 impl<'d> Reader<'d> {
@@ -145,8 +145,13 @@ impl<'d> Reader<'d> {
             _ => sendable(&content_type),
         };
         let properties = schema.map(|schema| self.fields_of(schema).0).unwrap_or_default();
-        let has_files = properties.iter().any(|(_, field)| has_files(self.documents, *field));
-        Offer { content_type, kind, schema, encoding, has_files }
+        let files = properties.into_iter().filter_map(|(name, field)| {
+            let encoding = encoding.and_then(|encoding| encoding.get(name));
+            let content_type = encoding.and_then(|encoding| encoding.text("contentType"));
+            Some((name, files(self.documents, field, content_type)?))
+        });
+        let files = files.collect();
+        Offer { content_type, kind, schema, encoding, files }
     }
 
     fn sent(
@@ -160,7 +165,7 @@ impl<'d> Reader<'d> {
             offers.push(self.offer("application/json".to_owned(), None, None));
         }
         // Files go only into parts.
-        offers.sort_by_key(|offer| (!(offer.kind == Kind::Multipart && offer.has_files), offer.kind));
+        offers.sort_by_key(|offer| (!(offer.kind == Kind::Multipart && !offer.files.is_empty()), offer.kind));
         let mut media: Vec<Media> = Vec::new();
         for offer in &offers {
             if media.iter().all(|known| known.content_type != offer.content_type) {
@@ -195,11 +200,8 @@ impl<'d> Reader<'d> {
     /// The fields that are files, or of which the document says how they are written.
     fn parts(&self, offer: &Offer<'d>) -> BTreeMap<String, Part> {
         let mut parts: BTreeMap<String, Part> = BTreeMap::new();
-        let properties = offer.schema.map(|schema| self.fields_of(schema).0).unwrap_or_default();
-        for (name, field) in properties {
-            if has_files(self.documents, field) {
-                parts.entry(name.to_owned()).or_default().is_file = true;
-            }
+        for (name, _) in &offer.files {
+            parts.entry((*name).to_owned()).or_default().is_file = true;
         }
         for (name, encoding) in offer.encoding.into_iter().flat_map(Node::fields) {
             let part = parts.entry(name.to_owned()).or_default();
@@ -243,21 +245,48 @@ impl<'d> Reader<'d> {
             Kind::Json | Kind::Form | Kind::Multipart => {}
         }
         let (properties, required) = self.fields_of(schema);
-        let fields = properties.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let required = required.into_iter().map(str::to_owned).collect();
-        let converted = if offer.has_files && offer.kind == Kind::Multipart {
-            // What the document names is a text there, and a file here: it stands in place.
-            let followed = self.documents.follow(schema).unwrap_or(schema);
-            let mut converted = self.schemas.schema(followed, Way::Request);
-            let files = properties.iter().filter(|(_, field)| has_files(self.documents, *field));
-            for (name, field) in files {
-                make_file(&mut converted, name, is_file(self.documents, *field));
-            }
-            converted
+        let converted = if !offer.files.is_empty() && offer.kind == Kind::Multipart {
+            self.schema_with_files(schema, &properties, &required, &offer.files)
         } else {
             self.schemas.schema(schema, Way::Request)
         };
-        (converted, fields, required)
+        let fields = properties.iter().map(|(name, _)| (*name).to_owned()).collect();
+        (converted, fields, required.into_iter().map(str::to_owned).collect())
+    }
+
+    /// The schema of a body some of whose fields are files. What the document names is a text there, and a file
+    /// here: it stands in place.
+    fn schema_with_files(
+        &mut self,
+        schema: Node<'d>,
+        properties: &[(&'d str, Node<'d>)],
+        required: &[&str],
+        files: &[(&'d str, Files)],
+    ) -> Value {
+        let followed = self.documents.follow(schema).unwrap_or(schema);
+        let mut converted = self.schemas.schema(followed, Way::Request);
+        let mut all_made = true;
+        for (name, files) in files {
+            all_made &= make_file(&mut converted, name, *files);
+        }
+        if all_made {
+            return converted;
+        }
+        // One stands in a part of it that has a name: all fields are put together then.
+        let mut fields = Map::new();
+        for (name, field) in properties {
+            let files = files.iter().find(|(file, _)| file == name);
+            let schema = match files {
+                Some((_, files)) => files.schema(field.text("description")),
+                None => self.schemas.convert(*field, Some(Way::Request), required.contains(name)),
+            };
+            fields.insert((*name).to_owned(), schema);
+        }
+        let mut whole = json!({"type": "object", "properties": fields});
+        if let (Value::Object(whole), false) = (&mut whole, required.is_empty()) {
+            whole.insert("required".to_owned(), required.into());
+        }
+        whole
     }
 
     /// The fields of an object that can be given, and the names of those that must be; none where there are
@@ -300,21 +329,20 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// Makes a field a file, or a list of files, where a schema has it.
-fn make_file(schema: &mut Value, name: &str, is_one: bool) {
-    let Value::Object(fields) = schema else { return };
+/// Makes a field a file, or a list of files, where a schema has it; whether it has.
+fn make_file(schema: &mut Value, name: &str, files: Files) -> bool {
+    let Value::Object(fields) = schema else { return false };
     let property = fields.get_mut("properties").and_then(|properties| properties.get_mut(name));
+    let mut is_made = false;
     if let Some(property) = property {
         let description = property.get("description").and_then(Value::as_str).map(str::to_owned);
-        *property = if is_one {
-            file_schema(description.as_deref())
-        } else {
-            json!({"type": "array", "items": file_schema(description.as_deref())})
-        };
+        *property = files.schema(description.as_deref());
+        is_made = true;
     }
     for part in fields.get_mut("allOf").and_then(Value::as_array_mut).into_iter().flatten() {
-        make_file(part, name, is_one);
+        is_made |= make_file(part, name, files);
     }
+    is_made
 }
 
 /// The fields, unless one is called like an argument, or like the body itself.

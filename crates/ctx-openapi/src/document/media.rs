@@ -64,23 +64,63 @@ pub(super) fn is_file(documents: &Documents, schema: Node<'_>) -> bool {
     (is_text && is_bytes) || schema.text("type") == Some("file")
 }
 
-/// Whether a schema is that of bytes, or of a list of them.
-pub(super) fn has_files(documents: &Documents, schema: Node<'_>) -> bool {
-    let items = || documents.follow(schema).ok().and_then(|schema| schema.get("items"));
-    is_file(documents, schema) || items().is_some_and(|items| is_file(documents, items))
+/// Whether a field of a body is a file, or a list of them. Since version 3.1 it may be its kind of content, which
+/// is told beside the schema, that alone says so.
+pub(super) fn files(documents: &Documents, schema: Node<'_>, content_type: Option<&str>) -> Option<Files> {
+    let is_told = content_type.is_some_and(|kinds| {
+        let first = kinds.split(',').next().unwrap_or_default();
+        kind(first) == Kind::Binary
+    });
+    let is_one = |schema| is_file(documents, schema) || (is_told && is_open(documents, schema));
+    if is_one(schema) {
+        return Some(Files::One);
+    }
+    let items = documents.follow(schema).ok().and_then(|schema| schema.get("items"));
+    items.is_some_and(is_one).then_some(Files::List)
 }
 
-/// What bytes are given as: a text as it is, or an object that holds them.
+/// How many files a field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Files {
+    One,
+    List,
+}
+
+impl Files {
+    /// The schema of it.
+    pub(super) fn schema(self, description: Option<&str>) -> Value {
+        match self {
+            Self::One => file_schema(description),
+            Self::List => serde_json::json!({"type": "array", "items": file_schema(description)}),
+        }
+    }
+}
+
+/// Whether a schema says no more than that there is a text, if that.
+fn is_open(documents: &Documents, schema: Node<'_>) -> bool {
+    let Ok(schema) = documents.follow(schema) else { return false };
+    let says = |word: &str| schema.value.get(word).is_some();
+    let is_text = match schema.text("type") {
+        Some(kind) => kind == "string",
+        None => !says("type"),
+    };
+    let others =
+        ["enum", "const", "properties", "items", "allOf", "anyOf", "oneOf", "contentEncoding", "format"];
+    is_text && !others.into_iter().any(says)
+}
+
+/// What bytes are given as: a text as it is, or an object that holds them, which is what an answer of bytes is, too.
+/// It admits what `request/file.rs` takes, where the name may also be called `filename`.
 pub(super) fn file_schema(description: Option<&str>) -> Value {
     let mut schema = serde_json::json!({
         "format": "binary",
         "anyOf": [
             {"type": "string"},
             {"type": "object", "properties": {
-                "base64": {"type": "string"},
+                "base64": {"type": "string", "contentEncoding": "base64"},
                 "name": {"type": "string"},
                 "content_type": {"type": "string"},
-            }},
+            }, "required": ["base64"]},
         ],
     });
     if let (Some(description), Value::Object(fields)) = (description, &mut schema) {

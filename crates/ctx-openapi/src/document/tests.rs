@@ -260,6 +260,32 @@ fn files_go_into_parts_wherever_their_schema_is_named() {
 }
 
 #[test]
+fn files_are_known_through_all_that_a_body_is_made_of() {
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": {"/x": {"post": {"requestBody": {"required": true, "content": {"multipart/form-data": {
+            "schema": {"allOf": [{"$ref": "#/components/schemas/File"}, {"properties": {"about": {"type": "string"}}}]},
+            "encoding": {"image": {"contentType": "image/png, image/jpeg"}, "about": {"contentType": "text/csv"}},
+        }}}}}},
+        "components": {"schemas": {"File": {"type": "object", "required": ["file"], "properties": {
+            "file": {"type": "string", "format": "binary"}, "image": {}, "id": {"type": "integer"},
+        }}}},
+    });
+    let description = description(&document);
+    let operation = &description.operations[0];
+    let MediaKind::Multipart(parts) = &operation.body.as_ref().unwrap().media[0].kind else { panic!() };
+    let files: Vec<_> = parts.iter().map(|(name, part)| (name.as_str(), part.is_file)).collect();
+    assert_eq!(files, [("about", false), ("file", true), ("image", true)]);
+    let arguments = ArgumentSchema::compile(description.input_schema(operation)).unwrap();
+    let good = |value: Value| arguments.prepare(json!({"body": value})).is_ok();
+    let file = json!({"base64": "", "name": "a.png"});
+    assert!(good(json!({"file": file, "image": file, "about": "x", "id": 1})));
+    assert!(!good(json!({"file": file, "image": 1})));
+    assert!(!good(json!({"file": file, "about": file})));
+    assert!(!good(json!({"image": file})));
+}
+
+#[test]
 fn servers_are_the_nearest_that_are_said() {
     let document = json!({
         "openapi": "3.0.0",

@@ -69,7 +69,7 @@ fn piece(name: &str, value: &Value, part: &Part) -> Result<Piece, RequestError> 
         let file = file.map_err(|why| RequestError::unfit(name, why))?;
         let content_type = file.content_type.as_deref().or(declared).unwrap_or(FILE_TYPE).to_owned();
         // Many servers take a part for a file only by its name.
-        (Some(file.filename.unwrap_or_else(|| name.to_owned())), Some(content_type), file.bytes)
+        (Some(file.name.unwrap_or_else(|| name.to_owned())), Some(content_type), file.bytes)
     } else {
         let is_nested = value.is_object() || value.is_array();
         let content_type = declared.or_else(|| is_nested.then_some(JSON_TYPE));

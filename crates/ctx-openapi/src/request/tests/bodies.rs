@@ -84,7 +84,7 @@ fn bytes_are_sent_as_they_are() {
         ("image/png", json!("text"), "image/png"),
         ("image/png", json!({ "base64": "dGV4dA==", "content_type": "image/gif" }), "image/png"),
         ("image/*", json!({ "base64": "dGV4dA", "content_type": "image/gif" }), "image/gif"),
-        ("*/*", json!({ "text": "text" }), "application/octet-stream"),
+        ("*/*", json!({ "base64": "dGV4dA" }), "application/octet-stream"),
     ] {
         assert_eq!(
             sent(binary(content_type), json!({ "body": value })).unwrap(),
@@ -93,7 +93,7 @@ fn bytes_are_sent_as_they_are() {
     }
     let error = sent(binary("image/png"), json!({ "body": { "base64": "!" } })).unwrap_err();
     assert_eq!(error.to_string(), "`body` has a `base64` that is none");
-    let injected = json!({ "body": { "text": "", "content_type": "a/b\r\nX-Admin: 1" } });
+    let injected = json!({ "body": { "base64": "", "content_type": "a/b\r\nX-Admin: 1" } });
     assert!(sent(binary("*/*"), injected).is_err());
 }
 
@@ -123,7 +123,7 @@ fn parts_are_text_json_or_files() {
     ]);
     let value = json!({
         "text": "a\r\nb", "number": 3.0, "object": { "a": 1 }, "list": [1, 2], "repeated": [1, "x"], "none": null,
-        "file": "bytes", "files": ["one", { "text": "two", "filename": "2.txt" }],
+        "file": "bytes", "files": ["one", { "base64": "dHdv", "name": "2.txt" }],
         "image": { "base64": "aGk=" }, "xml": "<a/>",
         "evident": { "base64": "aGk=", "filename": "a\"b\r\nc", "content_type": "text/x" },
     });
