@@ -3,6 +3,7 @@
 mod access;
 mod hostile;
 mod limits;
+mod wire;
 
 use super::*;
 use crate::auth::Credential;

@@ -1,0 +1,110 @@
+//! One description in three versions, and exactly what arrives when its operations are called.
+//!
+//! Text is read, the operations become tools of a catalog, and calls go through the door: nothing is put together by
+//! hand but the description. What the second version cannot say (cookies, objects, content, labels, matrices, bearer
+//! tokens, several files) its description does not have.
+
+mod access;
+mod bodies;
+mod parameters;
+mod places;
+
+use super::*;
+use crate::document::{Alone, Home, load};
+use ctx_testkit::Asked;
+
+/// The versions of the description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    /// 2.0
+    Second,
+    /// 3.0
+    Third,
+    /// 3.1
+    Newer,
+}
+
+use Version::{Newer, Second, Third};
+
+const ALL: [Version; 3] = [Second, Third, Newer];
+const SINCE_THIRD: [Version; 2] = [Third, Newer];
+
+impl Version {
+    fn name(self) -> &'static str {
+        match self {
+            Second => "2.0",
+            Third => "3.0",
+            Newer => "3.1",
+        }
+    }
+}
+
+/// The port that stands in the texts.
+const PORT: &str = "4010";
+
+/// The description in a version, of a service at this address.
+fn text(version: Version, web: &Web) -> String {
+    let text = match version {
+        Second => include_str!("2.0.json"),
+        Third => include_str!("3.0.yaml"),
+        Newer => include_str!("3.1.yaml"),
+    };
+    let url = web.url("");
+    let (_, port) = url.rsplit_once(':').unwrap();
+    text.replace(PORT, port)
+}
+
+fn read(text: &str) -> Description {
+    let description = load(text, Home::Directory("wire".to_owned()), &Alone).unwrap();
+    assert_eq!(description.skipped, []);
+    description
+}
+
+/// Its functions, at the address that the description names.
+fn functions(version: Version, web: &Web, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
+    provided(read(&text(version, web)), change)
+}
+
+fn provided(description: Description, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
+    let mut settings = ApiSettings::new(Identifier::sanitize("pets"));
+    change(&mut settings);
+    catalog(Api::new(description, settings).unwrap())
+}
+
+/// A service that remembers what arrives and has nothing to say.
+fn silent() -> Web {
+    Web::serve(|_| reply(204, ""))
+}
+
+/// What arrives when an operation is called.
+async fn arrived(
+    catalog: &Arc<Catalog>,
+    web: &Web,
+    name: &str,
+    arguments: Value,
+) -> Result<Asked, ToolError> {
+    let before = web.asked().len();
+    let called = call_named(catalog, name, arguments).await;
+    let asked = web.asked();
+    assert_eq!(asked.len() - before, usize::from(called.is_ok()), "{name}: {called:?}");
+    called.map(|_| asked[before].clone())
+}
+
+#[test]
+fn the_versions_have_the_same_operations_as_far_as_they_can() {
+    let web = silent();
+    let names = |version| -> Vec<String> {
+        read(&text(version, &web)).operations.into_iter().map(|operation| operation.name).collect()
+    };
+    let (second, third) = (names(Second), names(Third));
+    let mut newer = names(Newer);
+    newer.sort();
+    let mut sorted = third.clone();
+    sorted.sort();
+    assert_eq!(sorted, newer);
+    let only: Vec<_> = second.iter().filter(|name| !third.contains(name)).collect();
+    // The third version has no tabs, and other delimiters only in queries.
+    let expected =
+        ["path_ssv", "path_tsv", "path_pipes", "query_tsv", "header_ssv", "header_tsv", "header_pipes"];
+    assert_eq!(only, expected);
+}

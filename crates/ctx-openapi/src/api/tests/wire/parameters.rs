@@ -1,0 +1,116 @@
+//! Every style, in every place, with every kind of value.
+
+use super::*;
+
+/// The values that are given.
+fn value(name: &str) -> Value {
+    match name {
+        "text" => json!("blue"),
+        "number" => json!(2.0),
+        "list" => json!(["blue", "black"]),
+        "object" => json!({ "R": 100, "G": true }),
+        "empty" => json!(""),
+        "unicode" => json!("grün ☂"),
+        "reserved" => json!(":/?#[]@!$&'()*+,;=%|\""),
+        "delimiters" => json!(["a,b", "c|d e"]),
+        "no items" => json!([]),
+        "no fields" => json!({}),
+        other => panic!("{other}"),
+    }
+}
+
+/// What is expected where nothing is sent for a value.
+const NOTHING: &str = "(nothing)";
+/// What is expected where a value cannot be sent.
+const REFUSED: &str = "(refused)";
+
+/// What is expected.
+const TABLE: &str = include_str!("parameters.txt");
+
+/// What of a request an operation is about: by the first word of its name, a part of the path, the query, the
+/// header or the cookies.
+fn part(operation: &str, asked: &Asked) -> String {
+    let (place, style) = operation.split_once('_').unwrap();
+    let target = asked.target().strip_prefix("GET /v1/").unwrap();
+    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let here = format!("{place}/{style}");
+    let rest = path.strip_prefix(&here).unwrap_or_else(|| panic!("{path}"));
+    let (header, cookies) = (asked.header("x-color"), asked.header("cookie"));
+    let segment = rest.strip_prefix('/').and_then(|rest| rest.strip_suffix("/end"));
+    let places = [
+        ("path", segment.filter(|_| place == "path")),
+        ("query", query),
+        ("header", header),
+        ("cookie", cookies),
+    ];
+    for (other, value) in places.iter().filter(|(other, _)| *other != place) {
+        assert_eq!(*value, None, "{operation}: {other}");
+    }
+    assert!(asked.body.is_empty());
+    let found = places.iter().find_map(|(other, value)| (*other == place).then_some(*value)).unwrap();
+    found.unwrap_or(NOTHING).to_owned()
+}
+
+/// The cases of a version whose operations have this first word: operation, value and what is expected.
+fn cases(version: Version, place: &str) -> Vec<(&'static str, &'static str, String)> {
+    let mut cases = Vec::new();
+    let mut operation = None;
+    for line in TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(case) = line.strip_prefix("    ") {
+            let (value, expected) = case.split_once(" =").unwrap();
+            let expected = expected.strip_prefix(' ').unwrap_or(expected).replace("\\t", "\t");
+            cases.extend(operation.map(|operation| (operation, value, expected)));
+        } else {
+            let (versions, name) = line.rsplit_once(' ').unwrap();
+            let is_there = versions.split(' ').any(|own| own == version.name());
+            operation = Some(name).filter(|name| is_there && name.starts_with(place));
+        }
+    }
+    cases
+}
+
+/// Calls all operations of a place with all values; the number of cases is told so that none is passed over.
+async fn check(place: &str, counts: [usize; 3]) {
+    let web = silent();
+    let mut wrong = Vec::new();
+    for (version, count) in ALL.into_iter().zip(counts) {
+        let catalog = functions(version, &web, |_| ());
+        let cases = cases(version, place);
+        let named = catalog.entries().filter(|entry| entry.spec.name.starts_with(place));
+        let untold = named.filter(|entry| cases.iter().all(|(name, ..)| *name != entry.spec.name));
+        wrong.extend(untold.map(|entry| format!("{version:?} {} is not in the table", entry.spec.name)));
+        assert_eq!(cases.len(), count, "{version:?} {place}");
+        for (operation, name, expected) in cases {
+            let argument = if place == "header" { "X-Color" } else { "color" };
+            let found = match arrived(&catalog, &web, operation, json!({ argument: value(name) })).await {
+                Ok(asked) => part(operation, &asked),
+                Err(error) if error.kind() == ErrorKind::BadRequest => REFUSED.to_owned(),
+                Err(error) => panic!("{version:?} {operation} {name}: {error}"),
+            };
+            if found != expected {
+                wrong.push(format!("{version:?} {operation} {name}: {found} and not {expected}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn values_in_paths_arrive_in_their_style() {
+    check("path", [16, 75, 75]).await;
+}
+
+#[tokio::test]
+async fn values_in_queries_arrive_in_their_style() {
+    check("query", [19, 114, 114]).await;
+}
+
+#[tokio::test]
+async fn values_in_headers_arrive_in_their_style() {
+    check("header", [16, 35, 35]).await;
+}
+
+#[tokio::test]
+async fn values_in_cookies_arrive_in_their_style() {
+    check("cookie", [0, 28, 28]).await;
+}
