@@ -36,12 +36,17 @@ pub(crate) fn parse(text: &str) -> Result<Value, Unreadable> {
         return yaml::parse(&printable(text));
     }
     serde_json::from_str(text).or_else(|error| {
-        yaml::parse(&printable(text)).map_err(|_| Unreadable::Faulty {
-            line: error.line(),
-            column: error.column(),
-            why: without_place(&error.to_string()),
+        yaml::parse(&printable(text)).map_err(|_| {
+            let (line, column) = place_in(text, error.line(), error.column());
+            Unreadable::Faulty { line, column, why: without_place(&error.to_string()) }
         })
     })
+}
+
+/// The place of a fault. One at the end of a line is told to be before the first column of the next.
+fn place_in(text: &str, line: usize, column: usize) -> (usize, usize) {
+    let before = line.checked_sub(2).filter(|_| column == 0).and_then(|index| text.lines().nth(index));
+    before.map_or((line, column), |before| (line - 1, before.chars().count() + 1))
 }
 
 /// `expected value at line 1 column 2` without the place, which is told apart.
@@ -103,6 +108,18 @@ mod tests {
         assert_eq!(place_of("a: 1\nb:\n\t- 1\n"), (3, 1));
         assert_eq!(place_of("a: 1\nb: c: d\n"), (2, 5));
         assert_eq!(place_of("paths:\n  /a:\n    get: {}\n   post: {}\n"), (4, 4));
+        assert_eq!(place_of("a: 1\nb\nc: 2\n"), (2, 1));
+        assert_eq!(place_of("a: {b: \"x\\qy\"}\n"), (1, 10));
+        assert_eq!(place_of("a: 1\nb: *gone\n"), (2, 4));
+        assert_eq!(place_of("{\"a\": \"never closed\n\", \"b\": 2"), (1, 20));
+    }
+
+    #[test]
+    fn what_is_not_closed_is_told_from_its_beginning() {
+        let error = parse("openapi: 3.0.0\ntags: [a, b\npaths: {}\n").unwrap_err().to_string();
+        let expected =
+            "line 3, column 6: did not find expected ',' or ']' of what begins at line 2, column 7";
+        assert_eq!(error, expected);
     }
 
     #[test]

@@ -22,20 +22,25 @@ pub(super) fn parse(text: &str) -> Result<Value, Unreadable> {
 }
 
 /// The parser tells where it noticed; of a quote or a bracket that is never closed, that is the end of the text,
-/// and the cause is where it was opened.
+/// and the cause is where it was opened. Of a name without a colon it is the line after.
 fn fault(error: &yaml_serde::Error, text: &str) -> Unreadable {
     let why = error.to_string();
     let mut place = error.location().map_or((0, 0), |place| (place.line(), place.column()));
     let is_open_quote = why.contains("scanning a quoted scalar") && why.starts_with("found unexpected");
+    let is_bare_name = why.contains("scanning a simple key");
     let is_at_end = place.0 > text.lines().count();
-    if (is_open_quote || is_at_end)
-        && let Some(start) = why.rsplit_once(" at line ").and_then(|(_, place)| numbers(place))
-    {
+    let start = why.rsplit_once(" at line ").and_then(|(_, place)| numbers(place));
+    if let Some(start) = start.filter(|_| is_open_quote || is_bare_name || is_at_end) {
         place = start;
     }
+    let beginning = start.filter(|start| why.contains("parsing a flow") && *start != place);
     let problem = why.split(" at line ").next().unwrap_or(&why);
-    let why = if is_open_quote { "a quote is not closed" } else { problem };
-    Unreadable::Faulty { line: place.0, column: place.1, why: why.to_owned() }
+    let why = match beginning {
+        _ if is_open_quote => "a quote is not closed".to_owned(),
+        Some((line, column)) => format!("{problem} of what begins at line {line}, column {column}"),
+        None => problem.to_owned(),
+    };
+    Unreadable::Faulty { line: place.0, column: place.1, why }
 }
 
 /// `12 column 3` as numbers.
