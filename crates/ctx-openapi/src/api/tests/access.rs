@@ -102,8 +102,12 @@ async fn credentials_stay_with_their_origin() {
     let key = Scheme::Key { place: Place::Query, name: "key".to_owned() };
     description.schemes.insert("key".to_owned(), key);
     description.operations[0].security[0].insert("key".to_owned(), Vec::new());
-    description.operations[0].parameters =
-        vec![parameter(Place::Header, "X-Auth-Token"), parameter(Place::Cookie, "session")];
+    description.operations[0].parameters = vec![
+        parameter(Place::Header, "X-Auth-Token"),
+        parameter(Place::Header, "X-Plain"),
+        parameter(Place::Cookie, "session"),
+    ];
+    description.operations[0].frozen = BTreeMap::from([("X-Plain".to_owned(), json!("f1xed"))]);
     let api = described(description, &home.url("/v1"), |settings| {
         let named =
             [("it", Credential::Bearer(secret("t0ken!"))), ("key", Credential::Key(secret("k3y!!!")))];
@@ -121,9 +125,10 @@ async fn credentials_stay_with_their_origin() {
     }
     let stolen = &elsewhere.asked()[0];
     assert_eq!(stolen.target(), "POST /stolen");
-    for name in ["authorization", "cookie", "x-auth-token", "x-tenant"] {
+    for name in ["authorization", "cookie", "x-auth-token", "x-plain", "x-tenant"] {
         assert_eq!(stolen.header(name), None, "{name}");
     }
+    assert_eq!(stolen.header("accept"), home.asked()[0].header("accept"));
 }
 
 #[tokio::test]
