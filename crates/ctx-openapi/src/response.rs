@@ -77,15 +77,32 @@ impl Received {
             // Whoever claims JSON, or nothing, may send anything: bytes stay bytes then.
             let must_be_text = !may_be_json || charset(&content_type).is_some();
             if let Some(text) = decoded(&self.body, &content_type, must_be_text) {
-                let text = redactor.text(text.into_owned());
-                if may_be_json && let Ok(value) = serde_json::from_str(&text) {
+                // Masked after it is read: in the text a secret may be written otherwise, or be a part of a number.
+                if may_be_json && let Ok(mut value) = serde_json::from_str(&text) {
+                    mask(&mut value, redactor);
                     return value;
                 }
-                return Value::String(text);
+                return Value::String(redactor.text(text.into_owned()));
             }
         }
         let kind = if kind.is_empty() { "application/octet-stream" } else { &kind };
         json!({ "content_type": kind, "bytes": self.body.len(), "base64": BASE64_STANDARD.encode(&self.body) })
+    }
+}
+
+/// Masks what is secret in the texts of a value.
+fn mask(value: &mut Value, redactor: &Redactor) {
+    match value {
+        Value::String(text) => *text = redactor.text(std::mem::take(text)),
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, redactor)),
+        Value::Object(fields) => {
+            let masked = std::mem::take(fields).into_iter().map(|(name, mut value)| {
+                mask(&mut value, redactor);
+                (redactor.text(name), value)
+            });
+            *fields = masked.collect();
+        }
+        _ => {}
     }
 }
 
@@ -184,8 +201,19 @@ mod tests {
         let echo = received(200, "application/json", b"{\"Authorization\": \"Bearer hunter2!\"}");
         let value = echo.into_output("GET x", &redactor).unwrap().value;
         assert_eq!(value, json!({ "Authorization": "Bearer ***" }));
+        let written = received(200, "application/json", br#"{"hunter2!": ["\u0068unter2!", 1], "a": "b"}"#);
+        let value = written.into_output("GET x", &redactor).unwrap().value;
+        assert_eq!(value, json!({ "***": ["***", 1], "a": "b" }));
         let refusal =
             received(401, "text/plain", b"not hunter2!").into_output("GET x", &redactor).unwrap_err();
         assert_eq!(refusal.message(), "GET x: HTTP 401 Unauthorized: not ***");
+    }
+
+    #[test]
+    fn a_number_that_is_a_secret_elsewhere_stays_a_number() {
+        let redactor = Redactor::new([Secret::new("12345678")]);
+        let answer = received(200, "application/json", b"{\"id\": 123456789, \"key\": \"12345678\"}");
+        let value = answer.into_output("GET x", &redactor).unwrap().value;
+        assert_eq!(value, json!({ "id": 123_456_789, "key": "***" }));
     }
 }

@@ -120,9 +120,10 @@ impl Pass {
         Ok(())
     }
 
-    /// Masks what is secret in it.
-    pub(crate) fn redactor(&self) -> Redactor {
-        Redactor::new(self.secrets.iter().cloned())
+    /// Masks what is secret in it, and these, as they are and as URLs have them.
+    pub(crate) fn redactor(&self, others: &[Secret]) -> Redactor {
+        let secrets = self.secrets.iter().chain(others);
+        Redactor::new(secrets.flat_map(|secret| [secret.clone(), Secret::new(component(secret.expose()))]))
     }
 }
 

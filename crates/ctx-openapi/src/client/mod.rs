@@ -95,7 +95,7 @@ impl Client {
                 tokio::time::sleep(wait).await;
                 continue;
             }
-            return Ok(Answered { received, redactor: pass.redactor(), wait });
+            return Ok(Answered { received, redactor: pass.redactor(self.web.secrets()), wait });
         }
     }
 }

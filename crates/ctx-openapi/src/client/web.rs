@@ -6,7 +6,7 @@ use crate::auth::Pass;
 use crate::request::Request;
 use crate::response::{FAILURE_BYTES_MAX, Received};
 use crate::settings::ApiSettings;
-use ctx_core::{ErrorKind, ForbiddenAddress, ToolError, chain};
+use ctx_core::{ErrorKind, ForbiddenAddress, Redactor, Secret, ToolError, chain};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -26,6 +26,9 @@ const IDLE_PER_HOST: usize = 8;
 /// lost.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 
+/// Words in the names of headers that hold secrets, besides those that any key may have.
+const SECRET_WORDS: [&str; 4] = ["auth", "cookie", "key", "session"];
+
 /// What requests are sent with.
 #[derive(Debug)]
 pub(crate) struct Web {
@@ -34,13 +37,19 @@ pub(crate) struct Web {
     proxy: Option<reqwest::Proxy>,
     /// Added to every request for the API itself.
     headers: HeaderMap,
+    /// Those of their values that are not for showing.
+    secrets: Vec<Secret>,
 }
 
 impl Web {
     pub(crate) fn new(settings: &ApiSettings) -> Result<Self, ApiError> {
         let mut headers = HeaderMap::new();
+        let mut secrets = Vec::new();
         for (name, value) in &settings.headers {
             let wrong = || ApiError::Header(name.clone());
+            if is_secret(name) {
+                secrets.push(value.clone());
+            }
             let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
             let mut value = HeaderValue::from_bytes(value.expose().as_bytes()).map_err(|_| wrong())?;
             value.set_sensitive(true);
@@ -49,7 +58,12 @@ impl Web {
         // The error would repeat the address, which may hold a password.
         let proxy = settings.proxy.as_ref().map(|proxy| reqwest::Proxy::all(proxy.expose()));
         let proxy = proxy.transpose().map_err(|_| ApiError::Proxy)?;
-        Ok(Self { client: OnceLock::new(), proxy, headers })
+        Ok(Self { client: OnceLock::new(), proxy, headers, secrets })
+    }
+
+    /// Secrets that are sent with every request.
+    pub(super) fn secrets(&self) -> &[Secret] {
+        &self.secrets
     }
 
     /// Sends a request with what lets it in, follows redirects, and reads what comes back. Where it is led to another
@@ -146,6 +160,12 @@ impl Web {
             .map_err(|error| ToolError::internal("requests cannot be sent", chain(&error.without_url())))?;
         Ok(self.client.get_or_init(|| client))
     }
+}
+
+/// Whether a header's value is a secret, by its name: others are versions and dates, which stand in answers too.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    Redactor::is_secret_key(&name) || SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Whether a request may be sent, as far as its URL tells. Names are checked when they are resolved; where there

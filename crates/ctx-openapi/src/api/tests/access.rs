@@ -133,12 +133,39 @@ async fn credentials_stay_with_their_origin() {
 
 #[tokio::test]
 async fn a_service_that_repeats_what_it_gets_shows_no_secret() {
-    let web = Web::serve(|asked| reply(401, asked.header("authorization").unwrap()));
-    let description = guarded(&Scheme::Bearer, "GET");
-    let api = described(description, &web.url(""), with(Credential::Plain(secret("hunter2!"))));
-    let error = call(api, json!({})).await.unwrap_err();
-    assert!(error.message().contains("Bearer ***"), "{error}");
-    assert!(!format!("{error:?}").contains("hunter2"));
+    let basic = Credential::Basic { user: "me".to_owned(), password: secret("hunter2!") };
+    for (scheme, credential) in [
+        (Scheme::Bearer, Credential::Plain(secret("hunter2!"))),
+        (Scheme::Basic, basic),
+        (key(Place::Header), Credential::Key(secret("hunter2!"))),
+        (key(Place::Query), Credential::Key(secret("hunter2!"))),
+        (key(Place::Cookie), Credential::Key(secret("hunter2!"))),
+        (tokens_at("/token"), client()),
+    ] {
+        for status in [200, 401, 500] {
+            let web = Web::serve(move |asked| match asked.target() {
+                "POST /token" => json_reply(r#"{"access_token": "hunter2!"}"#),
+                _ => reply(status, &format!("{}\n{}", asked.line, asked.head)),
+            });
+            let api = described(guarded(&scheme, "GET"), &web.url(""), |settings| {
+                settings.credentials.other = Some(credential.clone());
+                settings.headers = ["X-Api-Key", "Cookie", "X-Version"]
+                    .map(|name| {
+                        (name.to_owned(), secret(if name == "X-Version" { "2026-01" } else { "hunter3!" }))
+                    })
+                    .into();
+            });
+            let told = match call(api, json!({})).await {
+                Ok(output) => output.value.to_string(),
+                Err(error) => format!("{error} {error:?} {:?}", error.data()),
+            };
+            assert!(told.contains("***") && told.contains("2026-01"), "{told}");
+            // As it is, as URLs have it, and as the header of a name and a password has it.
+            for shown in ["hunter2", "hunter3", "bWU6aHVudGVyMiE"] {
+                assert!(!told.contains(shown), "{scheme:?} {status}: {told}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
