@@ -29,20 +29,77 @@ fn small(settings: &mut ApiSettings) {
     settings.limits = ApiLimits { response_bytes: 64 << 10, ..ApiLimits::default() };
 }
 
+/// What the buffers between a service and us hold at most, whatever we read.
+const BUFFERS_MAX: usize = 32 << 20;
+
 #[tokio::test]
 async fn an_endless_answer_is_not_read_to_its_end() {
     for head in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
+        let (ended, has_ended) = std::sync::mpsc::channel();
         let base = raw(move |stream| {
             stream.write_all(head.as_bytes())?;
             let mut chunk = b"400\r\n".to_vec();
             chunk.extend([b'x'; 0x400]);
             chunk.extend(b"\r\n");
-            loop {
-                stream.write_all(&chunk)?;
+            let mut written = 0_usize;
+            while stream.write_all(&chunk).is_ok() {
+                written += chunk.len();
             }
+            ended.send(written).unwrap();
+            Ok(())
         });
         let error = call(at(&base, small), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        let written = tokio::task::spawn_blocking(move || has_ended.recv_timeout(ctx_testkit::DEADLINE));
+        let written = written.await.unwrap().unwrap();
+        assert!(written < BUFFERS_MAX, "{written}");
+    }
+}
+
+#[tokio::test]
+async fn endless_headers_are_not_read_to_their_end() {
+    let base = raw(|stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\n")?;
+        loop {
+            stream.write_all(b"X-More: and more\r\n")?;
+        }
+    });
+    let error = call(at(&base, small), json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tool, "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_a_failure() {
+    for answer in
+        ["", "\r\n\r\n", "220 mail.example ESMTP\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
+    {
+        let base = raw(move |stream| stream.write_all(answer.as_bytes()));
+        let error = call(at(&base, small), json!({})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Tool, "{answer:?}: {error}");
+        assert!(error.message().contains("/pets: "), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_reset_is_a_failure_and_nothing_is_done_twice() {
+    for method in ["GET", "POST", "DELETE"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}/v1?secret=hunter2!", listener.local_addr().unwrap());
+        let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let seen = count.clone();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                // What was not read when the end comes makes it a reset.
+                stream.read_exact(&mut [0; 1]).ok();
+            }
+        });
+        let description =
+            Description { operations: vec![operation(method, "/pets")], ..Description::default() };
+        let error = call(described(description, &base, |_| ()), json!({})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Tool, "{error}");
+        assert!(error.message().contains("/v1/pets: ") && !error.message().contains("hunter2"), "{error}");
+        assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 1, "{method}");
     }
 }
 
@@ -69,16 +126,23 @@ async fn an_endless_failure_is_told_by_its_beginning() {
 
 #[tokio::test]
 async fn an_answer_that_drips_ends_with_the_time() {
-    let base = raw(|stream| {
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")?;
-        loop {
-            stream.write_all(b"x")?;
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    });
-    let brief = |settings: &mut ApiSettings| settings.limits.call = Duration::from_millis(200);
-    let error = call(at(&base, brief), json!({})).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    for beginning in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+        "HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n",
+        "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 100000\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX-Long: ",
+    ] {
+        let base = raw(move |stream| {
+            stream.write_all(beginning.as_bytes())?;
+            loop {
+                stream.write_all(b"x")?;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let brief = |settings: &mut ApiSettings| settings.limits.call = Duration::from_millis(200);
+        let error = call(at(&base, brief), json!({})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    }
 }
 
 #[tokio::test]

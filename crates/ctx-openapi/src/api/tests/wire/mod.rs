@@ -6,6 +6,7 @@
 
 mod access;
 mod bodies;
+mod hostile;
 mod parameters;
 mod places;
 
