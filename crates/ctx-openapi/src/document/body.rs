@@ -246,7 +246,11 @@ impl<'d> Reader<'d> {
         }
         let (properties, required) = self.fields_of(schema);
         let converted = if !offer.files.is_empty() && offer.kind == Kind::Multipart {
-            self.schema_with_files(schema, &properties, &required, &offer.files)
+            let mut converted = self.in_place(schema, 0);
+            for (name, files) in &offer.files {
+                make_file(&mut converted, name, *files);
+            }
+            converted
         } else {
             self.schemas.schema(schema, Way::Request)
         };
@@ -254,39 +258,20 @@ impl<'d> Reader<'d> {
         (converted, fields, required.into_iter().map(str::to_owned).collect())
     }
 
-    /// The schema of a body some of whose fields are files. What the document names is a text there, and a file
-    /// here: it stands in place.
-    fn schema_with_files(
-        &mut self,
-        schema: Node<'d>,
-        properties: &[(&'d str, Node<'d>)],
-        required: &[&str],
-        files: &[(&'d str, Files)],
-    ) -> Value {
+    /// A schema with all that it is put together from in place. What the document names is a text there, and may
+    /// be a file here.
+    fn in_place(&mut self, schema: Node<'d>, depth: usize) -> Value {
         let followed = self.documents.follow(schema).unwrap_or(schema);
         let mut converted = self.schemas.schema(followed, Way::Request);
-        let mut all_made = true;
-        for (name, files) in files {
-            all_made &= make_file(&mut converted, name, *files);
+        if depth < DEPTH_MAX
+            && let Some(Value::Array(parts)) = converted.get_mut("allOf")
+        {
+            let nodes = followed.get("allOf").into_iter().flat_map(Node::items);
+            for (part, node) in parts.iter_mut().zip(nodes) {
+                *part = self.in_place(node, depth + 1);
+            }
         }
-        if all_made {
-            return converted;
-        }
-        // One stands in a part of it that has a name: all fields are put together then.
-        let mut fields = Map::new();
-        for (name, field) in properties {
-            let files = files.iter().find(|(file, _)| file == name);
-            let schema = match files {
-                Some((_, files)) => files.schema(field.text("description")),
-                None => self.schemas.convert(*field, Some(Way::Request), required.contains(name)),
-            };
-            fields.insert((*name).to_owned(), schema);
-        }
-        let mut whole = json!({"type": "object", "properties": fields});
-        if let (Value::Object(whole), false) = (&mut whole, required.is_empty()) {
-            whole.insert("required".to_owned(), required.into());
-        }
-        whole
+        converted
     }
 
     /// The fields of an object that can be given, and the names of those that must be; none where there are
@@ -329,20 +314,17 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// Makes a field a file, or a list of files, where a schema has it; whether it has.
-fn make_file(schema: &mut Value, name: &str, files: Files) -> bool {
-    let Value::Object(fields) = schema else { return false };
+/// Makes a field a file, or a list of files, where a schema has it.
+fn make_file(schema: &mut Value, name: &str, files: Files) {
+    let Value::Object(fields) = schema else { return };
     let property = fields.get_mut("properties").and_then(|properties| properties.get_mut(name));
-    let mut is_made = false;
     if let Some(property) = property {
         let description = property.get("description").and_then(Value::as_str).map(str::to_owned);
         *property = files.schema(description.as_deref());
-        is_made = true;
     }
     for part in fields.get_mut("allOf").and_then(Value::as_array_mut).into_iter().flatten() {
-        is_made |= make_file(part, name, files);
+        make_file(part, name, files);
     }
-    is_made
 }
 
 /// The fields, unless one is called like an argument, or like the body itself.

@@ -7,8 +7,8 @@ use ctx_core::ArgumentSchema;
 use serde_json::json;
 use std::collections::HashMap;
 
-/// Expressions of one description that are tried; those that come after are left out.
-const TRIED_MAX: usize = 10_000;
+/// Expressions of one description that are tried, which takes a while for each; those that come after are left out.
+const TRIED_MAX: usize = 2_000;
 
 /// Expressions that were tried, and whether they can be compiled: most stand in many schemas.
 #[derive(Default)]
