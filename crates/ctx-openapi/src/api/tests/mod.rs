@@ -24,10 +24,14 @@ fn described(description: Description, base: &str, change: impl FnOnce(&mut ApiS
     let mut settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()));
     settings.base_url = Some(base.to_owned());
     change(&mut settings);
-    of_settings(description, settings, None)
+    of_settings(description, settings)
 }
 
-fn of_settings(description: Description, settings: ApiSettings, address: Option<Url>) -> Api {
+fn of_settings(description: Description, settings: ApiSettings) -> Api {
+    let address = match &settings.spec {
+        Spec::Web(url) => Some(url.clone()),
+        Spec::File(_) => None,
+    };
     let client = Client::new(&settings).unwrap();
     Api::new(description, address, Arc::new(settings), Arc::new(client))
 }

@@ -67,9 +67,9 @@ fn functions(version: Version, web: &Web, change: impl FnOnce(&mut ApiSettings))
 }
 
 fn provided(description: Description, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
-    let mut settings = ApiSettings::new(Identifier::sanitize("pets"));
+    let mut settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("wire.yaml".into()));
     change(&mut settings);
-    catalog(Api::new(description, settings).unwrap())
+    catalog(of_settings(description, settings))
 }
 
 /// A service that remembers what arrives and has nothing to say.

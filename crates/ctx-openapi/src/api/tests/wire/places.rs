@@ -91,7 +91,7 @@ async fn an_address_may_be_relative_to_the_description_s() {
             .replace("http://127.0.0.1:{port}/{version}", "../{version}")
             .replace(&format!("\"host\": \"{}\",", web.url("").trim_start_matches("http://")), "");
         let catalog = provided(read(&here), |settings| {
-            settings.document_url = Some(web.url("/specs/wire.yaml?download=1#top"));
+            settings.spec = Spec::Web(web.url("/specs/wire.yaml?download=1#top").parse().unwrap());
         });
         let asked = arrived(&catalog, &web, "query_text", json!({})).await.unwrap();
         assert_eq!(asked.target(), "GET /v1/query/text", "{version:?}");
