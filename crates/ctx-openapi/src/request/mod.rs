@@ -95,18 +95,23 @@ impl Request {
         let (mut path, mut query, mut cookies) = (Vec::new(), Vec::new(), Vec::new());
         for parameter in &operation.parameters {
             let argument = &parameter.argument;
-            let given = operation.frozen.get(argument).or_else(|| arguments.get(argument));
+            let fixed = operation.frozen.get(argument);
+            let given = fixed.or_else(|| arguments.get(argument));
             let Some(value) = given.filter(|value| !value.is_null()) else {
                 if parameter.required {
                     return Err(RequestError::Missing(argument.clone()));
                 }
                 continue;
             };
+            let is_open = |pair: &String| fixed.is_some() || !is_fixed(operation, parameter.place, pair);
             match parameter.place {
                 Place::Path => path.push(Written::new(parameter, value)?),
-                Place::Query => query.extend(in_query(&parameter.name, value, &parameter.format)),
+                Place::Query => {
+                    let pairs = in_query(&parameter.name, value, &parameter.format);
+                    query.extend(pairs.into_iter().filter(is_open));
+                }
                 Place::Header => add_header(&mut headers, parameter, value)?,
-                Place::Cookie => cookies.extend(in_cookies(parameter, value)),
+                Place::Cookie => cookies.extend(in_cookies(parameter, value).into_iter().filter(is_open)),
             }
         }
         if !cookies.is_empty() {
@@ -138,6 +143,14 @@ impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown())
     }
+}
+
+/// Whether a pair has the name of a parameter whose value is fixed: the fields of an object may have any name, and
+/// none may stand in for what callers do not give.
+fn is_fixed(operation: &Operation, place: Place, pair: &str) -> bool {
+    let name = pair.split('=').next().unwrap_or_default();
+    let mut fixed = operation.parameters.iter().filter(|one| operation.frozen.contains_key(&one.argument));
+    fixed.any(|one| one.place == place && component(&one.name) == name)
 }
 
 /// A value as pairs of a query or of a form.

@@ -176,3 +176,21 @@ fn headers_cannot_be_broken_out_of() {
     let request = made(&operation, json!({ "theme": "a\r\nX-Admin: 1; admin=1" })).unwrap();
     assert_eq!(request.headers[COOKIE], "theme=a%0D%0AX-Admin:%201%3B%20admin=1");
 }
+
+#[test]
+fn no_field_of_an_object_stands_in_for_a_fixed_value() {
+    let mut operation = operation("GET", "/pets");
+    operation.parameters = vec![
+        parameter(Place::Query, "filter"),
+        parameter(Place::Query, "tenant id"),
+        parameter(Place::Query, "never"),
+        parameter(Place::Cookie, "options"),
+        parameter(Place::Cookie, "team"),
+    ];
+    let fixed = [("tenant id", json!("ours")), ("never", json!(null)), ("team", json!("ours"))];
+    operation.frozen = fixed.map(|(name, value)| (name.to_owned(), value)).into();
+    let others = json!({ "tenant id": "theirs", "never": 1, "team": "a", "size": 3 });
+    let request = made(&operation, json!({ "filter": others, "options": others })).unwrap();
+    assert_eq!(request.url.query(), Some("team=a&size=3&tenant%20id=ours"));
+    assert_eq!(request.headers[COOKIE], "tenant%20id=theirs; never=1; size=3; team=ours");
+}
