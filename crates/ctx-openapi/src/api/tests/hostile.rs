@@ -69,6 +69,19 @@ async fn endless_headers_are_not_read_to_their_end() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_always_still_to_come_ends_with_the_time() {
+    let base = raw(|stream| {
+        let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(1_000);
+        loop {
+            stream.write_all(&hints)?;
+        }
+    });
+    let brief = |settings: &mut ApiSettings| settings.limits.call = Duration::from_millis(200);
+    let error = call(at(&base, brief), json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+}
+
+#[tokio::test]
 async fn what_is_no_answer_is_a_failure() {
     for answer in
         ["", "\r\n\r\n", "220 mail.example ESMTP\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
