@@ -2,6 +2,7 @@
 //! validator would refuse the whole for them.
 
 use super::constant::{fitted, kind};
+use super::pattern::meant;
 use super::{Schemas, told};
 use crate::document::reference::{Node, reference_of};
 use crate::operation::Way;
@@ -93,7 +94,7 @@ impl Schemas<'_> {
                 value.as_str().filter(|text| !text.is_empty()).map(Value::from)
             }
             "pattern" => {
-                let pattern = value.as_str().filter(|text| !text.is_empty())?;
+                let pattern = value.as_str().filter(|text| !text.is_empty()).and_then(meant)?;
                 self.patterns.takes(pattern).then(|| pattern.into())
             }
             "readOnly" | "writeOnly" if way.is_some() => None,

@@ -14,6 +14,17 @@ const TRIED_MAX: usize = 2_000;
 #[derive(Default)]
 pub(super) struct Patterns(HashMap<String, bool>);
 
+/// What is meant by an expression; nothing where it can never match. Some are written between slashes, as programs
+/// have them, and no text has its beginning behind a slash.
+pub(super) fn meant(pattern: &str) -> Option<&str> {
+    let Some(inside) = pattern.strip_prefix('/').filter(|inside| inside.starts_with('^')) else {
+        return Some(pattern);
+    };
+    let (inside, flags) = inside.rsplit_once('/')?;
+    // Others change what is matched.
+    flags.chars().all(|flag| matches!(flag, 'g' | 'u')).then_some(inside)
+}
+
 impl Patterns {
     /// Whether an expression can be compiled.
     pub(super) fn takes(&mut self, pattern: &str) -> bool {
@@ -45,6 +56,20 @@ mod tests {
         for pattern in ["(", "[a", "a{2,1}", "(?<=a+", "*", "\\p{Nope}"] {
             assert!(!patterns.takes(pattern), "{pattern}");
             assert!(!patterns.takes(pattern), "{pattern} again");
+        }
+    }
+
+    #[test]
+    fn what_stands_between_slashes_is_meant_without_them() {
+        for (pattern, expected) in [
+            ("/^[a-z]+$/", Some("^[a-z]+$")),
+            ("/^a\\/b$/g", Some("^a\\/b$")),
+            ("/^a$/i", None),
+            ("/^a$", None),
+            ("/a/", Some("/a/")),
+            ("^/a/$", Some("^/a/$")),
+        ] {
+            assert_eq!(meant(pattern), expected, "{pattern}");
         }
     }
 }
