@@ -45,6 +45,13 @@ impl Outcome {
         self
     }
 
+    /// Asserts that stdout has this somewhere.
+    #[track_caller]
+    pub fn answers(self, part: &str) -> Self {
+        assert!(self.stdout.contains(part), "`{part}` is missing from stdout:\n{}", self.stdout);
+        self
+    }
+
     /// The answer as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {

@@ -165,7 +165,7 @@ impl<'d> Reader<'d> {
             offers.push(self.offer("application/json".to_owned(), None, None));
         }
         // Files go only into parts.
-        offers.sort_by_key(|offer| (!(offer.kind == Kind::Multipart && !offer.files.is_empty()), offer.kind));
+        offers.sort_by_key(|offer| (offer.kind != Kind::Multipart || offer.files.is_empty(), offer.kind));
         let mut media: Vec<Media> = Vec::new();
         for offer in &offers {
             if media.iter().all(|known| known.content_type != offer.content_type) {
