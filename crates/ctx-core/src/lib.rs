@@ -54,4 +54,4 @@ pub use scope::{InvalidScopes, ScopePolicy};
 pub use secret::{Redactor, Secret};
 pub use shape::Schema;
 pub use suggest::nearest;
-pub use tool::{Annotations, LogLine, Output, Provider, Tool, ToolSpec};
+pub use tool::{Annotations, LogLine, Output, Page, Provider, Tool, ToolSpec};

@@ -158,6 +158,23 @@ pub struct Output {
     pub logs: Vec<LogLine>,
     /// What was called inside. The catalog counts it, for an outermost call.
     pub inside: Inside,
+    /// Where the answer is one page of a list, how the list goes on. For scripts that walk it; no client is told.
+    pub page: Option<Page>,
+}
+
+/// An answer as one page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Page {
+    /// Where in the value the items are, as names of fields; none where this page has no items. The value itself is
+    /// the list where there are no names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<Vec<String>>,
+    /// All arguments of the call that gives the next page; none after the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Map<String, Value>>,
+    /// Why the next page cannot be had, although there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beyond: Option<String>,
 }
 
 /// A line that a tool logged; its JSON is an entry of `logs`.

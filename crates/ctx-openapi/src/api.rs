@@ -3,6 +3,7 @@
 use crate::auth::{self, Credentials};
 use crate::client::Client;
 use crate::operation::{Description, Operation, Skipped};
+use crate::page::Exchange;
 use crate::request::{Request, base_url};
 use crate::settings::ApiSettings;
 use async_trait::async_trait;
@@ -156,7 +157,10 @@ impl Tool for OperationTool {
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let operation = self.api.description.operations.get(self.place);
         let operation = operation.ok_or_else(|| ToolError::not_found("the operation is gone"))?;
-        self.api.send(operation, &arguments, None, call.time_left()).await
+        // Whole, where the door has it already.
+        let full_name = format!("{}.{}", self.api.settings.name, self.spec.name);
+        let schema = call.catalog().input_schema(&full_name).unwrap_or(&operation.input_schema);
+        self.api.send(operation, schema, &arguments, None, call.time_left()).await
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -169,6 +173,7 @@ impl Inner {
     async fn send(
         &self,
         operation: &Operation,
+        schema: &Value,
         arguments: &Map<String, Value>,
         own: Option<&Credentials>,
         time_left: Duration,
@@ -177,14 +182,18 @@ impl Inner {
         let request = Request::new(operation, arguments, &base)?;
         let credentials = own.unwrap_or(&self.settings.credentials);
         let grants = auth::choose(operation, &self.description.schemes, self.is_silent, credentials)?;
-        let shown = request.shown();
+        let (shown, url) = (request.shown(), request.url.clone());
         let time_left = time_left.min(self.settings.limits.call);
         let answered = self.client.send(request, grants, &base, time_left).await?;
-        let output = answered.received.into_output(&shown, &answered.redactor);
-        output.map_err(|error| match answered.wait {
-            Some(wait) => error.retry_after(wait),
-            None => error,
-        })
+        let (headers, redactor) = (answered.received.headers.clone(), &answered.redactor);
+        let mut output =
+            answered.received.into_output(&shown, redactor).map_err(|error| match answered.wait {
+                Some(wait) => error.retry_after(wait),
+                None => error,
+            })?;
+        let (url, headers, body) = (&url, &headers, &output.value);
+        output.page = Exchange { operation, schema, arguments, url, headers, body, redactor }.page();
+        Ok(output)
     }
 }
 

@@ -12,6 +12,7 @@ mod client;
 mod document;
 mod load;
 mod operation;
+mod page;
 mod request;
 mod response;
 mod settings;

@@ -134,6 +134,28 @@ async fn a_proxy_is_asked_in_place_of_the_service() {
     assert_eq!(proxy.asked()[0].target(), "GET http://api.invalid/v1/pets");
 }
 
+#[tokio::test]
+async fn the_next_page_is_called_with_what_the_answer_says() {
+    let web = Web::serve(|asked| match asked.target() {
+        "GET /v1/pets?page=2" => json_reply("[3]"),
+        _ => reply_with(
+            200,
+            &[("Content-Type", "application/json"), ("Link", "</v1/pets?page=2>; rel=\"next\"")],
+            "[1, 2]",
+        ),
+    });
+    let mut listing = operation("GET", "/pets");
+    listing.parameters = vec![parameter(Place::Query, "page")];
+    listing.input_schema = json!({ "type": "object", "properties": { "page": { "type": "integer" } } });
+    let catalog = catalog(api(&web, vec![listing], |_| ()));
+    let page = call_named(&catalog, "operation", json!({})).await.unwrap().page.unwrap();
+    assert_eq!((page.items, &page.next), (Some(vec![]), &json!({ "page": 2 }).as_object().cloned()));
+    let next = Value::Object(page.next.unwrap());
+    let last = call_named(&catalog, "operation", next).await.unwrap();
+    assert_eq!(last.value, json!([3]));
+    assert_eq!(last.page.unwrap().next, json!({ "page": 3 }).as_object().cloned());
+}
+
 #[test]
 fn what_cannot_be_configured_is_refused_without_showing_it() {
     let new = |change: fn(&mut ApiSettings)| {

@@ -1,0 +1,115 @@
+//! Cursors and links in an answer's body.
+
+use super::signs::{Signs, number};
+use super::target::{OFFSETS, PAGES, Targets};
+use super::{Exchange, Next, items, link};
+use serde_json::Value;
+
+/// Where links to the next page stand.
+const LINKS: [&str; 10] = [
+    "next",
+    "nextlink",
+    "odatanextlink",
+    "nexturl",
+    "nextpage",
+    "nextpageurl",
+    "nextpagelink",
+    "nexthref",
+    "nexturi",
+    "nextpageuri",
+];
+
+/// Where cursors stand, the surest first.
+const CURSORS: [&str; 17] = [
+    "nextcursor",
+    "nextpagetoken",
+    "nexttoken",
+    "nextpagecursor",
+    "nextcontinuationtoken",
+    "continuationtoken",
+    "continuation",
+    "nextmarker",
+    "endcursor",
+    "startingafter",
+    "after",
+    "scrollid",
+    "bookmark",
+    "cursor",
+    "lastid",
+    "nextpage",
+    "next",
+];
+
+/// What goes on after the last item of a page, by its `id`.
+const AFTER_ITEM: [&str; 4] = ["startingafter", "afterid", "after", "startafter"];
+
+/// The next page as the body tells it.
+pub(super) fn next(
+    exchange: &Exchange<'_>,
+    signs: &Signs<'_>,
+    targets: &Targets<'_>,
+    items: Option<&[String]>,
+) -> Next {
+    let has_more = signs.has_more();
+    if has_more == Some(false) {
+        return Next::Last;
+    }
+    let is_get = exchange.operation.method == "GET";
+    let url = LINKS.iter().find_map(|name| signs.get(name).find_map(link::url_in));
+    if let Some(url) = url.filter(|_| is_get) {
+        return link::to(exchange, url);
+    }
+    let mut is_over = is_get && LINKS.iter().any(|name| signs.get(name).any(is_nothing));
+    let mut beyond = None;
+    for name in CURSORS {
+        for value in signs.get(name) {
+            is_over |= is_nothing(value);
+            let Some(text) = cursor_text(value) else { continue };
+            let counted = number(value).and_then(|_| match name {
+                "nextpage" => targets.counting(&PAGES),
+                _ => None,
+            });
+            match counted.or_else(|| targets.cursor(name)) {
+                // The same again leads nowhere.
+                Some(target) => return targets.with(target, &text).map_or(Next::Last, Next::Arguments),
+                None if name.starts_with("next") && name.len() > "next".len() => beyond = Some(name),
+                None => {}
+            }
+        }
+    }
+    if let Some(next) = offset(signs, targets) {
+        return next;
+    }
+    let last = items.and_then(|path| items::at(exchange.body, path)).and_then(<[Value]>::last);
+    let id = last.and_then(|item| item.get("id")).and_then(cursor_text);
+    if let (Some(true), Some(id), Some(target)) = (has_more, id, targets.any(&AFTER_ITEM)) {
+        return targets.with(target, &id).map_or(Next::Last, Next::Arguments);
+    }
+    match beyond {
+        Some(name) if targets.counting(&PAGES).or_else(|| targets.counting(&OFFSETS)).is_none() => {
+            Next::Beyond(format!("it gives a cursor (`{name}`) but takes none"))
+        }
+        _ if is_over => Next::Last,
+        _ => Next::Unknown,
+    }
+}
+
+/// Where the next items begin, where that is said as a number.
+fn offset(signs: &Signs<'_>, targets: &Targets<'_>) -> Option<Next> {
+    let next = signs.number(&["nextoffset", "nextstart"])?;
+    let target = targets.counting(&OFFSETS)?;
+    Some(targets.with(target, &next.to_string()).map_or(Next::Last, Next::Arguments))
+}
+
+/// Whether a value says that there is nothing more.
+fn is_nothing(value: &Value) -> bool {
+    matches!(value, Value::Null | Value::Bool(false)) || value.as_str() == Some("")
+}
+
+fn cursor_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() && link::url_in(value).is_none() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,71 @@
+//! Where the items of an answer are.
+
+use super::signs::plain;
+use serde_json::Value;
+
+/// Fields that hold the items, the most usual first, without what is not a letter or a digit.
+const FIELDS: [&str; 16] = [
+    "items",
+    "data",
+    "results",
+    "value",
+    "entries",
+    "records",
+    "values",
+    "list",
+    "rows",
+    "elements",
+    "objects",
+    "resources",
+    "hits",
+    "content",
+    "result",
+    "documents",
+];
+
+/// Fields that hold an object with the items in it.
+const AROUND: [&str; 6] = ["data", "result", "results", "response", "embedded", "hits"];
+
+/// The names of the fields that lead to the items; none where there are no items.
+pub(super) fn path(body: &Value, operation_path: &str) -> Option<Vec<String>> {
+    if body.is_array() {
+        return Some(Vec::new());
+    }
+    if let Some(field) = list_in(body, operation_path) {
+        return Some(vec![field]);
+    }
+    let inside = |(name, inner): (&String, &Value)| {
+        let is_around = AROUND.contains(&plain(name).as_str());
+        let field = is_around.then(|| list_in(inner, operation_path)).flatten()?;
+        Some(vec![name.clone(), field])
+    };
+    body.as_object()?.iter().find_map(inside)
+}
+
+/// The list at the end of a path.
+pub(super) fn at<'a>(body: &'a Value, path: &[String]) -> Option<&'a [Value]> {
+    let found = path.iter().try_fold(body, |value, field| value.get(field))?;
+    found.as_array().map(Vec::as_slice)
+}
+
+/// The field of an object that holds its items: one that is called so, one that is called like the path ends, or the
+/// only list that has anything.
+fn list_in(object: &Value, operation_path: &str) -> Option<String> {
+    let lists: Vec<&String> =
+        object.as_object()?.iter().filter(|(_, value)| value.is_array()).map(|(name, _)| name).collect();
+    let usual = FIELDS.iter().find_map(|field| lists.iter().find(|name| plain(name) == *field));
+    let last = operation_path.rsplit('/').find(|part| !part.is_empty() && !part.starts_with('{'));
+    let last = plain(last.unwrap_or_default().trim_end_matches(".json"));
+    let named = usual.or_else(|| lists.iter().find(|name| plain(name) == last));
+    // Beside the items there may be warnings and the like, which are seldom there.
+    let filled = || {
+        lists
+            .iter()
+            .filter(|name| object.get(**name).and_then(Value::as_array).is_some_and(|list| !list.is_empty()))
+    };
+    let only = || match &lists[..] {
+        [only] => Some(only),
+        _ => filled().next().filter(|_| filled().count() == 1),
+    };
+    named.or_else(only).map(|name| (*name).clone())
+}

@@ -1,0 +1,103 @@
+//! What an answer says of itself beside its items: totals, cursors, links.
+
+use serde_json::Value;
+
+/// Objects that hold such things, without what is not a letter or a digit.
+const AROUND: [&str; 16] = [
+    "cursors",
+    "data",
+    "info",
+    "links",
+    "meta",
+    "metadata",
+    "next",
+    "page",
+    "pageinfo",
+    "pages",
+    "pagination",
+    "paging",
+    "responsemetadata",
+    "result",
+    "searchmetadata",
+    "pager",
+];
+
+/// How deep they stand in one another: `meta.pagination.links.next`.
+const DEPTH_MAX: usize = 4;
+
+/// Signs that are looked at.
+const SIGNS_MAX: usize = 1_000;
+
+/// What an answer says of itself, the outermost first.
+pub(super) struct Signs<'a>(Vec<(String, &'a Value)>);
+
+impl<'a> Signs<'a> {
+    pub(super) fn of(body: &'a Value) -> Self {
+        let mut signs = Vec::new();
+        let mut level = vec![body];
+        for _ in 0..DEPTH_MAX {
+            let mut below = Vec::new();
+            for (name, value) in level.iter().filter_map(|value| value.as_object()).flatten().take(SIGNS_MAX)
+            {
+                let name = plain(name);
+                match value {
+                    Value::Object(_) if AROUND.contains(&name.as_str()) => below.push(value),
+                    Value::Array(links) if name == "links" => signs.extend(next_of(links)),
+                    _ => {}
+                }
+                signs.push((name, value));
+            }
+            level = below;
+        }
+        Self(signs)
+    }
+
+    /// What is said under a name.
+    pub(super) fn get(&self, name: &str) -> impl Iterator<Item = &'a Value> {
+        self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| *value)
+    }
+
+    /// The first number that is said under one of some names.
+    pub(super) fn number(&self, names: &[&str]) -> Option<u64> {
+        names.iter().find_map(|name| self.get(name).find_map(number))
+    }
+
+    /// The first word on whether there is more.
+    pub(super) fn has_more(&self) -> Option<bool> {
+        const MORE: [&str; 8] = [
+            "hasmore",
+            "hasnextpage",
+            "hasnext",
+            "hasmoreitems",
+            "hasmoreresults",
+            "hasmorepages",
+            "morepages",
+            "more",
+        ];
+        const LAST: [&str; 3] = ["islast", "islastpage", "last"];
+        let said = |names: &[&str]| names.iter().find_map(|name| self.get(name).find_map(Value::as_bool));
+        said(&MORE).or_else(|| said(&LAST).map(|is_last| !is_last))
+    }
+}
+
+/// The next of links that say themselves what they are: `[{ "rel": "next", "href": "…" }]`.
+fn next_of(links: &[Value]) -> Option<(String, &Value)> {
+    let next = links.iter().find(|link| link.get("rel").and_then(Value::as_str) == Some("next"))?;
+    Some(("next".to_owned(), next))
+}
+
+/// A whole number, or a text that is one.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    let whole =
+        |number: f64| (number >= 0.0 && number.fract() == 0.0 && number < 2e15).then_some(number as u64);
+    match value {
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A name in small letters and digits alone: `next_page_token`, `nextPageToken` and `next-page-token` are one.
+pub(super) fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
+}
