@@ -13,7 +13,8 @@ use std::time::Duration;
 /// What an agent reads before it writes its first script.
 const DESCRIPTION: &str = "Runs a Luau script that calls many functions in one go; only its result comes \
     back. `sdk.<provider>.<name>{...}` calls a function and gives its value, `context.search(query)` \
-    searches, `parallel{f, g}` runs functions side by side, `print(...)` logs. End with `return value`.";
+    searches, `parallel{f, g}` runs functions side by side, `paginate(sdk.a.b, {...})` loops over the items \
+    of all pages, `print(...)` logs. End with `return value`.";
 
 /// The tool.
 pub(crate) struct Execute {

@@ -210,7 +210,7 @@ fn tools_are_listed_with_their_parameters() {
     sources  (built in)
         List the sources of the knowledge base and their health.
     execute  (built in)
-        Runs a Luau script that calls many functions in one go; only its result comes back. `sdk.<provider>.<name>{...}` calls a function and gives its value, `context.search(query)` searches, `parallel{f, g}` runs functions side by side, `print(...)` logs. End with `return value`.
+        Runs a Luau script that calls many functions in one go; only its result comes back. `sdk.<provider>.<name>{...}` calls a function and gives its value, `context.search(query)` searches, `parallel{f, g}` runs functions side by side, `paginate(sdk.a.b, {...})` loops over the items of all pages, `print(...)` logs. End with `return value`.
         * script     The script's text.
     get_function_docs  (built in)
         Shows how functions are called: Luau signature, parameters, all types. Read it before you call what you do not know.

@@ -51,6 +51,7 @@ pub(crate) const HOST_APIS: &[HostApi] = &[
     host_api!("http", FILES),
     host_api!("json", EVERY),
     host_api!("log", EVERY),
+    host_api!("paginate", CALLERS),
     host_api!("parallel", CALLERS),
     host_api!("result", &[Entry::Chunk]),
     host_api!("sdk", CALLERS),

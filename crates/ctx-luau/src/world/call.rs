@@ -3,10 +3,13 @@
 use super::{Answered, text};
 use crate::engine::Refusal;
 use crate::kinds::fit_empty;
-use ctx_core::{Call, Catalog, Identifier, ToolError};
+use ctx_core::{Call, Catalog, Identifier, Page, ToolError};
+use serde::Serialize;
 use serde_json::{Map, Value};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// Calls a tool; the script gets its value, or its content where it has no value.
+/// Calls a tool; the script gets its value, or its content where it has no value. Where it asks for `page`, it is told
+/// besides how a list goes on, as JSON text; an empty one where the answer is no list.
 pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answered {
     let asked = text(arguments, "name")?;
     let mut given = arguments.get("arguments").cloned().unwrap_or_default();
@@ -15,8 +18,36 @@ pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answere
         fit_empty(schema, &mut given);
     }
     let nested = call.nested().map_err(refusal)?;
-    let output = Catalog::call(&name, given, nested).await.map_err(refusal)?;
-    Ok((output.into_data(), Vec::new()))
+    let mut output = Catalog::call(&name, given, nested).await.map_err(refusal)?;
+    let page = output.page.take();
+    let value = output.into_data();
+    let wants_page = arguments.get("page") == Some(&Value::Bool(true));
+    let told = if wants_page { page_text(page, &value) } else { Ok(Vec::new()) };
+    Ok((value, told.map_err(|error| refusal(ToolError::internal("a page cannot be told", error)))?))
+}
+
+/// What a script is told of a page.
+#[derive(Serialize)]
+struct Told {
+    #[serde(flatten)]
+    page: Page,
+    /// Two pages with the same mark are the same page: the service leads in a circle, or does not count pages at all.
+    mark: String,
+}
+
+fn page_text(page: Option<Page>, value: &Value) -> serde_json::Result<Vec<u8>> {
+    let whole = || value.is_array().then(|| Page { items: Some(Vec::new()), ..Page::default() });
+    let Some(page) = page.or_else(whole) else { return Ok(Vec::new()) };
+    let fields = page.items.as_deref();
+    let items = fields.and_then(|fields| fields.iter().try_fold(value, |value, field| value.get(field)));
+    let is_empty = items.and_then(Value::as_array).is_none_or(Vec::is_empty);
+    let mut mark = DefaultHasher::new();
+    serde_json::to_vec(value)?.hash(&mut mark);
+    // Pages without items are all alike; they differ in where they lead.
+    if is_empty {
+        serde_json::to_vec(&page.next)?.hash(&mut mark);
+    }
+    serde_json::to_vec(&Told { page, mark: format!("{:x}", mark.finish()) })
 }
 
 fn refusal(error: ToolError) -> Refusal {

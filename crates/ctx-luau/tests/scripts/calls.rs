@@ -2,8 +2,9 @@
 
 use crate::Test;
 use crate::bench::{Bench, call, catalog_of, tool_source};
-use ctx_core::{ContentBlock, ErrorKind, Limits, Output, ToolError};
-use serde_json::{Value, json};
+use ctx_core::{ContentBlock, ErrorKind, Limits, Output, Page, Provider, ToolError};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 pub(crate) const TESTS: &[Test] = tests!(calls:
     a_tool_calls_another,
@@ -13,6 +14,9 @@ pub(crate) const TESTS: &[Test] = tests!(calls:
     content_without_a_value_is_what_a_script_gets,
     calls_are_counted,
     calls_nest_so_deep,
+    a_list_is_walked_over_its_pages,
+    every_page_is_a_call,
+    what_has_no_pages_is_one,
 );
 
 async fn a_tool_calls_another() {
@@ -125,4 +129,58 @@ async fn calls_nest_so_deep() {
     let answer: Value = call(&catalog, "x", json!({})).await.unwrap().value;
     assert_eq!(answer["depth"], json!(8));
     assert!(answer["why"].as_str().unwrap().contains("calls may nest at most 8 deep"), "{answer}");
+}
+
+/// A list of numbers, three a page, up to `most`; one that does not count pages begins again and again.
+fn lists(most: u64) -> Arc<dyn Provider> {
+    let answer = move |arguments: &Map<String, Value>, counts: bool| {
+        let page = arguments.get("page").and_then(Value::as_u64).unwrap_or(0);
+        let first = if counts { page * 3 } else { 0 };
+        let numbers: Vec<u64> = (first..(first + 3).min(most)).collect();
+        let mut next = arguments.clone();
+        next.insert("page".to_owned(), json!(page + 1));
+        let next = (!counts || first + 3 < most).then_some(next);
+        let page = Page { items: Some(vec!["numbers".to_owned()]), next, beyond: None };
+        Output { value: json!({ "numbers": numbers }), page: Some(page), ..Output::default() }
+    };
+    let list = |name: &str, counts: bool| {
+        ctx_testkit::tool(name, move |arguments, _| {
+            let output = answer(&arguments, counts);
+            Box::pin(async { Ok(output) })
+        })
+    };
+    ctx_testkit::provider("others", [list("numbers", true), list("circle", false), ctx_testkit::echo("echo")])
+}
+
+async fn a_list_is_walked_over_its_pages() {
+    let bench = Bench::new();
+    let body = "local sum = 0
+        for number in paginate(sdk.others.numbers, { order = 'up' }) do sum += number end
+        return { sum, paginate(sdk.others.numbers):all(5), paginate(sdk.others.circle):all() }";
+    let catalog = catalog_of([bench.tool(body).await], [], [lists(10)], Limits::default());
+    let answer = call(&catalog, "x", json!({})).await.unwrap().value;
+    assert_eq!(answer, json!([45, [0, 1, 2, 3, 4], [0, 1, 2]]));
+}
+
+async fn every_page_is_a_call() {
+    let bench = Bench::new();
+    let tool = bench.tool("return #paginate(sdk.others.numbers):all(params.most)").await;
+    let limits = Limits { nested_calls: 4, ..Limits::default() };
+    let catalog = catalog_of([tool], [], [lists(1_000_000)], limits);
+    let output = call(&catalog, "x", json!({ "most": 12 })).await.unwrap();
+    assert_eq!((output.value, output.inside.calls), (json!(12), 4));
+    let error = call(&catalog, "x", json!({})).await.unwrap_err();
+    assert!(error.message().contains("at most 4 calls"), "{error}");
+}
+
+async fn what_has_no_pages_is_one() {
+    let bench = Bench::new();
+    let array = ctx_testkit::tool("array", |_, _| Box::pin(async { Ok(json!([1, 2]).into()) }));
+    let others = ctx_testkit::provider("others", [array, ctx_testkit::echo("echo")]);
+    let body = "local ok, why = pcall(function() return paginate(sdk.others.echo, { a = 1 }):all() end)
+        return { paginate(sdk.others.array):all(), ok, why }";
+    let catalog = catalog_of([bench.tool(body).await], [], [others], Limits::default());
+    let answer = call(&catalog, "x", json!({})).await.unwrap().value;
+    let why = "tools/x.lua:2: paginate: others.echo does not answer with a list; call it by itself";
+    assert_eq!(answer, json!([[1, 2], false, why]));
 }

@@ -6,6 +6,7 @@ mod entries;
 mod hostile;
 mod isolation;
 mod language;
+mod paginate;
 mod parallel;
 
 use crate::engine::protocol::{Answer, Bounds, Ending, Entry, Failure, Job, Question};
