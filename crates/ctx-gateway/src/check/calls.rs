@@ -14,6 +14,8 @@ pub(super) struct Written {
     pub(super) name: String,
     /// Whether it is written `sdk.provider.name`, not `provider.name`.
     pub(super) is_sdk: bool,
+    /// Whether it is left to `paginate`.
+    pub(super) is_paged: bool,
     /// What it is called with; `None` where that cannot be seen.
     pub(super) arguments: Option<Vec<Literal>>,
     /// Where it begins, in bytes.
@@ -108,6 +110,11 @@ impl<'a> Words<'a> {
         None
     }
 
+    /// Whether a word is the first that `paginate` is given.
+    fn is_paged(self, at: usize) -> bool {
+        at > 1 && self.symbol(at - 1, "(") && self.name(at - 2) == Some("paginate") && !self.is_field(at - 2)
+    }
+
     fn has_function(self, from: usize, to: usize) -> bool {
         (from..to).any(|at| self.name(at) == Some("function"))
     }
@@ -154,7 +161,8 @@ fn written(words: Words<'_>, at: usize, seen: &mut Seen) {
         seen.looked_at.insert(provider);
         return;
     };
-    let given = arguments(words, after);
+    let is_paged = words.is_paged(at);
+    let given = if is_paged { paged_arguments(words, at - 1, after) } else { arguments(words, after) };
     if matches!(given, Given::NoCall) {
         seen.looked_at.insert(format!("{provider}.{name}"));
         return;
@@ -164,7 +172,7 @@ fn written(words: Words<'_>, at: usize, seen: &mut Seen) {
         _ => None,
     };
     let at = words.0.get(at).map_or(0, |token| token.at);
-    seen.calls.push(Written { provider, name, is_sdk, arguments, at });
+    seen.calls.push(Written { provider, name, is_sdk, is_paged, arguments, at });
 }
 
 /// `.name` or `["name"]`, and where it ends.
@@ -198,6 +206,19 @@ fn arguments(words: Words<'_>, at: usize) -> Given {
             Given::Seen(values.collect())
         }
         _ => Given::NoCall,
+    }
+}
+
+/// What `paginate(function, arguments)` calls its function with; `open` is its bracket, `after` follows the function.
+fn paged_arguments(words: Words<'_>, open: usize, after: usize) -> Given {
+    let Some(close) = words.closing(open).filter(|close| !words.has_function(open, *close)) else {
+        return Given::Hidden;
+    };
+    match split(words, open + 1, close)[..] {
+        [(_, end)] if end == after => Given::Seen(Vec::new()),
+        [(_, end), (from, to)] if end == after => Given::Seen(vec![value(words, from, to, 0)]),
+        // The function is called, or asked for something, before `paginate` gets it.
+        _ => arguments(words, after),
     }
 }
 

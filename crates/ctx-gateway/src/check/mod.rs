@@ -26,7 +26,8 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
     let mut problems = Vec::new();
     for call in &seen.calls {
         let root = if call.is_sdk { "sdk" } else { &call.provider };
-        if seen.bound.contains(root) || problems.len() >= PROBLEMS_MAX {
+        let is_own = seen.bound.contains(root) || (call.is_paged && seen.bound.contains("paginate"));
+        if is_own || problems.len() >= PROBLEMS_MAX {
             continue;
         }
         for (problem, signature) in problems_of(call, catalog, &seen.looked_at) {

@@ -64,6 +64,11 @@ fn names_that_are_wrong_are_told_with_the_nearest() {
             "return pet_store.pink():await()",
             "1:8: pet_store.pink: pet_store has no function `pink` (did you mean `ping`?)",
         ),
+        (
+            "for x in paginate(sdk.github.list_isues, {}) do print(x) end",
+            "1:19: sdk.github.list_isues: github has no function `list_isues` (did you mean `list_issues`?)",
+        ),
+        ("return paginate(sdk.zebra.x):all(3)", "1:17: sdk.zebra.x: there is no provider `zebra`"),
         ("return `{sdk.zebra.x()}`", "1:10: sdk.zebra.x: there is no provider `zebra`"),
         ("return { é = sdk.zebra.x() }", "1:14: sdk.zebra.x: there is no provider `zebra`"),
     ] {
@@ -85,6 +90,8 @@ fn arguments_that_cannot_be_are_told_with_the_signature() {
         ("sdk.github.create_issue{ title = 'x', labels = { 'a', 2 } }", "`labels[2]` must be string"),
         ("sdk.github.create_issue({ title = 'x', author = {} })", "missing required parameter: author.name"),
         ("github.create_issue({ ['title'] = true }):await()", "`title` must be string"),
+        ("paginate(sdk.github.create_issue, { title = 7 })", "`title` must be string"),
+        ("paginate(sdk.github.create_issue)", "missing required parameter: title"),
     ] {
         let found = problems(script);
         assert_eq!(found.len(), 2, "{script}: {found:?}");
@@ -176,6 +183,26 @@ return github.create_issue{ title = "x" }:await()
 local a, b = github.list_issues(), pet_store.ping() return { a:await(), b:await() }
 
 local pets = parallel{ pet_store.get_pet{ id = 1 }, pet_store.get_pet{ id = 2 } } return pets
+
+for issue in paginate(sdk.github.list_issues, { state = "all", per_page = 2 }) do print(issue.id) end return 1
+
+return paginate(sdk.pet_store.get_pet, { id = n }):all(10)
+
+return paginate(sdk.github.create_issue, arguments):all()
+
+return paginate(sdk.github["list_issues"]):all()
+
+return paginate(github.list_issues, { a = function() end }):all()
+
+return paginate(sdk.nope and sdk.nope.x or sdk.github.list_issues)
+
+return paginate(sdk.github.maybe or sdk.github.list_issues, {})
+
+local function paginate(f) return f end return paginate(sdk.nope.x, {})
+
+return other.paginate(sdk.nope.x, {})
+
+return paginate(sdk.github.create_issue{ title = "x" })
 
 return parallel{ function() return sdk.pet_store.get_pet{ id = 1 } end, function() return sdk.pet_store.ping() end }
 
