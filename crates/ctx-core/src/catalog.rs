@@ -12,8 +12,8 @@ use crate::resource::{self, Origins};
 use crate::run::{bounded, cut_text};
 use crate::{
     Agent, AgentSpec, AllowAll, Call, Caller, Completable, Completing, Completions, ContentBlock, Decision,
-    Discard, ErrorKind, Identifier, Identity, Limits, Outcome, Output, Policy, Prompt, Provider, Redactor,
-    ResourceContent, Resources, Run, RunLog, Tool, ToolError, ToolName, ToolSpec, nearest,
+    Discard, ErrorKind, Identifier, Identity, Keeper, Limits, Outcome, Output, Policy, Prompt, Provider,
+    Redactor, ResourceContent, Resources, Run, RunLog, Tool, ToolError, ToolName, ToolSpec, nearest,
 };
 use arc_swap::ArcSwap;
 use futures::FutureExt;
@@ -50,6 +50,7 @@ pub struct Catalog {
     agents: BTreeMap<String, Persona>,
     /// In the order of their providers.
     resources: Vec<Arc<dyn Resources>>,
+    keeper: Option<Arc<dyn Keeper>>,
     limits: Limits,
     policy: Arc<dyn Policy>,
     runs: Arc<dyn RunLog>,
@@ -240,6 +241,11 @@ impl Catalog {
         let output = Self::call(&resource::tool_name(origin.prefix()), json!({ "uri": uri }), call).await?;
         serde_json::from_value(output.value)
             .map_err(|error| ToolError::internal("the resource cannot be read", error))
+    }
+
+    /// What keeps files, which only [`Call::keep`] and [`Call::kept`] ask.
+    pub(crate) fn keeper(&self) -> Option<&dyn Keeper> {
+        self.keeper.as_deref()
     }
 
     /// The bounds every call has.
@@ -555,6 +561,7 @@ impl CatalogBuilder {
             unknown: BTreeMap::new(),
             agents: BTreeMap::new(),
             resources: Vec::new(),
+            keeper: self.providers.iter().find_map(|provider| provider.keeper()),
             limits: self.limits,
             policy: self.policy,
             runs: self.runs,

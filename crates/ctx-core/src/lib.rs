@@ -14,6 +14,7 @@ mod document;
 mod error;
 mod figures;
 mod fitting;
+mod keep;
 mod limits;
 mod name;
 mod peer;
@@ -40,6 +41,7 @@ pub use document::{
 };
 pub use error::{ErrorKind, ToolError, chain};
 pub use figures::Figures;
+pub use keep::{FILE_PREFIX, Keeper, KeptFile};
 pub use limits::Limits;
 pub use name::{Identifier, InvalidName, ToolName};
 pub use peer::{NoPeer, Peer, Progress, Question, Unanswered, Want};

@@ -1,6 +1,6 @@
 //! What can be called, and where it comes from.
 
-use crate::{Agent, Call, ContentBlock, Identifier, Inside, RateLimit, Resources, Schema, ToolError};
+use crate::{Agent, Call, ContentBlock, Identifier, Inside, Keeper, RateLimit, Resources, Schema, ToolError};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -49,6 +49,11 @@ pub trait Provider: Send + Sync + 'static {
 
     /// What of its can be read by URI.
     fn resources(&self) -> Option<Arc<dyn Resources>> {
+        None
+    }
+
+    /// What keeps files for all tools of the catalog, where that is what it does.
+    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
         None
     }
 

@@ -14,7 +14,7 @@ use ctx_core::{Identifier, Provider, Resources, Tool};
 use ctx_luau::Scripts;
 use discover::{Directories, FunctionDocs, GetFunctionDocs, ListFunctions, SearchDocs};
 use execute::Execute;
-use kept::KeptResults;
+use kept::{KeptFiles, KeptResults};
 use std::sync::Arc;
 
 /// The provider of what is built in besides knowledge.
@@ -25,19 +25,21 @@ pub struct Gateway {
     execute: Arc<Execute>,
     directories: Arc<Directories>,
     kept: KeptResults,
+    files: KeptFiles,
 }
 
 impl Gateway {
     /// Scripts that are sent run as these do.
     pub fn new(scripts: Scripts) -> Self {
         let kept = KeptResults::default();
-        Self { execute: Arc::new(Execute::new(scripts, kept.clone())), directories: Arc::default(), kept }
+        let execute = Arc::new(Execute::new(scripts, kept.clone()));
+        Self { execute, directories: Arc::default(), kept, files: KeptFiles::default() }
     }
 
     /// What of `ctx` is for scripts alone, to be in the same catalog: results that were too large for an
-    /// answer. They are kept as long as the gateway is.
-    pub fn kept(&self) -> Arc<dyn Provider> {
-        Arc::new(self.kept.clone())
+    /// answer, and files. They are kept as long as the gateway is.
+    pub fn kept(&self) -> [Arc<dyn Provider>; 2] {
+        [Arc::new(self.kept.clone()), Arc::new(self.files.clone())]
     }
 }
 

@@ -1,8 +1,9 @@
 //! Results that are too large for an answer: kept for a while, to be read in parts.
 //!
 //! The answer tells what such a result looks like and how it begins. A later script takes what it needs by
-//! `sdk.ctx.result{…}`; `ctx://result/{id}` is the whole.
+//! `sdk.ctx.result{…}`; `ctx://result/{id}` is the whole. Files that functions answer with are kept the same way.
 
+mod file;
 mod part;
 mod path;
 mod resource;
@@ -13,6 +14,7 @@ use crate::PROVIDER;
 use ctx_core::{
     Call, Caller, ContentBlock, Identifier, Output, Provider, Resources, Tool, ToolError, json_size,
 };
+pub(crate) use file::KeptFiles;
 use part::ResultPart;
 use path::{Path, Step, quote};
 use resource::ResultResources;
@@ -38,7 +40,7 @@ const EXAMPLE_COUNT: usize = 20;
 /// costs tokens.
 #[derive(Clone, Default)]
 pub(crate) struct KeptResults {
-    shelf: Arc<Shelf>,
+    shelf: Arc<Shelf<Arc<str>>>,
 }
 
 impl KeptResults {

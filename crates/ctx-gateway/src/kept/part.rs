@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 /// The tool.
 pub(super) struct ResultPart {
-    shelf: Arc<Shelf>,
+    shelf: Arc<Shelf<Arc<str>>>,
     spec: Arc<ToolSpec>,
 }
 
 impl ResultPart {
-    pub(super) fn new(shelf: Arc<Shelf>) -> Self {
+    pub(super) fn new(shelf: Arc<Shelf<Arc<str>>>) -> Self {
         let input_schema = json!({
             "type": "object",
             "properties": {

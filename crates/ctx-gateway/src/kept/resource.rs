@@ -10,7 +10,7 @@ use tokio::time::Instant;
 const JSON: &str = "application/json";
 
 /// Kept results.
-pub(super) struct ResultResources(pub(super) Arc<Shelf>);
+pub(super) struct ResultResources(pub(super) Arc<Shelf<Arc<str>>>);
 
 #[async_trait]
 impl Resources for ResultResources {

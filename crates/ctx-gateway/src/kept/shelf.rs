@@ -1,81 +1,107 @@
-//! Where results wait for whoever made them: in memory, the newest, for a while.
+//! Where results and files wait for whoever made them: in memory, the newest, for a while.
 
 use crate::discover::cut;
-use ctx_core::{Identity, ToolError};
+use ctx_core::{Identity, KeptFile, ToolError};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Results kept at once.
-const RESULTS_MAX: usize = 100;
+/// Things kept at once, of each sort.
+const THINGS_MAX: usize = 100;
 
-/// Their bytes as JSON. One that is larger alone is kept alone.
+/// Their bytes. One that is larger alone is kept alone.
 const BYTES_MAX: usize = 64 << 20;
 
 /// How long one is kept.
 const AGE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Results that were too large for an answer, oldest first.
-#[derive(Default)]
-pub(super) struct Shelf {
-    results: Mutex<VecDeque<Kept>>,
+/// What can be kept.
+pub(super) trait Thing: Clone {
+    /// What it is called.
+    const SORT: &'static str;
+
+    /// How large it is.
+    fn size(&self) -> usize;
 }
 
-struct Kept {
+/// A result, as JSON.
+impl Thing for Arc<str> {
+    const SORT: &'static str = "result";
+
+    fn size(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Thing for KeptFile {
+    const SORT: &'static str = "file";
+
+    fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Things of one sort, oldest first.
+pub(super) struct Shelf<T> {
+    things: Mutex<VecDeque<Kept<T>>>,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { things: Mutex::default() }
+    }
+}
+
+struct Kept<T> {
     id: Uuid,
     /// Whom its maker had proved to be.
     subject: Option<String>,
     since: Instant,
-    json: Arc<str>,
+    thing: T,
 }
 
-impl Shelf {
-    /// Keeps a result; its id cannot be guessed.
-    pub(super) fn put(&self, json: Arc<str>, maker: Option<&Identity>, now: Instant) -> Uuid {
+impl<T: Thing> Shelf<T> {
+    /// Keeps a thing; its id cannot be guessed.
+    pub(super) fn put(&self, thing: T, maker: Option<&Identity>, now: Instant) -> Uuid {
         let id = Uuid::new_v4();
         let subject = maker.map(|maker| maker.subject.clone());
-        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        results.push_back(Kept { id, subject, since: now, json });
-        clear(&mut results, now);
+        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        things.push_back(Kept { id, subject, since: now, thing });
+        clear(&mut things, now);
         id
     }
 
-    /// The result of this id, for whoever made it.
-    pub(super) fn get(
-        &self,
-        id: &str,
-        reader: Option<&Identity>,
-        now: Instant,
-    ) -> Result<Arc<str>, ToolError> {
-        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        clear(&mut results, now);
+    /// The thing of this id, for whoever made it.
+    pub(super) fn get(&self, id: &str, reader: Option<&Identity>, now: Instant) -> Result<T, ToolError> {
+        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        clear(&mut things, now);
         let subject = reader.map(|reader| reader.subject.as_str());
         let wanted = Uuid::try_parse(id.trim()).ok();
-        let found = results.iter().find(|kept| Some(kept.id) == wanted && kept.subject.as_deref() == subject);
+        let found = things.iter().find(|kept| Some(kept.id) == wanted && kept.subject.as_deref() == subject);
         // Whether it is another's is nobody's business.
-        found.map(|kept| kept.json.clone()).ok_or_else(|| {
+        found.map(|kept| kept.thing.clone()).ok_or_else(|| {
+            let (sort, id) = (T::SORT, cut(id));
             ToolError::not_found(format!(
-                "no result is kept under the id {}: the newest {RESULTS_MAX} are, for an hour, until the server \
-                 ends; run the script again",
-                cut(id)
+                "no {sort} is kept under the id {id}: the newest {THINGS_MAX} are, for an hour, until the server \
+                 ends; run the script again"
             ))
         })
     }
 }
 
 /// Lets go of what is too old, and of the oldest while there is too much.
-fn clear(results: &mut VecDeque<Kept>, now: Instant) {
-    let mut bytes: usize = results.iter().map(|kept| kept.json.len()).sum();
-    while let Some(oldest) = results.front() {
+fn clear<T: Thing>(things: &mut VecDeque<Kept<T>>, now: Instant) {
+    let mut bytes: usize = things.iter().map(|kept| kept.thing.size()).sum();
+    while let Some(oldest) = things.front() {
         let is_old = now.saturating_duration_since(oldest.since) > AGE_MAX;
-        let is_much = results.len() > RESULTS_MAX || (bytes > BYTES_MAX && results.len() > 1);
+        let is_much = things.len() > THINGS_MAX || (bytes > BYTES_MAX && things.len() > 1);
         if !is_old && !is_much {
             break;
         }
-        bytes -= oldest.json.len();
-        results.pop_front();
+        bytes -= oldest.thing.size();
+        things.pop_front();
     }
 }
 
@@ -87,13 +113,13 @@ mod tests {
         Identity { subject: subject.to_owned(), ..Identity::default() }
     }
 
-    fn put(shelf: &Shelf, bytes: usize, now: Instant) -> String {
+    fn put(shelf: &Shelf<Arc<str>>, bytes: usize, now: Instant) -> String {
         shelf.put("x".repeat(bytes).into(), None, now).to_string()
     }
 
     #[test]
     fn only_whoever_made_a_result_reads_it() {
-        let (shelf, now) = (Shelf::default(), Instant::now());
+        let (shelf, now) = (Shelf::<Arc<str>>::default(), Instant::now());
         let (mine, theirs) = (identity("me"), identity("them"));
         let id = shelf.put("1".into(), Some(&mine), now).to_string();
         assert_eq!(&*shelf.get(&id, Some(&mine), now).unwrap(), "1");
@@ -112,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_result_is_gone_after_a_while() {
-        let (shelf, now) = (Shelf::default(), Instant::now());
+        let (shelf, now) = (Shelf::<Arc<str>>::default(), Instant::now());
         let id = put(&shelf, 1, now);
         assert!(shelf.get(&id, None, now + AGE_MAX).is_ok());
         assert!(shelf.get(&id, None, now + AGE_MAX + Duration::from_secs(1)).is_err());
@@ -120,15 +146,15 @@ mod tests {
 
     #[test]
     fn the_oldest_gives_way_to_the_newest() {
-        let (shelf, now) = (Shelf::default(), Instant::now());
-        let ids: Vec<String> = (0..=RESULTS_MAX).map(|_| put(&shelf, 1, now)).collect();
+        let (shelf, now) = (Shelf::<Arc<str>>::default(), Instant::now());
+        let ids: Vec<String> = (0..=THINGS_MAX).map(|_| put(&shelf, 1, now)).collect();
         assert!(shelf.get(&ids[0], None, now).is_err());
         assert!(ids[1..].iter().all(|id| shelf.get(id, None, now).is_ok()));
 
         let half = put(&shelf, BYTES_MAX / 2, now);
-        assert!(shelf.get(&ids[RESULTS_MAX], None, now).is_ok());
+        assert!(shelf.get(&ids[THINGS_MAX], None, now).is_ok());
         let other_half = put(&shelf, BYTES_MAX / 2, now);
-        assert!(shelf.get(&ids[RESULTS_MAX], None, now).is_err());
+        assert!(shelf.get(&ids[THINGS_MAX], None, now).is_err());
         assert!(shelf.get(&half, None, now).is_ok());
         let huge = put(&shelf, BYTES_MAX + 1, now);
         assert!(shelf.get(&other_half, None, now).is_err());

@@ -52,8 +52,13 @@ impl Bench {
         let engine = Engine::new(settings).unwrap();
         let scripts = Scripts::new(engine.clone(), script_limits, Arc::new(|_| None));
         let gateway = Arc::new(Gateway::new(scripts));
-        let builder = Catalog::builder().limits(limits).provider(gateway.clone()).provider(gateway.kept());
-        let catalog = providers.into_iter().fold(builder, |builder, each| builder.provider(each)).build();
+        let builder = Catalog::builder().limits(limits).provider(gateway.clone());
+        let catalog = gateway
+            .kept()
+            .into_iter()
+            .chain(providers)
+            .fold(builder, |builder, each| builder.provider(each))
+            .build();
         assert_eq!(catalog.warnings(), [""; 0]);
         Self { engine, catalog }
     }

@@ -29,6 +29,7 @@ mod bench;
 mod calls;
 mod discover;
 mod endings;
+mod files;
 mod golden;
 mod kept;
 mod results;
@@ -38,7 +39,15 @@ fn main() -> ExitCode {
     if arguments.first().map(String::as_str) == Some(bench::WORKER) {
         return ctx_luau::worker_main();
     }
-    let tests = [results::TESTS, calls::TESTS, discover::TESTS, endings::TESTS, golden::TESTS, kept::TESTS];
+    let tests = [
+        results::TESTS,
+        calls::TESTS,
+        discover::TESTS,
+        endings::TESTS,
+        golden::TESTS,
+        kept::TESTS,
+        files::TESTS,
+    ];
     let tests = tests.concat();
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| eprintln!("{name}: test"));

@@ -123,7 +123,7 @@ impl ScriptSet {
     pub(crate) fn providers(&self, inline: &[Arc<dyn Agent>]) -> Vec<Arc<dyn Provider>> {
         let gateway = self.runner.gateway().ok().map(|gateway| {
             let listed: Arc<dyn Provider> = gateway.clone();
-            [listed, gateway.kept()]
+            [listed].into_iter().chain(gateway.kept())
         });
         let mut provider = ScriptProvider { tools: Vec::new(), agents: inline.to_vec() };
         for script in &self.scripts {

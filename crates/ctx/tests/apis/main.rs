@@ -26,7 +26,9 @@ fn petstore() -> Web {
         let target = asked.target();
         let (path, _) = target.split_once('?').unwrap_or((target, ""));
         match path {
-            "GET /api/v3/openapi.json" => reply_with(200, &[("ETag", "\"1\"")], include_str!("petstore.json")),
+            "GET /api/v3/openapi.json" => {
+                reply_with(200, &[("ETag", "\"1\"")], include_str!("petstore.json"))
+            }
             "POST /api/v3/pets" => {
                 let mut pet = asked.json();
                 pet["id"] = json!(pets.len() + 1);
@@ -56,7 +58,9 @@ fn typed(store: &Web) -> String {
 fn configured(store: &Web, more: &str) -> TestWorkspace {
     let spec = store.url(SPEC);
     let server = "[server]\nbind = \"127.0.0.1:0\"\n";
-    TestWorkspace::empty().config(&format!("{server}[apis.petstore]\nspec = \"{spec}\"\n{more}")).env("CTX_TRUST", "1")
+    TestWorkspace::empty()
+        .config(&format!("{server}[apis.petstore]\nspec = \"{spec}\"\n{more}"))
+        .env("CTX_TRUST", "1")
 }
 
 #[test]
@@ -80,7 +84,10 @@ fn a_description_that_is_typed_is_called_and_documented() {
         "{docs}"
     );
     for named in ["User", "Tag"] {
-        assert_eq!(docs.matches(&format!("export type {named} = {{\n    id: number,\n    name: string,\n")).count(), 1);
+        assert_eq!(
+            docs.matches(&format!("export type {named} = {{\n    id: number,\n    name: string,\n")).count(),
+            1
+        );
     }
     let found = client.text("search_docs", json!({"query": "remove an animal"}));
     assert!(found.contains("petstore.delete_pet(petId)"), "{found}");
@@ -106,7 +113,8 @@ fn one_script_uses_an_api_and_an_mcp_server() {
     let answer = client.execute(&script);
     assert_eq!(answer["content"][0]["text"], "Rex,Tom,Ada", "{answer}");
     assert_eq!(w.read("pets.txt"), "Rex,Tom,Ada");
-    let mistake = client.execute("sdk.filesystem.write_file({})\nreturn sdk.petstore.create_pet({ nmae = 1 })");
+    let mistake =
+        client.execute("sdk.filesystem.write_file({})\nreturn sdk.petstore.create_pet({ nmae = 1 })");
     let told = mistake["content"][0]["text"].as_str().unwrap();
     assert!(told.contains("nothing was called") && told.contains("1:") && told.contains("2:"), "{told}");
     client.end();
@@ -130,7 +138,8 @@ fn a_key_is_sent_where_it_is_asked_for_and_shown_nowhere() {
     let gone = client.execute(delete);
     assert_eq!(gone["isError"], json!(false), "{gone}");
     client.end();
-    let sent: Vec<_> = store.asked().iter().map(|asked| asked.header("x-api-key").map(str::to_owned)).collect();
+    let sent: Vec<_> =
+        store.asked().iter().map(|asked| asked.header("x-api-key").map(str::to_owned)).collect();
     assert_eq!(sent.iter().flatten().collect::<Vec<_>>(), ["wrong-key-0815", KEY], "{sent:?}");
     w.ctx_args(["run", &typed(&store), "--auth", "petstore:NOT_SET"]).code(2).says("NOT_SET");
     w.ctx_args(["run", &typed(&store), "--auth", "kennel:KENNEL"]).code(2).says("kennel");
@@ -143,7 +152,9 @@ fn a_configured_api_is_listed_tested_doctored_and_documented() {
     w.ctx("upstream list").success().answers("petstore").answers("3 functions");
     w.ctx("upstream test petstore").success().answers("✓ Petstore was read").answers("petstore.create_pet");
     w.ctx("doctor").answers("apis.petstore");
-    w.ctx("docs petstore.get_pet").success().answers("function sdk.petstore.get_pet(params: { petId: number }): Pet end");
+    w.ctx("docs petstore.get_pet")
+        .success()
+        .answers("function sdk.petstore.get_pet(params: { petId: number }): Pet end");
     w.write("new.luau", "return sdk.petstore.create_pet{ name = \"Rex\" }.id");
     w.ctx("exec new.luau").success().answers("1");
     w.write("gone.luau", "return sdk.petstore.delete_pet{ petId = 1 }");
@@ -161,8 +172,14 @@ fn a_description_that_cannot_be_read_is_told_and_the_rest_works() {
         .file("broken.yaml", "openapi: 3.0.0\npaths:\n  /a:\n   get: {\n  /b: 1\n")
         .file("part.yaml", "openapi: 3.0.0\npaths:\n  /a: {get: {operationId: a}, post: 1}\n");
     let doctor = w.ctx("doctor").code(1);
-    doctor.answers("broken.yaml: line ").answers("there is no file").answers("POST /a is left out: it is not an object");
-    w.write("a.luau", "local ok, why = pcall(sdk.broken.x)\nreturn tostring(why) .. \"; \" .. tostring(pcall(sdk.part.a))");
+    doctor
+        .answers("broken.yaml: line ")
+        .answers("there is no file")
+        .answers("POST /a is left out: it is not an object");
+    w.write(
+        "a.luau",
+        "local ok, why = pcall(sdk.broken.x)\nreturn tostring(why) .. \"; \" .. tostring(pcall(sdk.part.a))",
+    );
     w.ctx("exec a.luau").success().answers("broken cannot be called: its description cannot be read: line ");
 }
 

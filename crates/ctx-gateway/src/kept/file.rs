@@ -1,0 +1,140 @@
+//! Files that functions answer with: the bytes stay here, and whoever asked gets a URI.
+//!
+//! A script hands the URI on, to a function that takes a file; `ctx.file` gives it the bytes where it needs them.
+//! Clients read the resource.
+
+use super::Shelf;
+use crate::PROVIDER;
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ctx_core::{
+    Annotations, Call, Catalog, FILE_PREFIX, Identifier, Identity, Keeper, KeptFile, Output, Provider,
+    ResourceContent, ResourcePage, ResourceTemplate, Resources, Tool, ToolError, ToolSpec,
+};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Files that are kept, and what reads them.
+#[derive(Clone, Default)]
+pub(crate) struct KeptFiles {
+    shelf: Arc<Shelf<KeptFile>>,
+}
+
+impl Keeper for KeptFiles {
+    fn keep(&self, file: KeptFile, owner: Option<&Identity>) -> String {
+        format!("{FILE_PREFIX}{}", self.shelf.put(file, owner, Instant::now()))
+    }
+
+    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<KeptFile, ToolError> {
+        self.shelf.get(uri.strip_prefix(FILE_PREFIX).unwrap_or(uri), reader, Instant::now())
+    }
+}
+
+impl Provider for KeptFiles {
+    fn name(&self) -> Identifier {
+        Identifier::sanitize(PROVIDER)
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        vec![Arc::new(FilePart::new())]
+    }
+
+    fn resources(&self) -> Option<Arc<dyn Resources>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn builtin(&self) -> bool {
+        true
+    }
+
+    fn exposed(&self) -> bool {
+        false
+    }
+}
+
+#[async_trait]
+impl Resources for KeptFiles {
+    fn prefix(&self) -> &str {
+        FILE_PREFIX
+    }
+
+    /// None: only whoever made one may know of it.
+    async fn list(&self, _: Option<&str>, _: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
+        Ok(ResourcePage::default())
+    }
+
+    fn templates(&self) -> Vec<ResourceTemplate> {
+        vec![ResourceTemplate {
+            uri_template: format!("{FILE_PREFIX}{{id}}"),
+            name: "file".to_owned(),
+            title: Some("Kept file".to_owned()),
+            description: Some("A file that a function answered with.".to_owned()),
+            ..ResourceTemplate::default()
+        }]
+    }
+
+    async fn read(&self, uri: &str, call: &Call) -> Result<Vec<ResourceContent>, ToolError> {
+        let KeptFile { content_type, bytes, .. } = call.kept(uri)?;
+        let (uri, blob) = (uri.to_owned(), Some(BASE64_STANDARD.encode(bytes)));
+        Ok(vec![ResourceContent { uri, mime_type: Some(content_type), blob, ..ResourceContent::default() }])
+    }
+}
+
+/// The tool `ctx.file`: the bytes of a file, or some of them. For scripts.
+struct FilePart {
+    spec: Arc<ToolSpec>,
+}
+
+impl FilePart {
+    fn new() -> Self {
+        let input_schema = json!({
+            "type": "object",
+            "properties": {
+                "uri": {"type": "string", "description": "What the answer called it: `ctx://file/…`."},
+                "from": {"type": "integer", "minimum": 1, "description": "First byte."},
+                "count": {"type": "integer", "minimum": 1, "description": "How many from there."},
+            },
+            "required": ["uri"],
+        });
+        let description = "Gives the bytes of a file that a function answered with, in base64. A function that takes \
+            a file takes that answer itself.";
+        let spec = ToolSpec {
+            title: Some("Read a kept file".to_owned()),
+            annotations: Annotations::READ_ONLY,
+            ..ToolSpec::new("file", description, input_schema)
+        };
+        Self { spec: Arc::new(spec) }
+    }
+}
+
+#[async_trait]
+impl Tool for FilePart {
+    fn spec(&self) -> Arc<ToolSpec> {
+        self.spec.clone()
+    }
+
+    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
+        let number = |name: &str| arguments.get(name).and_then(Value::as_f64).map(|number| number as usize);
+        let file = call.kept(arguments.get("uri").and_then(Value::as_str).unwrap_or_default())?;
+        let (skip, take) =
+            (number("from").unwrap_or(1).saturating_sub(1), number("count").unwrap_or(usize::MAX));
+        let total = file.bytes.len();
+        let from = skip.min(total);
+        let part = file.bytes.get(from..from.saturating_add(take).min(total)).unwrap_or_default();
+        let mut answer = json!({
+            "base64": BASE64_STANDARD.encode(part),
+            "content_type": file.content_type,
+            "bytes": total,
+        });
+        if let (Some(name), Value::Object(fields)) = (file.name, &mut answer) {
+            fields.insert("name".to_owned(), name.into());
+        }
+        Ok(answer.into())
+    }
+}
