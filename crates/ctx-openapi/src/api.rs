@@ -160,7 +160,7 @@ impl Tool for OperationTool {
         // Whole, where the door has it already.
         let full_name = format!("{}.{}", self.api.settings.name, self.spec.name);
         let schema = call.catalog().input_schema(&full_name).unwrap_or(&operation.input_schema);
-        self.api.send(operation, schema, &arguments, None, call.time_left()).await
+        self.api.send(operation, schema, &arguments, None, Some(call)).await
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -176,18 +176,18 @@ impl Inner {
         schema: &Value,
         arguments: &Map<String, Value>,
         own: Option<&Credentials>,
-        time_left: Duration,
+        call: Option<&Call>,
     ) -> Result<Output, ToolError> {
         let base = base_url(self.settings.base_url.as_deref(), operation, self.address.as_ref())?;
-        let request = Request::new(operation, arguments, &base)?;
+        let request = Request::new(operation, arguments, &base, call)?;
         let credentials = own.unwrap_or(&self.settings.credentials);
         let grants = auth::choose(operation, &self.description.schemes, self.is_silent, credentials)?;
         let (shown, url) = (request.shown(), request.url.clone());
-        let time_left = time_left.min(self.settings.limits.call);
+        let time_left = call.map_or(Duration::MAX, Call::time_left).min(self.settings.limits.call);
         let answered = self.client.send(request, grants, &base, time_left).await?;
         let (headers, redactor) = (answered.received.headers.clone(), &answered.redactor);
         let mut output =
-            answered.received.into_output(&shown, redactor).map_err(|error| match answered.wait {
+            answered.received.into_output(&shown, redactor, call).map_err(|error| match answered.wait {
                 Some(wait) => error.retry_after(wait),
                 None => error,
             })?;

@@ -10,6 +10,8 @@ mod apis;
 mod auth;
 mod client;
 mod document;
+mod header;
+mod kept;
 mod load;
 mod operation;
 mod page;

@@ -185,7 +185,7 @@ pub(crate) enum MediaKind {
     /// Parts, and how each is written where that is said.
     Multipart(BTreeMap<String, Part>),
     Text,
-    /// Bytes; a string is taken as it is, `{ base64 = "…" }` is decoded.
+    /// Bytes; a string is taken as it is, `{ base64 = "…" }` is decoded, of `{ uri = "…" }` what is kept is sent.
     Binary,
 }
 

@@ -1,9 +1,10 @@
 //! What came back becomes a value, by its kind of content.
 
+use crate::kept;
 use crate::request::is_json;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use ctx_core::{ErrorKind, Output, Redactor, ToolError};
+use ctx_core::{Call, ErrorKind, Output, Redactor, ToolError};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Value, json};
@@ -41,8 +42,27 @@ pub(crate) struct Received {
 
 impl Received {
     /// The value, or why there is none. What let us in is masked in either: some services repeat what they get.
-    pub(crate) fn into_output(self, shown: &str, redactor: &Redactor) -> Result<Output, ToolError> {
-        let value = self.value(redactor);
+    ///
+    /// Bytes are kept for whoever made the call, where that is one and somebody keeps them.
+    pub(crate) fn into_output(
+        self,
+        shown: &str,
+        redactor: &Redactor,
+        call: Option<&Call>,
+    ) -> Result<Output, ToolError> {
+        let read = self.read(redactor);
+        let kept = match &read {
+            Err(kind) if self.status.is_success() => call.and_then(|call| kept::output(&self, kind, call)),
+            _ => None,
+        };
+        let value = match (read, kept) {
+            (_, Some(output)) => return Ok(output),
+            (Ok(value), None) => value,
+            (Err(kind), None) => {
+                let base64 = BASE64_STANDARD.encode(&self.body);
+                json!({ "content_type": kind, "bytes": self.body.len(), "base64": base64 })
+            }
+        };
         if self.status.is_success() {
             return Ok(Output::from(value));
         }
@@ -62,9 +82,10 @@ impl Received {
         Err(ToolError::new(ErrorKind::Tool, message).with_data(data))
     }
 
-    fn value(&self, redactor: &Redactor) -> Value {
+    /// The value; or what kind of content it is, where it is bytes.
+    fn read(&self, redactor: &Redactor) -> Result<Value, String> {
         if self.body.is_empty() || matches!(self.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
-            return Value::Null;
+            return Ok(Value::Null);
         }
         let content_type =
             self.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -80,13 +101,12 @@ impl Received {
                 // Masked after it is read: in the text a secret may be written otherwise, or be a part of a number.
                 if may_be_json && let Ok(mut value) = serde_json::from_str(&text) {
                     mask(&mut value, redactor);
-                    return value;
+                    return Ok(value);
                 }
-                return Value::String(redactor.text(text.into_owned()));
+                return Ok(Value::String(redactor.text(text.into_owned())));
             }
         }
-        let kind = if kind.is_empty() { "application/octet-stream" } else { &kind };
-        json!({ "content_type": kind, "bytes": self.body.len(), "base64": BASE64_STANDARD.encode(&self.body) })
+        Err(if kind.is_empty() { "application/octet-stream".to_owned() } else { kind })
     }
 }
 
@@ -141,7 +161,7 @@ mod tests {
     }
 
     fn output(received: Received) -> Result<Output, ToolError> {
-        received.into_output("GET https://api.example/pets", &Redactor::default())
+        received.into_output("GET https://api.example/pets", &Redactor::default(), None)
     }
 
     #[test]
@@ -199,13 +219,13 @@ mod tests {
     fn what_let_us_in_is_masked_where_it_comes_back() {
         let redactor = Redactor::new([Secret::new("hunter2!")]);
         let echo = received(200, "application/json", b"{\"Authorization\": \"Bearer hunter2!\"}");
-        let value = echo.into_output("GET x", &redactor).unwrap().value;
+        let value = echo.into_output("GET x", &redactor, None).unwrap().value;
         assert_eq!(value, json!({ "Authorization": "Bearer ***" }));
         let written = received(200, "application/json", br#"{"hunter2!": ["\u0068unter2!", 1], "a": "b"}"#);
-        let value = written.into_output("GET x", &redactor).unwrap().value;
+        let value = written.into_output("GET x", &redactor, None).unwrap().value;
         assert_eq!(value, json!({ "***": ["***", 1], "a": "b" }));
         let refusal =
-            received(401, "text/plain", b"not hunter2!").into_output("GET x", &redactor).unwrap_err();
+            received(401, "text/plain", b"not hunter2!").into_output("GET x", &redactor, None).unwrap_err();
         assert_eq!(refusal.message(), "GET x: HTTP 401 Unauthorized: not ***");
     }
 
@@ -213,7 +233,7 @@ mod tests {
     fn a_number_that_is_a_secret_elsewhere_stays_a_number() {
         let redactor = Redactor::new([Secret::new("12345678")]);
         let answer = received(200, "application/json", b"{\"id\": 123456789, \"key\": \"12345678\"}");
-        let value = answer.into_output("GET x", &redactor).unwrap().value;
+        let value = answer.into_output("GET x", &redactor, None).unwrap().value;
         assert_eq!(value, json!({ "id": 123_456_789, "key": "***" }));
     }
 }

@@ -116,7 +116,7 @@ fn request(wanted: &Wanted, url: &Url, in_header: bool) -> Request {
 fn read(received: Received, wanted: &Wanted, url: &Url, asked: Instant) -> Result<Token, ToolError> {
     let redactor = Redactor::new([wanted.secret.clone()]);
     let host = url.host_str().unwrap_or_default();
-    let answer = received.into_output(&format!("no token from {host}"), &redactor)?.value;
+    let answer = received.into_output(&format!("no token from {host}"), &redactor, None)?.value;
     let Some(token) = answer.get("access_token").and_then(Value::as_str).filter(|token| !token.is_empty())
     else {
         let message = format!("no token from {host}: its answer has no `access_token`");

@@ -121,6 +121,11 @@ pub(super) fn file_schema(description: Option<&str>) -> Value {
                 "name": {"type": "string"},
                 "content_type": {"type": "string"},
             }, "required": ["base64"]},
+            {"type": "object", "description": "A file that a function answered with.", "properties": {
+                "uri": {"type": "string", "pattern": "^ctx://file/"},
+                "name": {"type": "string"},
+                "content_type": {"type": "string"},
+            }, "required": ["uri"]},
         ],
     });
     if let (Some(description), Value::Object(fields)) = (description, &mut schema) {

@@ -5,6 +5,7 @@
 
 use super::target::{Kind, kind, property, same, typed};
 use super::{Exchange, Next};
+use crate::header::parameters;
 use crate::operation::Place;
 use reqwest::Url;
 use reqwest::header::LINK;
@@ -98,49 +99,12 @@ fn links(header: &str) -> Vec<(String, Vec<String>)> {
     let mut rest = header;
     while let Some((_, after)) = rest.split_once('<') {
         let Some((target, after)) = after.split_once('>') else { break };
-        let (relations, after) = relations(after);
+        let (parameters, after) = parameters(after);
+        // Only the first counts.
+        let relations = parameters.iter().find(|(name, _)| name == "rel").map_or("", |(_, value)| value);
+        let relations = relations.split_whitespace().map(str::to_ascii_lowercase).collect();
         links.push((target.trim().to_owned(), relations));
         rest = after;
     }
     links
-}
-
-/// The relations among the parameters of a link, and what comes after them. Only the first `rel` counts.
-fn relations(parameters: &str) -> (Vec<String>, &str) {
-    let mut relations = None;
-    let mut rest = parameters.trim_start();
-    while let Some(parameter) = rest.strip_prefix(';') {
-        let end = parameter.find(['=', ';', ',']).unwrap_or(parameter.len());
-        let (name, after) = parameter.split_at(end);
-        let (value, after) = match after.strip_prefix('=') {
-            Some(after) => value(after.trim_start()),
-            None => (String::new(), after),
-        };
-        if name.trim().eq_ignore_ascii_case("rel") && relations.is_none() {
-            relations = Some(value.split_whitespace().map(str::to_ascii_lowercase).collect());
-        }
-        rest = after.trim_start();
-    }
-    (relations.unwrap_or_default(), rest)
-}
-
-/// A parameter's value, quoted or not, and what comes after it.
-fn value(text: &str) -> (String, &str) {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find([';', ',']).unwrap_or(text.len());
-        let (value, after) = text.split_at(end);
-        return (value.trim().to_owned(), after);
-    };
-    let (mut value, mut is_escaped) = (String::new(), false);
-    for (at, letter) in quoted.char_indices() {
-        match letter {
-            '\\' if !is_escaped => is_escaped = true,
-            '"' if !is_escaped => return (value, quoted.get(at + 1..).unwrap_or_default()),
-            letter => {
-                value.push(letter);
-                is_escaped = false;
-            }
-        }
-    }
-    (value, "")
 }

@@ -1,9 +1,10 @@
 //! Bodies: a value becomes content of the first kind that it fits.
 
 use super::encode::text;
-use super::file::{self, File};
+use super::file::File;
 use super::{RequestError, in_query, multipart};
 use crate::operation::{Body, Format, Media, MediaKind, Operation, Part, Style};
+use ctx_core::Call;
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -23,10 +24,11 @@ pub(super) struct Encoded {
 pub(super) fn of(
     operation: &Operation,
     arguments: &Map<String, Value>,
+    call: Option<&Call>,
 ) -> Result<Option<Encoded>, RequestError> {
     let Some(body) = &operation.body else { return Ok(None) };
     match gathered(body, arguments) {
-        Some(value) => encoded(body, &value).map(Some),
+        Some(value) => encoded(body, &value, call).map(Some),
         None if body.required => Err(RequestError::Missing(body.argument.clone())),
         None => Ok(None),
     }
@@ -61,9 +63,12 @@ fn gathered<'a>(body: &Body, arguments: &'a Map<String, Value>) -> Option<Cow<'a
     }
 }
 
-fn encoded(body: &Body, value: &Value) -> Result<Encoded, RequestError> {
+fn encoded(body: &Body, value: &Value, call: Option<&Call>) -> Result<Encoded, RequestError> {
     let unfit = |why: String| RequestError::unfit(&body.argument, why);
-    let Some(media) = body.media.iter().find(|media| fits(&media.kind, value)) else {
+    // A file that is kept is meant as its bytes, wherever those are taken.
+    let is_kept = File::is_kept(value);
+    let as_bytes = body.media.iter().find(|media| is_kept && media.kind == MediaKind::Binary);
+    let Some(media) = as_bytes.or_else(|| body.media.iter().find(|media| fits(&media.kind, value))) else {
         let kinds: Vec<_> = body.media.iter().map(|media| media.content_type.as_str()).collect();
         return Err(unfit(format!("cannot be sent as {}", kinds.join(" or "))));
     };
@@ -72,14 +77,13 @@ fn encoded(body: &Body, value: &Value) -> Result<Encoded, RequestError> {
         MediaKind::Json => value.to_string().into_bytes(),
         MediaKind::Form(parts) => form(object(value), parts).into_bytes(),
         MediaKind::Multipart(parts) => {
-            let (boundary, bytes) = multipart::encoded(object(value), parts)?;
+            let (boundary, bytes) = multipart::encoded(object(value), parts, call)?;
             content_type = format!("{content_type}; boundary={boundary}");
             bytes
         }
         MediaKind::Text => text(value).into_bytes(),
         MediaKind::Binary => {
-            let file = File::of(value).ok_or_else(|| unfit(file::EXPECTED.to_owned()))?;
-            let file = file.map_err(|why| unfit(why.to_owned()))?;
+            let file = File::of(value, call).map_err(unfit)?;
             // Where the document leaves it open, whoever sends the file knows better.
             if let Some(own) = file.content_type.filter(|_| content_type == BYTES) {
                 content_type = own;
@@ -97,7 +101,7 @@ fn fits(kind: &MediaKind, value: &Value) -> bool {
         MediaKind::Json => true,
         MediaKind::Form(_) | MediaKind::Multipart(_) => value.is_object(),
         MediaKind::Text => !value.is_object() && !value.is_array(),
-        MediaKind::Binary => File::of(value).is_some(),
+        MediaKind::Binary => File::is_one(value),
     }
 }
 

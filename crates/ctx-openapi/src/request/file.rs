@@ -1,19 +1,21 @@
-//! Files, as arguments give them: a string, or `{ base64 = "…", name = "a.png"?, content_type = "image/png"? }`.
+//! Files, as arguments give them: a string, or `{ base64 = "…", name = "a.png"?, content_type = "image/png"? }`, or what
+//! an answer says of a file that is kept, which has a `uri` in place of the bytes.
 //!
-//! An answer that is bytes is such a table, and can be sent on as it is: what else stands in it does no harm. What
-//! is taken here is what the schema of a file admits, which `document/media.rs` has.
+//! What else stands in such a table does no harm. What is taken here is what the schema of a file admits, which
+//! `document/media.rs` has.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use ctx_core::{Call, FILE_PREFIX};
 use serde_json::Value;
 
 /// What a file must look like.
-pub(super) const EXPECTED: &str =
-    "must be a string, or a table with `base64`, and `name` and `content_type` if they matter";
+const EXPECTED: &str = "must be a string, or a table with `base64` or the `uri` of a file that an answer told of, and \
+    `name` and `content_type` if they matter";
 
 /// The fields of a file that stands where the document does not speak of one.
-const FIELDS: [&str; 5] = ["base64", "name", "filename", "content_type", "bytes"];
+const FIELDS: [&str; 6] = ["base64", "uri", "name", "filename", "content_type", "bytes"];
 
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -26,34 +28,65 @@ pub(super) struct File {
     pub(super) bytes: Vec<u8>,
 }
 
+/// Where the bytes of a file are.
+enum Source<'a> {
+    Text(&'a str),
+    Base64(&'a str),
+    Kept(&'a str),
+}
+
 impl File {
-    /// The file that a value is; none where it is none, an error where it cannot be read.
-    pub(super) fn of(value: &Value) -> Option<Result<Self, &'static str>> {
-        let fields = match value {
-            Value::String(text) => {
-                let bytes = text.clone().into_bytes();
-                return Some(Ok(Self { name: None, content_type: None, bytes }));
+    /// The file that a value is, or why there is none.
+    pub(super) fn of(value: &Value, call: Option<&Call>) -> Result<Self, String> {
+        let field = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        let (name, content_type) = (field("name").or_else(|| field("filename")), field("content_type"));
+        let bytes = match source(value).ok_or(EXPECTED)? {
+            Source::Text(text) => text.as_bytes().to_vec(),
+            Source::Base64(text) => decoded(text).ok_or("has a `base64` that is none")?,
+            Source::Kept(uri) => {
+                let file = call.ok_or("is a file that is kept, and none are here")?.kept(uri);
+                let file = file.map_err(|error| format!("cannot be sent: {}", error.message()))?;
+                let (name, content_type) = (name.or(file.name), content_type.or(Some(file.content_type)));
+                return Ok(Self { name, content_type, bytes: file.bytes.to_vec() });
             }
-            Value::Object(fields) => fields,
-            _ => return None,
         };
-        let is_text = |name: &str| fields.get(name).is_none_or(Value::is_string);
-        if !is_text("name") || !is_text("content_type") {
-            return None;
-        }
-        let text = |name: &str| fields.get(name).and_then(Value::as_str);
-        let Some(bytes) = decoded(text("base64")?) else {
-            return Some(Err("has a `base64` that is none"));
-        };
-        let name = text("name").or_else(|| text("filename")).map(str::to_owned);
-        Some(Ok(Self { name, content_type: text("content_type").map(str::to_owned), bytes }))
+        Ok(Self { name, content_type, bytes })
+    }
+
+    /// Whether a value is a file.
+    pub(super) fn is_one(value: &Value) -> bool {
+        source(value).is_some()
+    }
+
+    /// Whether a value is a file that is kept.
+    pub(super) fn is_kept(value: &Value) -> bool {
+        matches!(source(value), Some(Source::Kept(_)))
     }
 
     /// Whether a value can be nothing but a file, even where the document does not speak of one.
     pub(super) fn is_evident(value: &Value) -> bool {
         let fields = value.as_object();
         let is_plain = fields.is_some_and(|fields| fields.keys().all(|key| FIELDS.contains(&key.as_str())));
-        is_plain && Self::of(value).is_some()
+        is_plain && Self::is_one(value)
+    }
+}
+
+/// Where the bytes of a file are; none where a value is no file.
+fn source(value: &Value) -> Option<Source<'_>> {
+    let fields = match value {
+        Value::String(text) => return Some(Source::Text(text)),
+        Value::Object(fields) => fields,
+        _ => return None,
+    };
+    let is_text = |name: &str| fields.get(name).is_none_or(Value::is_string);
+    if !is_text("name") || !is_text("content_type") {
+        return None;
+    }
+    let text = |name: &str| fields.get(name).and_then(Value::as_str);
+    match (text("base64"), text("uri")) {
+        (Some(base64), _) => Some(Source::Base64(base64)),
+        (None, Some(uri)) if uri.starts_with(FILE_PREFIX) => Some(Source::Kept(uri)),
+        _ => None,
     }
 }
 
@@ -69,8 +102,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn bytes(value: Value) -> Option<Result<Vec<u8>, &'static str>> {
-        File::of(&value).map(|file| file.map(|file| file.bytes))
+    fn bytes(value: &Value) -> Result<Vec<u8>, String> {
+        File::of(value, None).map(|file| file.bytes)
     }
 
     #[test]
@@ -82,7 +115,7 @@ mod tests {
             json!({ "base64": "aGk/\nPg", "filename": "x" }),
             json!({ "base64": "aGk/Pg", "bytes": 4, "content_type": "text/plain", "kept": { "path": "x" } }),
         ] {
-            assert_eq!(bytes(value.clone()), Some(Ok(b"hi?>".to_vec())), "{value}");
+            assert_eq!(bytes(&value), Ok(b"hi?>".to_vec()), "{value}");
         }
         for value in [
             json!(1),
@@ -91,10 +124,14 @@ mod tests {
             json!({ "base64": 1 }),
             json!({ "base64": "", "name": 1 }),
             json!({ "base64": "", "content_type": null }),
+            json!({ "uri": "https://example.com/a.png" }),
         ] {
-            assert_eq!(bytes(value.clone()), None, "{value}");
+            assert!(!File::is_one(&value) && bytes(&value).unwrap_err() == EXPECTED, "{value}");
         }
-        assert!(bytes(json!({ "base64": "a" })).unwrap().is_err());
+        assert!(bytes(&json!({ "base64": "a" })).is_err());
+        let kept = json!({ "uri": "ctx://file/a", "content_type": "x/y", "bytes": 3, "name": "a" });
+        assert!(File::is_kept(&kept) && File::is_evident(&kept));
+        assert_eq!(bytes(&kept).unwrap_err(), "is a file that is kept, and none are here");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) use encode::component;
 
 use crate::operation::{Format, Operation, Parameter, Place, Style};
 use bytes::Bytes;
-use ctx_core::{ErrorKind, ToolError};
+use ctx_core::{Call, ErrorKind, ToolError};
 use path::Written;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -83,11 +83,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What to send for an operation, at this address, with these arguments.
+    /// What to send for an operation, at this address, with these arguments, and files that are kept for whoever
+    /// made the call.
     pub(crate) fn new(
         operation: &Operation,
         arguments: &Map<String, Value>,
         base: &Url,
+        call: Option<&Call>,
     ) -> Result<Self, RequestError> {
         let method = Method::from_bytes(operation.method.as_bytes());
         let method = method.map_err(|_| RequestError::Document("there is no such method".to_owned()))?;
@@ -123,7 +125,7 @@ impl Request {
             headers.insert(ACCEPT, accept(&operation.answer.accept));
         }
         let url = path::url(base, &operation.path, &path, &query)?;
-        let body = body::of(operation, arguments)?;
+        let body = body::of(operation, arguments, call)?;
         if let Some(body) = &body {
             headers.insert(CONTENT_TYPE, body.content_type.clone());
         }

@@ -1,8 +1,9 @@
 //! Bodies of parts: text, JSON and files.
 
-use super::file::{self, File};
+use super::file::File;
 use super::{RequestError, content, is_json, style};
 use crate::operation::{Format, Part, Style};
+use ctx_core::Call;
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ struct Piece {
 pub(super) fn encoded(
     fields: &Map<String, Value>,
     parts: &BTreeMap<String, Part>,
+    call: Option<&Call>,
 ) -> Result<(String, Vec<u8>), RequestError> {
     let mut pieces = Vec::new();
     let usual = Part::default();
@@ -32,15 +34,15 @@ pub(super) fn encoded(
             // A style that the document asks for goes before its kind of content.
             Value::Array(_) | Value::Object(_) if let Some((style, explode)) = styled(part) => {
                 for (name, text) in style::in_parts(name, value, style, explode) {
-                    pieces.push(piece(&name, &Value::String(text), &usual)?);
+                    pieces.push(piece(&name, &Value::String(text), &usual, call)?);
                 }
             }
             Value::Array(items) if !is_one => {
                 for item in items.iter().filter(|item| !item.is_null()) {
-                    pieces.push(piece(name, item, part)?);
+                    pieces.push(piece(name, item, part, call)?);
                 }
             }
-            value => pieces.push(piece(name, value, part)?),
+            value => pieces.push(piece(name, value, part, call)?),
         }
     }
     let boundary = boundary();
@@ -62,11 +64,10 @@ fn styled(part: &Part) -> Option<(Style, bool)> {
     }
 }
 
-fn piece(name: &str, value: &Value, part: &Part) -> Result<Piece, RequestError> {
+fn piece(name: &str, value: &Value, part: &Part, call: Option<&Call>) -> Result<Piece, RequestError> {
     let declared = part.content_type.as_deref().and_then(concrete);
     let (filename, content_type, bytes) = if part.is_file || File::is_evident(value) {
-        let file = File::of(value).unwrap_or(Err(file::EXPECTED));
-        let file = file.map_err(|why| RequestError::unfit(name, why))?;
+        let file = File::of(value, call).map_err(|why| RequestError::unfit(name, why))?;
         let content_type = file.content_type.as_deref().or(declared).unwrap_or(FILE_TYPE).to_owned();
         // Many servers take a part for a file only by its name.
         (Some(file.name.unwrap_or_else(|| name.to_owned())), Some(content_type), file.bytes)

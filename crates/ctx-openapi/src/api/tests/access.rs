@@ -79,9 +79,7 @@ async fn credentials_of_the_call_stand_for_all_that_are_configured() {
     let api = described(description, &web.url("/v1"), with(Credential::Bearer(secret("configured"))));
     let send = |own: Credentials| {
         let (api, operation) = (&api, &operation);
-        async move {
-            api.inner.send(operation, &Value::Null, &Map::new(), Some(&own), Duration::from_secs(10)).await
-        }
+        async move { api.inner.send(operation, &Value::Null, &Map::new(), Some(&own), None).await }
     };
     let own = Credentials { other: Some(Credential::Bearer(secret("own"))), ..Credentials::default() };
     send(own).await.unwrap();

@@ -53,7 +53,7 @@ pub(crate) fn body(fields: &[&str], media: Vec<(&str, MediaKind)>) -> Body {
 
 fn made(operation: &Operation, arguments: Value) -> Result<Request, RequestError> {
     let base = Url::parse("https://api.example/v1/").unwrap();
-    Request::new(operation, arguments.as_object().unwrap(), &base)
+    Request::new(operation, arguments.as_object().unwrap(), &base, None)
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn the_path_and_the_query_of_the_base_stay() {
         ("https://api.example/v1?version=2", "/pets/", "https://api.example/v1/pets/?version=2"),
         ("https://api.example/v1", "/", "https://api.example/v1/"),
     ] {
-        let request = Request::new(&operation("GET", path), &Map::new(), &Url::parse(base).unwrap());
+        let request = Request::new(&operation("GET", path), &Map::new(), &Url::parse(base).unwrap(), None);
         assert_eq!(request.unwrap().url.as_str(), expected);
     }
 }

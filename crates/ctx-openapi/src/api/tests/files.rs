@@ -1,0 +1,141 @@
+//! Files: taken from one operation and sent by another.
+
+use super::*;
+use crate::operation::Part;
+use ctx_core::{ContentBlock, FILE_PREFIX, Identity, Keeper, KeptFile};
+use std::sync::Mutex;
+
+/// What is in the file; no text.
+const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\x00\xff";
+
+/// Keeps files for whoever has the same name.
+#[derive(Default)]
+struct Shelf(Mutex<Vec<(Option<String>, KeptFile)>>);
+
+impl Keeper for Shelf {
+    fn keep(&self, file: KeptFile, owner: Option<&Identity>) -> String {
+        let mut files = self.0.lock().unwrap();
+        files.push((owner.map(|owner| owner.subject.clone()), file));
+        format!("{FILE_PREFIX}{}", files.len() - 1)
+    }
+
+    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<KeptFile, ToolError> {
+        let files = self.0.lock().unwrap();
+        let number: Option<usize> = uri.strip_prefix(FILE_PREFIX).and_then(|id| id.parse().ok());
+        let found = number.and_then(|number| files.get(number));
+        let found =
+            found.filter(|(owner, _)| owner.as_deref() == reader.map(|reader| reader.subject.as_str()));
+        found.map(|(_, file)| file.clone()).ok_or_else(|| ToolError::not_found("no file is kept there"))
+    }
+}
+
+/// A provider of nothing else.
+struct Keeping(Arc<Shelf>);
+
+impl Provider for Keeping {
+    fn name(&self) -> Identifier {
+        Identifier::sanitize("keeping")
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        Vec::new()
+    }
+
+    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        Some(self.0.clone())
+    }
+}
+
+/// A service that gives a picture and takes pictures, whose catalog keeps files.
+fn pictures(web: &Web) -> Arc<Catalog> {
+    let named = |name: &str, operation: Operation| Operation { name: name.to_owned(), ..operation };
+    let sending = |name: &str, kind: MediaKind, content_type: &str| {
+        let body = body(&[], vec![("application/json", MediaKind::Json), (content_type, kind)]);
+        named(name, Operation { body: Some(body), ..operation("POST", "/pictures") })
+    };
+    let multipart = MediaKind::Multipart(BTreeMap::from([(
+        "picture".to_owned(),
+        Part { is_file: true, ..Part::default() },
+    )]));
+    let mut in_parts = sending("parts", multipart, "multipart/form-data");
+    in_parts.body.as_mut().unwrap().media.remove(0);
+    let operations = vec![
+        named("get", operation("GET", "/picture")),
+        sending("put", MediaKind::Binary, "application/octet-stream"),
+        in_parts,
+    ];
+    let api = api(web, operations, |_| ());
+    Catalog::builder().provider(Arc::new(api)).provider(Arc::new(Keeping(Arc::default()))).build()
+}
+
+fn serving() -> Web {
+    Web::serve(|asked| match asked.target() {
+        "GET /v1/picture" => {
+            let head =
+                [("Content-Type", "image/png"), ("Content-Disposition", "attachment; filename=\"a/p.png\"")];
+            let mut reply = reply_with(200, &head, &"x".repeat(BYTES.len()));
+            let body_at = reply.len() - BYTES.len();
+            reply[body_at..].copy_from_slice(BYTES);
+            reply
+        }
+        _ => reply(204, ""),
+    })
+}
+
+fn calling(catalog: &Arc<Catalog>, subject: &str) -> Call {
+    let identity = Identity { subject: subject.to_owned(), ..Identity::default() };
+    Call::new(catalog.clone(), Caller::Library("test".to_owned())).with_identity(Arc::new(identity))
+}
+
+#[tokio::test]
+async fn a_file_is_kept_and_its_answer_tells_where() {
+    let web = serving();
+    let catalog = pictures(&web);
+    let output = Catalog::call("pets.get", json!({}), calling(&catalog, "me")).await.unwrap();
+    let expected =
+        json!({ "uri": "ctx://file/0", "content_type": "image/png", "bytes": 10, "name": "p.png" });
+    assert_eq!(output.value, expected);
+    let link = json!({
+        "type": "resource_link", "uri": "ctx://file/0", "name": "p.png", "mimeType": "image/png", "size": 10,
+    });
+    let link = ContentBlock::from_json(link).unwrap();
+    assert_eq!(output.content, [ContentBlock::Text(expected.to_string()), link]);
+    // Where nobody keeps files, the bytes are in the answer.
+    let alone = api(&web, vec![operation("GET", "/picture")], |_| ());
+    assert_eq!(call(alone, json!({})).await.unwrap().value["base64"], "iVBORw0KGgoA/w==");
+}
+
+#[tokio::test]
+async fn what_was_taken_is_sent_as_it_was() {
+    let web = serving();
+    let catalog = pictures(&web);
+    let file = Catalog::call("pets.get", json!({}), calling(&catalog, "me")).await.unwrap().value;
+    Catalog::call("pets.put", json!({ "body": file }), calling(&catalog, "me")).await.unwrap();
+    let asked = web.asked().pop().unwrap();
+    assert_eq!((asked.header("content-type"), &asked.body[..]), (Some("image/png"), BYTES));
+    let parts = json!({ "body": { "picture": file, "note": { "uri": "https://example.com" } } });
+    Catalog::call("pets.parts", parts, calling(&catalog, "me")).await.unwrap();
+    let sent = web.asked().pop().unwrap().body;
+    let expected =
+        [&b"name=\"picture\"; filename=\"p.png\"\r\nContent-Type: image/png\r\n\r\n"[..], BYTES, b"\r\n--"]
+            .concat();
+    assert!(
+        sent.windows(expected.len()).any(|window| window == expected),
+        "{}",
+        String::from_utf8_lossy(&sent)
+    );
+    assert!(String::from_utf8_lossy(&sent).contains(r#"{"uri":"https://example.com"}"#));
+}
+
+#[tokio::test]
+async fn nobody_sends_the_file_of_another() {
+    let web = serving();
+    let catalog = pictures(&web);
+    let file = Catalog::call("pets.get", json!({}), calling(&catalog, "me")).await.unwrap().value;
+    for arguments in [json!({ "body": file }), json!({ "body": { "uri": "ctx://file/9" } })] {
+        let error = Catalog::call("pets.put", arguments, calling(&catalog, "them")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadRequest);
+        assert_eq!(error.message(), "`body` cannot be sent: no file is kept there");
+    }
+    assert_eq!(web.asked().len(), 1);
+}
