@@ -3,9 +3,10 @@
 use crate::deadline::{Deadline, Waits};
 use crate::peer::Masking;
 use crate::{
-    Catalog, ErrorKind, Identity, Inside, Limits, NoPeer, Peer, Question, RunId, ToolError, Unanswered,
+    Catalog, ErrorKind, Identifier, Identity, Inside, Limits, NoPeer, Peer, Question, RunId, ToolError,
+    Unanswered,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -37,6 +38,8 @@ pub(crate) struct Root {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) caller: Caller,
     pub(crate) identity: Option<Arc<Identity>>,
+    /// Credentials that the caller brings. Secret, so never shown: nothing here can be printed.
+    auth: Option<Arc<Map<String, Value>>>,
     peer: Arc<dyn Peer>,
     /// Shared even where the peer differs.
     calls_left: Arc<AtomicU32>,
@@ -111,6 +114,7 @@ impl Call {
                 catalog,
                 caller,
                 identity: None,
+                auth: None,
                 peer: Arc::new(NoPeer),
                 calls_left,
                 waits: Arc::default(),
@@ -130,6 +134,13 @@ impl Call {
     #[must_use]
     pub fn with_identity(self, identity: Arc<Identity>) -> Self {
         self.with_root(|root| Root { identity: Some(identity), ..root })
+    }
+
+    /// Takes credentials that the caller brings, by the name of the provider that each is for. Calls inside this
+    /// one have them, too; what is recorded of it does not.
+    #[must_use]
+    pub fn with_auth(self, auth: Map<String, Value>) -> Self {
+        self.with_root(|root| Root { auth: Some(Arc::new(auth)), ..root })
     }
 
     fn with_root(self, change: impl FnOnce(Root) -> Root) -> Self {
@@ -193,6 +204,16 @@ impl Call {
     /// Whom the caller has proved to be, where that was asked.
     pub fn identity(&self) -> Option<&Identity> {
         self.root.identity.as_deref()
+    }
+
+    /// What the caller brings to be let in at a provider, which goes by its name as configured, too.
+    pub fn auth(&self, provider: &Identifier) -> Option<&Value> {
+        let brought = self.root.auth.as_ref()?;
+        let by_written = || {
+            let mut all = brought.iter();
+            all.find_map(|(written, value)| (Identifier::sanitize(written) == *provider).then_some(value))
+        };
+        brought.get(provider.as_str()).or_else(by_written)
     }
 
     /// How many calls this one is inside of.

@@ -222,9 +222,10 @@ fn start_log(verbose: u8, quiet: bool) {
         // What goes wrong between a client and rmcp is the client's to know.
         (false, 0) => "warn,rmcp=off",
         (false, 1) => {
-            "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_state=debug,script=debug"
+            "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_openapi=debug,ctx_state=debug,script=debug"
         }
-        (false, _) => "debug",
+        // Requests as rmcp would show them have credentials in them.
+        (false, _) => "debug,rmcp=info",
     };
     let filter = EnvFilter::try_from_env("CTX_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();

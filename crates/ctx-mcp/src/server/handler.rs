@@ -4,7 +4,7 @@ use super::attend::{Running, Step};
 use super::listing::{self, Listing, PAGE, cursor, invalid_cursor, page};
 use super::session::{Client, FOLLOWED_MAX, Session, client_name, is_stateless};
 use super::work::{Answer, Work};
-use super::{Shared, completion, methods, news};
+use super::{Shared, auth, completion, methods, news};
 use crate::convert;
 use ctx_core::{Call, Caller, Catalog, Completions, ErrorKind, Following, Identity, ToolError, nearest};
 use futures::future::{join, join_all};
@@ -84,7 +84,10 @@ impl Handler {
                 .take(&state, &purpose)
                 .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?,
             None => {
-                let call = self.call(context);
+                let call = match auth::brought(&context.meta)? {
+                    Some(auth) => self.call(context).with_auth(auth),
+                    None => self.call(context),
+                };
                 Running::start(work, call, &self.shared.calls, &self.shared.abandoned)
             }
         };

@@ -5,6 +5,7 @@
 //! for an answer that comes with a later request.
 
 mod attend;
+mod auth;
 mod completion;
 mod handler;
 mod http;

@@ -106,6 +106,12 @@ impl Site {
         (run.tool, outcome)
     }
 
+    /// All that is recorded of the next run that ends.
+    pub(crate) async fn next_record(&self) -> String {
+        let run = patiently("a run", async { self.runs.lock().await.recv().await }).await;
+        format!("{:?}", run.expect("the catalog still stands"))
+    }
+
     /// That a run of this tool was cancelled, and none ended before it.
     pub(crate) async fn sees_cancelled(&self, tool: &str) {
         assert_eq!(self.next_run().await, (format!("tools.{tool}"), "cancelled".to_owned()));

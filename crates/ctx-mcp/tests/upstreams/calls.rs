@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = tests![calls:
     a_tool_answers_with_data_text_or_blocks,
     a_failure_is_the_tools_and_names_the_server,
     calls_run_side_by_side,
+    credentials_of_a_call_are_not_passed_on,
     progress_and_logs_reach_whoever_called,
     questions_reach_whoever_called_and_nobody_else,
     a_call_that_is_given_up_is_taken_back,
@@ -60,6 +61,15 @@ async fn a_failure_is_the_tools_and_names_the_server() {
         world.call("echo", json!({"text": "still there"})).await.unwrap().into_data(),
         text("still there")
     );
+}
+
+async fn credentials_of_a_call_are_not_passed_on() {
+    let world = World::of("good").await;
+    let auth = json!({"up": {"type": "bearer", "token": "hunter2!"}}).as_object().unwrap().clone();
+    let call = Call::new(world.catalog(), Caller::Cli).with_auth(auth);
+    let heard = Catalog::call("up.parameters", json!({"a": 1}), call).await.unwrap().into_data();
+    let heard = heard.as_str().unwrap();
+    assert!(heard.contains(r#""a":1"#) && !heard.contains("hunter2") && !heard.contains("auth"), "{heard}");
 }
 
 async fn calls_run_side_by_side() {

@@ -147,6 +147,7 @@ impl Server {
                     "links",
                     "touch",
                     "grow_prompts",
+                    "parameters",
                 ]
                 .map(plain)
                 .to_vec();
@@ -176,6 +177,7 @@ impl Server {
         self.note(tool);
         match tool {
             "echo" => answer(id, &text(params["arguments"]["text"].as_str().unwrap_or("nothing"))),
+            "parameters" => answer(id, &text(&params.to_string())),
             "several" => answer(
                 id,
                 &json!({"content": [
