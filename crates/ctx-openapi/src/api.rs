@@ -160,7 +160,8 @@ impl Tool for OperationTool {
         // Whole, where the door has it already.
         let full_name = format!("{}.{}", self.api.settings.name, self.spec.name);
         let schema = call.catalog().input_schema(&full_name).unwrap_or(&operation.input_schema);
-        self.api.send(operation, schema, &arguments, None, Some(call)).await
+        let own = auth::of_call(&self.api.settings, call)?;
+        self.api.send(operation, schema, &arguments, own.as_ref(), Some(call)).await
     }
 
     fn timeout(&self) -> Option<Duration> {

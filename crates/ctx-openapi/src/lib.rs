@@ -22,7 +22,7 @@ mod survey;
 mod whole;
 
 pub use apis::{ApiOptions, ApiState, ApiStatus, Apis};
-pub use auth::{Credential, Credentials};
+pub use auth::{Credential, Credentials, InvalidCredentials};
 pub use document::{InvalidPattern, Selection};
 pub use settings::{ApiError, ApiLimits, ApiSettings, Spec};
 pub use survey::Survey;

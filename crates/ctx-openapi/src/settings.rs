@@ -63,6 +63,8 @@ pub struct ApiSettings {
     pub frozen: BTreeMap<String, Value>,
     /// What lets us in.
     pub credentials: Credentials,
+    /// Whether callers may bring their own, in the place of those.
+    pub takes_credentials: bool,
     /// Added to every request.
     pub headers: Vec<(String, Secret)>,
     /// What to send requests through.
@@ -85,6 +87,7 @@ impl ApiSettings {
             operations: Selection::default(),
             frozen: BTreeMap::new(),
             credentials: Credentials::default(),
+            takes_credentials: false,
             headers: Vec::new(),
             proxy: None,
             rate_limit: None,

@@ -1,9 +1,12 @@
 //! Credentials: which an operation gets, and how they are sent.
 
 mod pass;
+mod read;
 mod token;
 
 pub(crate) use pass::Pass;
+pub use read::InvalidCredentials;
+pub(crate) use read::of_call;
 pub(crate) use token::{Tokens, Wanted};
 
 use crate::operation::{Operation, Place, Scheme};
@@ -32,6 +35,8 @@ pub enum Credential {
         secret: Secret,
         /// What to be granted; where there is none, what the operation asks for.
         scopes: Vec<String>,
+        /// Where tokens are got, over what the document says.
+        token_url: Option<String>,
     },
     /// Whatever the document's scheme takes it for: a token, a key, or `user:password`.
     Plain(Secret),
@@ -117,8 +122,7 @@ fn unasked(schemes: &BTreeMap<String, Scheme>, credentials: &Credentials) -> Opt
         Credential::Bearer(token) | Credential::Key(token) | Credential::Plain(token) => {
             Some(Grant::Bearer(token.clone()))
         }
-        // It is not known where its token is to be got.
-        Credential::ClientCredentials { .. } => None,
+        client @ Credential::ClientCredentials { .. } => grant(&Scheme::Bearer, client, &[]),
     })
 }
 
@@ -141,14 +145,21 @@ fn grant(scheme: &Scheme, credential: &Credential, scopes: &[String]) -> Option<
             Some(Grant::Key { place: *place, name: name.clone(), value: value.clone() })
         }
         (
-            Scheme::ClientCredentials { token_url, .. },
-            Credential::ClientCredentials { id, secret, scopes: own },
-        ) => Some(Grant::Token(Wanted {
-            token_url: token_url.clone(),
-            id: id.clone(),
-            secret: secret.clone(),
-            scopes: if own.is_empty() { scopes.to_vec() } else { own.clone() },
-        })),
+            Scheme::Bearer | Scheme::OtherToken | Scheme::ClientCredentials { .. },
+            Credential::ClientCredentials { id, secret, scopes: own, token_url },
+        ) => {
+            let described = match scheme {
+                Scheme::ClientCredentials { token_url, .. } => Some(token_url),
+                _ => None,
+            };
+            Some(Grant::Token(Wanted {
+                // Where nobody says where tokens are to be got, there are none.
+                token_url: token_url.as_ref().or(described)?.clone(),
+                id: id.clone(),
+                secret: secret.clone(),
+                scopes: if own.is_empty() { scopes.to_vec() } else { own.clone() },
+            }))
+        }
         _ => None,
     }
 }

@@ -105,7 +105,12 @@ fn a_document_that_asks_nowhere_gets_what_is_configured() {
 #[test]
 fn a_client_gets_the_scopes_of_the_operation_unless_it_names_its_own() {
     for (own, expected) in [(vec![], "read"), (vec!["all".to_owned()], "all")] {
-        let client = Credential::ClientCredentials { id: "id".to_owned(), secret: secret("s"), scopes: own };
+        let client = Credential::ClientCredentials {
+            id: "id".to_owned(),
+            secret: secret("s"),
+            scopes: own,
+            token_url: None,
+        };
         let grants = chosen(&[&["oauth"]], &other(client)).unwrap();
         let [Grant::Token(wanted)] = grants.as_slice() else { panic!("{grants:?}") };
         assert_eq!(

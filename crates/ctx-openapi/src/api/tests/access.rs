@@ -26,7 +26,12 @@ fn key(place: Place) -> Scheme {
 }
 
 fn client() -> Credential {
-    Credential::ClientCredentials { id: "me:too".to_owned(), secret: secret("hunter2!"), scopes: Vec::new() }
+    Credential::ClientCredentials {
+        id: "me:too".to_owned(),
+        secret: secret("hunter2!"),
+        scopes: Vec::new(),
+        token_url: None,
+    }
 }
 
 fn tokens_at(url: &str) -> Scheme {

@@ -1,6 +1,7 @@
 //! Calls to a service that remembers exactly what arrived.
 
 mod access;
+mod brought;
 mod files;
 mod hostile;
 mod limits;

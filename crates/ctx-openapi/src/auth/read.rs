@@ -1,0 +1,325 @@
+//! Credentials as people and callers write them.
+//!
+//! What is wrong is told without repeating any value: each may be the secret itself.
+
+use super::{Credential, Credentials};
+use crate::settings::ApiSettings;
+use ctx_core::{Call, ErrorKind, Secret, ToolError};
+use serde_json::{Map, Value};
+
+/// Characters of a key that are told.
+const KEY_SHOWN_MAX: usize = 64;
+
+/// What says of which kind a credential is.
+const TYPE: &str = "type";
+
+/// Kinds of credentials and the keys that each has besides.
+const KINDS: [(&[&str], &[&str]); 4] = [
+    (&["bearer"], &["token"]),
+    (&["basic"], &["username", "password"]),
+    (&["api_key", "apiKey"], &["key", "value"]),
+    (&["oauth2", "client_credentials"], &["client_id", "client_secret", "scopes", "token_url"]),
+];
+
+/// Credentials that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidCredentials(String);
+
+impl Credentials {
+    /// Reads them: a text, for whatever the document's scheme takes it for; a table with a `type` and what belongs
+    /// to it; or a table of these by the name of the scheme.
+    pub fn read(written: &Value) -> Result<Self, InvalidCredentials> {
+        let Value::Object(fields) = written else {
+            return Ok(Self { other: Some(credential(written)?), ..Self::default() });
+        };
+        // A scheme may have that name, and then it stands for a table.
+        if fields.get(TYPE).is_some_and(|kind| !kind.is_object()) {
+            return Ok(Self { other: Some(credential(written)?), ..Self::default() });
+        }
+        if fields.is_empty() {
+            return Err(invalid("there are no credentials in it"));
+        }
+        let named = |(scheme, value): (&String, &Value)| {
+            let credential = credential(value)
+                .map_err(|error| InvalidCredentials(format!("`{}`: {error}", shown(scheme))))?;
+            Ok((scheme.clone(), credential))
+        };
+        let by_scheme = fields.iter().map(named).collect::<Result<_, _>>()?;
+        Ok(Self { by_scheme, other: None })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Credential> {
+        self.by_scheme.values().chain(&self.other)
+    }
+}
+
+/// The credentials that a call brings for an API, if it brings any.
+pub(crate) fn of_call(settings: &ApiSettings, call: &Call) -> Result<Option<Credentials>, ToolError> {
+    let name = &settings.name;
+    let Some(written) = call.auth(name) else { return Ok(None) };
+    if !settings.takes_credentials {
+        let message = format!(
+            "`{name}` takes no credentials from callers, and `_meta.auth` has some for it; `request_auth = true` in \
+             its section allows that"
+        );
+        return Err(ToolError::new(ErrorKind::Forbidden, message));
+    }
+    let wrong =
+        |why: &str| ToolError::new(ErrorKind::BadRequest, format!("`_meta.auth` for `{name}`: {why}"));
+    let credentials = Credentials::read(written).map_err(|error| wrong(&error.0))?;
+    let sends_elsewhere =
+        |one: &Credential| matches!(one, Credential::ClientCredentials { token_url: Some(_), .. });
+    if credentials.all().any(sends_elsewhere) {
+        // A caller does not decide whom we send requests to.
+        return Err(wrong("where tokens are got is not the caller's to say; leave out `token_url`"));
+    }
+    Ok(Some(credentials))
+}
+
+/// One credential: a text, or a table with a `type`.
+fn credential(written: &Value) -> Result<Credential, InvalidCredentials> {
+    let fields = match written {
+        Value::String(_) => return Ok(Credential::Plain(secret(written, "it")?)),
+        Value::Object(fields) => fields,
+        _ => return Err(invalid("must be a text, or a table with a `type`")),
+    };
+    let kind = fields.get(TYPE).and_then(Value::as_str);
+    let Some((names, keys)) = KINDS.iter().find(|(names, _)| kind.is_some_and(|kind| names.contains(&kind)))
+    else {
+        return Err(invalid("needs a `type`: bearer, basic, api_key or oauth2"));
+    };
+    if let Some(unknown) = fields.keys().find(|key| *key != TYPE && !keys.contains(&key.as_str())) {
+        let (unknown, keys) = (shown(unknown), keys.join(", "));
+        return Err(InvalidCredentials(format!("`{unknown}` is unknown; known here: {keys}")));
+    }
+    let secret_at = |key: &'static str| match fields.get(key) {
+        Some(value) => secret(value, &format!("`{key}`")),
+        None => Err(missing(key)),
+    };
+    match names[0] {
+        "bearer" => Ok(Credential::Bearer(secret_at("token")?)),
+        "basic" => Ok(Credential::Basic {
+            user: filled(fields, "username")?,
+            // Some services take a key for the user, and nothing beside it.
+            password: Secret::new(text(fields, "password")?),
+        }),
+        "api_key" => match (fields.contains_key("key"), fields.contains_key("value")) {
+            (true, true) => Err(invalid("has both `key` and `value`, which are the same")),
+            (false, true) => Ok(Credential::Key(secret_at("value")?)),
+            (_, false) => Ok(Credential::Key(secret_at("key")?)),
+        },
+        _ => Ok(Credential::ClientCredentials {
+            id: filled(fields, "client_id")?,
+            secret: secret_at("client_secret")?,
+            scopes: scopes(fields.get("scopes"))?,
+            token_url: fields.get("token_url").map(address).transpose()?,
+        }),
+    }
+}
+
+fn secret(value: &Value, what: &str) -> Result<Secret, InvalidCredentials> {
+    match value.as_str() {
+        Some("") => Err(InvalidCredentials(format!("{what} must not be empty"))),
+        Some(text) => Ok(Secret::new(text)),
+        None => Err(InvalidCredentials(format!("{what} must be a text"))),
+    }
+}
+
+fn text(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidCredentials> {
+    let value = fields.get(key).ok_or_else(|| missing(key))?;
+    let text = value.as_str().ok_or_else(|| InvalidCredentials(format!("`{key}` must be a text")))?;
+    Ok(text.to_owned())
+}
+
+fn filled(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidCredentials> {
+    match text(fields, key)? {
+        text if text.is_empty() => Err(InvalidCredentials(format!("`{key}` must not be empty"))),
+        text => Ok(text),
+    }
+}
+
+/// A list, or as the protocol writes it: one text with spaces in it.
+fn scopes(value: Option<&Value>) -> Result<Vec<String>, InvalidCredentials> {
+    match value {
+        None => Ok(Vec::new()),
+        Some(Value::String(text)) => Ok(text.split_whitespace().map(str::to_owned).collect()),
+        Some(Value::Array(items)) => {
+            let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+            texts.collect::<Option<_>>().ok_or_else(|| invalid("`scopes` must be texts"))
+        }
+        Some(_) => Err(invalid("`scopes` must be a list of texts")),
+    }
+}
+
+fn address(value: &Value) -> Result<String, InvalidCredentials> {
+    let is_address = |text: &&str| text.starts_with("https://") || text.starts_with("http://");
+    let address = value.as_str().filter(is_address).filter(|text| reqwest::Url::parse(text).is_ok());
+    address
+        .map(str::to_owned)
+        .ok_or_else(|| invalid("`token_url` must be an address that begins with https://"))
+}
+
+fn missing(key: &str) -> InvalidCredentials {
+    InvalidCredentials(format!("`{key}` is missing"))
+}
+
+fn invalid(why: &str) -> InvalidCredentials {
+    InvalidCredentials(why.to_owned())
+}
+
+/// A key as it is told: that of a stranger may be anything.
+fn shown(key: &str) -> String {
+    key.chars().filter(|letter| !letter.is_control()).take(KEY_SHOWN_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn alone(written: Value) -> Credential {
+        let read = Credentials::read(&written).unwrap();
+        assert!(read.by_scheme.is_empty());
+        read.other.unwrap()
+    }
+
+    fn told(written: Value) -> String {
+        Credentials::read(&written).unwrap_err().to_string()
+    }
+
+    fn client(scopes: &[&str], token_url: Option<&str>) -> Credential {
+        Credential::ClientCredentials {
+            id: "me".to_owned(),
+            secret: Secret::new("s"),
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            token_url: token_url.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn every_kind_is_read() {
+        assert_eq!(alone(json!("abc")), Credential::Plain(Secret::new("abc")));
+        assert_eq!(alone(json!({"type": "bearer", "token": "t"})), Credential::Bearer(Secret::new("t")));
+        let basic = |password| Credential::Basic { user: "u".to_owned(), password: Secret::new(password) };
+        assert_eq!(alone(json!({"type": "basic", "username": "u", "password": "p"})), basic("p"));
+        assert_eq!(alone(json!({"type": "basic", "username": "u", "password": ""})), basic(""));
+        for written in [
+            json!({"type": "api_key", "key": "k"}),
+            json!({"type": "apiKey", "key": "k"}),
+            json!({"type": "api_key", "value": "k"}),
+        ] {
+            assert_eq!(alone(written), Credential::Key(Secret::new("k")));
+        }
+        for kind in ["oauth2", "client_credentials"] {
+            let with = |more: Value| {
+                let mut written = json!({"type": kind, "client_id": "me", "client_secret": "s"});
+                written.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                alone(written)
+            };
+            assert_eq!(with(json!({})), client(&[], None));
+            assert_eq!(with(json!({"scopes": ["a", "b"]})), client(&["a", "b"], None));
+            assert_eq!(with(json!({"scopes": "a b"})), client(&["a", "b"], None));
+            assert_eq!(with(json!({"token_url": "https://t/x"})), client(&[], Some("https://t/x")));
+        }
+    }
+
+    #[test]
+    fn a_table_without_a_type_is_by_scheme() {
+        let read = Credentials::read(&json!({"key": "k", "type": {"type": "bearer", "token": "t"}})).unwrap();
+        assert_eq!(read.other, None);
+        assert_eq!(read.by_scheme["key"], Credential::Plain(Secret::new("k")));
+        assert_eq!(read.by_scheme["type"], Credential::Bearer(Secret::new("t")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_key() {
+        for (written, why) in [
+            (json!(5), "must be a text, or a table with a `type`"),
+            (json!(null), "must be a text, or a table with a `type`"),
+            (json!(""), "it must not be empty"),
+            (json!({}), "there are no credentials in it"),
+            (json!({"type": "magic"}), "needs a `type`: bearer, basic, api_key or oauth2"),
+            (json!({"type": 5}), "needs a `type`: bearer, basic, api_key or oauth2"),
+            (json!({"type": "bearer"}), "`token` is missing"),
+            (json!({"type": "bearer", "token": 5}), "`token` must be a text"),
+            (json!({"type": "bearer", "token": ""}), "`token` must not be empty"),
+            (json!({"type": "bearer", "tokn": "x"}), "`tokn` is unknown; known here: token"),
+            (json!({"type": "basic", "username": "u"}), "`password` is missing"),
+            (json!({"type": "basic", "username": "", "password": "p"}), "`username` must not be empty"),
+            (json!({"type": "api_key"}), "`key` is missing"),
+            (
+                json!({"type": "api_key", "key": "a", "value": "b"}),
+                "has both `key` and `value`, which are the same",
+            ),
+            (json!({"type": "oauth2", "client_id": "i"}), "`client_secret` is missing"),
+            (
+                json!({"type": "oauth2", "client_id": "i", "client_secret": "s", "scopes": [1]}),
+                "`scopes` must be texts",
+            ),
+            (
+                json!({"type": "oauth2", "client_id": "i", "client_secret": "s", "token_url": "/t"}),
+                "`token_url` must be an address that begins with https://",
+            ),
+            (json!({"key": {"token": "x"}}), "`key`: needs a `type`: bearer, basic, api_key or oauth2"),
+            (json!({"key": [1]}), "`key`: must be a text, or a table with a `type`"),
+        ] {
+            assert_eq!(told(written.clone()), why, "{written}");
+        }
+        let long = told(json!({"K".repeat(1000): 1}));
+        assert_eq!(long.matches('K').count(), KEY_SHOWN_MAX, "{long}");
+    }
+
+    /// Any JSON made of words that credentials are made of, and of secrets.
+    fn written() -> impl Strategy<Value = Value> {
+        let kind = prop::sample::select(vec!["bearer", "basic", "api_key", "oauth2", "client_credentials"]);
+        let leaf = prop_oneof![
+            4 => "sekrit[a-z]{0,8}".prop_map(Value::from),
+            2 => kind.prop_map(Value::from),
+            1 => (7_770_000..7_779_999).prop_map(|number: i32| json!(number)),
+            1 => Just(Value::Null),
+            1 => Just(json!("")),
+        ];
+        let keys = [
+            "type",
+            "token",
+            "username",
+            "password",
+            "key",
+            "value",
+            "client_id",
+            "client_secret",
+            "scopes",
+            "token_url",
+            "scheme",
+        ];
+        let key = prop::sample::select(keys.to_vec()).prop_map(str::to_owned);
+        leaf.prop_recursive(3, 24, 6, move |inner| {
+            let table = prop::collection::vec((key.clone(), inner.clone()), 0..6);
+            prop_oneof![
+                4 => table.prop_map(|fields| Value::Object(fields.into_iter().collect())),
+                1 => prop::collection::vec(inner, 0..3).prop_map(Value::Array),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_is_in_what_is_told_or_printed(written in written()) {
+            let read = Credentials::read(&written);
+            if let Err(error) = &read {
+                let told = format!("{error} {error:?}");
+                prop_assert!(!told.contains("sekrit") && !told.contains("777"), "{}", told);
+            }
+            // Names are no secrets; what stands beside them is.
+            if let Ok(Credentials { by_scheme, other }) = read {
+                for one in by_scheme.values().chain(&other) {
+                    let is_named = matches!(one, Credential::Basic { .. } | Credential::ClientCredentials { .. });
+                    let printed = format!("{one:?}");
+                    prop_assert!(is_named || !printed.contains("sekrit"));
+                }
+            }
+        }
+    }
+}
