@@ -12,9 +12,10 @@ pub(crate) use token::{Tokens, Wanted};
 use crate::operation::{Operation, Place, Scheme};
 use ctx_core::{ErrorKind, Secret, ToolError};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// What lets us in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// A token, sent as `Authorization: Bearer …`.
     Bearer(Secret),
@@ -40,6 +41,19 @@ pub enum Credential {
     },
     /// Whatever the document's scheme takes it for: a token, a key, or `user:password`.
     Plain(Secret),
+}
+
+/// Its kind only: a name that goes without a password is a key.
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bearer(_) => "Bearer",
+            Self::Basic { .. } => "Basic",
+            Self::Key(_) => "Key",
+            Self::ClientCredentials { .. } => "ClientCredentials",
+            Self::Plain(_) => "Plain",
+        })
+    }
 }
 
 /// Credentials for an API.
