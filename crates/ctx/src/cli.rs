@@ -1,7 +1,7 @@
 //! The command line: what was typed, and the command that does it.
 
 use crate::commands::{self, Command};
-use crate::config::{Config, Located, Typed, TypedServer, locate, locate_in};
+use crate::config::{Config, Located, Typed, locate, locate_in};
 use crate::error::{CommandError, CommandResult};
 use crate::harness::Additions;
 use crate::output::Output;
@@ -73,28 +73,23 @@ impl Global {
 
     /// The configuration of the workspace that this command is about.
     pub(crate) fn load(&self) -> CommandResult<Config> {
-        self.load_with(Vec::new())
+        self.load_with(&Typed::default())
     }
 
-    /// The same with upstream servers that were typed.
-    pub(crate) fn load_with(&self, servers: Vec<TypedServer>) -> CommandResult<Config> {
+    /// The same with what was typed.
+    pub(crate) fn load_with(&self, typed: &Typed) -> CommandResult<Config> {
         let located = self.locate()?;
         if located.workspace.is_none() {
             return Err(CommandError::usage("there is no workspace here")
                 .hint("`ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it"));
         }
-        Ok(Config::load(&located, &Typed { servers, ..Typed::default() }, &variable)?)
+        Ok(Config::load(&located, typed, &variable)?)
     }
 
     /// What was typed, over the user's own file and one that was named; no other is looked for, and the store
     /// is the user's, not the working directory's.
-    pub(crate) fn load_without_workspace(
-        &self,
-        servers: Vec<TypedServer>,
-        bind: Option<String>,
-    ) -> CommandResult<Config> {
+    pub(crate) fn load_without_workspace(&self, mut typed: Typed) -> CommandResult<Config> {
         let mut located = self.locate()?;
-        let mut typed = Typed { servers, bind, store: None };
         if !located.named {
             located = Located { user: located.user, root: working_directory()?, ..Located::default() };
             typed.store = state_folder().map(|folder| folder.join("run/ctx.sqlite"));

@@ -1,4 +1,4 @@
-//! Whether a configuration that was merely found may run scripts and use upstream servers.
+//! Whether a configuration that was merely found may run scripts, use upstream servers and call APIs.
 //!
 //! Whoever clones a repository has not agreed to what its `ctx.toml` would run. One that was named on the
 //! command line is as good as agreed to; any other is asked about once, and again when what it runs is
@@ -19,8 +19,9 @@ const VARIABLE: &str = "CTX_TRUST";
 pub(crate) const HOW: &str =
     "look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)";
 
-/// Where scripts and servers are named in a configuration.
-pub(crate) const ALL_GROUPS: &[&str] = &["agents.", "connectors.", "mcp_servers.", "tools."];
+/// Where scripts, servers and APIs are named in a configuration.
+pub(crate) const ALL_GROUPS: &[&str] =
+    &["agents.", "apis.", "connectors.", "frozen_params", "mcp_servers.", "tools."];
 
 /// Whether the scripts of this configuration may run; the error tells why it cannot be known.
 pub(crate) fn is_trusted(config: &Config) -> Result<bool, String> {
@@ -96,16 +97,22 @@ pub(crate) fn settle(config: &Config, groups: &[&str], output: &Output) -> Comma
 }
 
 /// What they are, in a word or two.
-pub(crate) fn kinds(uses: &[ScriptUse]) -> &'static str {
-    let is_server = |used: &ScriptUse| used.section.starts_with("mcp_servers.");
-    match (uses.iter().any(is_server), uses.iter().all(is_server)) {
-        (false, _) => "scripts",
-        (true, true) => "servers",
-        (true, false) => "scripts and servers",
+pub(crate) fn kinds(uses: &[ScriptUse]) -> String {
+    let kind = |used: &ScriptUse| match used.section.split('.').next() {
+        Some("mcp_servers") => "servers",
+        Some("apis" | "frozen_params") => "APIs",
+        _ => "scripts",
+    };
+    let known = ["scripts", "servers", "APIs"].into_iter();
+    let there: Vec<&str> = known.filter(|name| uses.iter().any(|used| kind(used) == *name)).collect();
+    match there.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "scripts".to_owned(),
     }
 }
 
-/// One script or server a line.
+/// One script, server or API a line.
 pub(crate) fn listed(uses: &[ScriptUse]) -> String {
     uses.iter().map(|used| format!("  [{}]  {}\n", used.section, used.what)).collect()
 }

@@ -139,3 +139,20 @@ fn scripts_of_the_users_own_configuration_run_and_a_workspace_cannot_change_them
     assert_eq!(server.post("/tools/greet", &json!({})).status, 404);
     server.stop().success().says("tools.script.greet ({\"url\":\"theirs\"})");
 }
+
+#[test]
+fn apis_of_a_configuration_that_was_found_are_left_out_and_their_secrets_are_not_told() {
+    let api = |base: &str, key: &str| {
+        format!("[apis.pets]\nspec = \"pets.yaml\"\nbase_url = \"{base}\"\nauth = \"{key}\"\n")
+    };
+    let w = TestWorkspace::empty().config(&api("https://a", "hunter2hunter2")).file("script.lua", "return 1");
+    let told = "is not trusted, so its APIs are left out: apis.pets (pets.yaml https://a {\"auth\":\"***\"})";
+    w.ctx("exec script.lua").success().says(told);
+    assert!(!w.ctx("trust").success().stdout.contains("hunter2"));
+    assert!(!w.ctx("exec script.lua").success().stderr.contains("trusted"));
+    // Another key of its own is its own affair; another place to send the user's to is not.
+    w.write("ctx.toml", api("https://a", "hunter3hunter3"));
+    assert!(!w.ctx("exec script.lua").success().stderr.contains("trusted"));
+    w.write("ctx.toml", api("https://b", "hunter3hunter3"));
+    w.ctx("exec script.lua").success().says("is not trusted");
+}

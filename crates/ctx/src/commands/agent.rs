@@ -94,7 +94,7 @@ impl Test {
 }
 
 async fn list(global: &Global) -> CommandResult {
-    let workspace = global.open_for_scripts(&["agents.", "mcp_servers."])?;
+    let workspace = global.open_for_scripts(&["agents.", "apis.", "frozen_params", "mcp_servers."])?;
     let scripts = workspace.load_scripts().await;
     // Prompts of servers are agents, too.
     workspace.connect_upstreams().await;

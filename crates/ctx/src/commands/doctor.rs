@@ -147,7 +147,7 @@ async fn check_scripts(workspace: &Workspace, checks: &mut Vec<Check>) {
         let left_out: Vec<&str> = workspace.config.uses.iter().map(|used| used.section.as_str()).collect();
         let detail = format!("not trusted, so these are left out: {}", left_out.join(", "));
         checks.push(Check::failed(
-            trust::kinds(&workspace.config.uses),
+            &trust::kinds(&workspace.config.uses),
             detail,
             "look at them, then run `ctx trust`",
         ));

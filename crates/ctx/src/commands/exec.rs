@@ -22,7 +22,8 @@ pub(crate) struct Exec {
 impl Exec {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let script = read(&self.file)?;
-        let workspace = global.open_for_scripts(&["agents.", "mcp_servers.", "tools."])?;
+        let workspace =
+            global.open_for_scripts(&["agents.", "apis.", "frozen_params", "mcp_servers.", "tools."])?;
         let scripts = workspace.load_callable().await;
         let output = global.output();
         scripts.problems().iter().for_each(|problem| output.warn(problem));

@@ -107,11 +107,19 @@ fn is_section(value: &Value) -> bool {
 
 fn section_table(heading: &str, described: &Value, keys: &Value, text: &mut String) {
     let description = described["description"].as_str().unwrap_or_default();
-    text.push_str(&format!("\n## `{heading}`\n\n{description}\n\n| key | type | meaning |\n|---|---|---|\n"));
+    text.push_str(&format!("\n## `{heading}`\n\n{description}\n"));
+    if self::keys(keys).next().is_none() {
+        // All keys are of the user's own choosing.
+        return;
+    }
+    text.push_str("\n| key | type | meaning |\n|---|---|---|\n");
     for (key, value) in self::keys(keys).filter(|(_, value)| !is_section(value)) {
         let kind = match &value["type"] {
             Value::String(kind) => kind.clone(),
-            Value::Array(kinds) => kinds.first().and_then(Value::as_str).unwrap_or("any").to_owned(),
+            Value::Array(kinds) => {
+                let kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
+                kinds.collect::<Vec<_>>().join(" or ")
+            }
             _ => "string".to_owned(),
         };
         let meaning = value["description"].as_str().unwrap_or_default().replace('\n', " ");

@@ -7,11 +7,11 @@ use crate::trust;
 use serde_json::json;
 use std::path::Path;
 
-/// Let this workspace run its scripts and use its MCP servers.
+/// Let this workspace run its scripts, use its MCP servers and call its APIs.
 ///
-/// A configuration that was found, and not named with `--config`, runs no scripts and no servers before you
-/// have said so once. It is asked about again when it would run others than those; edits of a script do not
-/// matter.
+/// A configuration that was found, and not named with `--config`, runs no scripts and no servers, and calls no
+/// APIs, before you have said so once. It is asked about again when those would be others; edits of a script do
+/// not matter.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {
     /// Only show what it would run, and whether it may.

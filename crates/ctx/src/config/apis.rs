@@ -1,11 +1,358 @@
-//! `[apis.<name>]`: APIs with an OpenAPI description.
+//! `[apis.<name>]`: services with an OpenAPI description, and `[frozen_params]`, which holds for all of them.
 
-use super::Config;
-use ctx_openapi::ApiSettings;
+use super::scripts::Rate;
+use super::settings::{LimitSettings, seconds};
+use super::tree::{Leaf, Node, Table};
+use super::upstreams::{RESERVED, group_uses};
+use super::{Config, ConfigError, ScriptUse, Variables};
+use ctx_core::{Identifier, Redactor, Secret};
+use ctx_openapi::{ApiError, ApiLimits, ApiSettings, Credentials, InvalidPattern, Selection, Spec};
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::path::Path;
+
+/// The group of sections.
+const GROUP: &str = "apis";
+/// The section of values that are frozen everywhere.
+const FROZEN: &str = "frozen_params";
+/// Keys of a credential that are no secret.
+const OPEN_KEYS: [&str; 5] = ["type", "username", "client_id", "scopes", "token_url"];
+/// Stands for a secret that is written down.
+const MASK: &str = "***";
+
+/// `[apis.<name>]`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApiSection {
+    /// Its OpenAPI description: a path relative to the workspace, or an address like
+    /// `https://example.com/openapi.json`.
+    spec: String,
+    /// Where the API is, like `https://example.com/v1`, over what its description says.
+    base_url: Option<String>,
+    /// What lets us in: a text like `"${TOKEN}"`, for whatever the description takes it for; or a table of the
+    /// `type` `bearer` (`token`), `basic` (`username`, `password`), `api_key` (`key`) or `oauth2` (`client_id`,
+    /// `client_secret`, and maybe `scopes` and `token_url`); or a table of these by the description's name for
+    /// the scheme.
+    #[schemars(schema_with = "text_or_table")]
+    auth: Option<Auth>,
+    /// The name of a variable that holds it, or a table of such names by scheme. Where it is not set, the API is
+    /// there without credentials. Goes without `auth`.
+    #[schemars(schema_with = "text_or_table")]
+    auth_env: Option<AuthVariables>,
+    /// Whether callers may bring credentials of their own, in `_meta.auth` of a request.
+    #[serde(default)]
+    request_auth: bool,
+    /// Which of its operations are there, as patterns: `tag:pets`, `/pets/**`, `GET /pets/*` or names like
+    /// `list_*`; all when absent.
+    #[serde(default)]
+    include: Vec<String>,
+    /// Which of its operations are not there, even if `include` has them.
+    #[serde(default)]
+    exclude: Vec<String>,
+    /// Values of parameters that are always sent, and that callers neither see nor give; over those in
+    /// `[frozen_params]`.
+    #[serde(default)]
+    frozen_params: Frozen,
+    /// Headers to send with every request.
+    #[serde(default)]
+    headers: BTreeMap<String, Secret>,
+    /// What to send requests through, like `http://proxy.example.com:3128`.
+    proxy: Option<Secret>,
+    /// How often it may be called, all operations together, like `10/s` or `100/m`; as often as one likes when
+    /// absent.
+    rate_limit: Option<Rate>,
+    /// Calls of it at once, more wait; `limits.api_calls` when absent.
+    concurrency: Option<NonZeroU32>,
+    /// Seconds one call may take; `limits.api_timeout` when absent.
+    timeout: Option<NonZeroU32>,
+    /// Whether its functions are listed to clients one by one, as `<name>__<function>`; scripts can call them
+    /// either way.
+    #[serde(default)]
+    expose: bool,
+}
+
+/// What has keys of the user's own choosing, or none.
+fn text_or_table(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": ["string", "object"], "additionalProperties": true})
+}
+
+/// Credentials, understood when they are read: nothing else could be told without repeating them.
+#[derive(Clone, Debug)]
+struct Auth(Credentials);
+
+impl<'de> Deserialize<'de> for Auth {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Credentials::read(&Value::deserialize(deserializer)?).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// Names of variables; the shape was checked when they were looked up.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum AuthVariables {
+    One(String),
+    ByScheme(BTreeMap<String, String>),
+}
+
+/// Values of parameters. Some are secret, so they are not printed.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(transparent)]
+pub(crate) struct Frozen(BTreeMap<String, Value>);
+
+impl fmt::Debug for Frozen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl ApiSection {
+    /// What is wrong with it, each with its key; an empty key is the section itself.
+    pub(super) fn problems(&self, name: &str) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let identifier = Identifier::sanitize(name);
+        if RESERVED.contains(&identifier.as_str()) {
+            problems
+                .push(("", format!("the name `{identifier}` is taken by what is built in; give it another")));
+        }
+        if self.spec.trim().is_empty() {
+            problems.push(("spec", "must not be empty".to_owned()));
+        }
+        let is_address = |url: &String| url.starts_with("https://") || url.starts_with("http://");
+        if self.base_url.as_ref().is_some_and(|url| !is_address(url)) {
+            problems.push(("base_url", "must begin with https:// or http://".to_owned()));
+        }
+        for (key, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
+            if let Err(error) = Selection::new(patterns.iter().map(String::as_str), []) {
+                problems.push((key, error.to_string()));
+            }
+        }
+        if problems.is_empty()
+            && let Err(error) = self.settings(identifier, Path::new("")).and_then(|settings| settings.check())
+        {
+            let key = match error {
+                ApiError::Header(_) => "headers",
+                ApiError::Address(_) => "spec",
+                ApiError::Base(_) => "base_url",
+                ApiError::Proxy => "proxy",
+            };
+            problems.push((key, error.to_string()));
+        }
+        problems
+    }
+
+    fn operations(&self) -> Result<Selection, InvalidPattern> {
+        Selection::new(self.include.iter().map(String::as_str), self.exclude.iter().map(String::as_str))
+    }
+
+    /// What it says by itself; paths are relative to this folder.
+    fn settings(&self, name: Identifier, folder: &Path) -> Result<ApiSettings, ApiError> {
+        let headers = self.headers.iter();
+        Ok(ApiSettings {
+            base_url: self.base_url.clone(),
+            // It was understood once already, when the configuration was read.
+            operations: self.operations().unwrap_or_default(),
+            frozen: self.frozen_params.0.clone(),
+            credentials: self.auth.clone().map(|Auth(credentials)| credentials).unwrap_or_default(),
+            takes_credentials: self.request_auth,
+            headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            proxy: self.proxy.clone(),
+            rate_limit: self.rate_limit.map(Rate::limit),
+            exposed: self.expose,
+            ..ApiSettings::new(name, Spec::read(self.spec.trim(), folder)?)
+        })
+    }
+
+    /// Variables that are named and not set, each with its key.
+    fn unset(&self) -> Vec<(String, &str)> {
+        let credentials = self.auth.as_ref().map(|Auth(credentials)| credentials);
+        match &self.auth_env {
+            Some(AuthVariables::One(variable)) if credentials.is_none() => {
+                vec![("auth_env".to_owned(), variable)]
+            }
+            Some(AuthVariables::ByScheme(variables)) => {
+                let is_unset = |scheme: &str| {
+                    credentials.is_none_or(|credentials| !credentials.by_scheme.contains_key(scheme))
+                };
+                let unset = variables.iter().filter(|(scheme, _)| is_unset(scheme));
+                unset.map(|(scheme, name)| (format!("auth_env.{scheme}"), name.as_str())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl LimitSettings {
+    fn api(&self) -> ApiLimits {
+        ApiLimits {
+            call: seconds(self.api_timeout),
+            response_bytes: self.api_response_bytes.get() as usize,
+            in_flight: self.api_calls.get() as usize,
+        }
+    }
+}
 
 impl Config {
-    /// The APIs that may be used, and what is to be known of their names.
-    pub(crate) fn apis(&self, _: &dyn Fn(&str) -> bool) -> (Vec<ApiSettings>, Vec<String>) {
-        (Vec::new(), Vec::new())
+    /// The APIs that may be used, and what is to be known of all of them.
+    pub(crate) fn apis(&self, may_run: &dyn Fn(&str) -> bool) -> (Vec<ApiSettings>, Vec<String>) {
+        let mut warnings = Vec::new();
+        let mut apis = Vec::new();
+        for (written, section) in &self.settings.apis {
+            for (key, variable) in section.unset() {
+                let place = self.place(&[GROUP, written, "auth_env"]);
+                warnings.push(format!(
+                    "{place}`{GROUP}.{written}.{key}` names the variable {variable}, which is not set: there are no \
+                     credentials of that for `{written}`"
+                ));
+            }
+            // What is frozen for all of them is sent by all of them.
+            if !may_run(&section_of(written)) || !may_run(FROZEN) {
+                continue;
+            }
+            let name = Identifier::sanitize(written);
+            // It was understood once already, when the configuration was read.
+            let Ok(mut settings) = section.settings(name, &self.root) else { continue };
+            for (parameter, value) in &self.settings.frozen_params.0 {
+                settings.frozen.entry(parameter.clone()).or_insert_with(|| value.clone());
+            }
+            settings.limits = self.settings.limits.api();
+            settings.limits.call = section.timeout.map_or(settings.limits.call, seconds);
+            let own = section.concurrency.map(|count| count.get() as usize);
+            settings.limits.in_flight = own.unwrap_or(settings.limits.in_flight);
+            apis.push(settings);
+        }
+        (apis, warnings)
+    }
+}
+
+/// The name of an API's section.
+pub(crate) fn section_of(name: &str) -> String {
+    format!("{GROUP}.{name}")
+}
+
+/// Puts the values of variables that `auth_env` names into `auth`.
+pub(super) fn look_up(tree: &mut Table, variables: Variables<'_>) -> Result<(), ConfigError> {
+    let Some(Node::Table(apis)) = tree.entries.get_mut(GROUP) else { return Ok(()) };
+    let mut problems = Vec::new();
+    for (name, node) in &mut apis.entries {
+        let Node::Table(section) = node else { continue };
+        let Some(named) = section.entries.get("auth_env") else { continue };
+        let place =
+            section.origin_of(&["auth_env".to_owned()]).map_or_else(String::new, |at| format!("{at}: "));
+        if section.entries.contains_key("auth") {
+            problems.push(format!("{place}`{GROUP}.{name}.auth_env`: goes without `auth`"));
+            continue;
+        }
+        match values(named, variables) {
+            Ok(Some(auth)) => {
+                section.entries.insert("auth".to_owned(), auth);
+            }
+            Ok(None) => {}
+            Err(why) => problems.push(format!("{place}`{GROUP}.{name}.auth_env`: {why}")),
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+}
+
+/// What the variables hold that are named there, as far as they are set.
+fn values(named: &Node, variables: Variables<'_>) -> Result<Option<Node>, String> {
+    // Not repeated: it may be the secret itself, in the wrong place.
+    let wrong =
+        || "must be the name of a variable like `API_TOKEN`, or a table of such names by scheme".to_owned();
+    match named {
+        Node::Leaf(leaf) => {
+            let name = leaf.value.as_str().filter(|name| is_variable(name)).ok_or_else(wrong)?;
+            let value = variables(name).filter(|value| !value.is_empty());
+            let leaf = |value: String| Leaf {
+                value: value.into(),
+                origin: leaf.origin.clone(),
+                variables: vec![name.to_owned()],
+            };
+            Ok(value.map(|value| Node::Leaf(leaf(value))))
+        }
+        Node::Table(table) => {
+            let mut entries = BTreeMap::new();
+            for (scheme, named) in &table.entries {
+                let Node::Leaf(_) = named else { return Err(wrong()) };
+                entries.extend(values(named, variables)?.map(|value| (scheme.clone(), value)));
+            }
+            let found = Table { entries, origin: table.origin.clone() };
+            Ok((!found.entries.is_empty()).then_some(Node::Table(found)))
+        }
+    }
+}
+
+/// Whether a variable can have this name.
+pub(super) fn is_variable(name: &str) -> bool {
+    let is_usual = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit()) && name.chars().all(is_usual)
+}
+
+/// Whether a value must not be shown, for reasons that only APIs have.
+pub(super) fn is_secret(tree: &Table, path: &[String], leaf: &Leaf) -> bool {
+    let keys: Vec<&str> = path.iter().map(String::as_str).collect();
+    match keys.as_slice() {
+        [GROUP, _, "auth", .., key] if OPEN_KEYS.contains(key) => {
+            let beside = |key: &str| match tree.at(&[&keys[..keys.len() - 1], &[key]].concat()) {
+                Some(Node::Leaf(leaf)) => Some(&leaf.value),
+                _ => None,
+            };
+            // A scheme may have any name, and a user without a password is a key.
+            let is_empty = |password: &Value| password.as_str() == Some("");
+            beside("type").is_none() || (*key == "username" && beside("password").is_some_and(is_empty))
+        }
+        [GROUP, _, "auth", ..] => true,
+        [GROUP, _, "headers" | FROZEN, ..] | [GROUP, _, "proxy"] | [FROZEN, ..] => !leaf.variables.is_empty(),
+        _ => false,
+    }
+}
+
+/// The APIs that a file would call, as it is written: what variables stand for is the user's. `known` is what
+/// the files before it say.
+pub(super) fn uses(known: &Table, expanded: &Table, written: &Table) -> Vec<ScriptUse> {
+    let mut uses = group_uses(GROUP, expanded, written, what);
+    let has_apis = expanded.has_table(&[GROUP]) || known.has_table(&[GROUP]);
+    if let Some(Node::Table(frozen)) = written.entries.get(FROZEN).filter(|_| has_apis) {
+        uses.push(ScriptUse {
+            section: FROZEN.to_owned(),
+            what: masked(frozen.to_json(), false).to_string(),
+        });
+    }
+    uses
+}
+
+/// Where its description is and where it is itself, then whatever else there is.
+fn what(mut section: Value) -> String {
+    let mut words = Vec::new();
+    if let Some(fields) = section.as_object_mut() {
+        let first = [fields.remove("spec"), fields.remove("base_url")];
+        let word = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        words.extend(first.into_iter().flatten().map(word));
+        if !fields.is_empty() {
+            words.push(masked(section, false).to_string());
+        }
+    }
+    words.join(" ")
+}
+
+/// Without secrets that are written down; names of variables stay.
+fn masked(value: Value, is_secret: bool) -> Value {
+    match value {
+        Value::String(text) if is_secret && !text.contains("${") => MASK.into(),
+        Value::Array(items) => items.into_iter().map(|item| masked(item, is_secret)).collect(),
+        Value::Object(fields) => {
+            let field = |(key, value): (String, Value)| {
+                let is_open = OPEN_KEYS.contains(&key.as_str()) && is_secret;
+                let is_secret = (is_secret || key == "auth" || Redactor::is_secret_key(&key)) && !is_open;
+                (key, masked(value, is_secret))
+            };
+            Value::Object(fields.into_iter().map(field).collect())
+        }
+        other => other,
     }
 }

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 /// How many keys lead to a section that can be left out alone; one for everything else.
 const SECTION_DEPTHS: &[(&str, usize)] =
-    &[("agents", 3), ("connectors", 3), ("mcp_servers", 2), ("tools", 3)];
-/// Sections that nothing works without.
-const VITAL_SECTIONS: &[&str] = &["db", "server"];
+    &[("agents", 3), ("apis", 2), ("connectors", 3), ("mcp_servers", 2), ("tools", 3)];
+/// Sections that nothing works without. What is frozen keeps callers from choosing it: without it, they could.
+const VITAL_SECTIONS: &[&str] = &["db", "frozen_params", "server"];
 
 /// A variable without a value.
 struct Unset {

@@ -15,8 +15,10 @@ mod settings;
 mod show;
 mod tree;
 mod typed;
+mod typed_apis;
 mod upstreams;
 
+pub(crate) use apis::section_of as api_section;
 pub(crate) use every::Every;
 pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in};
 pub(crate) use schema::settings_schema;
@@ -24,6 +26,7 @@ pub(crate) use scripts::{ConnectorSection, InlineAgentSection, ScriptUse, Sectio
 pub(crate) use settings::{Settings, SourceSettings};
 pub(crate) use show::Shown;
 pub(crate) use typed::{Typed, TypedServer};
+pub(crate) use typed_apis::{TypedApi, TypedAuth};
 pub(crate) use upstreams::{check_entry as check_upstream, section_of as upstream_section};
 
 use ctx_core::Secret;
@@ -91,11 +94,13 @@ impl Config {
             if Some(path) == located.workspace.as_ref() {
                 uses = scripts::uses(&layer.table);
                 uses.extend(upstreams::uses(&layer.table, &written));
+                uses.extend(apis::uses(&tree, &layer.table, &written));
                 uses.sort();
             }
             tree.merge(layer.table);
         }
-        typed.put_over(&mut tree);
+        typed.put_over(&mut tree, variables)?;
+        apis::look_up(&mut tree, variables)?;
         uses.retain(|used| !typed.replaces(&used.section));
         let settings = settings::read(&tree)?;
         let path = located.workspace.clone();

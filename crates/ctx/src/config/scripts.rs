@@ -147,7 +147,7 @@ impl ToolSection {
     }
 
     pub(crate) fn rate_limit(&self) -> Option<RateLimit> {
-        self.rate_limit.map(|rate| rate.0)
+        self.rate_limit.map(Rate::limit)
     }
 }
 
@@ -167,7 +167,13 @@ impl ConnectorSection {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-struct Rate(RateLimit);
+pub(super) struct Rate(RateLimit);
+
+impl Rate {
+    pub(super) fn limit(self) -> RateLimit {
+        self.0
+    }
+}
 
 impl TryFrom<String> for Rate {
     type Error = String;

@@ -1,6 +1,7 @@
 //! What is true: every setting, with a type.
 
 use super::ConfigError;
+use super::apis::{ApiSection, Frozen};
 use super::every::Every;
 use super::oauth::OAuthSettings;
 use super::scripts::{
@@ -9,7 +10,7 @@ use super::scripts::{
 };
 use super::tree::Table;
 use super::upstreams::ServerSection;
-use ctx_core::{Limits, Redactor, Secret};
+use ctx_core::{Identifier, Limits, Redactor, Secret};
 use ctx_http::{Access, HttpLimits};
 use ctx_knowledge::{Chunking, EmbedderSettings, EmbeddingOptions, Fill, Mode, PROVIDERS, Tuning};
 use ctx_luau::{EngineSettings, ScriptLimits};
@@ -57,6 +58,13 @@ pub(crate) struct Settings {
     /// Upstream MCP servers, whose tools scripts can call: `[mcp_servers.<name>]`.
     #[serde(default)]
     pub(crate) mcp_servers: BTreeMap<String, ServerSection>,
+    /// Services with an OpenAPI description, whose operations scripts can call: `[apis.<name>]`.
+    #[serde(default)]
+    pub(crate) apis: BTreeMap<String, ApiSection>,
+    /// Values of parameters that are sent to every API that has them, and that callers neither see nor give, like
+    /// `api_version = "v2"`. A variable that is not set is an error here.
+    #[serde(default)]
+    pub(super) frozen_params: Frozen,
 }
 
 /// `[db]`
@@ -170,6 +178,12 @@ pub(crate) struct LimitSettings {
     pub(super) upstream_calls: NonZeroU32,
     /// Tools of one upstream server.
     pub(super) upstream_tools: NonZeroU32,
+    /// Seconds one call of an API may take.
+    pub(super) api_timeout: NonZeroU32,
+    /// Bytes of one answer of an API.
+    pub(super) api_response_bytes: NonZeroU32,
+    /// Calls of one API at once.
+    pub(super) api_calls: NonZeroU32,
     /// Bytes of a document to extract text from.
     pub(crate) document_bytes: NonZeroU64,
     /// Bytes of a request's body.
@@ -353,7 +367,8 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
     let settings: Settings = serde_path_to_error::deserialize(tree.to_json()).map_err(|error| {
         let path: Vec<String> = error.path().to_string().split('.').map(str::to_owned).collect();
         // What is wrong may be the secret itself.
-        let is_secret = path.last().is_some_and(|key| Redactor::is_secret_key(key));
+        let is_header = path.len() > 3 && path[0] == "apis" && path[2] == "headers";
+        let is_secret = is_header || path.last().is_some_and(|key| Redactor::is_secret_key(key));
         let message = if is_secret { "has the wrong type".to_owned() } else { error.inner().to_string() };
         ConfigError::one(located(tree, &path, &message))
     })?;
@@ -400,7 +415,33 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
             problems.push(located(tree, &path.map(str::to_owned).collect::<Vec<_>>(), &message));
         }
     }
+    for (name, api) in &settings.apis {
+        for (key, message) in api.problems(name) {
+            let path = ["apis", name, key].into_iter().filter(|part| !part.is_empty());
+            problems.push(located(tree, &path.map(str::to_owned).collect::<Vec<_>>(), &message));
+        }
+    }
+    problems.extend(collisions(&settings, tree));
     if problems.is_empty() { Ok(settings) } else { Err(ConfigError { problems }) }
+}
+
+/// APIs that go by a name that is another's. Servers among themselves are told apart by a number.
+fn collisions(settings: &Settings, tree: &Table) -> Vec<String> {
+    let servers = settings.mcp_servers.keys().map(|name| ("mcp_servers", name));
+    let mut taken: BTreeMap<Identifier, (&str, &String)> =
+        servers.map(|(group, name)| (Identifier::sanitize(name), (group, name))).collect();
+    let mut problems = Vec::new();
+    for name in settings.apis.keys() {
+        let identifier = Identifier::sanitize(name);
+        if let Some((group, other)) = taken.get(&identifier) {
+            let message = format!(
+                "goes by the name `{identifier}`, and so does [{group}.{other}]; give one of them another"
+            );
+            problems.push(located(tree, &["apis".to_owned(), name.clone()], &message));
+        }
+        taken.entry(identifier).or_insert(("apis", name));
+    }
+    problems
 }
 
 /// The path of a key in a section; of the section itself where no key is to blame.

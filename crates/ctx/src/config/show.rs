@@ -5,6 +5,8 @@ use ctx_core::Redactor;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+const MASK: &str = "***";
+
 /// One setting in effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Shown {
@@ -24,9 +26,13 @@ pub(super) fn shown(tree: &Table) -> Vec<Shown> {
         .leaves()
         .into_iter()
         .filter_map(|(mut path, leaf)| {
+            let is_secret = tree.is_secret(&path, leaf);
             let key = path.pop()?;
             let masked = redactor.json(&json!({ &key: leaf.value }));
-            let value = masked.get(&key).cloned().unwrap_or_default();
+            let value = match is_secret {
+                true => MASK.into(),
+                false => masked.get(&key).cloned().unwrap_or_default(),
+            };
             Some(Shown { section: path.join("."), key, value, origin: leaf.origin.to_string() })
         })
         .collect();

@@ -1,14 +1,25 @@
 //! Files in, settings or problems out.
 
+mod apis;
+
 use super::{Config, ConfigError, Located, Typed};
 use std::fs;
 
 fn load(text: &str) -> Result<Config, ConfigError> {
+    load_typed(text, &Typed::default())
+}
+
+fn load_typed(text: &str, typed: &Typed) -> Result<Config, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctx.toml");
     fs::write(&path, text).unwrap();
     let located = Located { user: None, workspace: Some(path), root: folder.path().to_owned(), named: true };
-    Config::load(&located, &Typed::default(), &|name| (name == "SET").then(|| "value".to_owned()))
+    Config::load(&located, typed, &|name| match name {
+        "SET" => Some("value".to_owned()),
+        "KEY" => Some("hunter2hunter2".to_owned()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    })
 }
 
 fn problems(text: &str) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! What configuration files say: tables and values, each with the place it was written at.
 
-use super::ConfigError;
+use super::{ConfigError, apis};
 use ctx_core::{Redactor, Secret};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -98,6 +98,15 @@ impl Table {
         }
     }
 
+    /// What is at this path.
+    pub(super) fn at(&self, path: &[&str]) -> Option<&Node> {
+        let (first, rest) = path.split_first()?;
+        match self.entries.get(*first)? {
+            Node::Table(table) if !rest.is_empty() => table.at(rest),
+            node => rest.is_empty().then_some(node),
+        }
+    }
+
     /// Whether there is a table at this path.
     pub(super) fn has_table(&self, path: &[&str]) -> bool {
         let Some((first, rest)) = path.split_first() else { return true };
@@ -119,14 +128,39 @@ impl Table {
         found
     }
 
-    pub(super) fn secrets(&self) -> Vec<Secret> {
-        let is_secret = |path: &[String]| path.last().is_some_and(|key| Redactor::is_secret_key(key));
-        let secret = |(path, leaf): (Vec<String>, &Leaf)| {
-            let text = leaf.value.as_str()?;
-            if is_secret(&path) { Some(Secret::new(text)) } else { login(text).map(Secret::new) }
-        };
-        self.leaves().into_iter().filter_map(secret).collect()
+    /// Whether the value at this path must not be shown.
+    pub(super) fn is_secret(&self, path: &[String], leaf: &Leaf) -> bool {
+        path.last().is_some_and(|key| Redactor::is_secret_key(key)) || apis::is_secret(self, path, leaf)
     }
+
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        let mut secrets = Vec::new();
+        for (path, leaf) in self.leaves() {
+            let texts = texts(&leaf.value);
+            match self.is_secret(&path, leaf) {
+                // Others see only the token of what a header says.
+                true => secrets.extend(texts.into_iter().flat_map(|text| [Some(text), token(text)])),
+                false => secrets.extend(texts.into_iter().map(login)),
+            }
+        }
+        secrets.into_iter().flatten().map(Secret::new).collect()
+    }
+}
+
+/// Every text in a value.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Object(fields) => fields.values().flat_map(texts).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What follows the name of a scheme, as in `Bearer …`.
+fn token(text: &str) -> Option<&str> {
+    let (scheme, token) = text.split_once(' ')?;
+    ["basic", "bearer", "token"].contains(&scheme.to_ascii_lowercase().as_str()).then(|| token.trim())
 }
 
 /// The password of an address on the web; a name that stands there alone may be a token.

@@ -1,6 +1,8 @@
 //! Settings that were typed and not written down: `--mcp name=…`.
 
 use super::tree::{Leaf, Node, Origin, Table};
+use super::typed_apis::{TypedApi, TypedAuth, put_auth};
+use super::{ConfigError, Variables, api_section, upstream_section};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,6 +12,10 @@ use std::str::FromStr;
 pub(crate) struct Typed {
     /// Upstream servers; each stands for a whole section.
     pub(crate) servers: Vec<TypedServer>,
+    /// APIs; the same.
+    pub(crate) apis: Vec<TypedApi>,
+    /// What lets us in at APIs, typed or written.
+    pub(crate) auth: Vec<TypedAuth>,
     /// Where the store lies.
     pub(crate) store: Option<PathBuf>,
     /// Where to serve.
@@ -45,25 +51,40 @@ impl FromStr for TypedServer {
 }
 
 impl Typed {
-    /// Puts what was typed over what the files say. A server takes the place of one of the same name.
-    pub(super) fn put_over(&self, tree: &mut Table) {
-        for TypedServer { name, section } in &self.servers {
-            if let Some(Node::Table(servers)) = tree.entries.get_mut("mcp_servers") {
-                servers.entries.remove(name);
+    /// Puts what was typed over what the files say. A server or an API takes the place of one of the same name.
+    pub(super) fn put_over(&self, tree: &mut Table, variables: Variables<'_>) -> Result<(), ConfigError> {
+        let mut replace = |group: &str, name: &str, origin: &str, section: &Value| {
+            if let Some(Node::Table(sections)) = tree.entries.get_mut(group) {
+                sections.entries.remove(name);
             }
-            tree.merge(table("--mcp", &json!({ "mcp_servers": { name: section } })));
+            tree.merge(table(origin, &json!({ group: { name: section } })));
+        };
+        for TypedServer { name, section } in &self.servers {
+            replace("mcp_servers", name, "--mcp", section);
         }
+        for (index, api) in self.apis.iter().enumerate() {
+            if self.apis[..index].iter().any(|other| other.name == api.name) {
+                let name = &api.name;
+                return Err(ConfigError::one(format!(
+                    "two APIs are called `{name}`; write name=PATH or name=URL"
+                )));
+            }
+            replace("apis", &api.name, "typed", &api.section());
+        }
+        put_auth(&self.auth, tree, variables)?;
         if let Some(store) = &self.store {
             tree.merge(table("default", &json!({ "db": { "path": store } })));
         }
         if let Some(bind) = &self.bind {
             tree.merge(table("--http", &json!({ "server": { "bind": bind } })));
         }
+        Ok(())
     }
 
-    /// Whether the section of a server is taken by one that was typed.
+    /// Whether the section of a server or an API is taken by one that was typed.
     pub(super) fn replaces(&self, section: &str) -> bool {
-        self.servers.iter().any(|server| super::upstream_section(&server.name) == section)
+        self.servers.iter().any(|server| upstream_section(&server.name) == section)
+            || self.apis.iter().any(|api| api_section(&api.name) == section)
     }
 }
 

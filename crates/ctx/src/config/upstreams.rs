@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// Names that are those of others: what is built in, and what the catalog itself has.
-const RESERVED: [&str; 5] = ["context", "tools", "ctx", "agents", "resources"];
+pub(super) const RESERVED: [&str; 5] = ["context", "tools", "ctx", "agents", "resources"];
 
 /// What a server's process gets of our environment, besides what its section names.
 const INHERITED: &[&str] = &[
@@ -335,13 +335,23 @@ pub(crate) fn section_of(name: &str) -> String {
 
 /// The servers that a file would start or reach, as it is written: what variables stand for is the user's.
 pub(super) fn uses(expanded: &Table, written: &Table) -> Vec<ScriptUse> {
-    let Some(Node::Table(servers)) = written.entries.get("mcp_servers") else { return Vec::new() };
-    let is_left = |name: &str| expanded.has_table(&["mcp_servers", name]);
+    group_uses("mcp_servers", expanded, written, what)
+}
+
+/// The sections of a group that are left once variables are in place, each as it is written.
+pub(super) fn group_uses(
+    group: &str,
+    expanded: &Table,
+    written: &Table,
+    what: fn(Value) -> String,
+) -> Vec<ScriptUse> {
+    let Some(Node::Table(sections)) = written.entries.get(group) else { return Vec::new() };
     let used = |(name, node): (&String, &Node)| {
         let Node::Table(section) = node else { return None };
-        is_left(name).then(|| ScriptUse { section: section_of(name), what: what(section.to_json()) })
+        let is_left = expanded.has_table(&[group, name]);
+        is_left.then(|| ScriptUse { section: format!("{group}.{name}"), what: what(section.to_json()) })
     };
-    servers.entries.iter().filter_map(used).collect()
+    sections.entries.iter().filter_map(used).collect()
 }
 
 /// The command line or address first, then whatever else there is.

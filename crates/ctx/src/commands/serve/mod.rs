@@ -9,7 +9,7 @@ pub(super) use server::Server;
 use super::refresh::{News, Refresh, Tell};
 use super::sync::summary;
 use crate::cli::Global;
-use crate::config::{Config, TypedServer};
+use crate::config::{Config, Typed, TypedApi, TypedAuth, TypedServer};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
 use crate::scripts::ScriptSet;
@@ -52,13 +52,22 @@ enum What {
         /// given several times.
         #[arg(long, value_name = "NAME=COMMAND|URL")]
         mcp: Vec<TypedServer>,
+        /// One more API, in the place of one of its name in `[apis]`: the path or the address of its OpenAPI
+        /// description, like `pets=petstore.yaml`. May be given several times.
+        #[arg(long, value_name = "NAME=SPEC")]
+        api: Vec<TypedApi>,
+        /// A variable that holds what lets us in at an API, over what `[apis]` says, like `pets:PETS_TOKEN`. May be
+        /// given several times.
+        #[arg(long, value_name = "NAME[.SCHEME]:VARIABLE")]
+        auth: Vec<TypedAuth>,
     },
 }
 
 impl Serve {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let What::Mcp { stdio, mcp } = self.what;
-        config(global.load_with(mcp)?, !stdio, global).await
+        let What::Mcp { stdio, mcp, api, auth } = self.what;
+        let typed = Typed { servers: mcp, apis: api, auth, ..Typed::default() };
+        config(global.load_with(&typed)?, !stdio, global).await
     }
 }
 

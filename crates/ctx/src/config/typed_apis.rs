@@ -1,0 +1,251 @@
+//! APIs that were typed and not written down: `petstore=spec.yaml`, and `--auth petstore:VARIABLE`.
+
+use super::apis::{is_variable, section_of};
+use super::tree::{Leaf, Node, Origin, Table};
+use super::{ConfigError, Variables};
+use ctx_core::{Identifier, nearest};
+use serde_json::{Value, json};
+use std::str::FromStr;
+
+/// Words in the names of files and hosts that say nothing of whose they are.
+const EMPTY_WORDS: [&str; 24] = [
+    "api",
+    "apis",
+    "api-docs",
+    "description",
+    "descriptions",
+    "doc",
+    "docs",
+    "index",
+    "json",
+    "latest",
+    "localhost",
+    "main",
+    "master",
+    "openapi",
+    "public",
+    "raw",
+    "rest",
+    "schema",
+    "spec",
+    "specs",
+    "swagger",
+    "www",
+    "yaml",
+    "yml",
+];
+
+/// An API as it is typed: `name=path`, `name=https://…`, or either without a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TypedApi {
+    pub(super) name: String,
+    /// An address, or a path that is relative to nothing.
+    spec: String,
+}
+
+impl FromStr for TypedApi {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        const FORM: &str = "write PATH or URL, or name=PATH or name=URL";
+        let typed = typed.trim();
+        // Paths and addresses may have the sign in them, too.
+        let named = typed.split_once('=').filter(|(name, _)| !name.contains(['/', '\\', ':', '?']));
+        let (name, spec) = named.map_or((None, typed), |(name, spec)| (Some(name.trim()), spec.trim()));
+        if spec.is_empty() || name == Some("") {
+            return Err(FORM.to_owned());
+        }
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => called(spec).ok_or("it has no name to go by: write name=PATH or name=URL")?,
+        };
+        if is_address(spec) {
+            return Ok(Self { name, spec: spec.to_owned() });
+        }
+        let path = std::path::absolute(spec).map_err(|error| error.to_string())?;
+        match path.is_file() {
+            true => Ok(Self { name, spec: path.display().to_string() }),
+            false => Err(format!("there is no file {}", path.display())),
+        }
+    }
+}
+
+impl TypedApi {
+    /// What a file would say. Whoever types it serves himself, and may bring what he likes.
+    pub(super) fn section(&self) -> Value {
+        json!({ "spec": self.spec, "request_auth": true })
+    }
+}
+
+fn is_address(spec: &str) -> bool {
+    spec.starts_with("http://") || spec.starts_with("https://")
+}
+
+/// What a description is called by its place: the last part of it that says something.
+fn called(spec: &str) -> Option<String> {
+    let (path, host) = match spec.split_once("://").filter(|_| is_address(spec)) {
+        Some((_, rest)) => {
+            let rest = rest.split(['?', '#']).next().unwrap_or_default();
+            let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+            let host = host.rsplit('@').next().unwrap_or_default();
+            let name = host.split(':').next().unwrap_or_default();
+            // What all hosts of a country or a trade share says nothing.
+            (path, name.rsplit_once('.').map_or(name, |(name, _)| name))
+        }
+        None => (spec, ""),
+    };
+    let is_telling = |word: &&str| {
+        let rest = word.strip_prefix(['v', 'V']).unwrap_or(word);
+        let is_number = rest.chars().all(|letter| letter.is_ascii_digit());
+        let has_letters = word.contains(|letter: char| letter.is_ascii_alphabetic());
+        has_letters && !is_number && !EMPTY_WORDS.contains(&word.to_ascii_lowercase().as_str())
+    };
+    let parts = path.rsplit(['/', '\\']).chain([host]);
+    let word = parts.into_iter().find_map(|part| part.split('.').find(is_telling))?;
+    Some(Identifier::sanitize(word).to_string())
+}
+
+/// Whose credentials a variable holds: `name:VARIABLE` or `name.scheme:VARIABLE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TypedAuth {
+    whose: String,
+    variable: String,
+}
+
+impl FromStr for TypedAuth {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let (whose, variable) = typed.rsplit_once(':').unwrap_or_default();
+        let (whose, variable) = (whose.trim(), variable.trim());
+        if whose.is_empty() || !is_variable(variable) {
+            return Err("write name:VARIABLE or name.scheme:VARIABLE, with the name of a variable".to_owned());
+        }
+        Ok(Self { whose: whose.to_owned(), variable: variable.to_owned() })
+    }
+}
+
+/// Puts what variables hold in the place of credentials that files name.
+pub(super) fn put_auth(
+    typed: &[TypedAuth],
+    tree: &mut Table,
+    variables: Variables<'_>,
+) -> Result<(), ConfigError> {
+    let mut changed: Vec<(String, Option<String>)> = Vec::new();
+    for TypedAuth { whose, variable } in typed {
+        let problem = |why: String| ConfigError::one(format!("--auth: {why}"));
+        let apis = match tree.entries.get_mut("apis") {
+            Some(Node::Table(apis)) => &mut apis.entries,
+            _ => return Err(problem(format!("there is no API `{whose}`"))),
+        };
+        let names: Vec<&str> = apis.keys().map(String::as_str).collect();
+        let Some((name, scheme)) = split(whose, &names) else {
+            let near =
+                nearest(whose, names).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            return Err(problem(format!("there is no API `{whose}`{near}")));
+        };
+        let Some(value) = variables(variable).filter(|value| !value.is_empty()) else {
+            return Err(problem(format!("the variable {variable} is not set, which `{whose}` needs")));
+        };
+        let Some(Node::Table(section)) = apis.get_mut(&name) else {
+            return Err(problem(format!("`{}` is no section", section_of(&name))));
+        };
+        let clashes = |(other, one): &(String, Option<String>)| {
+            *other == name && (*one == scheme || one.is_none() || scheme.is_none())
+        };
+        if changed.iter().any(clashes) {
+            return Err(problem(format!("`{name}` has credentials twice: give one, or one for each scheme")));
+        }
+        if !changed.iter().any(|(other, _)| *other == name) {
+            section.entries.remove("auth");
+            section.entries.remove("auth_env");
+        }
+        let origin = || Origin { file: "--auth".to_owned(), line: 0 };
+        let leaf =
+            Node::Leaf(Leaf { value: value.into(), origin: origin(), variables: vec![variable.clone()] });
+        let auth = match &scheme {
+            None => leaf,
+            Some(scheme) => {
+                Node::Table(Table { entries: [(scheme.clone(), leaf)].into(), origin: Some(origin()) })
+            }
+        };
+        section.merge(Table { entries: [("auth".to_owned(), auth)].into(), origin: None });
+        changed.push((name, scheme));
+    }
+    Ok(())
+}
+
+/// Which API is meant, and which of its schemes; names may have dots in them.
+fn split(whose: &str, names: &[&str]) -> Option<(String, Option<String>)> {
+    if names.contains(&whose) {
+        return Some((whose.to_owned(), None));
+    }
+    let scheme_of = |name: &&str| {
+        let scheme = whose.strip_prefix(name)?.strip_prefix('.')?;
+        (!scheme.is_empty()).then(|| ((*name).to_owned(), Some(scheme.to_owned())))
+    };
+    names.iter().rev().find_map(scheme_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_is_called_by_the_last_part_of_its_place_that_says_something() {
+        for (spec, name) in [
+            ("petstore.yaml", "petstore"),
+            ("./specs/petstore.openapi.json", "petstore"),
+            ("my pets.yml", "my_pets"),
+            ("github/openapi.yaml", "github"),
+            ("github/v3/api.json", "github"),
+            ("api.github.com.yaml", "github"),
+            ("https://petstore3.swagger.io/api/v3/openapi.json", "petstore3"),
+            ("https://api.example.com/openapi.json?token=a/b", "example"),
+            ("https://user:secret@www.example.com:8080", "example"),
+            ("https://api.example.com/v1/shops/swagger", "shops"),
+        ] {
+            assert_eq!(called(spec).as_deref(), Some(name), "{spec}");
+        }
+        for spec in
+            ["openapi.yaml", "../spec.json", "http://127.0.0.1:8000/openapi.json", "http://localhost/v1"]
+        {
+            assert_eq!(called(spec), None, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_its_own_goes_before_that_and_a_path_need_not_be_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a=b.yaml");
+        std::fs::write(&file, "").unwrap();
+        let path = file.display().to_string();
+        let api = |typed: &str| typed.parse::<TypedApi>().map(|api| (api.name, api.spec));
+        let is = |name: &str, spec: &str| Ok((name.to_owned(), spec.to_owned()));
+        assert_eq!(api(&format!("pets={path}")), is("pets", &path));
+        assert_eq!(api(&path), is("a_b", &path));
+        assert_eq!(api("pets = https://example.com/x?a=b"), is("pets", "https://example.com/x?a=b"));
+        assert_eq!(api("https://example.com/?a=b"), is("example", "https://example.com/?a=b"));
+        for wrong in ["", "pets=", "=a.yaml", " = "] {
+            assert!(api(wrong).unwrap_err().starts_with("write PATH or URL"), "{wrong}");
+        }
+        assert!(api("http://localhost/openapi.json").unwrap_err().contains("write name="));
+        assert!(api("pets=gone.yaml").unwrap_err().starts_with("there is no file /"));
+    }
+
+    #[test]
+    fn a_variable_is_for_an_api_or_for_one_of_its_schemes() {
+        let auth = |typed: &str| typed.parse::<TypedAuth>().map(|auth| (auth.whose, auth.variable));
+        assert_eq!(auth("pets:TOKEN"), Ok(("pets".to_owned(), "TOKEN".to_owned())));
+        assert_eq!(auth("pets.a:b:TOKEN"), Ok(("pets.a:b".to_owned(), "TOKEN".to_owned())));
+        for wrong in ["", "pets", "pets:", ":TOKEN", "pets:sk-not a name"] {
+            assert!(auth(wrong).is_err_and(|why| !why.contains("sk-")), "{wrong}");
+        }
+        let names = ["my", "my.pets"];
+        let is = |name: &str, scheme: Option<&str>| Some((name.to_owned(), scheme.map(str::to_owned)));
+        assert_eq!(split("my.pets", &names), is("my.pets", None));
+        assert_eq!(split("my.pets.key", &names), is("my.pets", Some("key")));
+        assert_eq!(split("my.key", &names), is("my", Some("key")));
+        assert_eq!((split("other", &names), split("my.", &names)), (None, None));
+    }
+}
