@@ -12,7 +12,12 @@ fn basic() -> Credential {
 }
 
 fn client() -> Credential {
-    Credential::ClientCredentials { id: "me".to_owned(), secret: Secret::new("hunter2!"), scopes: Vec::new() }
+    Credential::ClientCredentials {
+        id: "me".to_owned(),
+        secret: Secret::new("hunter2!"),
+        scopes: Vec::new(),
+        token_url: None,
+    }
 }
 
 fn named<const N: usize>(schemes: [(&str, Credential); N]) -> impl FnOnce(&mut ApiSettings) {
