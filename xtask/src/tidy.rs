@@ -56,7 +56,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     // All that a program of one's own needs.
     ("ctx-conformance", &["ctx"]),
     ("harness-example", &["ctx"]),
-    ("xtask", &["ctx-core", "ctx-embed", "ctx-gateway", "ctx-luau", "ctx-testkit"]),
+    (
+        "xtask",
+        &["ctx-core", "ctx-embed", "ctx-gateway", "ctx-luau", "ctx-openapi", "ctx-testkit", "ctx-types"],
+    ),
 ];
 
 /// Names that say nothing.

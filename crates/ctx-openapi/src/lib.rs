@@ -25,4 +25,5 @@ pub use apis::{ApiOptions, ApiState, ApiStatus, Apis};
 pub use auth::{Credential, Credentials, InvalidCredentials};
 pub use document::{InvalidPattern, Selection};
 pub use settings::{ApiError, ApiLimits, ApiSettings, Spec};
-pub use survey::Survey;
+#[doc(hidden)]
+pub use survey::{Sent, Survey, Surveyed};

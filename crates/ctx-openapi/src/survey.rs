@@ -1,27 +1,77 @@
-//! What can be made of a description, in numbers: for measuring over many of them.
+//! What can be made of a description, for measuring over many of them: its operations, their schemas, and the
+//! requests that they become. Nothing is sent.
 
+use crate::auth::{self, Credential, Credentials, Pass};
 use crate::document::{Alone, Home, load};
-use crate::operation::{Description, MediaKind, Operation, Place};
-use ctx_core::Identifier;
-use serde_json::Value;
+use crate::operation::{Description, Operation, Scheme};
+use crate::request::{Request, base_url};
+use ctx_core::{Secret, ToolError};
+use reqwest::Url;
+use serde_json::{Map, Value};
+
+/// What stands for every secret.
+const SECRET: &str = "secret";
 
 /// A description that was read.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Survey {
     description: Description,
+    url: Url,
+    credentials: Credentials,
+    is_silent: bool,
+}
+
+/// One operation of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Surveyed<'a> {
+    survey: &'a Survey,
+    operation: &'a Operation,
+}
+
+/// A request as it would be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// In capitals.
+    pub method: String,
+    /// Where to.
+    pub url: String,
+    /// Names in lower case, and values.
+    pub headers: Vec<(String, String)>,
+    /// What is in it.
+    pub body: Option<Vec<u8>>,
 }
 
 impl Survey {
-    /// Reads a description that is one document; the error says why it cannot be.
-    pub fn of(text: &str) -> Result<Self, String> {
-        let home = Home::Directory("description".to_owned());
-        let description = load(text, home, &Alone).map_err(|error| error.to_string())?;
-        Ok(Self { description })
+    /// Reads a description that is one document, as if it came from this address; the error says why it cannot be.
+    pub fn of(text: &str, url: &str) -> Result<Self, String> {
+        let url = Url::parse(url).map_err(|error| error.to_string())?;
+        let description = load(text, Home::Web(url.clone()), &Alone).map_err(|error| error.to_string())?;
+        Ok(Self::new(description, url))
     }
 
-    /// How many operations can be called.
-    pub fn operations(&self) -> usize {
-        self.description.operations.len()
+    fn new(description: Description, url: Url) -> Self {
+        let by_scheme =
+            description.schemes.iter().filter_map(|(name, scheme)| Some((name.clone(), credential(scheme)?)));
+        let credentials = Credentials { by_scheme: by_scheme.collect(), other: None };
+        let is_silent = description.operations.iter().all(|operation| operation.security.is_empty());
+        Self { description, url, credentials, is_silent }
+    }
+
+    /// The description as it would be kept.
+    pub fn kept(&self) -> Result<Vec<u8>, String> {
+        serde_json::to_vec(&self.description).map_err(|error| error.to_string())
+    }
+
+    /// A description that was kept.
+    pub fn of_kept(kept: &[u8], url: &str) -> Result<Self, String> {
+        let url = Url::parse(url).map_err(|error| error.to_string())?;
+        let description = serde_json::from_slice(kept).map_err(|error| error.to_string())?;
+        Ok(Self::new(description, url))
+    }
+
+    /// What can be called, in the document's order.
+    pub fn operations(&self) -> impl ExactSizeIterator<Item = Surveyed<'_>> {
+        self.description.operations.iter().map(|operation| Surveyed { survey: self, operation })
     }
 
     /// How many definitions their schemas refer to.
@@ -33,48 +83,64 @@ impl Survey {
     pub fn skipped(&self) -> impl Iterator<Item = (&str, &str)> {
         self.description.skipped.iter().map(|skipped| (skipped.what.as_str(), skipped.why.as_str()))
     }
+}
 
-    /// The schemas of each operation, whole, by its name.
-    pub fn schemas(&self) -> impl Iterator<Item = (&str, Value, Option<Value>)> {
-        let description = &self.description;
-        description.operations.iter().map(|operation| {
-            let input = description.input_schema(operation);
-            (operation.name.as_str(), input, description.output_schema(operation))
+impl<'a> Surveyed<'a> {
+    /// Its name.
+    pub fn name(self) -> &'a str {
+        &self.operation.name
+    }
+
+    /// Its method, in capitals.
+    pub fn method(self) -> &'a str {
+        &self.operation.method
+    }
+
+    /// The schema of its arguments, whole.
+    pub fn input_schema(self) -> Value {
+        self.survey.description.input_schema(self.operation)
+    }
+
+    /// The schema of what it answers, whole, where it is known.
+    pub fn output_schema(self) -> Option<Value> {
+        self.survey.description.output_schema(self.operation)
+    }
+
+    /// What would be sent, by somebody who has every credential.
+    pub fn request(self, arguments: &Map<String, Value>) -> Result<Sent, String> {
+        let survey = self.survey;
+        let told = |error: ToolError| error.to_string();
+        let base = base_url(None, self.operation, Some(&survey.url)).map_err(|error| error.to_string())?;
+        let request =
+            Request::new(self.operation, arguments, &base, None).map_err(|error| error.to_string())?;
+        let schemes = &survey.description.schemes;
+        let grants =
+            auth::choose(self.operation, schemes, survey.is_silent, &survey.credentials).map_err(told)?;
+        let (pass, _) = Pass::at_hand(grants).map_err(told)?;
+        let mut request = request;
+        pass.apply(&mut request).map_err(told)?;
+        let headers = request
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        Ok(Sent {
+            method: request.method.to_string(),
+            url: request.url.to_string(),
+            headers: headers.collect(),
+            body: request.body.map(|body| body.to_vec()),
         })
     }
+}
 
-    /// Operations that could be called but not as the description means it, and why.
-    pub fn faults(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        let operations = self.description.operations.iter();
-        operations.filter_map(|operation| Some((operation.name.as_str(), self.fault(operation)?)))
-    }
-
-    fn fault(&self, operation: &Operation) -> Option<&'static str> {
-        let schemes = &self.description.schemes;
-        let is_known =
-            |name: &String| !matches!(schemes.get(name), None | Some(crate::operation::Scheme::Unknown(_)));
-        let ways = &operation.security;
-        let slots = operation.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
-        let is_bound = |slot: &str| {
-            operation
-                .parameters
-                .iter()
-                .any(|one| one.place == Place::Path && one.name == slot && one.required)
-        };
-        let media = operation.body.iter().flat_map(|body| &body.media);
-        let best = media.into_iter().next();
-        if operation.name.parse::<Identifier>().is_err() || operation.name.len() > 64 {
-            Some("its name is no identifier")
-        } else if !slots.into_iter().all(is_bound) {
-            Some("a part of its path is not bound")
-        } else if operation.body.is_some() && best.is_none() {
-            Some("its body has no kind of content")
-        } else if best.is_some_and(|best| best.kind == MediaKind::Binary && best.content_type.contains('*')) {
-            Some("its body's kind of content cannot be sent")
-        } else if !ways.is_empty() && !ways.iter().any(|way| way.keys().all(is_known)) {
-            Some("no way to be let in is known")
-        } else {
-            None
+/// What fits a scheme; tokens are taken as given, since none can be got here.
+fn credential(scheme: &Scheme) -> Option<Credential> {
+    let secret = || Secret::new(SECRET);
+    match scheme {
+        Scheme::Bearer | Scheme::OtherToken | Scheme::ClientCredentials { .. } => {
+            Some(Credential::Bearer(secret()))
         }
+        Scheme::Basic => Some(Credential::Basic { user: "user".to_owned(), password: secret() }),
+        Scheme::Key { .. } => Some(Credential::Key(secret())),
+        Scheme::Unknown(_) => None,
     }
 }

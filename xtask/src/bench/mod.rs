@@ -8,6 +8,7 @@ mod gateway;
 pub(crate) mod http;
 mod index;
 mod mcp;
+mod openapi;
 pub(crate) mod process;
 mod retrieval;
 mod search;
@@ -36,6 +37,7 @@ const PARTS: &[Part] = &[
     Part { name: "gateway", measure: Library(gateway::measure) },
     Part { name: "index", measure: Program(index::measure) },
     Part { name: "mcp", measure: Program(mcp::measure) },
+    Part { name: "openapi", measure: Library(openapi::measure) },
     Part { name: "search", measure: Program(search::measure) },
     Part { name: "meanwhile", measure: Program(search::measure_meanwhile) },
     Part { name: "million", measure: Program(search::measure_million) },
@@ -49,6 +51,9 @@ pub(crate) fn run(wanted: &[&str]) -> Result<()> {
         let binary = release_binary()?;
         process::describe_machine();
         return retrieval::measure(&binary, &options);
+    }
+    if let [openapi::ONE, way, file] = wanted {
+        return openapi::one(way, file);
     }
     if let Some(unknown) = wanted.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
         let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();

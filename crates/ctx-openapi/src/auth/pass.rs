@@ -30,7 +30,19 @@ impl Pass {
         web: &Web,
         base: &Url,
     ) -> Result<Self, ToolError> {
+        let (mut pass, wanted) = Self::at_hand(grants)?;
+        for wanted in wanted {
+            let token = tokens.get(&wanted, None, web, base).await?;
+            pass.add_bearer(&token)?;
+            pass.token = Some((wanted, token));
+        }
+        Ok(pass)
+    }
+
+    /// Makes it of what is there, and tells which tokens must be got.
+    pub(crate) fn at_hand(grants: Vec<Grant>) -> Result<(Self, Vec<Wanted>), ToolError> {
         let mut pass = Self::default();
+        let mut missing = Vec::new();
         for grant in grants {
             match grant {
                 Grant::Bearer(token) => pass.add_bearer(&token)?,
@@ -42,14 +54,10 @@ impl Pass {
                     pass.secrets.extend([Secret::new(both), secret]);
                 }
                 Grant::Key { place, name, value } => pass.add_key(place, name, value)?,
-                Grant::Token(wanted) => {
-                    let token = tokens.get(&wanted, None, web, base).await?;
-                    pass.add_bearer(&token)?;
-                    pass.token = Some((wanted, token));
-                }
+                Grant::Token(wanted) => missing.push(wanted),
             }
         }
-        Ok(pass)
+        Ok((pass, missing))
     }
 
     /// The same with another token, where this one has one that was got and is refused now.

@@ -1,0 +1,389 @@
+//! Arguments for a schema, as a caller could give them.
+
+use serde_json::{Map, Value, json};
+
+/// How deep values are made; deeper only what must be there.
+const FULL_DEPTH: usize = 3;
+/// How deep they are made at all.
+const DEPTH_MAX: usize = 24;
+/// Schemas that are looked at for one value.
+const STEPS_MAX: usize = 20_000;
+/// How often what a pattern repeats is tried.
+const REPEATS: [u32; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
+
+/// How much is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// What must be there.
+    Required,
+    /// All that is named, down to some depth.
+    Full,
+}
+
+/// A value that fits a schema, as far as can be told; none where nothing does.
+pub(super) fn sample(schema: &Value, extent: Extent) -> Option<Value> {
+    let mut sampler = Sampler { root: schema, extent, steps_left: STEPS_MAX };
+    sampler.value(schema, 0)
+}
+
+struct Sampler<'a> {
+    root: &'a Value,
+    extent: Extent,
+    steps_left: usize,
+}
+
+impl Sampler<'_> {
+    fn value(&mut self, schema: &Value, depth: usize) -> Option<Value> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        let fields = match schema {
+            Value::Object(_) => self.merged(schema, depth)?,
+            Value::Bool(false) => return None,
+            _ => return Some(json!("x")),
+        };
+        for word in ["anyOf", "oneOf"] {
+            let Some(Value::Array(alternatives)) = fields.get(word) else { continue };
+            let mut rest = fields.clone();
+            rest.shift_remove(word);
+            return alternatives.iter().find_map(|one| {
+                let both = if rest.is_empty() { one.clone() } else { json!({"allOf": [rest, one]}) };
+                self.value(&both, depth + 1)
+            });
+        }
+        if let Some(constant) = fields.get("const") {
+            return Some(constant.clone());
+        }
+        if let Some(Value::Array(constants)) = fields.get("enum") {
+            let fits = |constant: &&Value| fields.get("type").is_none_or(|kind| is_of(constant, kind));
+            let fitting = || constants.iter().filter(fits);
+            let told =
+                fitting().find(|one| !one.is_null() && **one != json!("")).or_else(|| fitting().next());
+            return told.cloned();
+        }
+        match kind(&fields) {
+            "object" => self.object(&fields, depth),
+            "array" => self.array(&fields, depth),
+            "string" => text(&fields).map(Value::String),
+            "integer" => number(&fields, true),
+            "number" => number(&fields, false),
+            "boolean" => Some(Value::Bool(true)),
+            _ => Some(Value::Null),
+        }
+    }
+
+    fn object(&mut self, fields: &Map<String, Value>, depth: usize) -> Option<Value> {
+        let empty = Map::new();
+        let properties = fields.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+        let required: Vec<&str> = fields
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let others = fields.get("additionalProperties").or_else(|| fields.get("unevaluatedProperties"));
+        let mut object = Map::new();
+        for name in &required {
+            let anything = Value::Bool(true);
+            let schema = properties.get(*name).or(others).unwrap_or(&anything);
+            object.insert((*name).to_owned(), self.value(schema, depth + 1)?);
+        }
+        let least = fields.get("minProperties").and_then(Value::as_u64).unwrap_or(0) as usize;
+        for (name, schema) in properties {
+            let is_wanted = self.extent == Extent::Full && depth < FULL_DEPTH || object.len() < least;
+            if is_wanted && !object.contains_key(name) {
+                // One that nothing fits is left out.
+                let steps_left = self.steps_left;
+                if let Some(value) = self.value(schema, depth + 1) {
+                    object.insert(name.clone(), value);
+                } else {
+                    self.steps_left = self.steps_left.max(steps_left / 2);
+                }
+            }
+        }
+        for ordinal in 0..least.saturating_sub(object.len()) {
+            let schema = others.cloned().unwrap_or(Value::Bool(true));
+            object.insert(format!("x{ordinal}"), self.value(&schema, depth + 1)?);
+        }
+        Some(Value::Object(object))
+    }
+
+    fn array(&mut self, fields: &Map<String, Value>, depth: usize) -> Option<Value> {
+        let bound = |word: &str| fields.get(word).and_then(Value::as_u64).map(|bound| bound as usize);
+        let least = bound("minItems").unwrap_or(0);
+        let fixed = fields.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let most = bound("maxItems").unwrap_or(usize::MAX);
+        let count = least.max(fixed.len()).max(usize::from(depth < FULL_DEPTH)).min(most);
+        let anything = Value::Bool(true);
+        let mut items = Vec::new();
+        for place in 0..count {
+            let schema = fixed.get(place).or_else(|| fields.get("items")).unwrap_or(&anything);
+            match self.value(schema, depth + 1) {
+                Some(item) => items.push(item),
+                None if items.len() >= least => break,
+                None => return None,
+            }
+        }
+        if fields.get("uniqueItems") == Some(&Value::Bool(true)) {
+            self.tell_apart(&mut items, fields.get("items"));
+        }
+        Some(Value::Array(items))
+    }
+
+    /// Makes equal items different where that is easy.
+    fn tell_apart(&self, items: &mut [Value], schema: Option<&Value>) {
+        let resolved = schema.and_then(|schema| self.referred(schema));
+        let constants = resolved.and_then(|schema| schema.get("enum")).and_then(Value::as_array);
+        for (place, item) in items.iter_mut().enumerate().skip(1) {
+            if let Some(constant) = constants.and_then(|constants| constants.get(place)) {
+                *item = constant.clone();
+            } else if let Value::String(text) = item {
+                text.push_str(&place.to_string());
+            } else if let Some(number) = item.as_i64() {
+                *item = json!(number + place as i64);
+            }
+        }
+    }
+
+    fn referred<'s>(&'s self, schema: &'s Value) -> Option<&'s Value> {
+        match schema.get("$ref").and_then(Value::as_str) {
+            Some(reference) => self.root.pointer(reference.strip_prefix('#')?),
+            None => Some(schema),
+        }
+    }
+
+    /// A schema with what it refers to and all of its parts in one.
+    fn merged(&mut self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        let Value::Object(fields) = schema else {
+            return if *schema == Value::Bool(false) { None } else { Some(Map::new()) };
+        };
+        let mut whole = fields.clone();
+        whole.shift_remove("$defs");
+        let reference = whole.shift_remove("$ref");
+        let parts = whole.shift_remove("allOf");
+        let target = match reference.as_ref().and_then(Value::as_str) {
+            Some(reference) => Some(self.root.pointer(reference.strip_prefix('#')?)?.clone()),
+            None => None,
+        };
+        let parts = parts.and_then(|parts| parts.as_array().cloned()).unwrap_or_default();
+        for part in target.into_iter().chain(parts) {
+            let part = self.merged(&part, depth + 1)?;
+            for (word, value) in part {
+                add(&mut whole, word, value);
+            }
+        }
+        Some(whole)
+    }
+}
+
+/// Adds a word to a schema so that both hold.
+fn add(whole: &mut Map<String, Value>, word: String, value: Value) {
+    let Some(before) = whole.shift_remove(&word) else {
+        whole.insert(word, value);
+        return;
+    };
+    let both = match (word.as_str(), before, value) {
+        ("properties", Value::Object(mut before), Value::Object(more)) => {
+            for (name, schema) in more {
+                let both = match before.shift_remove(&name) {
+                    Some(known) if known != schema => json!({"allOf": [known, schema]}),
+                    _ => schema,
+                };
+                before.insert(name, both);
+            }
+            Value::Object(before)
+        }
+        ("required", Value::Array(mut before), Value::Array(more)) => {
+            let new: Vec<Value> = more.into_iter().filter(|name| !before.contains(name)).collect();
+            before.extend(new);
+            Value::Array(before)
+        }
+        ("enum", Value::Array(mut before), Value::Array(more)) => {
+            before.retain(|constant| more.contains(constant));
+            Value::Array(before)
+        }
+        ("type", Value::Array(before), kind) | ("type", kind, Value::Array(before)) => {
+            let fitting = before.into_iter().filter(|one| match &kind {
+                Value::Array(kinds) => kinds.contains(one),
+                kind => kind == one,
+            });
+            Value::Array(fitting.collect())
+        }
+        ("minimum" | "minLength" | "minItems" | "minProperties", before, value) => {
+            if value.as_f64() > before.as_f64() { value } else { before }
+        }
+        ("maximum" | "maxLength" | "maxItems" | "maxProperties", before, value) => {
+            if value.as_f64() < before.as_f64() { value } else { before }
+        }
+        // Two lists of alternatives cannot both stay: the first whose parts fit the second is tried.
+        ("anyOf" | "oneOf", before, value) => {
+            let first = before.as_array().and_then(|before| before.first()).cloned().unwrap_or_default();
+            let joined = value.as_array().into_iter().flatten().map(|one| json!({"allOf": [first, one]}));
+            Value::Array(joined.collect())
+        }
+        ("additionalProperties", Value::Bool(false), _) => Value::Bool(false),
+        ("items", before, value) if before != value => json!({"allOf": [before, value]}),
+        (_, _, value) => value,
+    };
+    whole.insert(word, both);
+}
+
+fn kind(fields: &Map<String, Value>) -> &str {
+    let named = match fields.get("type") {
+        Some(Value::String(kind)) => Some(kind.as_str()),
+        Some(Value::Array(kinds)) => {
+            let names = || kinds.iter().filter_map(Value::as_str);
+            names().find(|kind| *kind != "null").or_else(|| names().next())
+        }
+        _ => None,
+    };
+    let has = |words: &[&str]| words.iter().any(|word| fields.contains_key(*word));
+    named.unwrap_or_else(|| match () {
+        () if has(&["properties", "required", "additionalProperties", "minProperties"]) => "object",
+        () if has(&["items", "prefixItems", "minItems"]) => "array",
+        () if has(&["minimum", "maximum", "multipleOf"]) => "number",
+        () => "string",
+    })
+}
+
+fn is_of(value: &Value, kind: &Value) -> bool {
+    let is = |kind: &str| match kind {
+        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => value.is_null(),
+    };
+    match kind {
+        Value::String(kind) => is(kind),
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).any(is),
+        _ => true,
+    }
+}
+
+fn text(fields: &Map<String, Value>) -> Option<String> {
+    let bound = |word: &str| fields.get(word).and_then(Value::as_u64).map(|bound| bound as usize);
+    let (least, most) = (bound("minLength").unwrap_or(0), bound("maxLength").unwrap_or(usize::MAX));
+    let fits = |text: &String| (least..=most).contains(&text.chars().count());
+    if let Some(pattern) = fields.get("pattern").and_then(Value::as_str) {
+        let exact = [u32::try_from(least).unwrap_or(0), u32::try_from(most).unwrap_or(0)];
+        let made =
+            REPEATS.into_iter().skip(1).chain(exact).chain([0]).map(|repeats| matching(pattern, repeats));
+        let mut made: Vec<String> = made.flatten().collect();
+        // One that only forbids lets plain words through.
+        made.extend(
+            ["x", "abc123", "aA1!aA1!aA1!", "1", "2020-01-01", "https://example.com"].map(str::to_owned),
+        );
+        return made
+            .iter()
+            .find(|text| fits(text) && !text.is_empty())
+            .or_else(|| made.iter().find(|text| fits(text)))
+            .cloned();
+    }
+    let usual = match fields.get("format").and_then(Value::as_str) {
+        Some("date") => "2020-01-01",
+        Some("date-time") => "2020-01-01T00:00:00Z",
+        Some("uuid") => "123e4567-e89b-12d3-a456-426614174000",
+        Some("email") => "a@example.com",
+        Some("uri" | "url") => "https://example.com/",
+        _ => "x",
+    };
+    let mut text: String = usual.chars().take(most).collect();
+    let length = text.chars().count();
+    text.extend(std::iter::repeat_n('x', least.saturating_sub(length)));
+    Some(text)
+}
+
+/// A text that a pattern matches, with what may be repeated this often.
+fn matching(pattern: &str, repeats: u32) -> Option<String> {
+    // Patterns are those of JavaScript, which writes a few things in another way.
+    let pattern = pattern.replace("\\/", "/");
+    let parsed = regex_syntax::ParserBuilder::new().unicode(true).utf8(false).build().parse(&pattern).ok()?;
+    let mut text = String::new();
+    write(&parsed, repeats, &mut text)?;
+    Some(text)
+}
+
+fn write(part: &regex_syntax::hir::Hir, repeats: u32, text: &mut String) -> Option<()> {
+    use regex_syntax::hir::{Class, HirKind};
+    match part.kind() {
+        HirKind::Empty | HirKind::Look(_) => {}
+        HirKind::Literal(literal) => text.push_str(std::str::from_utf8(&literal.0).ok()?),
+        HirKind::Class(Class::Unicode(class)) => {
+            let has = |c: char| class.iter().any(|range| (range.start()..=range.end()).contains(&c));
+            let first = || class.iter().next().map(|range| range.start());
+            text.push(['a', 'A', '0', '1'].into_iter().find(|c| has(*c)).or_else(first)?);
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            text.push(char::from(class.iter().next().map(|range| range.start())?));
+        }
+        HirKind::Repetition(repetition) => {
+            let most = repetition.max.unwrap_or(u32::MAX);
+            for _ in 0..repeats.clamp(repetition.min, most) {
+                write(&repetition.sub, repeats, text)?;
+            }
+        }
+        HirKind::Capture(capture) => write(&capture.sub, repeats, text)?,
+        HirKind::Concat(parts) => parts.iter().try_for_each(|part| write(part, repeats, text))?,
+        HirKind::Alternation(parts) => write(parts.first()?, repeats, text)?,
+    }
+    Some(())
+}
+
+fn number(fields: &Map<String, Value>, is_whole: bool) -> Option<Value> {
+    let bound = |word: &str| fields.get(word).and_then(Value::as_f64);
+    let step = bound("multipleOf").unwrap_or(1.0);
+    let least =
+        bound("minimum").into_iter().chain(bound("exclusiveMinimum").map(|least| least + step.min(1e-3)));
+    let least = least.fold(f64::NEG_INFINITY, f64::max);
+    let most =
+        bound("maximum").into_iter().chain(bound("exclusiveMaximum").map(|most| most - step.min(1e-3)));
+    let most = most.fold(f64::INFINITY, f64::min);
+    let fits = |number: f64| number >= least && number <= most;
+    let stepped = if least.is_finite() { (least / step).ceil() * step } else { (most / step).floor() * step };
+    let candidates = [1.0 * step.max(1.0), step, stepped, least, most, 0.0];
+    let is_fit = |number: &f64| number.is_finite() && fits(*number) && (!is_whole || number.fract() == 0.0);
+    let chosen = candidates.into_iter().find(is_fit)?;
+    Some(if chosen.fract() == 0.0 && chosen.abs() < 9e15 { json!(chosen as i64) } else { json!(chosen) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctx_core::ArgumentSchema;
+
+    #[test]
+    fn what_is_made_for_a_schema_fits_it() {
+        let tree = json!({"type": "object", "required": ["name"], "properties": {
+            "name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}});
+        for schema in [
+            json!({"type": "string", "minLength": 3, "maxLength": 4}),
+            json!({"type": "string", "pattern": "^[a-z]{2}-\\d+\\/(x|y)$", "minLength": 8}),
+            json!({"type": "integer", "minimum": 7, "multipleOf": 5}),
+            json!({"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}),
+            json!({"type": ["null", "boolean"]}),
+            json!({"enum": [null, "", "b"], "type": "string"}),
+            json!({"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 3, "uniqueItems": true}),
+            json!({"allOf": [{"required": ["a"]}, {"properties": {"a": {"type": "integer"}}}], "type": "object"}),
+            json!({"anyOf": [false, {"$ref": "#/$defs/Tree"}]}),
+            json!({"type": "object", "minProperties": 2, "additionalProperties": {"type": "boolean"}}),
+            json!({"properties": {"b": {"type": "string"}}, "oneOf": [{"required": ["b"]}, {"required": ["c"]}]}),
+        ] {
+            let whole = json!({"properties": {"x": schema}, "required": ["x"], "$defs": {"Tree": tree}});
+            let arguments = ArgumentSchema::compile(whole.clone()).unwrap();
+            for extent in [Extent::Required, Extent::Full] {
+                let made = sample(&whole, extent).unwrap();
+                assert!(arguments.prepare(made.clone()).is_ok(), "{whole} {made}");
+            }
+        }
+        assert_eq!(sample(&json!({"required": ["x"], "properties": {"x": false}}), Extent::Required), None);
+    }
+}
