@@ -29,6 +29,10 @@ pub(super) fn of(
     let Some(body) = &operation.body else { return Ok(None) };
     match gathered(body, arguments) {
         Some(value) => encoded(body, &value, call).map(Some),
+        // Which of its fields must be there, the schema knows: where none is given, none need be.
+        None if body.required && !body.fields.is_empty() => {
+            encoded(body, &Value::Object(Map::new()), call).map(Some)
+        }
         None if body.required => Err(RequestError::Missing(body.argument.clone())),
         None => Ok(None),
     }

@@ -21,6 +21,7 @@ fn a_body_is_its_argument_or_the_fields_beside_the_parameters() {
         (json!({ "body": { "name": "Rex" }, "name": "Tom", "age": 3 }), r#"{"name":"Rex","age":3}"#),
         (json!({ "body": [1, "a"] }), r#"[1,"a"]"#),
         (json!({ "body": "text" }), r#""text""#),
+        (json!({ "name": null }), "{}"),
     ] {
         let (content_type, text) = sent(json_body(), arguments).unwrap();
         assert_eq!((content_type.as_str(), text.as_str()), ("application/json", expected));

@@ -121,7 +121,7 @@ fn content_is_asked_for_by_weight_and_an_argument_goes_before_the_document() {
 fn what_is_missing_is_named() {
     let mut operation = operation("POST", "/pets/{id}");
     operation.parameters = vec![parameter(Place::Path, "id")];
-    operation.body = Some(body(&["name"], vec![("application/json", MediaKind::Json)]));
+    operation.body = Some(body(&[], vec![("application/json", MediaKind::Json)]));
     let missing = |arguments| made(&operation, arguments).unwrap_err();
     assert_eq!(missing(json!({})), RequestError::Missing("id".to_owned()));
     assert_eq!(missing(json!({ "id": null })), RequestError::Missing("id".to_owned()));
