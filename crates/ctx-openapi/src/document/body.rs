@@ -140,6 +140,13 @@ impl<'d> Reader<'d> {
         if is_range && kind == Kind::Json && schema.is_some_and(|schema| is_file(self.documents, schema)) {
             kind = Kind::Binary;
         }
+        // A form that is one text is written by whoever gives it.
+        let is_text = |schema: Node<'d>| {
+            self.documents.follow(schema).is_ok_and(|schema| schema.text("type") == Some("string"))
+        };
+        if kind == Kind::Form && schema.is_some_and(is_text) {
+            kind = Kind::Text;
+        }
         let content_type = match kind {
             Kind::Binary if is_range => "application/octet-stream".to_owned(),
             _ => sendable(&content_type),

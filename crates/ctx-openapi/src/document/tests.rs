@@ -227,6 +227,10 @@ fn the_best_content_is_sent() {
         kinds(json!({"application/json": with_file, "multipart/form-data": with_file})),
         ["multipart/form-data", "application/json"]
     );
+    let form = json!({"application/x-www-form-urlencoded": {"schema": {"type": "string"}}});
+    let media = with_body(form).body.unwrap().media;
+    assert_eq!(media[0].kind, MediaKind::Text);
+    assert_eq!(media[0].content_type, "application/x-www-form-urlencoded");
     assert_eq!(kinds(json!({})), ["application/json"]);
     let bytes = with_body(json!({"*/*": {"schema": {"type": "string", "format": "binary"}}}));
     assert_eq!(bytes.body.unwrap().media[0].kind, MediaKind::Binary);
