@@ -5,11 +5,27 @@ use super::constant::{fitted, kind};
 use super::pattern::meant;
 use super::{Schemas, told};
 use crate::document::reference::{Node, reference_of};
-use crate::operation::Way;
+use crate::operation::{Way, definition_name};
 use serde_json::{Map, Value};
 
 /// Words that combine schemas of the same value.
 const COMBINING: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "const"];
+
+/// Words beside a reference that count in every version: notes, and what makes it wider.
+const BESIDE: [&str; 9] = [
+    "title",
+    "description",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "nullable",
+    "x-nullable",
+    "default",
+    "$ref",
+];
+
+/// Words that, beside `allOf`, say what other fields there are.
+const MORE_FIELDS: [&str; 3] = ["properties", "anyOf", "oneOf"];
 
 /// Words that say something of a schema without changing what it takes.
 const NOTES: [&str; 5] = ["title", "description", "deprecated", "readOnly", "writeOnly"];
@@ -38,8 +54,11 @@ impl Schemas<'_> {
             Some(reference) => self.refer(schema.document, reference),
             None => Map::new(),
         };
+        // Before version 3.1 a reference stands alone, and what is beside it may contradict it.
+        let is_alone = !self.has_siblings && fields.contains_key("$ref");
         let required = self.required(schema, way);
-        for (word, value) in fields {
+        let counting = fields.iter().filter(|(word, _)| !is_alone || BESIDE.contains(&word.as_str()));
+        for (word, value) in counting {
             let part = Node { value, ..schema };
             match word.as_str() {
                 "type" => add_kinds(&mut converted, &kinds, value),
@@ -82,6 +101,7 @@ impl Schemas<'_> {
         if !keep_default && let Some(default) = fields.get("default").and_then(told) {
             add_remark(&mut converted, &format!("Default: `{default}`."));
         }
+        self.open_parts(&mut converted);
         close_as_a_whole(&mut converted);
         Value::Object(if is_nullable { or_null(converted) } else { converted })
     }
@@ -136,6 +156,22 @@ impl Schemas<'_> {
                 Some(Value::Object(Map::from_iter([("propertyName".to_owned(), name.into())])))
             }
             _ => None,
+        }
+    }
+
+    /// Of several parts that are one object, each is closed only for its own fields and would refuse those of the
+    /// others: none is. What is named is opened when it is defined.
+    fn open_parts(&mut self, converted: &mut Map<String, Value>) {
+        let has_more = MORE_FIELDS.iter().any(|word| converted.contains_key(*word));
+        let Some(parts) = converted.get_mut("allOf").and_then(Value::as_array_mut) else { return };
+        if parts.len() < 2 && !has_more {
+            return;
+        }
+        for part in parts {
+            open(part);
+            if let Some(name) = part.get("$ref").and_then(Value::as_str).and_then(definition_name) {
+                self.parts.insert(name.to_owned());
+            }
         }
     }
 
@@ -234,6 +270,17 @@ fn close_as_a_whole(schema: &mut Map<String, Value>) {
     if combines && is_closed {
         schema.shift_remove("additionalProperties");
         schema.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+    }
+}
+
+/// Lets other fields in.
+pub(super) fn open(schema: &mut Value) {
+    if let Value::Object(fields) = schema {
+        for word in ["additionalProperties", "unevaluatedProperties"] {
+            if fields.get(word) == Some(&Value::Bool(false)) {
+                fields.shift_remove(word);
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::sources::Documents;
 use crate::operation::{Way, definition_reference};
 use pattern::Patterns;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Values in all schemas of one description together; what comes after can be anything.
 const VALUES_MAX: usize = 1_000_000;
@@ -28,6 +28,10 @@ pub(super) struct Schemas<'d> {
     names: HashMap<(usize, String), String>,
     taken: Unique,
     waiting: VecDeque<(String, Node<'d>)>,
+    /// Definitions that are parts of others.
+    parts: HashSet<String>,
+    /// Whether words beside a reference count.
+    has_siblings: bool,
     values_left: usize,
     patterns: Patterns,
 }
@@ -39,6 +43,8 @@ impl<'d> Schemas<'d> {
             names: HashMap::new(),
             taken: Unique::default(),
             waiting: VecDeque::new(),
+            parts: HashSet::new(),
+            has_siblings: has_siblings(documents.root()),
             values_left: VALUES_MAX,
             patterns: Patterns::default(),
         }
@@ -55,6 +61,9 @@ impl<'d> Schemas<'d> {
         while let Some((name, schema)) = self.waiting.pop_front() {
             let definition = self.convert(schema, None, false);
             definitions.insert(name, definition);
+        }
+        for name in &self.parts {
+            definitions.get_mut(name).into_iter().for_each(convert::open);
         }
         cycles::cut(&mut definitions);
         definitions
@@ -108,6 +117,19 @@ impl<'d> Schemas<'d> {
         let found = reference.and_then(|reference| self.documents.find_last(schema.document, reference).ok());
         found.is_some_and(|found| found.node.is(mark))
     }
+}
+
+/// Whether words beside a reference count: since version 3.1.
+fn has_siblings(root: &Value) -> bool {
+    let version = root
+        .get("openapi")
+        .map(|version| version.as_str().map_or_else(|| version.to_string(), str::to_owned));
+    let is_older = |version: &String| {
+        ["2", "3.0"]
+            .iter()
+            .any(|older| version.trim() == *older || version.trim().starts_with(&format!("{older}.")))
+    };
+    version.is_some_and(|version| !is_older(&version))
 }
 
 /// What a value may be told as: short, in code.

@@ -7,7 +7,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 fn converted(schema: Value, named: Value) -> (Value, BTreeMap<String, Value>) {
-    let document = json!({"components": {"schemas": named}, "schema": schema});
+    converted_in(&json!({"openapi": "3.0.0", "components": {"schemas": named}, "schema": schema}))
+}
+
+fn converted_in(document: &Value) -> (Value, BTreeMap<String, Value>) {
     let home = Home::Directory("a.json".to_owned());
     let documents = Documents::gather(&document.to_string(), home, &Alone).unwrap();
     let mut schemas = Schemas::new(&documents);
@@ -102,6 +105,42 @@ fn what_may_be_nothing_may_also_be_named() {
         schema,
         json!({"description": "x", "anyOf": [{"allOf": [{"$ref": "#/$defs/A"}]}, {"type": "null"}]})
     );
+}
+
+#[test]
+fn words_beside_a_reference_count_since_version_3_1() {
+    let schema =
+        json!({"$ref": "#/components/schemas/A", "type": "string", "minLength": 1, "description": "x"});
+    for (version, expected) in [
+        ("3.0.3", json!({"$ref": "#/$defs/A", "description": "x"})),
+        ("3.1.0", json!({"$ref": "#/$defs/A", "type": "string", "minLength": 1, "description": "x"})),
+    ] {
+        let document = json!({"openapi": version, "components": {"schemas": {"A": {"type": "object"}}}, "schema": schema});
+        assert_eq!(converted_in(&document).0, expected, "{version}");
+    }
+}
+
+#[test]
+fn parts_of_one_object_do_not_refuse_each_others_fields() {
+    let closed =
+        |name: &str| json!({"properties": {name: {"type": "string"}}, "additionalProperties": false});
+    let mut whole = closed("c");
+    whole["allOf"] = json!([{"$ref": "#/components/schemas/A"}, closed("b")]);
+    let (schema, definitions) = converted(whole, json!({"A": closed("a")}));
+    let arguments =
+        ArgumentSchema::compile(json!({"properties": {"x": schema}, "$defs": definitions})).unwrap();
+    assert!(arguments.prepare(json!({"x": {"a": "", "b": "", "c": ""}})).is_ok());
+    assert!(arguments.prepare(json!({"x": {"a": 1}})).is_err());
+    assert!(arguments.prepare(json!({"x": {"d": ""}})).is_err());
+    let (_, definitions) =
+        converted(json!({"allOf": [{"$ref": "#/components/schemas/A"}]}), json!({"A": closed("a")}));
+    assert_eq!(definitions["A"], closed("a"));
+}
+
+#[test]
+fn a_pattern_that_cannot_be_read_leaves_the_others() {
+    let schema = json!({"properties": {"a": {"pattern": "^[\\d-_/]+$"}, "b": {"pattern": "^a"}, "c": {"pattern": "("}}});
+    assert_eq!(alone(schema), json!({"properties": {"a": {}, "b": {"pattern": "^a"}, "c": {}}}));
 }
 
 #[test]
