@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 /// Words that combine schemas of the same value.
 const COMBINING: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "const"];
 
+/// What a value can be.
+const KINDS: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
+
 /// Words beside a reference that count in every version: notes, and what makes it wider.
 const BESIDE: [&str; 9] = [
     "title",
@@ -101,6 +104,7 @@ impl Schemas<'_> {
         if !keep_default && let Some(default) = fields.get("default").and_then(told) {
             add_remark(&mut converted, &format!("Default: `{default}`."));
         }
+        drop_contradiction(&mut converted);
         self.open_parts(&mut converted);
         close_as_a_whole(&mut converted);
         Value::Object(if is_nullable { or_null(converted) } else { converted })
@@ -270,6 +274,27 @@ fn close_as_a_whole(schema: &mut Map<String, Value>) {
     if combines && is_closed {
         schema.shift_remove("additionalProperties");
         schema.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+    }
+}
+
+/// Parts that no value can be at once say nothing: whoever is called knows what is meant.
+fn drop_contradiction(schema: &mut Map<String, Value>) {
+    let parts =
+        schema.get("allOf").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    // A whole number is a number, too.
+    let takes = |fields: &Map<String, Value>, kind: &str| {
+        let is = |named: &str| named == kind || (named == "number" && kind == "integer");
+        match fields.get("type") {
+            Some(Value::String(named)) => is(named),
+            Some(Value::Array(named)) => named.iter().filter_map(Value::as_str).any(is),
+            _ => true,
+        }
+    };
+    let all: Vec<&Map<String, Value>> = parts.chain([&*schema]).collect();
+    let is_possible = KINDS.iter().any(|kind| all.iter().all(|fields| takes(fields, kind)));
+    if !is_possible {
+        schema.shift_remove("allOf");
+        schema.shift_remove("type");
     }
 }
 

@@ -138,6 +138,19 @@ fn parts_of_one_object_do_not_refuse_each_others_fields() {
 }
 
 #[test]
+fn parts_that_contradict_each_other_say_nothing() {
+    let text = json!({"type": "string"});
+    assert_eq!(alone(json!({"allOf": [text, {"type": "integer"}], "title": "x"})), json!({"title": "x"}));
+    assert_eq!(alone(json!({"allOf": [text], "type": "object"})), json!({}));
+    for possible in [
+        json!({"allOf": [{"type": "integer"}, {"type": "number"}]}),
+        json!({"allOf": [{"type": ["null", "string"]}, text, {"minLength": 1}], "type": "string"}),
+    ] {
+        assert_eq!(alone(possible.clone()), possible);
+    }
+}
+
+#[test]
 fn a_pattern_that_cannot_be_read_leaves_the_others() {
     let schema = json!({"properties": {"a": {"pattern": "^[\\d-_/]+$"}, "b": {"pattern": "^a"}, "c": {"pattern": "("}}});
     assert_eq!(alone(schema), json!({"properties": {"a": {}, "b": {"pattern": "^a"}, "c": {}}}));
