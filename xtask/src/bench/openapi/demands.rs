@@ -4,6 +4,9 @@ use ctx_openapi::Sent;
 use serde_json::Value;
 
 const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
+/// Headers that are not a caller's: the version says so of the first three, and the others are the connection's.
+const OWN_HEADERS: [&str; 7] =
+    ["accept", "content-type", "authorization", "connection", "content-length", "host", "transfer-encoding"];
 /// References that lead to references.
 const STEPS_MAX: usize = 32;
 /// Words that say what a schema is.
@@ -64,13 +67,17 @@ impl<'a> Raw<'a> {
     pub(super) fn is_answer_described(&self, operation: &RawOperation<'a>) -> bool {
         let responses = operation.operation.get("responses").and_then(Value::as_object);
         let good = responses.into_iter().flatten().filter(|(status, _)| status.starts_with('2'));
+        let produced = operation.operation.get("produces").or_else(|| self.root.get("produces"));
+        let mut produced = produced.and_then(Value::as_array).into_iter().flatten().peekable();
+        let is_json_produced =
+            produced.peek().is_none() || produced.any(|name| name.as_str().is_some_and(is_json));
         let schemas = good.filter_map(|(_, response)| {
             let response = self.follow(response);
             match response.get("content").and_then(Value::as_object) {
                 Some(content) => {
                     content.iter().find(|(name, _)| is_json(name)).and_then(|(_, media)| media.get("schema"))
                 }
-                None => response.get("schema"),
+                None => response.get("schema").filter(|_| is_json_produced),
             }
         });
         // With several, one that says nothing lets anything through.
@@ -118,12 +125,7 @@ impl<'a> Raw<'a> {
                 "query" => pairs.iter().any(|pair| {
                     pair == name || pair.strip_prefix(name).is_some_and(|rest| rest.starts_with('['))
                 }),
-                "header"
-                    if ["accept", "content-type", "authorization"]
-                        .contains(&name.to_ascii_lowercase().as_str()) =>
-                {
-                    true
-                }
+                "header" if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => true,
                 "header" => header(sent, &name.to_ascii_lowercase()).is_some(),
                 "cookie" => cookies.contains(&format!("{name}=")),
                 _ => true,

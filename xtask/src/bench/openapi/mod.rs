@@ -28,19 +28,15 @@ pub(super) fn measure() -> Result<()> {
     println!("| descriptions | | load | | operations | checked | can be called | | typed answers |");
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut reasons: Vec<(usize, &str, &str, &str)> = Vec::new();
+    let mut sum = Tally::default();
     for (corpus, tally) in corpora.iter().zip(&tallies) {
-        let Tally { specs, loaded, operations, checked, callable, typed, .. } = tally;
-        println!(
-            "| {} | {specs} | {loaded} | {} | {operations} | {checked} | {callable} | {} | {} |",
-            corpus.name,
-            share(*loaded, *specs),
-            share(*callable, *checked),
-            share(*typed, *callable)
-        );
+        print_row(corpus.name, tally);
+        sum.add(tally);
         let own = tally.reasons.iter();
         reasons
             .extend(own.map(|(why, (count, example))| (*count, corpus.name, why.as_str(), example.as_str())));
     }
+    print_row("all together", &sum);
     println!("\nWhy not:\n");
     reasons.sort_by(|one, other| other.cmp(one));
     for (count, corpus, why, example) in reasons.iter().take(REASONS_MAX) {
@@ -51,6 +47,16 @@ pub(super) fn measure() -> Result<()> {
     }
     println!("\nAll of that took {:.0} s.", started.elapsed().as_secs_f64());
     cost::measure()
+}
+
+fn print_row(name: &str, tally: &Tally) {
+    let Tally { specs, loaded, operations, checked, callable, typed, .. } = tally;
+    println!(
+        "| {name} | {specs} | {loaded} | {} | {operations} | {checked} | {callable} | {} | {} |",
+        share(*loaded, *specs),
+        share(*callable, *checked),
+        share(*typed, *callable)
+    );
 }
 
 fn share(part: usize, whole: usize) -> String {

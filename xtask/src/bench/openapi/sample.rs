@@ -1,5 +1,6 @@
 //! Arguments for a schema, as a caller could give them.
 
+use ctx_core::ArgumentSchema;
 use serde_json::{Map, Value, json};
 
 /// How deep values are made; deeper only what must be there.
@@ -52,6 +53,9 @@ impl Sampler<'_> {
                 self.value(&both, depth + 1)
             });
         }
+        if fields.get("type").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            return None;
+        }
         if let Some(constant) = fields.get("const") {
             return Some(constant.clone());
         }
@@ -92,7 +96,9 @@ impl Sampler<'_> {
         }
         let least = fields.get("minProperties").and_then(Value::as_u64).unwrap_or(0) as usize;
         for (name, schema) in properties {
-            let is_wanted = self.extent == Extent::Full && depth < FULL_DEPTH || object.len() < least;
+            let is_wanted = self.extent == Extent::Full && depth < FULL_DEPTH
+                || object.len() < least
+                || (depth == 1 && object.is_empty());
             if is_wanted && !object.contains_key(name) {
                 // One that nothing fits is left out.
                 let steps_left = self.steps_left;
@@ -103,6 +109,9 @@ impl Sampler<'_> {
                 }
             }
         }
+        // What is written as its fields cannot be without any.
+        let is_closed = others == Some(&Value::Bool(false));
+        let least = least.max(usize::from(depth == 1 && properties.is_empty() && !is_closed));
         for ordinal in 0..least.saturating_sub(object.len()) {
             let schema = others.cloned().unwrap_or(Value::Bool(true));
             object.insert(format!("x{ordinal}"), self.value(&schema, depth + 1)?);
@@ -221,6 +230,10 @@ fn add(whole: &mut Map<String, Value>, word: String, value: Value) {
         ("maximum" | "maxLength" | "maxItems" | "maxProperties", before, value) => {
             if value.as_f64() < before.as_f64() { value } else { before }
         }
+        ("type", before, value) if before != value => match (before.as_str(), value.as_str()) {
+            (Some("integer" | "number"), Some("integer" | "number")) => json!("integer"),
+            _ => json!([]),
+        },
         // Two lists of alternatives cannot both stay: the first whose parts fit the second is tried.
         ("anyOf" | "oneOf", before, value) => {
             let first = before.as_array().and_then(|before| before.first()).cloned().unwrap_or_default();
@@ -282,11 +295,9 @@ fn text(fields: &Map<String, Value>) -> Option<String> {
         made.extend(
             ["x", "abc123", "aA1!aA1!aA1!", "1", "2020-01-01", "https://example.com"].map(str::to_owned),
         );
-        return made
-            .iter()
-            .find(|text| fits(text) && !text.is_empty())
-            .or_else(|| made.iter().find(|text| fits(text)))
-            .cloned();
+        let schema = ArgumentSchema::compile(json!({"properties": {"x": {"pattern": pattern}}})).ok()?;
+        made.retain(|text| fits(text) && schema.prepare(json!({"x": text})).is_ok());
+        return made.iter().find(|text| !text.is_empty()).or(made.first()).cloned();
     }
     let usual = match fields.get("format").and_then(Value::as_str) {
         Some("date") => "2020-01-01",
@@ -358,7 +369,6 @@ fn number(fields: &Map<String, Value>, is_whole: bool) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_core::ArgumentSchema;
 
     #[test]
     fn what_is_made_for_a_schema_fits_it() {
@@ -374,6 +384,7 @@ mod tests {
             json!({"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 3, "uniqueItems": true}),
             json!({"allOf": [{"required": ["a"]}, {"properties": {"a": {"type": "integer"}}}], "type": "object"}),
             json!({"anyOf": [false, {"$ref": "#/$defs/Tree"}]}),
+            json!({"type": "array", "anyOf": [{"type": "object"}, {"type": "array"}]}),
             json!({"type": "object", "minProperties": 2, "additionalProperties": {"type": "boolean"}}),
             json!({"properties": {"b": {"type": "string"}}, "oneOf": [{"required": ["b"]}, {"required": ["c"]}]}),
         ] {
