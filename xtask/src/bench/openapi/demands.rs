@@ -54,13 +54,10 @@ impl<'a> Raw<'a> {
         if sent.method != operation.method {
             return Some("another method is sent");
         }
-        let breaches: [fn(&Self, &RawOperation<'a>, &Sent) -> Option<&'static str>; 4] = [
-            Self::breach_of_path,
-            Self::breach_of_parameters,
-            Self::breach_of_body,
-            Self::breach_of_security,
-        ];
-        breaches.iter().find_map(|breach| breach(self, operation, sent))
+        self.breach_of_path(operation, sent)
+            .or_else(|| self.breach_of_parameters(operation, sent))
+            .or_else(|| self.breach_of_body(operation, sent))
+            .or_else(|| self.breach_of_security(operation, sent))
     }
 
     /// Whether the document describes what comes back, as JSON.
