@@ -178,8 +178,8 @@ fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: Surveyed<'_>) -> R
         name: name.to_string(),
         title: None,
         description: String::new(),
-        input_schema,
-        output_schema,
+        input_schema: input_schema.into(),
+        output_schema: output_schema.map(Into::into),
         annotations: Annotations::default(),
         tags: Vec::new(),
     };
