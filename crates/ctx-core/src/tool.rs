@@ -164,7 +164,7 @@ pub struct Output {
     /// What was called inside. The catalog counts it, for an outermost call.
     pub inside: Inside,
     /// Where the answer is one page of a list, how the list goes on. For scripts that walk it; no client is told.
-    pub page: Option<Page>,
+    pub page: Option<Box<Page>>,
 }
 
 /// An answer as one page of a list.

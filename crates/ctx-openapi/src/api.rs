@@ -193,7 +193,8 @@ impl Inner {
                 None => error,
             })?;
         let (url, headers, body) = (&url, &headers, &output.value);
-        output.page = Exchange { operation, schema, arguments, url, headers, body, redactor }.page();
+        output.page =
+            Exchange { operation, schema, arguments, url, headers, body, redactor }.page().map(Box::new);
         Ok(output)
     }
 }

@@ -45,9 +45,9 @@ fn a_function_is_shown_as_an_agent_sees_it() {
     ctx_snapshot!(w.ctx("docs"), @r"
     exit_code: 0
     ----- stdout -----
-    9 functions of 3 providers
+    10 functions of 3 providers
     context – 3 functions: get, search, sources
-    ctx – 5 functions: execute, get_function_docs, list_functions, result, search_docs
+    ctx – 6 functions: execute, file, get_function_docs, list_functions, result, …
     tools – 1 function: create_ticket
 
     ----- stderr -----

@@ -73,8 +73,8 @@ async fn refused(bench: &Bench, tool: &str, arguments: Value) -> (ErrorKind, Str
 }
 
 pub(crate) async fn an_overview_counts_what_each_provider_has() {
-    let expected = "9 functions of 3 providers\n\
-         ctx – 5 functions: execute, get_function_docs, list_functions, result, search_docs\n\
+    let expected = "10 functions of 3 providers\n\
+         ctx – 6 functions: execute, file, get_function_docs, list_functions, result, …\n\
          github – 3 functions: create_issue, get_issue, merge_pull_request\n\
          weather – 1 function: forecast";
     assert_eq!(told(&github(), "list_functions", json!({})).await, expected);

@@ -19,7 +19,7 @@ pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answere
     }
     let nested = call.nested().map_err(refusal)?;
     let mut output = Catalog::call(&name, given, nested).await.map_err(refusal)?;
-    let page = output.page.take();
+    let page = output.page.take().map(|page| *page);
     let value = output.into_data();
     let wants_page = arguments.get("page") == Some(&Value::Bool(true));
     let told = if wants_page { page_text(page, &value) } else { Ok(Vec::new()) };

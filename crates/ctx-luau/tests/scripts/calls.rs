@@ -141,7 +141,7 @@ fn lists(most: u64) -> Arc<dyn Provider> {
         next.insert("page".to_owned(), json!(page + 1));
         let next = (!counts || first + 3 < most).then_some(next);
         let page = Page { items: Some(vec!["numbers".to_owned()]), next, beyond: None };
-        Output { value: json!({ "numbers": numbers }), page: Some(page), ..Output::default() }
+        Output { value: json!({ "numbers": numbers }), page: Some(Box::new(page)), ..Output::default() }
     };
     let list = |name: &str, counts: bool| {
         ctx_testkit::tool(name, move |arguments, _| {

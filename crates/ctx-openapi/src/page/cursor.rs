@@ -63,7 +63,8 @@ pub(super) fn next(
     let mut beyond = None;
     for name in CURSORS {
         for value in signs.get(name) {
-            is_over |= is_nothing(value);
+            // What the operation does not take is not about its pages.
+            is_over |= is_nothing(value) && (name.starts_with("next") || targets.cursor(name).is_some());
             let Some(text) = cursor_text(value) else { continue };
             let counted = number(value).and_then(|_| match name {
                 "nextpage" => targets.counting(&PAGES),
@@ -103,13 +104,14 @@ fn offset(signs: &Signs<'_>, targets: &Targets<'_>) -> Option<Next> {
 
 /// Whether a value says that there is nothing more.
 fn is_nothing(value: &Value) -> bool {
-    matches!(value, Value::Null | Value::Bool(false)) || value.as_str() == Some("")
+    let is_no_number = value.as_f64().is_some_and(|number| number <= 0.0);
+    matches!(value, Value::Null | Value::Bool(false)) || value.as_str() == Some("") || is_no_number
 }
 
 fn cursor_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() && link::url_in(value).is_none() => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
+        Value::Number(number) if !is_nothing(value) => Some(number.to_string()),
         _ => None,
     }
 }
