@@ -274,7 +274,7 @@ pub(crate) async fn a_script_finds_functions_too() {
     let value = github().value(script).await;
     assert_eq!(value[0], json!("github.create_issue"));
     assert!(value[1].as_str().unwrap().contains("function sdk.github.create_issue("), "{value}");
-    assert!(value[2].as_str().unwrap().starts_with("9 functions"), "{value}");
+    assert!(value[2].as_str().unwrap().starts_with("10 functions"), "{value}");
 }
 
 pub(crate) async fn another_catalog_is_another_directory() {
