@@ -6,7 +6,7 @@ use crate::operation::{Description, Operation, Scheme};
 use crate::request::{Request, base_url};
 use crate::settings::{ApiError, ApiSettings};
 use async_trait::async_trait;
-use ctx_core::{Annotations, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
+use ctx_core::{Annotations, BodyArgument, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec};
 use reqwest::Url;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -77,6 +77,10 @@ impl OperationTool {
             output_schema: operation.output_schema.take().map(Into::into),
             annotations: annotations(&operation.method),
             tags,
+            body: operation
+                .body
+                .as_ref()
+                .map(|body| BodyArgument { name: body.argument.clone(), has_fields: body.has_fields }),
         };
         Self { api, operation, spec: Arc::new(spec) }
     }
