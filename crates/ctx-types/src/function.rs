@@ -2,10 +2,13 @@
 
 use crate::model::{Field, Notes, Rest, Table, Type, Types};
 use crate::outline::Names;
-use crate::read::{Read, read, type_name};
+use crate::read::{NAMED_MAX, Read, read, type_name};
 use crate::settle::settle;
-use ctx_core::{BodyArgument, Identifier, Schema, ToolName, ToolSpec};
+use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
 use serde_json::Value;
+
+/// Named types of a function that is read no further than it must be, on each of its two sides.
+const NEAR_MAX: usize = 16;
 
 /// One argument of a function.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,11 +45,24 @@ pub struct Function {
 impl Function {
     /// A tool as a function of one table, or of a body and a table of everything else.
     pub fn of(name: &ToolName, spec: &ToolSpec) -> Self {
+        Self::within(name, spec, NAMED_MAX)
+    }
+
+    /// The same with no more than the types that are nearest; what is further away is `any`. For those who look at
+    /// all functions, or at what a script writes down, which is never deep.
+    pub fn near(name: &ToolName, spec: &ToolSpec) -> Self {
+        Self::within(name, spec, NEAR_MAX)
+    }
+
+    fn within(name: &ToolName, spec: &ToolSpec, named_max: usize) -> Self {
         let own_name = pascal_case(name.tool().as_str());
-        let input = read(&spec.input_schema.get(), &format!("{own_name}Params"));
-        let output_schema = spec.output_schema.as_ref().map(Schema::get);
+        // Reading knows by itself where to end; what is made must be told.
+        let definitions_max = if named_max < NAMED_MAX { named_max } else { usize::MAX };
+        let input = spec.input_schema.near(definitions_max);
+        let input = read(&input, &format!("{own_name}Params"), named_max);
+        let output_schema = spec.output_schema.as_ref().map(|schema| schema.near(definitions_max));
         let output = match &output_schema {
-            Some(schema) => read(schema, &format!("{own_name}Result")),
+            Some(schema) => read(schema, &format!("{own_name}Result"), named_max),
             None => Read { of: Type::Any, types: Vec::new(), left_out: 0 },
         };
         let left_out = input.left_out + output.left_out;
