@@ -74,8 +74,8 @@ impl Function {
             Some(table.fields.remove(place))
         });
         let notes = |schema: &Value| {
-            let notes = schema.as_object().map(|fields| Notes::of(fields, None));
-            Notes { description: notes.and_then(|notes| notes.description), ..Notes::default() }
+            let notes = schema.as_object().map(|fields| Notes::of(fields, None)).unwrap_or_default();
+            Notes { description: notes.description, remarks: notes.remarks, ..Notes::default() }
         };
         Self {
             name: name.clone(),
