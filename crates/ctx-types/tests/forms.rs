@@ -11,9 +11,10 @@ use serde_json::{Map, Value, json};
 
 /// A tool with these parameters and this body, which must be there or need not.
 fn spec(params: &Value, body: &Value, is_required: bool, has_fields: bool) -> ToolSpec {
-    let mut properties = params.as_object().unwrap().clone();
-    let mut required: Vec<&str> = params.as_object().unwrap().keys().map(String::as_str).collect();
-    properties.insert("body".to_owned(), body.clone());
+    let mut properties = params.clone();
+    let mut required: Vec<&str> =
+        params.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    properties["body"] = body.clone();
     if is_required {
         required.push("body");
     }
