@@ -191,7 +191,7 @@ fn what_lies_in_one_another_is_documented_however_deep() {
     -- @param pet_id - uuid
     -- @param notify - deprecated
     -- @param body.home.address.location.coordinates - Where it is (in this order: number, number)
-    function sdk.shop.update_pet(params: { owner_id: number, pet_id: string, notify: boolean? }, body: { name: string?, home: { address: { street: string?, location: { coordinates: {number}? }? } }? }?): any end
+    function sdk.shop.update_pet(params: { owner_id: number, pet_id: string, notify: boolean? }, body: { name: string?, home: { address: { street: string?, location: { coordinates: {number}? }? } }? }?): nil end
     "#);
 }
 

@@ -385,7 +385,9 @@ fn answers_are_those_when_all_went_well() {
     let json_of = |kind: &str| json!({"content": {"application/json": {"schema": {"type": kind}}}});
     let accept = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert_eq!(answer(Value::Null), (vec![], None));
-    assert_eq!(answer(json!({"204": {}, "400": json_of("string")})), (vec![], None));
+    let nothing = Some(json!({"type": "null"}));
+    assert_eq!(answer(json!({"204": {}, "400": json_of("string")})), (vec![], nothing));
+    assert_eq!(answer(json!({"200": {}, "204": {}})), (vec![], None));
     assert_eq!(
         answer(json!({"default": json_of("object")})),
         (accept(&["application/json"]), Some(json!({"type": "object"})))
