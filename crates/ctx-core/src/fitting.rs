@@ -24,12 +24,12 @@ impl Fitting {
         self.0.get_or_init(|| {
             let schema = Arc::unwrap_or_clone(spec.input_schema.get());
             match ArgumentSchema::compile(schema) {
-                Ok(schema) => Compiled { schema, fault: None },
+                Ok(schema) => Compiled { schema: schema.with_body(spec.body.clone()), fault: None },
                 Err(error) => {
                     let fault = format!("arguments of {name} are not checked, its schema is faulty: {error}");
                     tracing::debug!("{fault}");
                     let schema = ArgumentSchema::unchecked(Arc::unwrap_or_clone(spec.input_schema.get()));
-                    Compiled { schema, fault: Some(fault) }
+                    Compiled { schema: schema.with_body(spec.body.clone()), fault: Some(fault) }
                 }
             }
         })

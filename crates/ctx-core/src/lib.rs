@@ -5,6 +5,7 @@
 
 mod address;
 mod agent;
+mod body;
 mod call;
 mod catalog;
 mod complete;
@@ -31,6 +32,7 @@ mod tool;
 
 pub use address::ForbiddenAddress;
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
+pub use body::BodyArgument;
 pub use call::{ANSWER_TIME_MAX, Call, Caller};
 pub use catalog::{Catalog, CatalogBuilder, Entry, LiveCatalog, json_size};
 pub use complete::{Completable, Completing, Completions};

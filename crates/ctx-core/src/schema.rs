@@ -3,7 +3,8 @@
 //! Compiled once per tool. Messages name the parameter and never repeat its value, which may be
 //! large or secret.
 
-use crate::{ErrorKind, ToolError, nearest};
+use crate::body::Given;
+use crate::{BodyArgument, ErrorKind, ToolError, nearest};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, ValidationError, Validator, ValidatorMap};
 use schemars::JsonSchema;
@@ -58,6 +59,7 @@ pub struct ArgumentSchema {
     has_defaults: bool,
     /// `None`: the schema is faulty and arguments pass unchecked.
     validator: Option<Validator>,
+    body: Option<BodyArgument>,
 }
 
 /// A schema that cannot be compiled.
@@ -77,12 +79,18 @@ impl ArgumentSchema {
             let root = schema.clone();
             drop_misfits(&root, &mut schema, "#", &parts);
         }
-        Ok(Self { schema, has_defaults, validator: Some(validator) })
+        Ok(Self { schema, has_defaults, validator: Some(validator), body: None })
     }
 
     /// Lets every object through: for a tool whose own schema is faulty.
     pub(crate) fn unchecked(schema: Value) -> Self {
-        Self { has_defaults: has_defaults(&schema), schema, validator: None }
+        Self { has_defaults: has_defaults(&schema), schema, validator: None, body: None }
+    }
+
+    /// The same for a tool that sends this argument, which callers may give in other ways too.
+    #[must_use]
+    pub fn with_body(self, body: Option<BodyArgument>) -> Self {
+        Self { body, ..self }
     }
 
     /// The schema, without defaults that do not fit it.
@@ -92,9 +100,10 @@ impl ArgumentSchema {
 
     /// Fills in defaults and validates; the error names what is wrong and where.
     pub fn prepare(&self, arguments: Value) -> Result<Map<String, Value>, ToolError> {
-        let mut arguments = match arguments {
-            Value::Null => Value::Object(Map::new()),
-            other => other,
+        let (mut arguments, given) = match (&self.body, arguments) {
+            (Some(body), arguments) => body.arrange(&self.schema, arguments),
+            (None, Value::Null) => (Value::Object(Map::new()), Given::Whole),
+            (None, other) => (other, Given::Whole),
         };
         if self.has_defaults {
             let mut steps_left = DEFAULTS_STEPS_MAX;
@@ -107,8 +116,8 @@ impl ArgumentSchema {
             }
         }
         if let Some(validator) = &self.validator {
-            let mut problems: Vec<String> =
-                validator.iter_errors(&arguments).take(PROBLEMS_MAX).map(|e| self.explain(&e)).collect();
+            let errors = validator.iter_errors(&arguments).take(PROBLEMS_MAX);
+            let mut problems: Vec<String> = errors.map(|error| self.explain(&error, given)).collect();
             problems.dedup();
             if !problems.is_empty() {
                 return Err(ToolError::bad_request(problems.join("; ")));
@@ -120,39 +129,77 @@ impl ArgumentSchema {
         }
     }
 
-    fn explain(&self, error: &ValidationError<'_>) -> String {
-        let path = dotted(error.instance_path().as_str());
+    fn explain(&self, error: &ValidationError<'_>, given: Given) -> String {
+        let whole_path = dotted(error.instance_path().as_str());
+        let body = self.body.as_ref().map(|body| body.name.as_str()).filter(|_| given != Given::Whole);
+        // Whoever gave fields beside the other arguments knows of no body.
+        let path = match body.and_then(|body| whole_path.strip_prefix(body)) {
+            Some("") => "",
+            Some(within) => within.strip_prefix('.').unwrap_or(&whole_path),
+            None => &whole_path,
+        };
         let child = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         match error.kind() {
             ValidationErrorKind::Required { property } => {
-                format!("missing required parameter: {}", child(property.as_str().unwrap_or_default()))
+                let name = property.as_str().unwrap_or_default();
+                let hint = match body.filter(|_| whole_path.is_empty()) {
+                    Some(body) => self.stray(error.instance(), body, name),
+                    None => String::new(),
+                };
+                format!("missing required parameter: {}{hint}", child(name))
             }
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-                let unknown: Vec<_> = unexpected
-                    .iter()
-                    .take(PROBLEMS_MAX)
-                    .map(|name| self.explain_unknown(name, &path, &child(name)))
-                    .collect();
-                unknown.join("; ")
+                let mut known = self.known(&whole_path);
+                if body == Some(&whole_path) {
+                    known.extend(self.known(""));
+                }
+                let explain = |name: &String| explain_unknown(name, &child(name), &known);
+                unexpected.iter().take(PROBLEMS_MAX).map(explain).collect::<Vec<_>>().join("; ")
+            }
+            _ if given == Given::Nothing && body == Some(&whole_path) => {
+                format!("missing required parameter: {whole_path}")
             }
             _ if path.is_empty() => error.masked_with("arguments").to_string(),
             _ => format!("parameter `{path}`: {}", error.masked_with("its value")),
         }
     }
 
-    fn explain_unknown(&self, name: &str, parent: &str, path: &str) -> String {
-        let known = parent
-            .split('.')
-            .filter(|part| !part.is_empty())
-            .try_fold(&self.schema, |schema, part| property(&self.schema, schema, part))
-            .and_then(|schema| schema.get("properties"))
-            .and_then(Value::as_object);
-        let shown: String = path.chars().take(80).collect();
-        match known.and_then(|known| nearest(name, known.keys().map(String::as_str))) {
-            Some(near) => format!("unknown parameter: {shown} (did you mean `{near}`?)"),
-            None => format!("unknown parameter: {shown}"),
+    /// What was taken for a field of an open body and was perhaps meant for a parameter that is missing.
+    fn stray(&self, arguments: &Value, body: &str, missing: &str) -> String {
+        let known = self.known(body);
+        let fields = arguments.get(body).and_then(Value::as_object);
+        let names = fields.into_iter().flat_map(|fields| fields.keys()).map(String::as_str);
+        match nearest(missing, names.filter(|name| !known.contains(name))) {
+            // Where the body takes no such field that is told anyway.
+            Some(near) if !self.is_closed(body) => format!(" (did you mean it by `{near}`?)"),
+            _ => String::new(),
         }
+    }
+
+    /// The schema at a dotted path.
+    fn at(&self, path: &str) -> Option<&Value> {
+        let parts = path.split('.').filter(|part| !part.is_empty());
+        parts.into_iter().try_fold(&self.schema, |schema, part| property(&self.schema, schema, part))
+    }
+
+    fn is_closed(&self, path: &str) -> bool {
+        let is_closed = |word| self.at(path).and_then(|schema| schema.get(word)) == Some(&Value::Bool(false));
+        is_closed("additionalProperties") || is_closed("unevaluatedProperties")
+    }
+
+    /// The names of the fields at a dotted path.
+    fn known(&self, path: &str) -> Vec<&str> {
+        let known = self.at(path).and_then(|schema| schema.get("properties")).and_then(Value::as_object);
+        known.into_iter().flat_map(|known| known.keys()).map(String::as_str).collect()
+    }
+}
+
+fn explain_unknown(name: &str, path: &str, known: &[&str]) -> String {
+    let shown: String = path.chars().take(80).collect();
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("unknown parameter: {shown} (did you mean `{near}`?)"),
+        None => format!("unknown parameter: {shown}"),
     }
 }
 

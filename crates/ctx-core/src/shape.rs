@@ -15,20 +15,27 @@ pub struct Schema(Kind);
 #[derive(Clone)]
 enum Kind {
     There(Arc<Value>),
-    Made(Arc<dyn Fn() -> Value + Send + Sync>),
+    Made(Arc<dyn Fn(usize) -> Value + Send + Sync>),
 }
 
 impl Schema {
-    /// A schema that is made when it is asked for, always the same.
-    pub fn made(make: impl Fn() -> Value + Send + Sync + 'static) -> Self {
+    /// A schema that is made when it is asked for, always the same. It is told how many definitions are wanted at
+    /// most, nearest first.
+    pub fn made(make: impl Fn(usize) -> Value + Send + Sync + 'static) -> Self {
         Self(Kind::Made(Arc::new(make)))
     }
 
     /// The schema.
     pub fn get(&self) -> Arc<Value> {
+        self.near(usize::MAX)
+    }
+
+    /// The schema, or the part of it that is nearest: a made one has no more definitions than these, and what refers
+    /// to others leads nowhere. For those who look at many schemas and at no more than the beginning of each.
+    pub fn near(&self, definitions_max: usize) -> Arc<Value> {
         match &self.0 {
             Kind::There(value) => value.clone(),
-            Kind::Made(make) => Arc::new(make()),
+            Kind::Made(make) => Arc::new(make(definitions_max)),
         }
     }
 

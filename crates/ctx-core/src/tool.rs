@@ -1,6 +1,9 @@
 //! What can be called, and where it comes from.
 
-use crate::{Agent, Call, ContentBlock, Identifier, Inside, Keeper, RateLimit, Resources, Schema, ToolError};
+use crate::{
+    Agent, BodyArgument, Call, ContentBlock, Identifier, Inside, Keeper, RateLimit, Resources, Schema,
+    ToolError,
+};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -97,6 +100,9 @@ pub struct ToolSpec {
     /// What it belongs to, to be listed by; at most [`ToolSpec::TAGS_MAX`].
     #[serde(default)]
     pub tags: Vec<String>,
+    /// Which of its arguments is what it sends, where one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<BodyArgument>,
 }
 
 impl ToolSpec {
@@ -125,6 +131,7 @@ impl ToolSpec {
             output_schema: None,
             annotations: Annotations::default(),
             tags: Vec::new(),
+            body: None,
         }
     }
 }

@@ -184,7 +184,7 @@ async fn a_faulty_schema_is_a_warning_and_the_tool_still_works() {
 async fn a_schema_that_has_to_be_made_is_made_once_when_its_tool_is_called() {
     let made = Arc::new(AtomicUsize::new(0));
     let count = made.clone();
-    let schema = Schema::made(move || {
+    let schema = Schema::made(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         json!({"type": "object", "properties": {"n": {"type": "integer", "default": 7}}})
     });

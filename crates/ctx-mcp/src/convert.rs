@@ -324,6 +324,7 @@ pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
             open_world: hints.open_world_hint,
         },
         tags: tool.meta.map(|meta| tags(&meta.0)).unwrap_or_default(),
+        body: None,
     }
 }
 

@@ -7,7 +7,9 @@ use crate::page::Exchange;
 use crate::request::{Request, base_url};
 use crate::settings::ApiSettings;
 use async_trait::async_trait;
-use ctx_core::{Annotations, Call, Identifier, Output, Provider, Schema, Tool, ToolError, ToolSpec};
+use ctx_core::{
+    Annotations, BodyArgument, Call, Identifier, Output, Provider, Schema, Tool, ToolError, ToolSpec,
+};
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -134,17 +136,23 @@ impl OperationTool {
 fn spec(place: usize, title: Option<String>, words: String, of: &Arc<Description>) -> ToolSpec {
     let Some(operation) = of.operations.get(place) else { return ToolSpec::new("", "", json!({})) };
     // Thousands of them share what their schemas refer to.
-    let made = |make: fn(&Description, &Operation) -> Value| {
+    let made = |make: fn(&Description, &Operation, usize) -> Value| {
         let of = of.clone();
-        Schema::made(move || of.operations.get(place).map_or(Value::Null, |operation| make(&of, operation)))
+        Schema::made(move |definitions_max| {
+            of.operations.get(place).map_or(Value::Null, |operation| make(&of, operation, definitions_max))
+        })
     };
-    let output = |of: &Description, operation: &Operation| of.output_schema(operation).unwrap_or_default();
+    let output = |of: &Description, operation: &Operation, definitions_max: usize| {
+        of.near_output_schema(operation, definitions_max).unwrap_or_default()
+    };
+    let body = operation.body.as_ref();
     ToolSpec {
         title,
         output_schema: operation.output_schema.is_some().then(|| made(output)),
         annotations: annotations(&operation.method),
         tags: operation.tags.clone(),
-        ..ToolSpec::new(&operation.name, words, made(Description::input_schema))
+        body: body.map(|body| BodyArgument { name: body.argument.clone(), has_fields: body.has_fields }),
+        ..ToolSpec::new(&operation.name, words, made(Description::near_input_schema))
     }
 }
 

@@ -156,12 +156,13 @@ pub(crate) enum Style {
 /// What is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Body {
-    /// What the argument is called: `body`, unless a parameter is.
+    /// What the argument is called: `body`, unless a parameter or a field of its own is.
     pub(crate) argument: String,
     /// Whether it must be given.
     pub(crate) required: bool,
-    /// Its fields, where it is an object and none is called like a parameter: they may be given beside the
-    /// parameters instead of inside of `argument`.
+    /// Whether it can be an object, whose fields may then be given beside the parameters.
+    pub(crate) has_fields: bool,
+    /// The names that its fields can have, as far as they are known.
     pub(crate) fields: Vec<String>,
     /// The kinds of content that are taken, best first.
     pub(crate) media: Vec<Media>,

@@ -19,12 +19,23 @@ const LEFT_OUT: &str = "Not shown here: the schema is too large.";
 impl Description {
     /// The schema of an operation's arguments, whole.
     pub(crate) fn input_schema(&self, operation: &Operation) -> Value {
-        whole(&operation.input_schema, &self.definitions, Way::Request)
+        self.near_input_schema(operation, usize::MAX)
+    }
+
+    /// The same with so many definitions at most, nearest first; what refers to others leads nowhere.
+    pub(crate) fn near_input_schema(&self, operation: &Operation, definitions_max: usize) -> Value {
+        whole(&operation.input_schema, &self.definitions, Way::Request, definitions_max)
     }
 
     /// The schema of what an operation answers, whole, where it is known.
     pub(crate) fn output_schema(&self, operation: &Operation) -> Option<Value> {
-        operation.output_schema.as_ref().map(|schema| whole(schema, &self.definitions, Way::Response))
+        self.near_output_schema(operation, usize::MAX)
+    }
+
+    /// The same with so many definitions at most.
+    pub(crate) fn near_output_schema(&self, operation: &Operation, definitions_max: usize) -> Option<Value> {
+        let schema = operation.output_schema.as_ref()?;
+        Some(whole(schema, &self.definitions, Way::Response, definitions_max))
     }
 
     /// Drops definitions that no operation reaches.
@@ -45,20 +56,27 @@ impl Description {
     }
 }
 
-fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, way: Way) -> Value {
+fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, way: Way, definitions_max: usize) -> Value {
+    // Whoever wants few looks at each only a little.
+    let is_near = definitions_max < DEFINITIONS_MAX;
+    let definitions_max = definitions_max.min(DEFINITIONS_MAX);
+    let mut values_left = VALUES_MAX / DEFINITIONS_MAX * definitions_max;
     let mut own_values = usize::MAX;
     let mut whole = stripped(schema, way, &mut own_values);
     let mut known = HashSet::new();
     let mut waiting = VecDeque::new();
     referred(schema, &mut known, &mut waiting);
     let mut added = Map::new();
-    let mut values_left = VALUES_MAX;
     while let Some(name) = waiting.pop_front() {
+        let is_full = added.len() >= definitions_max || values_left == 0;
+        if is_full && is_near {
+            break;
+        }
         let Some(definition) = definitions.get(name) else {
             added.insert(name.to_owned(), Value::Object(Map::new()));
             continue;
         };
-        if added.len() >= DEFINITIONS_MAX || values_left == 0 {
+        if is_full {
             added.insert(name.to_owned(), serde_json::json!({"description": LEFT_OUT}));
             continue;
         }
@@ -147,7 +165,12 @@ mod tests {
     fn a_large_schema_is_cut_and_still_stands_alone() {
         let definitions: BTreeMap<String, Value> =
             (0..5_000).map(|place| (format!("d{place}"), definition(place))).collect();
-        let whole = whole(&json!({"properties": {"x": {"$ref": "#/$defs/d0"}}}), &definitions, Way::Request);
+        let whole = whole(
+            &json!({"properties": {"x": {"$ref": "#/$defs/d0"}}}),
+            &definitions,
+            Way::Request,
+            usize::MAX,
+        );
         let defined = whole["$defs"].as_object().unwrap();
         let left_out = defined.values().filter(|definition| definition["description"] == LEFT_OUT).count();
         assert_eq!(defined.len() - left_out, DEFINITIONS_MAX);
@@ -159,6 +182,16 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_can_be_cut_to_what_is_nearest() {
+        let definitions: BTreeMap<String, Value> =
+            (0..5_000).map(|place| (format!("d{place}"), definition(place))).collect();
+        let near =
+            whole(&json!({"properties": {"x": {"$ref": "#/$defs/d0"}}}), &definitions, Way::Request, 3);
+        let defined: Vec<&String> = near["$defs"].as_object().unwrap().keys().collect();
+        assert_eq!(defined, ["d0", "d1", "d2"]);
+    }
+
+    #[test]
     fn names_of_fields_are_no_words() {
         let schema = json!({"type": "object", "required": ["required"], "properties": {
             "required": {"type": "array", "items": {"type": "string"}},
@@ -166,12 +199,12 @@ mod tests {
             "properties": {"type": "object", "properties": {"id": {"type": "string", "readOnly": true}}},
             "enum": {"const": {"oneOf": 1, "readOnly": true}},
         }});
-        let request = whole(&schema, &BTreeMap::new(), Way::Request);
+        let request = whole(&schema, &BTreeMap::new(), Way::Request, usize::MAX);
         let mut expected = schema.clone();
         expected["properties"]["properties"]["properties"] = json!({});
         assert_eq!(request, expected);
         let mut response = schema;
         response["properties"]["properties"]["properties"]["id"] = json!({"type": "string"});
-        assert_eq!(whole(&response, &BTreeMap::new(), Way::Response), response);
+        assert_eq!(whole(&response, &BTreeMap::new(), Way::Response, usize::MAX), response);
     }
 }

@@ -1,7 +1,9 @@
 //! Tools made of closures, and a provider that lists them.
 
 use async_trait::async_trait;
-use ctx_core::{Call, Identifier, Output, Provider, RateLimit, Schema, Tool, ToolError, ToolSpec};
+use ctx_core::{
+    BodyArgument, Call, Identifier, Output, Provider, RateLimit, Schema, Tool, ToolError, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,6 +43,13 @@ impl TestTool {
     #[must_use]
     pub fn schema(mut self, input_schema: impl Into<Schema>) -> Self {
         Arc::make_mut(&mut self.spec).input_schema = input_schema.into();
+        self
+    }
+
+    /// Sets which argument is what it sends, which may be given by its fields or not.
+    #[must_use]
+    pub fn body(mut self, name: &str, has_fields: bool) -> Self {
+        Arc::make_mut(&mut self.spec).body = Some(BodyArgument { name: name.to_owned(), has_fields });
         self
     }
 

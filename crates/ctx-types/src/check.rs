@@ -120,58 +120,74 @@ impl fmt::Display for Problem {
 impl Function {
     /// What of these arguments it cannot take, in the order they are written.
     pub fn misfits(&self, given: &[Literal]) -> Vec<Misfit> {
-        let mut misfits = Vec::new();
         let mut check = Check { types: &self.types, steps_left: STEPS_MAX };
+        let mut misfits = match &self.body {
+            Some(body) => self.misfits_beside(body, given, &mut check),
+            None => self.misfits_of_params(given, &mut check),
+        };
+        misfits.truncate(MISFITS_MAX);
+        misfits
+    }
+
+    fn misfits_of_params(&self, given: &[Literal], check: &mut Check<'_>) -> Vec<Misfit> {
+        let mut misfits = Vec::new();
         for (argument, expected) in self.arguments.iter().enumerate() {
             let mut found = Found::default();
             match given.get(argument) {
                 None | Some(Literal::Nil) if !expected.required => {}
                 // What is missing is told by name where it has names.
-                None | Some(Literal::Nil) => {
-                    let nothing = Literal::Table { fields: Vec::new(), whole: true };
-                    match self.types.outline(&expected.of) {
-                        Some(table) if expected.name == "params" => {
-                            check.table(&table, &nothing, &mut found);
-                        }
-                        _ => found.add(Problem::Missing),
-                    }
-                }
+                None | Some(Literal::Nil) => match self.types.outline(&expected.of) {
+                    Some(table) => check.table(&table, &Literal::nothing(), &mut found),
+                    None => found.add(Problem::Missing),
+                },
                 Some(literal) => check.value(&expected.of, literal, &mut found),
             }
-            misfits.extend(found.all.into_iter().map(|(path, problem)| Misfit { argument, path, problem }));
+            misfits.extend(found.of(argument));
         }
         let argument = self.arguments.len();
         match given.get(argument) {
             None | Some(Literal::Nil | Literal::Unknown) => {}
             // A function without parameters is given some.
             Some(Literal::Table { fields, .. }) if argument == 0 => {
+                let certain = self.params.as_ref().is_some_and(|table| table.rest == Rest::Closed);
                 for (name, _) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
-                    let problem = Problem::Unknown { near: None, certain: self.rest == Rest::Closed };
+                    let problem = Problem::Unknown { near: None, certain };
                     misfits.push(Misfit { argument, path: vec![Step::Field(name.clone())], problem });
                 }
             }
             Some(_) => misfits.push(Misfit { argument, path: Vec::new(), problem: Problem::TooMany }),
         }
-        misfits.truncate(MISFITS_MAX);
         misfits
+    }
+}
+
+impl Literal {
+    /// `{}`
+    pub(crate) fn nothing() -> Self {
+        Self::Table { fields: Vec::new(), whole: true }
     }
 }
 
 /// Misfits, each with the way to it.
 #[derive(Default)]
-struct Found {
-    at: Vec<Step>,
-    all: Vec<(Vec<Step>, Problem)>,
+pub(crate) struct Found {
+    pub(crate) at: Vec<Step>,
+    pub(crate) all: Vec<(Vec<Step>, Problem)>,
 }
 
 impl Found {
-    fn add(&mut self, problem: Problem) {
+    /// All of them, as those of one argument.
+    pub(crate) fn of(self, argument: usize) -> impl Iterator<Item = Misfit> {
+        self.all.into_iter().map(move |(path, problem)| Misfit { argument, path, problem })
+    }
+
+    pub(crate) fn add(&mut self, problem: Problem) {
         if self.all.len() < MISFITS_MAX {
             self.all.push((self.at.clone(), problem));
         }
     }
 
-    fn add_at(&mut self, step: Step, problem: Problem) {
+    pub(crate) fn add_at(&mut self, step: Step, problem: Problem) {
         self.at.push(step);
         self.add(problem);
         self.at.pop();
@@ -183,13 +199,13 @@ impl Found {
     }
 }
 
-struct Check<'a> {
+pub(crate) struct Check<'a> {
     types: &'a Types,
     steps_left: usize,
 }
 
 impl Check<'_> {
-    fn value(&mut self, of: &Type, literal: &Literal, found: &mut Found) {
+    pub(crate) fn value(&mut self, of: &Type, literal: &Literal, found: &mut Found) {
         if *literal == Literal::Unknown || self.steps_left == 0 || found.at.len() > DEPTH_MAX {
             return;
         }
@@ -208,7 +224,7 @@ impl Check<'_> {
     }
 
     /// The type in Luau, and what Luau cannot say of numbers.
-    fn expected(&self, of: &Type) -> String {
+    pub(crate) fn expected(&self, of: &Type) -> String {
         let resolved = match self.types.resolve(of) {
             Type::Optional(inner) => self.types.resolve(inner),
             resolved => resolved,
@@ -290,7 +306,7 @@ impl Check<'_> {
         }
     }
 
-    fn table(&mut self, table: &Table, literal: &Literal, found: &mut Found) {
+    pub(crate) fn table(&mut self, table: &Table, literal: &Literal, found: &mut Found) {
         let Literal::Table { fields, whole } = literal else { return };
         for (name, value) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
             let known = table.fields.iter().find(|field| field.name == *name);

@@ -101,11 +101,11 @@ impl Function {
     fn write_notes(&self, text: &mut String) {
         let mut given = Collected { all: Vec::new(), are_given: true };
         for argument in &self.arguments {
-            if argument.name == "params" {
-                given.add_fields(&argument.of, "");
+            if argument.is_body {
+                given.add(&argument.name, argument.notes.line());
+                given.add_fields(&argument.of, &argument.name);
             } else {
-                given.add(argument.name, argument.notes.line());
-                given.add_fields(&argument.of, argument.name);
+                given.add_fields(&argument.of, "");
             }
         }
         given.write(text, "@param");

@@ -2,34 +2,27 @@
 
 use crate::model::{Field, Notes, Rest, Table, Type, Types};
 use crate::outline::Names;
-use crate::read::{Read, read, type_name};
+use crate::read::{NAMED_MAX, Read, read, type_name};
 use crate::settle::settle;
-use ctx_core::{Schema, ToolName, ToolSpec};
+use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
 use serde_json::Value;
 
-/// The parameter that [`Form::Body`] sets apart.
-const BODY: &str = "body";
-
-/// How a function takes what its schema describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// All in one table: `(params)`, or `()` where there is nothing to give.
-    Params,
-    /// The parameter `body` is an argument of its own: `(body)` or `(params, body)`.
-    Body,
-}
+/// Named types of a function that is read no further than it must be, on each of its two sides.
+const NEAR_MAX: usize = 16;
 
 /// One argument of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
-    /// `params` or `body`.
-    pub name: &'static str,
+    /// `params`, or what the body is called.
+    pub name: String,
     /// What it is.
     pub of: Type,
     /// Whether it must be given.
     pub required: bool,
     /// What is said of it.
     pub notes: Notes,
+    /// Whether it is what is sent, and not the table of all other parameters.
+    pub is_body: bool,
 }
 
 /// One function as a script sees it.
@@ -39,8 +32,9 @@ pub struct Function {
     pub(crate) description: String,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) parameters: Vec<Field>,
-    /// What parameters may be that have no name here.
-    pub(crate) rest: Rest,
+    /// What can be given by name besides a body, where that is known.
+    pub(crate) params: Option<Table>,
+    pub(crate) body: Option<BodyArgument>,
     pub(crate) result: Type,
     pub(crate) result_notes: Notes,
     pub(crate) types: Types,
@@ -49,35 +43,47 @@ pub struct Function {
 }
 
 impl Function {
-    /// A tool as a function of one table.
+    /// A tool as a function of one table, or of a body and a table of everything else.
     pub fn of(name: &ToolName, spec: &ToolSpec) -> Self {
-        Self::with_form(name, spec, Form::Params)
+        Self::within(name, spec, NAMED_MAX)
     }
 
-    /// A tool as a function that takes its parameters in this form.
-    pub fn with_form(name: &ToolName, spec: &ToolSpec, form: Form) -> Self {
+    /// The same with no more than the types that are nearest; what is further away is `any`. For those who look at
+    /// all functions, or at what a script writes down, which is never deep.
+    pub fn near(name: &ToolName, spec: &ToolSpec) -> Self {
+        Self::within(name, spec, NEAR_MAX)
+    }
+
+    fn within(name: &ToolName, spec: &ToolSpec, named_max: usize) -> Self {
         let own_name = pascal_case(name.tool().as_str());
-        let input = read(&spec.input_schema.get(), &format!("{own_name}Params"));
-        let output_schema = spec.output_schema.as_ref().map(Schema::get);
+        // Reading knows by itself where to end; what is made must be told.
+        let definitions_max = if named_max < NAMED_MAX { named_max } else { usize::MAX };
+        let input = spec.input_schema.near(definitions_max);
+        let input = read(&input, &format!("{own_name}Params"), named_max);
+        let output_schema = spec.output_schema.as_ref().map(|schema| schema.near(definitions_max));
         let output = match &output_schema {
-            Some(schema) => read(schema, &format!("{own_name}Result")),
+            Some(schema) => read(schema, &format!("{own_name}Result"), named_max),
             None => Read { of: Type::Any, types: Vec::new(), left_out: 0 },
         };
         let left_out = input.left_out + output.left_out;
         let (given, result, types) = settle((input.of, input.types), (output.of, output.types));
-        let outline = types.outline(&given);
-        let parameters = outline.as_ref().map(|table| table.fields.clone()).unwrap_or_default();
-        let rest = outline.as_ref().map(|table| table.rest.clone()).unwrap_or_default();
+        let mut params = types.outline(&given);
+        let is_body = |field: &Field| spec.body.as_ref().is_some_and(|body| field.name == body.name);
+        let apart = params.as_mut().and_then(|table| {
+            let place = table.fields.iter().position(is_body)?;
+            Some(table.fields.remove(place))
+        });
         let notes = |schema: &Value| {
-            let notes = schema.as_object().map(|fields| Notes::of(fields, None));
-            Notes { description: notes.and_then(|notes| notes.description), ..Notes::default() }
+            let notes = schema.as_object().map(|fields| Notes::of(fields, None)).unwrap_or_default();
+            Notes { description: notes.description, remarks: notes.remarks, ..Notes::default() }
         };
         Self {
             name: name.clone(),
             description: spec.description.clone(),
-            arguments: arguments(given, outline, form),
-            parameters,
-            rest,
+            parameters: parameters(&types, params.as_ref(), apart.as_ref(), spec.body.as_ref()),
+            arguments: arguments(given, params.as_ref(), apart),
+            params,
+            body: spec.body.clone(),
             result,
             result_notes: output_schema.as_deref().map(notes).unwrap_or_default(),
             types,
@@ -100,7 +106,7 @@ impl Function {
         &self.arguments
     }
 
-    /// Everything that can be given by name, wherever it stands.
+    /// Everything that can be given by name in one table; fields of a body, where it has any, for itself.
     pub fn parameters(&self) -> &[Field] {
         &self.parameters
     }
@@ -134,31 +140,62 @@ impl Function {
     }
 }
 
-fn arguments(given: Type, outline: Option<Table>, form: Form) -> Vec<Argument> {
-    let Some(mut table) = outline else {
+fn arguments(given: Type, params: Option<&Table>, body: Option<Field>) -> Vec<Argument> {
+    let argument = |of, required| Argument {
+        name: "params".to_owned(),
+        of,
+        required,
+        notes: Notes::default(),
+        is_body: false,
+    };
+    let Some(table) = params else {
         let required = !matches!(given, Type::Any | Type::Nil | Type::Optional(_));
-        return vec![Argument { name: "params", of: given, required, notes: Notes::default() }];
+        return vec![argument(given, required)];
     };
-    let apart = match form {
-        Form::Params => None,
-        Form::Body => table.fields.iter().position(|field| field.name == BODY),
-    };
-    let body = apart.map(|place| table.fields.remove(place));
     let mut arguments = Vec::new();
     let is_empty = table.fields.is_empty() && table.left_out == 0 && !matches!(table.rest, Rest::Of(_));
     if !is_empty {
-        let required = table.fields.iter().any(|field| field.required);
         let of = match given {
             Type::Optional(inner) if body.is_none() => *inner,
             given if body.is_none() => given,
-            _ => Type::Table(table),
+            _ => Type::Table(table.clone()),
         };
-        arguments.push(Argument { name: "params", of, required, notes: Notes::default() });
+        arguments.push(argument(of, table.fields.iter().any(|field| field.required)));
     }
-    if let Some(Field { of, required, notes, .. }) = body {
-        arguments.push(Argument { name: BODY, of, required, notes });
-    }
+    arguments.extend(body.map(|Field { name, of, required, notes }| Argument {
+        name: Identifier::sanitize(&name).to_string(),
+        of,
+        required,
+        notes,
+        is_body: true,
+    }));
     arguments
+}
+
+/// What can be given by name, a body as its fields where it has any.
+fn parameters(
+    types: &Types,
+    params: Option<&Table>,
+    body: Option<&Field>,
+    spec: Option<&BodyArgument>,
+) -> Vec<Field> {
+    let mut parameters = params.map(|table| table.fields.clone()).unwrap_or_default();
+    let Some(body) = body else { return parameters };
+    let has_fields = spec.is_some_and(|spec| spec.has_fields);
+    let inside = if has_fields { types.outline(&body.of) } else { None };
+    let inside = inside.map(|table| table.fields).unwrap_or_default();
+    if inside.is_empty() {
+        parameters.push(body.clone());
+        return parameters;
+    }
+    for mut field in inside {
+        // A name that is a parameter's is never a field's.
+        if !parameters.iter().any(|known| known.name == field.name) {
+            field.required &= body.required;
+            parameters.push(field);
+        }
+    }
+    parameters
 }
 
 /// `create_issue` as types are called: `CreateIssue`.

@@ -10,6 +10,7 @@ mod check;
 mod combine;
 mod constant;
 mod declare;
+mod forms;
 mod function;
 mod model;
 mod notes;
@@ -20,5 +21,5 @@ mod reference;
 mod settle;
 
 pub use check::{Literal, Misfit, Problem, Step};
-pub use function::{Argument, Form, Function};
+pub use function::{Argument, Function};
 pub use model::{Constant, Field, NamedType, Notes, Rest, Table, Type, Types};

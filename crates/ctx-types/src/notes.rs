@@ -1,6 +1,8 @@
 //! What a schema says besides types, as lines that are safe to print in a comment.
 
 use crate::model::{Notes, Type};
+use crate::read::type_name;
+use crate::reference::last_part;
 use serde_json::{Map, Value};
 
 /// Characters kept of a field's description.
@@ -15,6 +17,10 @@ const FORMAT_MAX: usize = 40;
 /// Numbers listed of those to choose from.
 const NUMBERS_MAX: usize = 20;
 
+/// Alternatives of which it is told what selects them, and the characters that takes.
+const ALTERNATIVES_MAX: usize = 40;
+const ALTERNATIVES_CHARS_MAX: usize = 1_000;
+
 impl Notes {
     /// What a schema says; the default may stand behind a reference.
     pub(crate) fn of(schema: &Map<String, Value>, default: Option<&Value>) -> Self {
@@ -24,9 +30,8 @@ impl Notes {
         if let Some(format) = text("format").or_else(|| text("contentEncoding")) {
             remarks.push(if format == "binary" { "bytes".to_owned() } else { line(format, FORMAT_MAX) });
         }
-        if let Some(numbers) = numbers(schema) {
-            remarks.push(numbers);
-        }
+        remarks.extend(numbers(schema));
+        remarks.extend(alternatives(schema));
         Self {
             description: description.filter(|text| !text.is_empty()),
             default: default.map(|value| line(&start_of_json(value), DEFAULT_MAX)),
@@ -78,6 +83,21 @@ fn numbers(schema: &Map<String, Value>) -> Option<String> {
     let more = if values.len() > numbers.len() { ", …" } else { "" };
     let one_of = if numbers.len() == 1 { "" } else { "one of " };
     Some(format!("{one_of}{}{more}", numbers.join(", ")))
+}
+
+/// Which value of a field means which alternative, as descriptions of services say it.
+fn alternatives(schema: &Map<String, Value>) -> Option<String> {
+    let discriminator = schema.get("discriminator")?;
+    let name = discriminator.get("propertyName")?.as_str()?;
+    let mapping = discriminator.get("mapping")?.as_object()?;
+    let meant = |(value, target): (&String, &Value)| {
+        let target = type_name(&last_part(target.as_str()?)?);
+        Some(format!("{} is {target}", Value::from(value.as_str())))
+    };
+    let meant: Vec<String> = mapping.iter().take(ALTERNATIVES_MAX).filter_map(meant).collect();
+    let more = if mapping.len() > ALTERNATIVES_MAX { ", …" } else { "" };
+    let text = format!("by {name}: {}{more}", meant.join(", "));
+    (!meant.is_empty()).then(|| line(&text, ALTERNATIVES_CHARS_MAX))
 }
 
 /// The beginning of a value as JSON, without writing all of a large one.
@@ -166,6 +186,11 @@ mod tests {
             (json!({"format": "date-time"}), Some("date-time")),
             (json!({"enum": [1, 2, 3]}), Some("one of 1, 2, 3")),
             (json!({"enum": ["a"]}), None),
+            (
+                json!({"discriminator": {"propertyName": "kind", "mapping": {"cat": "#/$defs/Cat", "dog": "#/$defs/a-dog"}}}),
+                Some(r#"by kind: "cat" is Cat, "dog" is a_dog"#),
+            ),
+            (json!({"discriminator": {"propertyName": "kind"}}), None),
             (json!({"default": {"deep": [1]}}), Some("default {…}")),
             (json!({"default": ["a", 1]}), Some(r#"default ["a",1]"#)),
             (json!({"description": 7, "deprecated": "no"}), None),

@@ -17,7 +17,7 @@ const SCHEMAS_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 24;
 
 /// Named types read for one document.
-const NAMED_MAX: usize = 256;
+pub(crate) const NAMED_MAX: usize = 256;
 
 /// Characters kept of a name.
 const NAME_MAX: usize = 80;
@@ -45,13 +45,14 @@ pub(crate) struct Read {
     pub(crate) left_out: usize,
 }
 
-/// Reads a document; `name` is what its root is called where it refers to itself.
-pub(crate) fn read(root: &Value, name: &str) -> Read {
+/// Reads a document with so many named types at most; `name` is what its root is called where it refers to itself.
+pub(crate) fn read(root: &Value, name: &str, named_max: usize) -> Read {
     let mut reader = Reader {
         root,
         root_name: name,
         document: Document::new(root),
         schemas_left: SCHEMAS_MAX,
+        named_max,
         named: HashMap::new(),
         claimed: HashMap::new(),
         waiting: VecDeque::new(),
@@ -72,6 +73,7 @@ struct Reader<'a> {
     root_name: &'a str,
     document: Document<'a>,
     schemas_left: usize,
+    named_max: usize,
     /// The name of each schema that was referred to; two ways to write a reference may mean one schema.
     named: HashMap<*const Value, String>,
     /// Who has each name.
@@ -269,7 +271,7 @@ impl<'a> Reader<'a> {
         let title = || self.root.get("title").and_then(Value::as_str).map(str::to_owned);
         let part = if is_root { title() } else { last_part(reference) };
         let base = type_name(part.as_deref().unwrap_or(self.root_name));
-        if self.claimed.len() >= NAMED_MAX {
+        if self.claimed.len() >= self.named_max {
             self.left_out += 1;
             return Type::Any;
         }

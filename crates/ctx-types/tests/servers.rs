@@ -3,16 +3,17 @@
 mod common;
 
 use common::is_sound;
-use ctx_core::{Identifier, ToolName, ToolSpec};
-use ctx_types::{Form, Function};
+use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
+use ctx_types::Function;
 use serde_json::{Value, json};
 
 fn of(provider: &str, name: &str, description: &str, input: Value, output: Value) -> Function {
     let mut spec = ToolSpec::new(name, description, input);
     spec.output_schema = (!output.is_null()).then_some(output.into());
     let name = ToolName::new(Identifier::sanitize(provider), Identifier::sanitize(name));
-    let form = if provider == "petstore" { Form::Body } else { Form::Params };
-    let function = Function::with_form(&name, &spec, form);
+    let body = BodyArgument { name: "body".to_owned(), has_fields: true };
+    spec.body = (provider == "petstore").then_some(body);
+    let function = Function::of(&name, &spec);
     is_sound(&function);
     function
 }
@@ -87,10 +88,7 @@ fn a_function_is_documented_with_every_type_it_reaches() {
     }
     ");
     insta::assert_snapshot!(create_pet.signature(), @"create_pet(body: NewPet): Pet");
-    assert_eq!(
-        create_pet.names(),
-        ["body", "NewPet", "name", "tag", "Pet", "id", "owner", "Tag", "User", "email"]
-    );
+    assert_eq!(create_pet.names(), ["name", "tag", "NewPet", "Pet", "id", "owner", "Tag", "User", "email"]);
     assert!(!create_pet.needs_nothing());
 }
 

@@ -88,7 +88,7 @@ fn problems_of(
         return vec![(format!("{shown}: {provider} has no function `{name_shown}`{near}"), None)];
     };
     let Some(arguments) = &call.arguments else { return Vec::new() };
-    let function = Function::of(&entry.name, &entry.spec);
+    let function = Function::near(&entry.name, &entry.spec);
     let misfits = function.misfits(arguments);
     let certain: Vec<&Misfit> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
     let last = certain.len().saturating_sub(1);

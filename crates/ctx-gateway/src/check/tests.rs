@@ -27,7 +27,23 @@ fn catalog() -> Arc<Catalog> {
         echo("get-issue").schema(pet.clone()),
         echo("list_issues").schema(anything.clone()),
     ];
-    let shop = [echo("get_pet").schema(pet), echo("ping").schema(anything)];
+    let named = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let update = json!({
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "body": named},
+        "required": ["id", "body"],
+        "additionalProperties": false,
+    });
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    let add_tags = json!({
+        "type": "object", "properties": {"body": texts}, "required": ["body"], "additionalProperties": false,
+    });
+    let shop = [
+        echo("get_pet").schema(pet),
+        echo("ping").schema(anything),
+        echo("update_pet").schema(update).body("body", true),
+        echo("add_tags").schema(add_tags).body("body", false),
+    ];
     Catalog::builder()
         .provider(provider("github", github))
         .provider(provider("pet_store", shop))
@@ -98,6 +114,27 @@ fn arguments_that_cannot_be_are_told_with_the_signature() {
         assert!(found[0].ends_with(problem), "{script}: {found:?}");
         assert_eq!(found[1], CREATE);
     }
+}
+
+#[test]
+fn a_body_is_judged_however_it_is_given() {
+    for (script, problem) in [
+        ("sdk.pet_store.update_pet{ id = 1 }", "missing required parameter: name"),
+        ("sdk.pet_store.update_pet{ id = 1, name = 7 }", "`name` must be string"),
+        ("sdk.pet_store.update_pet{ id = 1, body = { name = 7 } }", "`body.name` must be string"),
+        ("sdk.pet_store.update_pet({ id = 1 }, { name = 7 })", "`name` must be string"),
+        ("sdk.pet_store.update_pet{ name = 'Rex' }", "missing required parameter: id"),
+        ("sdk.pet_store.update_pet('Rex', { name = 'Rex' })", "argument 1 must be { id: number }"),
+    ] {
+        let found = problems(script);
+        assert_eq!(found.len(), 2, "{script}: {found:?}");
+        assert!(found[0].ends_with(problem), "{script}: {found:?}");
+        assert_eq!(found[1], "update_pet(params: { id: number }, body: { name: string }): any");
+    }
+    let found = problems("sdk.pet_store.add_tags{ 'a', 2 }");
+    assert!(found[0].ends_with("`[2]` must be string"), "{found:?}");
+    let found = problems("sdk.pet_store.add_tags()");
+    assert!(found[0].ends_with("missing required parameter: body"), "{found:?}");
 }
 
 #[test]
@@ -255,6 +292,26 @@ type T = { sdk: number } return 1
 return (sdk.pet_store.ping())
 
 return not sdk.pet_store.ping{}
+
+return sdk.pet_store.update_pet{ id = 1, name = "Rex" }
+
+return sdk.pet_store.update_pet{ id = 1, name = "Rex", other = { 1 } }
+
+return sdk.pet_store.update_pet({ id = 1, body = { name = "Rex" } })
+
+return sdk.pet_store.update_pet({ id = 1 }, { name = "Rex" })
+
+return sdk.pet_store.update_pet({ id = 1 }, pet)
+
+return sdk.pet_store.update_pet({ id = 1, body = pet, name = "Rex" })
+
+return sdk.pet_store.add_tags{ "a", "b" }
+
+return sdk.pet_store.add_tags({ body = { "a" } })
+
+return sdk.pet_store.add_tags({})
+
+return sdk.pet_store.add_tags(tags)
 "#;
 
 /// The same script in places of all kinds.

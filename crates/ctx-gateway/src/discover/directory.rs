@@ -29,7 +29,7 @@ impl Directory {
         let mut found_by = Vec::new();
         let mut providers: Vec<(String, Range<usize>)> = Vec::new();
         for (place, Entry { name, spec, .. }) in catalog.functions().enumerate() {
-            let function = Function::of(name, spec);
+            let function = Function::near(name, spec);
             let words = format!("{} {}", name.provider(), name.tool());
             let about = format!("{}\n{}", spec.title.as_deref().unwrap_or_default(), spec.description);
             found_by.push((words, about, detail(&function, &spec.tags)));

@@ -105,7 +105,7 @@ pub(crate) fn hint(near: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_core::{Identifier, ToolName, ToolSpec};
+    use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
     use serde_json::json;
 
     #[test]
@@ -135,6 +135,20 @@ mod tests {
         let name = ToolName::new(Identifier::sanitize("github"), Identifier::sanitize("create-issue"));
         let function = Function::of(&name, &ToolSpec::new("create-issue", "Opens one.", schema));
         assert_eq!(line(&function), "github.create_issue(title, body?) – Opens one.");
+    }
+
+    #[test]
+    fn a_line_names_the_fields_of_a_body() {
+        let pet = json!({
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "tag": {"type": "string"}},
+            "required": ["name"],
+        });
+        let schema = json!({"type": "object", "properties": {"body": pet}, "required": ["body"]});
+        let name = ToolName::new(Identifier::sanitize("petstore"), Identifier::sanitize("create_pet"));
+        let body = BodyArgument { name: "body".to_owned(), has_fields: true };
+        let spec = ToolSpec { body: Some(body), ..ToolSpec::new("create_pet", "Adds a pet.", schema) };
+        assert_eq!(line(&Function::near(&name, &spec)), "petstore.create_pet(name, tag?) – Adds a pet.");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! An empty Lua table is both an empty list and an empty object; a schema tells which one is meant.
 
+use ctx_core::BodyArgument;
 use serde_json::{Map, Value};
 
 /// How deep values and references are followed.
@@ -8,6 +9,37 @@ const DEPTH_MAX: usize = 64;
 /// Turns `{}` into `[]` wherever the schema wants a list.
 pub(crate) fn fit_empty(schema: &Value, value: &mut Value) {
     fit(schema, schema, value, 0);
+}
+
+/// The same for fields of a body that stand beside the other arguments, and for a body that is all there is to give.
+pub(crate) fn fit_body(schema: &Value, body: &BodyArgument, value: &mut Value) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let of_body = properties.and_then(|properties| properties.get(&body.name));
+    let (Some(properties), Some(of_body)) = (properties, of_body) else { return };
+    match value {
+        Value::Object(given) if given.is_empty() => {
+            let required = schema.get("required").and_then(Value::as_array);
+            let is_required = required.is_some_and(|names| names.iter().any(|name| *name == *body.name));
+            if is_required && properties.len() == 1 {
+                fit(schema, of_body, value, 0);
+            }
+        }
+        Value::Object(given) if body.has_fields && !given.contains_key(&body.name) => {
+            let (parameters, fields): (Map<String, Value>, Map<String, Value>) =
+                std::mem::take(given).into_iter().partition(|(name, _)| properties.contains_key(name));
+            *given = parameters;
+            let mut fields = Value::Object(fields);
+            // Nothing beside the parameters is no empty body.
+            if fields != Value::Object(Map::new()) {
+                fit(schema, of_body, &mut fields, 0);
+            }
+            if let Value::Object(fields) = fields {
+                given.extend(fields);
+            }
+        }
+        Value::Array(_) => fit(schema, of_body, value, 0),
+        _ => {}
+    }
 }
 
 fn fit(root: &Value, schema: &Value, value: &mut Value, depth: usize) {

@@ -12,7 +12,7 @@ mod tool;
 
 pub(crate) use agent::ScriptAgent;
 pub(crate) use connector::{Emitter, ScriptConnector};
-pub(crate) use empty::fit_empty;
+pub(crate) use empty::{fit_body, fit_empty};
 pub use inline::InlineAgent;
 pub(crate) use script::{Kind, Script, Told, deadline, servers};
 pub(crate) use tool::ScriptTool;

@@ -40,6 +40,7 @@ impl ScriptTool {
             output_schema: output_schema.transpose().map_err(wrong)?.map(Into::into),
             annotations: annotations_of(annotations).map_err(wrong)?,
             tags: tags_of(told.table.get("tags")).map_err(wrong)?,
+            body: None,
         };
         Ok(Self { script, spec: Arc::new(spec) })
     }

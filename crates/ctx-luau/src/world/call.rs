@@ -2,20 +2,30 @@
 
 use super::{Answered, text};
 use crate::engine::Refusal;
-use crate::kinds::fit_empty;
+use crate::kinds::{fit_body, fit_empty};
 use ctx_core::{Call, Catalog, Identifier, Page, ToolError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+/// What a body is called where the tool does not say.
+const BODY: &str = "body";
+
 /// Calls a tool; the script gets its value, or its content where it has no value. Where it asks for `page`, it is told
 /// besides how a list goes on, as JSON text; an empty one where the answer is no list.
 pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answered {
     let asked = text(arguments, "name")?;
-    let mut given = arguments.get("arguments").cloned().unwrap_or_default();
     let name = known_name(call.catalog(), asked);
+    let body = call.catalog().entry(&name).and_then(|entry| entry.spec.body.as_ref());
+    let mut given = arguments.get("arguments").cloned().unwrap_or_default();
+    if let Some(beside) = arguments.get("body") {
+        given = with_body(given, body.map_or(BODY, |body| &body.name), beside.clone())?;
+    }
     if let Some(schema) = call.catalog().input_schema(&name) {
         fit_empty(schema, &mut given);
+        if let Some(body) = body {
+            fit_body(schema, body, &mut given);
+        }
     }
     let nested = call.nested().map_err(refusal)?;
     let mut output = Catalog::call(&name, given, nested).await.map_err(refusal)?;
@@ -48,6 +58,19 @@ fn page_text(page: Option<Page>, value: &Value) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&page.next)?.hash(&mut mark);
     }
     serde_json::to_vec(&Told { page, mark: format!("{:x}", mark.finish()) })
+}
+
+/// Arguments with the body that a script gives beside them.
+fn with_body(given: Value, name: &str, body: Value) -> Result<Value, Refusal> {
+    let mut fields = match given {
+        Value::Null => Map::new(),
+        Value::Object(fields) => fields,
+        _ => return Err(refusal(ToolError::bad_request("arguments before a body must be a table"))),
+    };
+    if fields.insert(name.to_owned(), body).is_some() {
+        return Err(refusal(ToolError::bad_request(format!("`{name}` is given twice"))));
+    }
+    Ok(Value::Object(fields))
 }
 
 fn refusal(error: ToolError) -> Refusal {

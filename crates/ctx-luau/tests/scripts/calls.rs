@@ -9,6 +9,7 @@ use std::sync::Arc;
 pub(crate) const TESTS: &[Test] = tests!(calls:
     a_tool_calls_another,
     an_empty_table_becomes_the_list_that_is_wanted,
+    a_body_is_given_in_every_way_that_reads_well,
     what_fails_inside_can_be_caught,
     an_error_holds_what_a_program_can_make_of_it,
     content_without_a_value_is_what_a_script_gets,
@@ -37,6 +38,78 @@ async fn an_empty_table_becomes_the_list_that_is_wanted() {
     let catalog = catalog_of([tool], [], [ctx_testkit::provider("others", [echo])], Limits::default());
     let answer = call(&catalog, "x", json!({})).await.unwrap().value;
     assert_eq!(answer, json!({"tags": [], "map": {}, "rest": {}}));
+}
+
+async fn a_body_is_given_in_every_way_that_reads_well() {
+    let bench = Bench::new();
+    let schema = |parameters: Value, name: &str, body: Value| {
+        let mut properties = parameters.as_object().unwrap().clone();
+        let required: Vec<String> = properties.keys().cloned().chain([name.to_owned()]).collect();
+        properties.insert(name.to_owned(), body);
+        json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+        })
+    };
+    let pet = json!({
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "tags": {"type": "array"}, "body": {}},
+    });
+    let tags = json!({"type": "array", "items": {"type": "string"}});
+    let id = json!({"id": {"type": "integer"}});
+    let pets = || {
+        [
+            ctx_testkit::echo("create").schema(schema(json!({}), "body", pet.clone())).body("body", true),
+            ctx_testkit::echo("update")
+                .schema(schema(id.clone(), "request_body", pet.clone()))
+                .body("request_body", true),
+            ctx_testkit::echo("add_tags").schema(schema(json!({}), "body", tags.clone())).body("body", false),
+            ctx_testkit::echo("set_text")
+                .schema(schema(json!({}), "body", json!({"type": "string"})))
+                .body("body", false),
+        ]
+    };
+    let rex = json!({"name": "Rex"});
+    for (script, expected) in [
+        ("sdk.pets.create({ name = 'Rex' })", json!({"body": rex})),
+        ("sdk.pets.create({ name = 'Rex', tags = {} })", json!({"body": {"name": "Rex", "tags": []}})),
+        (
+            "sdk.pets.create({ body = { name = 'Rex', tags = {} } })",
+            json!({"body": {"name": "Rex", "tags": []}}),
+        ),
+        ("sdk.pets.create(nil, { name = 'Rex' })", json!({"body": rex})),
+        ("sdk.pets.update({ id = 1, name = 'Rex' })", json!({"id": 1, "request_body": rex})),
+        (
+            "sdk.pets.update({ id = 1, request_body = { name = 'Rex' } })",
+            json!({"id": 1, "request_body": rex}),
+        ),
+        ("sdk.pets.update({ id = 1 }, { name = 'Rex' })", json!({"id": 1, "request_body": rex})),
+        (
+            "sdk.pets.update({ id = 1, name = 'Rex', body = 'text' })",
+            json!({"id": 1, "request_body": {"name": "Rex", "body": "text"}}),
+        ),
+        ("sdk.pets.add_tags({ 'a', 'b' })", json!({"body": ["a", "b"]})),
+        ("sdk.pets.add_tags({ body = { 'a' } })", json!({"body": ["a"]})),
+        ("sdk.pets.add_tags({ body = {} })", json!({"body": []})),
+        ("sdk.pets.add_tags({})", json!({"body": []})),
+        ("sdk.pets.set_text('hello')", json!({"body": "hello"})),
+        ("sdk.pets.set_text({ body = 'hello' })", json!({"body": "hello"})),
+    ] {
+        let tool = bench.tool(&format!("return {script}")).await;
+        let catalog = catalog_of([tool], [], [ctx_testkit::provider("pets", pets())], Limits::default());
+        assert_eq!(call(&catalog, "x", json!({})).await.unwrap().value, expected, "{script}");
+    }
+    for (script, message) in [
+        ("sdk.pets.add_tags()", "missing required parameter: body"),
+        ("sdk.pets.update({ id = 1 })", "missing required parameter: name"),
+        ("sdk.pets.update({ id = 1, name = 7 })", "parameter `name`: its value is not of type"),
+        ("sdk.pets.update({ id = 1, request_body = {} }, {})", "`request_body` is given twice"),
+        ("sdk.pets.update('x', {})", "arguments before a body must be a table"),
+    ] {
+        let tool = bench.tool(&format!("return {script}")).await;
+        let catalog = catalog_of([tool], [], [ctx_testkit::provider("pets", pets())], Limits::default());
+        let error = call(&catalog, "x", json!({})).await.unwrap_err();
+        assert!(error.message().contains(message), "{script}: {error}");
+    }
 }
 
 async fn what_fails_inside_can_be_caught() {

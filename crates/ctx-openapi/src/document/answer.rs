@@ -12,6 +12,9 @@ const ACCEPTED_MAX: usize = 16;
 /// Answers of one operation that are told apart.
 const ALTERNATIVES_MAX: usize = 8;
 
+/// Statuses with which nothing comes back.
+const NOTHING: [&str; 2] = ["204", "205"];
+
 impl<'d> Reader<'d> {
     /// What comes back, and the schema of it where it is known.
     pub(super) fn answer(&mut self, operation: Node<'d>) -> (Answer, Option<Value>) {
@@ -48,8 +51,20 @@ impl<'d> Reader<'d> {
                 accept.push(name);
             }
         }
-        let schema = self.answer_schema(&content);
+        let schema = match content.is_empty() && self.is_nothing(operation) {
+            true => Some(json!({"type": "null"})),
+            false => self.answer_schema(&content),
+        };
         (Answer { accept }, schema)
+    }
+
+    /// Whether the statuses of what went well say that nothing comes back.
+    fn is_nothing(&self, operation: Node<'d>) -> bool {
+        let responses =
+            operation.get("responses").and_then(|responses| self.documents.follow(responses).ok());
+        let all = responses.into_iter().flat_map(Node::fields).map(|(status, _)| status);
+        let mut good = all.filter(|status| status.starts_with('2')).peekable();
+        good.peek().is_some() && good.all(|status| NOTHING.contains(&status))
     }
 
     fn answer_schema(&mut self, content: &[(&'d str, Option<Node<'d>>)]) -> Option<Value> {

@@ -12,18 +12,19 @@ use std::collections::{BTreeMap, HashSet};
 /// Kinds of content of one body.
 const MEDIA_MAX: usize = 32;
 
-/// Fields of a body that may be given beside the parameters.
+/// Fields of a body that are looked at.
 const FIELDS_MAX: usize = 256;
 
-/// How deep `allOf` is looked into for them.
+/// How deep combined schemas are looked into for them.
 const DEPTH_MAX: usize = 8;
+
+/// How many schemas are looked at to find out whether a body can be an object.
+const SCHEMAS_MAX: usize = 1_000;
 
 /// What an operation sends, and the schema of it.
 pub(super) struct Sent {
     pub(super) body: Body,
     pub(super) schema: Value,
-    /// Fields that must be there; where there are none, neither need the body.
-    pub(super) required_fields: Vec<String>,
 }
 
 /// One kind of content as the document has it.
@@ -33,6 +34,19 @@ struct Offer<'a> {
     schema: Option<Node<'a>>,
     encoding: Option<Node<'a>>,
     files: Vec<(&'a str, Files)>,
+}
+
+/// What a body can be.
+struct Shape {
+    is_table: bool,
+    /// The names of its fields where it is one.
+    fields: Vec<String>,
+}
+
+impl Shape {
+    fn anything() -> Self {
+        Self { is_table: true, fields: Vec::new() }
+    }
 }
 
 impl<'d> Reader<'d> {
@@ -116,14 +130,13 @@ impl<'d> Reader<'d> {
         };
         let fields: Vec<String> = properties.keys().cloned().collect();
         let mut schema = json!({"type": "object", "properties": properties});
-        if let (Value::Object(schema), false) = (&mut schema, required.is_empty()) {
-            schema.insert("required".to_owned(), required.clone().into());
+        let is_required = !required.is_empty();
+        if let (Value::Object(schema), true) = (&mut schema, is_required) {
+            schema.insert("required".to_owned(), required.into());
         }
-        let fields = beside(fields, taken);
-        let argument = argument(taken);
         let media = vec![Media { content_type, kind }];
-        let body = Body { argument, required: !required.is_empty(), fields, media };
-        Sent { body, schema, required_fields: required }
+        let shape = Shape { is_table: true, fields };
+        Sent { body: body(shape, is_required, media, taken), schema }
     }
 
     /// The kinds of content that an operation of the second version takes.
@@ -151,7 +164,7 @@ impl<'d> Reader<'d> {
             Kind::Binary if is_range => "application/octet-stream".to_owned(),
             _ => sendable(&content_type),
         };
-        let properties = schema.map(|schema| self.fields_of(schema).0).unwrap_or_default();
+        let properties = schema.map(|schema| self.fields_of(schema)).unwrap_or_default();
         let files = properties.into_iter().filter_map(|(name, field)| {
             let encoding = encoding.and_then(|encoding| encoding.get(name));
             let content_type = encoding.and_then(|encoding| encoding.text("contentType"));
@@ -179,19 +192,16 @@ impl<'d> Reader<'d> {
                 media.push(Media { content_type: offer.content_type.clone(), kind: self.media_kind(offer) });
             }
         }
-        let (mut schema, fields, mut required_fields) = match offers.first() {
-            Some(best) => self.body_schema(best),
-            None => (json!({}), Vec::new(), Vec::new()),
+        let (mut schema, shape) = match offers.first() {
+            Some(best) => (self.body_schema(best), self.shape(best)),
+            None => (json!({}), Shape::anything()),
         };
         if let (Value::Object(schema), Some(about)) = (&mut schema, about)
             && !schema.contains_key("description")
         {
             schema.insert("description".to_owned(), about.into());
         }
-        let fields = beside(fields, taken);
-        required_fields.retain(|name| fields.contains(name));
-        let argument = argument(taken);
-        Sent { body: Body { argument, required, fields, media }, schema, required_fields }
+        Sent { body: body(shape, required, media, taken), schema }
     }
 
     fn media_kind(&self, offer: &Offer<'d>) -> MediaKind {
@@ -226,33 +236,28 @@ impl<'d> Reader<'d> {
         parts
     }
 
-    /// The schema of the best kind, the fields it has, and those that must be there.
-    fn body_schema(&mut self, offer: &Offer<'d>) -> (Value, Vec<String>, Vec<String>) {
+    /// The schema of one kind.
+    fn body_schema(&mut self, offer: &Offer<'d>) -> Value {
         let Some(schema) = offer.schema else {
-            let schema = match offer.kind {
+            return match offer.kind {
                 Kind::Text => json!({"type": "string"}),
                 Kind::Binary => file_schema(None),
                 Kind::Json => json!({}),
                 Kind::Form | Kind::Multipart => json!({"type": "object"}),
             };
-            return (schema, Vec::new(), Vec::new());
         };
         match offer.kind {
-            Kind::Binary => return (file_schema(schema.text("description")), Vec::new(), Vec::new()),
+            Kind::Binary => return file_schema(schema.text("description")),
             Kind::Text => {
                 let followed = self.documents.follow(schema).unwrap_or(schema);
-                let is_text = followed.text("type") == Some("string");
-                let schema = if is_text {
-                    self.schemas.schema(schema, Way::Request)
-                } else {
-                    json!({"type": "string"})
+                return match followed.text("type") == Some("string") {
+                    true => self.schemas.schema(schema, Way::Request),
+                    false => json!({"type": "string"}),
                 };
-                return (schema, Vec::new(), Vec::new());
             }
             Kind::Json | Kind::Form | Kind::Multipart => {}
         }
-        let (properties, required) = self.fields_of(schema);
-        let converted = if !offer.files.is_empty() && offer.kind == Kind::Multipart {
+        if !offer.files.is_empty() && offer.kind == Kind::Multipart {
             let mut converted = self.in_place(schema, 0);
             for (name, files) in &offer.files {
                 make_file(&mut converted, name, *files);
@@ -260,9 +265,7 @@ impl<'d> Reader<'d> {
             converted
         } else {
             self.schemas.schema(schema, Way::Request)
-        };
-        let fields = properties.iter().map(|(name, _)| (*name).to_owned()).collect();
-        (converted, fields, required.into_iter().map(str::to_owned).collect())
+        }
     }
 
     /// A schema with all that it is put together from in place. What the document names is a text there, and may
@@ -281,26 +284,69 @@ impl<'d> Reader<'d> {
         converted
     }
 
-    /// The fields of an object that can be given, and the names of those that must be; none where there are
-    /// alternatives.
-    fn fields_of(&self, schema: Node<'d>) -> (Vec<(&'d str, Node<'d>)>, Vec<&'d str>) {
-        let mut fields = Vec::new();
-        let mut required = Vec::new();
-        let is_plain = self.gather_fields(schema, 0, &mut fields, &mut required);
-        let mut known = HashSet::new();
-        fields.retain(|(name, _)| known.insert(*name));
-        let mut needed = HashSet::new();
-        required.retain(|name| known.contains(name) && needed.insert(*name));
-        if is_plain && fields.len() <= FIELDS_MAX { (fields, required) } else { (Vec::new(), Vec::new()) }
+    /// What a value of one kind can be.
+    fn shape(&self, offer: &Offer<'d>) -> Shape {
+        let mut shape = Shape::anything();
+        match (offer.kind, offer.schema) {
+            (Kind::Text, _) => shape.is_table = false,
+            (Kind::Binary, _) | (_, None) => {}
+            (_, Some(schema)) => {
+                shape.is_table = self.can_be_table(schema, 0, &mut SCHEMAS_MAX.clone(), &mut shape.fields);
+            }
+        }
+        shape
     }
 
-    fn gather_fields(
+    /// Whether a value can be an object, whatever its schema is put together from; adds the names of its fields.
+    fn can_be_table(
         &self,
         schema: Node<'d>,
         depth: usize,
-        fields: &mut Vec<(&'d str, Node<'d>)>,
-        required: &mut Vec<&'d str>,
+        schemas_left: &mut usize,
+        names: &mut Vec<String>,
     ) -> bool {
+        let Ok(schema) = self.documents.follow(schema) else { return true };
+        if depth > DEPTH_MAX || *schemas_left == 0 {
+            return true;
+        }
+        *schemas_left -= 1;
+        for (name, field) in schema.get("properties").into_iter().flat_map(Node::fields) {
+            let is_new = names.len() < FIELDS_MAX && !names.iter().any(|known| known == name);
+            if is_new && !self.is_read_only(field) {
+                names.push(name.to_owned());
+            }
+        }
+        let is_object = |kind: &Value| kind.as_str() == Some("object");
+        let is_said = match schema.value.get("type") {
+            Some(Value::Array(kinds)) => kinds.iter().any(is_object),
+            Some(kind) => is_object(kind),
+            None => schema.get("items").is_none() || schema.get("properties").is_some(),
+        };
+        let mut inside = |word: &str| -> Vec<bool> {
+            let parts = schema.get(word).into_iter().flat_map(Node::items);
+            parts.map(|part| self.can_be_table(part, depth + 1, schemas_left, names)).collect()
+        };
+        let (all, any, one) = (inside("allOf"), inside("anyOf"), inside("oneOf"));
+        let is_one = |parts: &[bool]| parts.is_empty() || parts.contains(&true);
+        is_said && !all.contains(&false) && is_one(&any) && is_one(&one)
+    }
+
+    fn is_read_only(&self, field: Node<'d>) -> bool {
+        let is_reference = field.value.as_object().and_then(reference_of).is_some();
+        let target = if is_reference { self.documents.follow(field).ok() } else { None };
+        field.is("readOnly") || target.is_some_and(|target| target.is("readOnly"))
+    }
+
+    /// The fields of an object that can be given; none where there are alternatives.
+    fn fields_of(&self, schema: Node<'d>) -> Vec<(&'d str, Node<'d>)> {
+        let mut fields = Vec::new();
+        let is_plain = self.gather_fields(schema, 0, &mut fields);
+        let mut known = HashSet::new();
+        fields.retain(|(name, _)| known.insert(*name));
+        if is_plain && fields.len() <= FIELDS_MAX { fields } else { Vec::new() }
+    }
+
+    fn gather_fields(&self, schema: Node<'d>, depth: usize, fields: &mut Vec<(&'d str, Node<'d>)>) -> bool {
         let Ok(schema) = self.documents.follow(schema) else { return false };
         let is_table = matches!(schema.text("type"), None | Some("object"));
         let has_alternatives = ["oneOf", "anyOf"].iter().any(|word| schema.get(word).is_some());
@@ -308,16 +354,9 @@ impl<'d> Reader<'d> {
             return false;
         }
         let properties = schema.get("properties").into_iter().flat_map(Node::fields);
-        fields.extend(properties.filter(|(_, field)| {
-            let is_reference = field.value.as_object().and_then(reference_of).is_some();
-            let target = if is_reference { self.documents.follow(*field).ok() } else { None };
-            !field.is("readOnly") && !target.is_some_and(|target| target.is("readOnly"))
-        }));
-        required.extend(
-            schema.get("required").into_iter().flat_map(Node::items).filter_map(|name| name.value.as_str()),
-        );
+        fields.extend(properties.filter(|(_, field)| !self.is_read_only(*field)));
         let mut parts = schema.get("allOf").into_iter().flat_map(Node::items);
-        parts.all(|part| self.gather_fields(part, depth + 1, fields, required))
+        parts.all(|part| self.gather_fields(part, depth + 1, fields))
     }
 }
 
@@ -334,18 +373,14 @@ fn make_file(schema: &mut Value, name: &str, files: Files) {
     }
 }
 
-/// The fields, unless one is called like an argument, or like the body itself.
-fn beside(fields: Vec<String>, taken: &Unique) -> Vec<String> {
-    let is_clash = |name: &String| taken.has(name) || name == BODY || name == OTHER_BODY;
-    if fields.iter().any(is_clash) { Vec::new() } else { fields }
-}
-
 /// What the body is called among the arguments.
 const BODY: &str = "body";
-/// What it is called where a parameter is `body`.
+/// What it is called where a parameter is `body`, or a field of it: fields may be given beside parameters.
 const OTHER_BODY: &str = "request_body";
 
-fn argument(taken: &mut Unique) -> String {
-    let name = if taken.has(BODY) { OTHER_BODY } else { BODY };
-    taken.take(name)
+fn body(shape: Shape, required: bool, media: Vec<Media>, taken: &mut Unique) -> Body {
+    let Shape { is_table: has_fields, fields } = shape;
+    let is_taken = taken.has(BODY) || fields.iter().any(|field| field == BODY);
+    let argument = taken.take(if is_taken { OTHER_BODY } else { BODY });
+    Body { argument, required, has_fields, fields, media }
 }

@@ -33,4 +33,6 @@ pub(crate) fn load(text: &str, home: Home, fetch: &dyn Fetch) -> Result<Descript
 }
 
 #[cfg(test)]
+mod documented;
+#[cfg(test)]
 mod tests;

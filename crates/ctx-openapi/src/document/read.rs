@@ -5,12 +5,12 @@ use super::names::{Unique, operation_name};
 use super::parameters::Parameters;
 use super::path::template;
 use super::reference::{Node, shortened};
-use super::schema::{Schemas, add_remark};
+use super::schema::Schemas;
 use super::sources::Documents;
 use super::text::Unreadable;
 use crate::operation::{Description, Operation, Skipped};
 use ctx_core::ToolSpec;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Operations of one description.
 const OPERATIONS_MAX: usize = 50_000;
@@ -23,9 +23,6 @@ const WORDS_MAX: usize = 16 << 10;
 
 /// Bytes of a title.
 const TITLE_MAX: usize = 200;
-
-/// What is told of a body that must be there in one of two ways.
-const BODY_REMARK: &str = "Required, unless its fields are given beside the other arguments.";
 
 /// The methods that there are; other fields of a path are about all of them.
 const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
@@ -179,27 +176,15 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max)).unwrap_or(text)
 }
 
-/// The schema of all arguments. Where the body's fields may stand beside the parameters, others are let in.
+/// The schema of all arguments: the parameters, and the body.
 fn input_schema(parameters: &mut Parameters, sent: Option<&Sent>) -> Value {
     let mut properties = std::mem::take(&mut parameters.properties);
     let is_needed = |argument: &String| !parameters.frozen.contains_key(argument);
     let required = parameters.list.iter().filter(|one| one.required).map(|one| &one.argument);
     let mut required: Vec<&String> = required.filter(|argument| is_needed(argument)).collect();
-    let mut is_open = false;
-    let mut either = None;
-    if let Some(sent) = sent {
-        let body = &sent.body;
-        let mut of_body = sent.schema.clone();
-        is_open = !body.fields.is_empty();
-        if body.required && !is_open {
-            required.push(&body.argument);
-        } else if body.required && !sent.required_fields.is_empty() {
-            either = Some(json!([{"required": [body.argument]}, {"required": sent.required_fields}]));
-            if let Value::Object(fields) = &mut of_body {
-                add_remark(fields, BODY_REMARK);
-            }
-        }
-        properties.insert(body.argument.clone(), of_body);
+    if let Some(Sent { body, schema }) = sent {
+        required.extend(Some(&body.argument).filter(|_| body.required));
+        properties.insert(body.argument.clone(), schema.clone());
     }
     let mut schema = Map::from_iter([
         ("type".to_owned(), Value::from("object")),
@@ -208,11 +193,6 @@ fn input_schema(parameters: &mut Parameters, sent: Option<&Sent>) -> Value {
     if !required.is_empty() {
         schema.insert("required".to_owned(), required.into_iter().map(String::as_str).collect());
     }
-    if let Some(either) = either {
-        schema.insert("anyOf".to_owned(), either);
-    }
-    if !is_open {
-        schema.insert("additionalProperties".to_owned(), Value::Bool(false));
-    }
+    schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     Value::Object(schema)
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::operation::{Format, MediaKind, Operation, Place, Scheme, Skipped, Style};
-use ctx_core::ArgumentSchema;
+use ctx_core::{ArgumentSchema, BodyArgument};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -49,7 +49,9 @@ fn schemas_stand_alone_and_know_their_way() {
     assert_eq!(input["$defs"]["Kind"], json!({"type": "string", "enum": ["cat", "dog"]}));
     let output = petstore.output_schema(create).unwrap();
     assert_eq!(output["$defs"]["Pet"]["required"], json!(["id", "name"]));
-    let arguments = ArgumentSchema::compile(input).unwrap();
+    let body = create.body.as_ref().unwrap();
+    let body = BodyArgument { name: body.argument.clone(), has_fields: body.has_fields };
+    let arguments = ArgumentSchema::compile(input).unwrap().with_body(Some(body));
     let good = |value: Value| arguments.prepare(value).is_ok();
     assert!(good(json!({"body": {"name": "Rex", "tag": null, "parent": {"name": "Rexa", "kind": "dog"}}})));
     assert!(good(json!({"name": "Rex"})), "fields may stand beside");
@@ -153,6 +155,40 @@ fn parameters_of_one_name_and_two_places_are_told_apart() {
     let arguments: Vec<&str> = operation.parameters.iter().map(|one| one.argument.as_str()).collect();
     assert_eq!(arguments, ["id", "id_query", "id_header", "body"]);
     assert_eq!(operation.body.unwrap().argument, "request_body");
+}
+
+#[test]
+fn a_body_that_can_be_an_object_may_be_given_by_its_fields() {
+    let shape = |schema: Value| {
+        let document = json!({
+            "openapi": "3.1.0",
+            "paths": {"/x": {"post": {"requestBody": {"content": {"application/json": {"schema": schema}}}}}},
+            "components": {"schemas": {
+                "Issue": {"type": "object", "properties": {"title": {}, "body": {"type": "string"}}},
+                "Tree": {"anyOf": [{"type": "string"}, {"$ref": "#/components/schemas/Tree"}]},
+                "Texts": {"type": "array", "items": {"type": "string"}},
+            }},
+        });
+        let body = description(&document).operations.remove(0).body.unwrap();
+        (body.argument, body.has_fields, body.fields.join(" "))
+    };
+    let named = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    for (schema, argument, has_fields, fields) in [
+        (json!({}), "body", true, ""),
+        (json!({"type": ["object", "null"], "properties": {"a": {}}}), "body", true, "a"),
+        (json!({"additionalProperties": {"type": "string"}}), "body", true, ""),
+        (json!({"type": "string"}), "body", false, ""),
+        (json!({"items": {"type": "string"}}), "body", false, ""),
+        (named("Texts"), "body", false, ""),
+        (named("Tree"), "body", true, ""),
+        // A field called like the body is given beside the parameters too.
+        (named("Issue"), "request_body", true, "title body"),
+        (json!({"oneOf": [named("Texts"), named("Issue")]}), "request_body", true, "title body"),
+        (json!({"oneOf": [named("Texts"), {"type": "string"}]}), "body", false, ""),
+        (json!({"allOf": [named("Issue"), {"properties": {"a": {}}}]}), "request_body", true, "title body a"),
+    ] {
+        assert_eq!(shape(schema.clone()), (argument.to_owned(), has_fields, fields.to_owned()), "{schema}");
+    }
 }
 
 #[test]
@@ -379,7 +415,9 @@ fn answers_are_those_when_all_went_well() {
     let json_of = |kind: &str| json!({"content": {"application/json": {"schema": {"type": kind}}}});
     let accept = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert_eq!(answer(Value::Null), (vec![], None));
-    assert_eq!(answer(json!({"204": {}, "400": json_of("string")})), (vec![], None));
+    let nothing = Some(json!({"type": "null"}));
+    assert_eq!(answer(json!({"204": {}, "400": json_of("string")})), (vec![], nothing));
+    assert_eq!(answer(json!({"200": {}, "204": {}})), (vec![], None));
     assert_eq!(
         answer(json!({"default": json_of("object")})),
         (accept(&["application/json"]), Some(json!({"type": "object"})))

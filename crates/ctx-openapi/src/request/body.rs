@@ -7,7 +7,6 @@ use crate::operation::{Body, Format, Media, MediaKind, Operation, Part, Style};
 use ctx_core::Call;
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What is sent where bytes are all that is known.
@@ -27,43 +26,12 @@ pub(super) fn of(
     call: Option<&Call>,
 ) -> Result<Option<Encoded>, RequestError> {
     let Some(body) = &operation.body else { return Ok(None) };
-    match gathered(body, arguments) {
-        Some(value) => encoded(body, &value, call).map(Some),
+    match arguments.get(&body.argument).filter(|value| !value.is_null()) {
+        Some(value) => encoded(body, value, call).map(Some),
         // Which of its fields must be there, the schema knows: where none is given, none need be.
-        None if body.required && !body.fields.is_empty() => {
-            encoded(body, &Value::Object(Map::new()), call).map(Some)
-        }
+        None if body.required && body.has_fields => encoded(body, &Value::Object(Map::new()), call).map(Some),
         None if body.required => Err(RequestError::Missing(body.argument.clone())),
         None => Ok(None),
-    }
-}
-
-/// The value: from its own argument, and what stands beside it. What is null beside the parameters is not there,
-/// as with parameters; inside of the body it is sent.
-fn gathered<'a>(body: &Body, arguments: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
-    let given = arguments.get(&body.argument).filter(|value| !value.is_null());
-    let mut beside = body.fields.iter().filter_map(|field| {
-        let value = arguments.get(field).filter(|value| !value.is_null() && *field != body.argument)?;
-        Some((field, value))
-    });
-    match given {
-        Some(Value::Object(inside)) => {
-            let mut fields = None;
-            for (field, value) in beside.filter(|(field, _)| !inside.contains_key(*field)) {
-                fields.get_or_insert_with(|| inside.clone()).insert(field.clone(), value.clone());
-            }
-            Some(match fields {
-                Some(fields) => Cow::Owned(Value::Object(fields)),
-                None => given.map(Cow::Borrowed)?,
-            })
-        }
-        Some(other) => Some(Cow::Borrowed(other)),
-        None => {
-            let first = beside.next()?;
-            let fields = std::iter::once(first).chain(beside);
-            let fields = fields.map(|(field, value)| (field.clone(), value.clone())).collect();
-            Some(Cow::Owned(Value::Object(fields)))
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::corpora::{Corpus, Form, Spec, told};
 use super::demands::{Raw, RawOperation};
 use super::sample::{Extent, sample};
-use ctx_core::{Annotations, ArgumentSchema, Identifier, ToolName, ToolSpec};
+use ctx_core::{ArgumentSchema, Identifier, ToolName, ToolSpec};
 use ctx_openapi::{Survey, Surveyed};
 use ctx_types::{Function, Type};
 use std::collections::{BTreeMap, HashSet};
@@ -174,15 +174,8 @@ fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: Surveyed<'_>) -> R
             .map_err(|error| format!("the schema of its answer is refused: {error}"))?;
     }
     let provider: Identifier = Identifier::sanitize("api");
-    let spec = ToolSpec {
-        name: name.to_string(),
-        title: None,
-        description: String::new(),
-        input_schema: input_schema.into(),
-        output_schema: output_schema.map(Into::into),
-        annotations: Annotations::default(),
-        tags: Vec::new(),
-    };
+    let output_schema = output_schema.map(Into::into);
+    let spec = ToolSpec { output_schema, ..ToolSpec::new(name.as_str(), "", input_schema) };
     let function = Function::of(&ToolName::new(provider, name), &spec);
     let result = function.types().resolve(function.result());
     let is_any = *result == Type::Any;

@@ -71,6 +71,8 @@ async fn a_call_is_one_request_and_its_answer_the_value() {
         parameter(Place::Cookie, "theme"),
     ];
     adding.body = Some(body(&["name"], vec![("application/json", MediaKind::Json)]));
+    let properties = json!({ "owner": {}, "dry": {}, "X-Trace": {}, "theme": {}, "body": {} });
+    adding.input_schema = json!({ "type": "object", "properties": properties });
     let arguments =
         json!({ "owner": "../../admin?x#y", "dry": true, "X-Trace": "t", "theme": "dark", "name": "Rex" });
     let output = call(api(&web, vec![adding], |_| ()), arguments).await.unwrap();

@@ -33,6 +33,9 @@ const MORE_FIELDS: [&str; 3] = ["properties", "anyOf", "oneOf"];
 /// Words that say something of a schema without changing what it takes.
 const NOTES: [&str; 5] = ["title", "description", "deprecated", "readOnly", "writeOnly"];
 
+/// Alternatives that a field tells apart.
+const DISCRIMINATED_MAX: usize = 256;
+
 impl Schemas<'_> {
     /// A schema of the document as JSON Schema. Where a default is not to be kept it is only told: whoever is
     /// called fills it in, and two that exclude each other would be sent together. Where no way is said, marks stay.
@@ -101,6 +104,9 @@ impl Schemas<'_> {
                 tuple.iter().map(|value| self.convert(Node { value, ..schema }, way, false)).collect();
             converted.insert("prefixItems".to_owned(), Value::Array(tuple));
         }
+        if let Some(discriminator) = self.discriminator(schema, &converted) {
+            converted.insert("discriminator".to_owned(), discriminator);
+        }
         if !keep_default && let Some(default) = fields.get("default").and_then(told) {
             add_remark(&mut converted, &format!("Default: `{default}`."));
         }
@@ -155,10 +161,6 @@ impl Schemas<'_> {
             {
                 Some(self.convert(part, way, false))
             }
-            "discriminator" => {
-                let name = part.text("propertyName").or_else(|| value.as_str())?;
-                Some(Value::Object(Map::from_iter([("propertyName".to_owned(), name.into())])))
-            }
             _ => None,
         }
     }
@@ -177,6 +179,38 @@ impl Schemas<'_> {
                 self.parts.insert(name.to_owned());
             }
         }
+    }
+
+    /// The field that tells alternatives apart, and which of its values means which: what the document says, else
+    /// the alternative's own name.
+    fn discriminator(&mut self, schema: Node<'_>, converted: &Map<String, Value>) -> Option<Value> {
+        let said = schema.get("discriminator")?;
+        let name = said.text("propertyName").or_else(|| said.value.as_str())?;
+        let alternatives = ["oneOf", "anyOf"].iter().filter_map(|word| converted.get(*word)?.as_array());
+        let alternatives: Vec<&Value> =
+            alternatives.flatten().filter_map(|one| one.get("$ref")).take(DISCRIMINATED_MAX).collect();
+        let mut mapping = Map::new();
+        for (value, target) in said.get("mapping").into_iter().flat_map(Node::fields).take(DISCRIMINATED_MAX)
+        {
+            let Some(target) = target.value.as_str() else { continue };
+            let is_name = !target.contains(['/', '#', '.']);
+            let target = if is_name { format!("#/components/schemas/{target}") } else { target.to_owned() };
+            let target = self.refer(schema.document, &target).shift_remove("$ref");
+            if let Some(target) = target.filter(|target| alternatives.contains(&target)) {
+                mapping.insert(value.to_owned(), target);
+            }
+        }
+        for alternative in alternatives {
+            let own_name = alternative.as_str().and_then(definition_name);
+            if let Some(own_name) = own_name.filter(|_| !mapping.values().any(|known| known == alternative)) {
+                mapping.insert(own_name.to_owned(), alternative.clone());
+            }
+        }
+        let mut discriminator = Map::from_iter([("propertyName".to_owned(), name.into())]);
+        if !mapping.is_empty() {
+            discriminator.insert("mapping".to_owned(), Value::Object(mapping));
+        }
+        Some(Value::Object(discriminator))
     }
 
     fn properties(&mut self, properties: Node<'_>, way: Option<Way>, required: &[&str]) -> Value {

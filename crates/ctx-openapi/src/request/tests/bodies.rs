@@ -12,13 +12,11 @@ pub(super) fn sent(body: Body, arguments: Value) -> Result<(String, String), Req
 }
 
 #[test]
-fn a_body_is_its_argument_or_the_fields_beside_the_parameters() {
+fn a_body_is_its_argument() {
     let json_body = || body(&["name", "age"], vec![("application/json", MediaKind::Json)]);
     for (arguments, expected) in [
         (json!({ "body": { "name": "Rex", "age": null } }), r#"{"name":"Rex","age":null}"#),
-        (json!({ "name": "Rex", "age": 3 }), r#"{"name":"Rex","age":3}"#),
-        (json!({ "name": "Rex", "age": null, "other": 1 }), r#"{"name":"Rex"}"#),
-        (json!({ "body": { "name": "Rex" }, "name": "Tom", "age": 3 }), r#"{"name":"Rex","age":3}"#),
+        (json!({ "body": { "name": "Rex" }, "name": "Tom" }), r#"{"name":"Rex"}"#),
         (json!({ "body": [1, "a"] }), r#"[1,"a"]"#),
         (json!({ "body": "text" }), r#""text""#),
         (json!({ "name": null }), "{}"),

@@ -46,6 +46,7 @@ pub(crate) fn body(fields: &[&str], media: Vec<(&str, MediaKind)>) -> Body {
     Body {
         argument: "body".to_owned(),
         required: true,
+        has_fields: !fields.is_empty(),
         fields: fields.iter().map(ToString::to_string).collect(),
         media: media.collect(),
     }

@@ -1,0 +1,171 @@
+//! The argument that is a body: the ways in which callers may give it, made one.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The argument that is what a tool sends, where it sends something.
+///
+/// Callers give it by its name, or its fields beside the other arguments, or it alone where it is no object. The
+/// schema of the arguments knows only the first: the others are made that at the door.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodyArgument {
+    /// What the argument is called.
+    pub name: String,
+    /// Whether it can be an object, so that its fields may be given beside the other arguments. A name that is
+    /// another argument's is never a field's.
+    pub has_fields: bool,
+}
+
+/// How a body was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// By its name, by itself, or not at all.
+    Whole,
+    /// As fields beside the other arguments.
+    Fields,
+    /// Not at all, though it must be there: no field of it was given.
+    Nothing,
+}
+
+impl BodyArgument {
+    /// Arguments as the schema has them.
+    pub(crate) fn arrange(&self, schema: &Value, arguments: Value) -> (Value, Given) {
+        let mut given = match arguments {
+            Value::Null => Map::new(),
+            Value::Object(given) => given,
+            other => return (Value::Object(Map::from_iter([(self.name.clone(), other)])), Given::Whole),
+        };
+        let known = schema.get("properties").and_then(Value::as_object);
+        let is_known =
+            |name: &String| *name == self.name || known.is_some_and(|known| known.contains_key(name));
+        // Many clients write null for what they do not give.
+        let is_given = given.get(&self.name).is_some_and(|body| !body.is_null());
+        if !self.has_fields || is_given {
+            return (Value::Object(given), Given::Whole);
+        }
+        if given.keys().all(is_known) {
+            let is_missing = !given.contains_key(&self.name) && self.is_required(schema);
+            if is_missing {
+                given.insert(self.name.clone(), Value::Object(Map::new()));
+            }
+            return (Value::Object(given), if is_missing { Given::Nothing } else { Given::Whole });
+        }
+        let (mut others, fields): (Map<String, Value>, Map<String, Value>) =
+            given.into_iter().partition(|(name, _)| is_known(name));
+        others.insert(self.name.clone(), Value::Object(fields));
+        (Value::Object(others), Given::Fields)
+    }
+
+    fn is_required(&self, schema: &Value) -> bool {
+        let required = schema.get("required").and_then(Value::as_array);
+        required.is_some_and(|names| names.iter().any(|name| *name == *self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ArgumentSchema, BodyArgument};
+    use serde_json::{Map, Value, json};
+
+    fn schema(parameters: &Value, body: &Value, has_fields: bool) -> ArgumentSchema {
+        let mut properties = parameters.as_object().unwrap().clone();
+        let required: Vec<String> = properties.keys().cloned().chain(["body".to_owned()]).collect();
+        properties.insert("body".to_owned(), body.clone());
+        let schema = json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+            "$defs": {"Pet": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "tags": {"type": "array"}, "id": {"type": "string"}},
+                "required": ["name"],
+                "additionalProperties": false,
+            }},
+        });
+        let body = BodyArgument { name: "body".to_owned(), has_fields };
+        ArgumentSchema::compile(schema).unwrap().with_body(Some(body))
+    }
+
+    fn pet() -> Value {
+        json!({"$ref": "#/$defs/Pet"})
+    }
+
+    fn prepared(schema: &ArgumentSchema, arguments: &Value) -> Result<Value, String> {
+        let prepared: Result<Map<String, Value>, _> = schema.prepare(arguments.clone());
+        prepared.map(Value::Object).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn fields_may_stand_alone_beside_parameters_or_in_the_body() {
+        let create = schema(&json!({}), &pet(), true);
+        let rex = json!({"body": {"name": "Rex"}});
+        for given in
+            [json!({"name": "Rex"}), json!({"body": {"name": "Rex"}}), json!({"name": "Rex", "body": null})]
+        {
+            assert_eq!(prepared(&create, &given), Ok(rex.clone()), "{given}");
+        }
+        let update = schema(&json!({"id": {"type": "integer"}}), &pet(), true);
+        let rex = json!({"id": 1, "body": {"name": "Rex"}});
+        for given in [json!({"id": 1, "name": "Rex"}), json!({"id": 1, "body": {"name": "Rex"}})] {
+            assert_eq!(prepared(&update, &given), Ok(rex.clone()), "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_the_body() {
+        let list = schema(&json!({}), &json!({"type": "array", "items": {"type": "string"}}), false);
+        for given in [json!(["a"]), json!({"body": ["a"]})] {
+            assert_eq!(prepared(&list, &given), Ok(json!({"body": ["a"]})));
+        }
+        assert_eq!(prepared(&list, &json!({})).unwrap_err(), "missing required parameter: body");
+        let text = schema(&json!({}), &json!({"type": "string"}), false);
+        assert_eq!(prepared(&text, &json!("hello")), Ok(json!({"body": "hello"})));
+        let with_id = schema(&json!({"id": {}}), &json!({"type": "string"}), false);
+        assert_eq!(prepared(&with_id, &json!("hello")).unwrap_err(), "missing required parameter: id");
+    }
+
+    #[test]
+    fn an_empty_body_is_one_where_nothing_must_be_in_it() {
+        let open = schema(&json!({}), &json!({"type": "object"}), true);
+        assert_eq!(prepared(&open, &json!({})), Ok(json!({"body": {}})));
+        assert_eq!(prepared(&open, &Value::Null), Ok(json!({"body": {}})));
+        let either = json!({"anyOf": [{"type": "string"}, {"type": "object", "required": ["name"]}]});
+        let either = schema(&json!({}), &either, true);
+        assert_eq!(prepared(&either, &json!({})).unwrap_err(), "missing required parameter: body");
+    }
+
+    #[test]
+    fn messages_name_fields_as_they_were_given() {
+        let update = schema(&json!({"petId": {"type": "integer"}}), &pet(), true);
+        for (given, message) in [
+            (json!({"petId": 1}), "missing required parameter: name"),
+            (json!({"petId": 1, "tags": []}), "missing required parameter: name"),
+            (json!({"petId": 1, "body": {}}), "missing required parameter: body.name"),
+            (json!({"petId": 1, "name": 7}), r#"parameter `name`: its value is not of type "string""#),
+            (json!({"petId": 1, "name": "x", "nam": 1}), "unknown parameter: nam (did you mean `name`?)"),
+            (
+                json!({"petId": 1, "body": {"name": "x", "nam": 1}}),
+                "unknown parameter: body.nam (did you mean `name`?)",
+            ),
+            (json!({"petId": 1, "body": {"name": "x"}, "tags": []}), "unknown parameter: tags"),
+            (
+                json!({"petid": 1, "name": "x"}),
+                "missing required parameter: petId; unknown parameter: petid (did you mean `petId`?)",
+            ),
+        ] {
+            let told = prepared(&update, &given).unwrap_err();
+            let (mut told, mut expected): (Vec<_>, Vec<_>) =
+                (told.split("; ").collect(), message.split("; ").collect());
+            told.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(told, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_meant_for_a_parameter_is_told_even_where_the_body_takes_any() {
+        let update = schema(&json!({"petId": {"type": "integer"}}), &json!({"type": "object"}), true);
+        assert_eq!(
+            prepared(&update, &json!({"petid": 1, "name": "x"})).unwrap_err(),
+            "missing required parameter: petId (did you mean it by `petid`?)"
+        );
+    }
+}

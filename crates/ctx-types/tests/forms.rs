@@ -1,0 +1,211 @@
+//! The ways to call a function that sends a body: those that the door takes are no misfits, and what is surely
+//! wrong in any of them is told.
+
+mod common;
+
+use common::{function_of, is_sound, literal, tool};
+use ctx_core::{ArgumentSchema, BodyArgument, ToolSpec};
+use ctx_types::{Function, Literal};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+/// A tool with these parameters and this body, which must be there or need not.
+fn spec(params: &Value, body: &Value, is_required: bool, has_fields: bool) -> ToolSpec {
+    let mut properties = params.clone();
+    let mut required: Vec<&str> =
+        params.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    properties["body"] = body.clone();
+    if is_required {
+        required.push("body");
+    }
+    let schema = json!({
+        "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+    });
+    let body = BodyArgument { name: "body".to_owned(), has_fields };
+    ToolSpec { body: Some(body), ..tool(&schema) }
+}
+
+fn sound(spec: &ToolSpec) -> Function {
+    let function = function_of(spec);
+    is_sound(&function);
+    function
+}
+
+fn pet() -> Value {
+    let properties = json!({
+        "name": {"type": "string"}, "age": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}},
+    });
+    json!({"type": "object", "properties": properties, "required": ["name"], "additionalProperties": false})
+}
+
+fn told(function: &Function, given: &[Value]) -> Vec<String> {
+    let given: Vec<Literal> = given.iter().map(literal).collect();
+    let misfits = function.misfits(&given);
+    let told = |misfit: &ctx_types::Misfit| {
+        format!("{} {} {}", misfit.argument, misfit.place(), misfit.problem).replace("  ", " ")
+    };
+    misfits.iter().map(told).collect()
+}
+
+#[test]
+fn every_way_to_give_a_body_is_judged() {
+    let update = sound(&spec(&json!({"id": {"type": "integer"}}), &pet(), true, true));
+    assert_eq!(
+        update.signature(),
+        "run(params: { id: number }, body: { name: string, age: number?, tags: {string}? }): any"
+    );
+    let fits: [&[Value]; 3] = [
+        &[json!({"id": 1, "name": "Rex"})],
+        &[json!({"id": 1, "body": {"name": "Rex", "tags": []}})],
+        &[json!({"id": 1}), json!({"name": "Rex"})],
+    ];
+    for given in fits {
+        assert_eq!(told(&update, given), [""; 0], "{given:?}");
+    }
+    let wrong: [(&[Value], &[&str]); 12] = [
+        (&[], &["0 id is required and missing", "0 name is required and missing"]),
+        (&[json!({"id": 1})], &["0 name is required and missing"]),
+        (&[json!({"id": 1, "name": 7})], &["0 name must be string"]),
+        (&[json!({"id": "1", "name": "Rex"})], &["0 id must be number (whole)"]),
+        (&[json!({"id": 1, "name": "x", "tgas": []})], &["0 tgas is unknown (did you mean `tags`?)"]),
+        (
+            &[json!({"idd": 1, "name": "x"})],
+            &["0 id is required and missing", "0 idd is unknown (did you mean `id`?)"],
+        ),
+        (
+            &[json!({"id": 1, "body": {"nmae": "x"}})],
+            &["0 body.nmae is unknown (did you mean `name`?)", "0 body.name is required and missing"],
+        ),
+        (&[json!({"id": 1, "body": {"name": "x"}, "age": 1})], &["0 age is unknown"]),
+        (&[json!({"id": 1}), json!({"name": "x", "age": "1"})], &["1 age must be number (whole)"]),
+        (
+            &[json!({"name": "x"}), json!({"name": "x"})],
+            &["0 name is unknown", "0 id is required and missing"],
+        ),
+        (&[json!("x"), json!({"name": "x"})], &["0 must be { id: number }"]),
+        (&[json!({"id": 1}), json!({"name": "x"}), json!(1)], &["2 is one argument too many"]),
+    ];
+    for (given, expected) in wrong {
+        assert_eq!(told(&update, given), expected, "{given:?}");
+    }
+}
+
+#[test]
+fn a_body_that_is_no_table_stands_alone() {
+    let add_tags =
+        sound(&spec(&json!({}), &json!({"type": "array", "items": {"type": "string"}}), true, false));
+    assert_eq!(add_tags.signature(), "run(body: {string}): any");
+    for given in [json!(["a", "b"]), json!({"body": ["a"]}), json!({})] {
+        assert_eq!(told(&add_tags, std::slice::from_ref(&given)), [""; 0], "{given}");
+    }
+    assert_eq!(told(&add_tags, &[]), ["0 body is required and missing"]);
+    assert_eq!(told(&add_tags, &[json!(["a", 1])]), ["0 [2] must be string"]);
+    assert_eq!(
+        told(&add_tags, &[json!({"bodi": ["a"]})]),
+        ["0 bodi is unknown", "0 body is required and missing"]
+    );
+    let set_text = sound(&spec(&json!({}), &json!({"type": "string"}), true, false));
+    assert_eq!(told(&set_text, &[json!("hello")]), [""; 0]);
+    assert_eq!(told(&set_text, &[json!(1)]), ["0 must be string"]);
+    let with_id = sound(&spec(&json!({"id": {}}), &json!({"type": "string"}), true, false));
+    assert_eq!(told(&with_id, &[json!("hello")]), ["0 id is required and missing"]);
+}
+
+#[test]
+fn what_may_be_nothing_when_it_runs_is_not_judged_by() {
+    let optional = sound(&spec(&json!({}), &pet(), false, true));
+    for given in [
+        vec![json!({"age": null})],
+        vec![json!({"body": null, "name": "x"})],
+        vec![Value::Null, json!({"name": "x"})],
+        vec![json!({"name": "x"}), Value::Null],
+        vec![],
+    ] {
+        assert_eq!(told(&optional, &given), [""; 0], "{given:?}");
+    }
+    assert_eq!(told(&optional, &[json!({"age": 1})]), ["0 name is required and missing"]);
+}
+
+#[test]
+fn a_line_names_fields_as_they_can_be_given() {
+    let names = |spec: &ToolSpec| -> Vec<String> {
+        let mark = |required| if required { "" } else { "?" };
+        let shown = |field: &ctx_types::Field| format!("{}{}", field.name, mark(field.required));
+        sound(spec).parameters().iter().map(shown).collect()
+    };
+    let id = json!({"id": {}});
+    assert_eq!(names(&spec(&id, &pet(), true, true)), ["id", "name", "age?", "tags?"]);
+    assert_eq!(names(&spec(&id, &pet(), false, true)), ["id", "name?", "age?", "tags?"]);
+    assert_eq!(names(&spec(&json!({"name": {}}), &pet(), true, true)), ["name", "age?", "tags?"]);
+    assert_eq!(names(&spec(&id, &json!({"type": "array"}), true, false)), ["id", "body"]);
+    assert_eq!(names(&spec(&id, &json!({}), false, true)), ["id", "body?"]);
+}
+
+fn of_body() -> impl Strategy<Value = Value> {
+    let leaf = prop::sample::select(vec![
+        json!({"type": "string"}),
+        json!({"type": "integer"}),
+        json!({"type": ["string", "null"]}),
+        json!({"type": "array", "items": {"type": "string"}}),
+        json!({"type": "object"}),
+        json!({}),
+    ]);
+    leaf.prop_recursive(2, 12, 3, |inner| {
+        let names = prop::sample::select(vec!["a", "b", "body", "id"]);
+        let fields = prop::collection::btree_map(names.clone(), inner.clone(), 0..3);
+        let table = (fields, prop::collection::btree_set(names, 0..2), any::<bool>());
+        prop_oneof![
+            3 => table.prop_map(|(fields, required, is_open)| json!({
+                "type": "object", "properties": fields, "required": required, "additionalProperties": is_open,
+            })),
+            1 => prop::collection::vec(inner, 1..3).prop_map(|parts| json!({"anyOf": parts})),
+        ]
+    })
+}
+
+fn given() -> impl Strategy<Value = Value> {
+    let leaf =
+        prop::sample::select(vec![json!("x"), json!(1), json!(["x"]), json!([]), json!(null), json!({})]);
+    leaf.prop_recursive(2, 12, 4, |inner| {
+        let names = prop::sample::select(vec!["a", "b", "body", "id", "c"]);
+        prop::collection::btree_map(names, inner, 0..4).prop_map(|fields| json!(fields))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+
+    /// Whatever way a call is written, what the door lets through is no misfit.
+    #[test]
+    fn check_and_door_agree(
+        of in of_body(), has_id in any::<bool>(), is_required in any::<bool>(), has_fields in any::<bool>(),
+        calls in prop::collection::vec((given(), prop::option::of(given())), 1..12),
+    ) {
+        let params = if has_id { json!({"id": {"type": "integer"}}) } else { json!({}) };
+        let spec = spec(&params, &of, is_required, has_fields);
+        let function = sound(&spec);
+        let schema = ArgumentSchema::compile((*spec.input_schema.get()).clone()).unwrap();
+        let schema = schema.with_body(spec.body.clone());
+        for (first, second) in calls {
+            // As a script's second argument comes to the door.
+            let arguments = match (&first, &second) {
+                (_, None | Some(Value::Null)) => first.clone(),
+                (Value::Object(_) | Value::Null, Some(body)) => {
+                    let mut fields = first.as_object().cloned().unwrap_or_else(Map::new);
+                    if fields.insert("body".to_owned(), body.clone()).is_some() {
+                        continue;
+                    }
+                    Value::Object(fields)
+                }
+                _ => continue,
+            };
+            if schema.prepare(arguments).is_err() {
+                continue;
+            }
+            let written: Vec<Literal> = [Some(first.clone()), second.clone()].iter().flatten().map(literal).collect();
+            let misfits = function.misfits(&written);
+            let certain: Vec<_> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
+            prop_assert!(certain.is_empty(), "{first} {second:?}: {certain:?}\n{}", function.declaration());
+        }
+    }
+}
