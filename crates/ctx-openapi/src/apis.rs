@@ -326,7 +326,7 @@ impl Tool for PresumedTool {
         // The door did not know what fits.
         let schema = Arc::unwrap_or_clone(tool.spec().input_schema.get());
         let arguments = match ArgumentSchema::compile(schema) {
-            Ok(schema) => schema.prepare(Value::Object(arguments))?,
+            Ok(schema) => schema.with_body(tool.spec().body.clone()).prepare(Value::Object(arguments))?,
             Err(_) => arguments,
         };
         tool.run(arguments, call).await

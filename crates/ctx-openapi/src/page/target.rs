@@ -93,9 +93,9 @@ impl<'a> Targets<'a> {
         let query = query.map(|one| (plain(&one.name), Target { argument: &one.argument, inside: None }));
         let mut named: Vec<_> = query.collect();
         if let Some(body) = operation.body.as_ref().filter(|_| operation.method == "POST") {
-            let inside = exchange.arguments.get(&body.argument).is_some_and(Value::is_object);
-            let inside = inside.then_some(body.argument.as_str());
-            let fields = body.fields.iter().filter(|field| is_free(field));
+            // The door has put them there, however they were given.
+            let inside = Some(body.argument.as_str());
+            let fields = body.fields.iter();
             named.extend(fields.map(|field| (plain(field), Target { argument: field, inside })));
         }
         Self { exchange: *exchange, named }
@@ -158,7 +158,7 @@ impl<'a> Targets<'a> {
         }
         let mut arguments = self.exchange.arguments.clone();
         let fields = match target.inside {
-            Some(body) => arguments.get_mut(body)?.as_object_mut()?,
+            Some(body) => arguments.entry(body).or_insert_with(|| Map::new().into()).as_object_mut()?,
             None => &mut arguments,
         };
         fields.insert(target.argument.to_owned(), value);
@@ -170,13 +170,22 @@ impl<'a> Targets<'a> {
     }
 
     fn schema(&self, target: Target<'_>) -> Option<&'a Value> {
-        property(self.exchange.schema, target.argument)
+        let whole = self.exchange.schema;
+        match target.inside {
+            Some(body) => field(whole, property(whole, body)?, target.argument),
+            None => property(whole, target.argument),
+        }
     }
 }
 
 /// The schema of an argument, without references at its top.
 pub(super) fn property<'a>(whole: &'a Value, argument: &str) -> Option<&'a Value> {
-    let mut schema = whole.get("properties")?.get(argument)?;
+    field(whole, whole, argument)
+}
+
+/// The schema of a field of an object, without references at its top.
+fn field<'a>(whole: &'a Value, of: &'a Value, name: &str) -> Option<&'a Value> {
+    let mut schema = of.get("properties")?.get(name)?;
     for _ in 0..REFERENCES_MAX {
         match schema.get("$ref") {
             Some(_) => schema = referred(whole, schema)?,

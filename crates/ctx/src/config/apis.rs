@@ -19,7 +19,7 @@ use std::path::Path;
 /// The group of sections.
 const GROUP: &str = "apis";
 /// The section of values that are frozen everywhere.
-const FROZEN: &str = "frozen_params";
+pub(crate) const FROZEN: &str = "frozen_params";
 /// Keys of a credential that are no secret.
 const OPEN_KEYS: [&str; 5] = ["type", "username", "client_id", "scopes", "token_url"];
 /// Stands for a secret that is written down.

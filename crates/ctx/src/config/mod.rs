@@ -18,7 +18,7 @@ mod typed;
 mod typed_apis;
 mod upstreams;
 
-pub(crate) use apis::section_of as api_section;
+pub(crate) use apis::{FROZEN as FROZEN_SECTION, section_of as api_section};
 pub(crate) use every::Every;
 pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in};
 pub(crate) use schema::settings_schema;

@@ -158,7 +158,7 @@ fn a_configured_api_is_listed_tested_doctored_and_documented() {
     w.write("new.luau", "return sdk.petstore.create_pet{ name = \"Rex\" }.id");
     w.ctx("exec new.luau").success().answers("1");
     w.write("gone.luau", "return sdk.petstore.delete_pet{ petId = 1 }");
-    w.ctx("exec gone.luau").code(1).says("petstore has no function `delete_pet`");
+    w.ctx("exec gone.luau").code(2).says("petstore has no function `delete_pet`");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_description_is_kept_and_a_server_that_hangs_keeps_nobody_waiting() {
     let mut client = Client::start(&TestWorkspace::empty(), &["run", &typed]);
     assert_eq!(client.execute("return 1")["content"][0]["text"], "1");
     let listed = client.text("list_functions", json!({}));
-    assert!(listed.contains("slow is not known yet: its description is being read"), "{listed}");
+    assert!(listed.contains("slow – is not known yet: its description is being read"), "{listed}");
     client.end();
 }
 

@@ -69,12 +69,12 @@ fn a_cursor_goes_into_the_body_of_a_search() {
             Some(body(&["query", "start_cursor", "page_size"], vec![("application/json", MediaKind::Json)]));
         played
     };
-    assert_eq!(notion(json!({ "query": "x" })).next(), json!({ "query": "x", "start_cursor": "abc" }));
+    assert_eq!(notion(json!({})).next(), json!({ "body": { "start_cursor": "abc" } }));
     assert_eq!(
         notion(json!({ "body": { "query": "x" } })).next(),
         json!({ "body": { "query": "x", "start_cursor": "abc" } })
     );
-    assert_eq!(notion(json!({ "start_cursor": "abc" })).next(), json!(null));
+    assert_eq!(notion(json!({ "body": { "start_cursor": "abc" } })).next(), json!(null));
 }
 
 #[test]

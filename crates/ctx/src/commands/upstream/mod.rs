@@ -7,7 +7,7 @@ mod import;
 mod login;
 
 use crate::cli::Global;
-use crate::config::{Config, upstream_section};
+use crate::config::{Config, FROZEN_SECTION, api_section, upstream_section};
 use crate::error::{CommandError, CommandResult};
 use crate::output::{count, table};
 use crate::trust;
@@ -85,7 +85,7 @@ impl Upstream {
 
 /// Does it in a workspace whose servers may run, and ends them afterwards.
 async fn connected(global: &Global, work: impl AsyncFnOnce(&Workspace) -> CommandResult) -> CommandResult {
-    let workspace = global.open_for_scripts(&["mcp_servers."])?;
+    let workspace = global.open_for_scripts(&["apis.", "frozen_params", "mcp_servers."])?;
     let done = work(&workspace).await;
     workspace.end_processes().await;
     workspace.close();
@@ -135,8 +135,9 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
 }
 
 async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResult {
-    let (_, section) = usable(workspace, name)?;
-    let upstreams = workspace.connect_some_upstreams(&|wanted| wanted == section).await;
+    let section = usable_section(workspace, name)?;
+    let is_wanted = |wanted: &str| wanted == section || wanted == FROZEN_SECTION;
+    let upstreams = workspace.connect_some_upstreams(&is_wanted).await;
     if let Some(status) = upstreams.apis.states().first() {
         return test_api(workspace, status, &section, global);
     }
@@ -174,12 +175,29 @@ fn test_api(workspace: &Workspace, status: &ApiStatus, section: &str, global: &G
     global.output().answer(&apis::as_json(status, &catalog), || apis::shown(status, &catalog))
 }
 
-/// An upstream that may be used: what it is called, and its section.
+/// A server that may be used: what it is called, and its section.
 fn usable(workspace: &Workspace, name: &str) -> CommandResult<(Identifier, String)> {
     let name = section_named(&workspace.config, name)?;
     let section = upstream_section(name);
-    match workspace.may_run(&section) {
-        true => Ok((Identifier::sanitize(name), section)),
+    may_be_used(workspace, &section)?;
+    Ok((Identifier::sanitize(name), section))
+}
+
+/// The section of a server or an API that may be used.
+fn usable_section(workspace: &Workspace, name: &str) -> CommandResult<String> {
+    let written = workspace.config.settings.apis.keys();
+    let is_it = |written: &&String| *written == name || Identifier::sanitize(written).as_str() == name;
+    let section = match written.into_iter().find(is_it) {
+        Some(api) => api_section(api),
+        None => upstream_section(section_named(&workspace.config, name)?),
+    };
+    may_be_used(workspace, &section)?;
+    Ok(section)
+}
+
+fn may_be_used(workspace: &Workspace, section: &str) -> CommandResult {
+    match workspace.may_run(section) {
+        true => Ok(()),
         false => Err(CommandError::new(format!("[{section}] may not be used")).hint(trust::refusal())),
     }
 }
