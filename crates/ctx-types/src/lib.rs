@@ -10,7 +10,9 @@ mod check;
 mod combine;
 mod constant;
 mod declare;
+mod files;
 mod function;
+mod library;
 mod model;
 mod notes;
 mod outline;
@@ -20,5 +22,7 @@ mod reference;
 mod settle;
 
 pub use check::{Literal, Misfit, Problem, Step};
+pub use files::definitions;
 pub use function::{Argument, Form, Function};
+pub use library::Library;
 pub use model::{Constant, Field, NamedType, Notes, Rest, Table, Type, Types};
