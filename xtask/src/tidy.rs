@@ -28,7 +28,20 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
 
 /// The arrows between our crates, as ARCHITECTURE.md draws them; tests may draw more.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("ctx", &["ctx-core", "ctx-gateway", "ctx-http", "ctx-knowledge", "ctx-luau", "ctx-mcp", "ctx-state"]),
+    (
+        "ctx",
+        &[
+            "ctx-core",
+            "ctx-gateway",
+            "ctx-http",
+            "ctx-knowledge",
+            "ctx-luau",
+            "ctx-mcp",
+            "ctx-openapi",
+            "ctx-state",
+            "ctx-types",
+        ],
+    ),
     ("ctx-core", &[]),
     ("ctx-embed", &[]),
     ("ctx-gateway", &["ctx-core", "ctx-knowledge", "ctx-luau", "ctx-types"]),
