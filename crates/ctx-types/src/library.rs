@@ -63,13 +63,16 @@ impl Library {
                 let schema = names.rewritten(&schema.get());
                 ctx_core::Schema::from(with_definitions(&schema, |name| shared.get(name).cloned()))
             };
-            let spec = ToolSpec {
-                input_schema: whole(&spec.input_schema),
-                output_schema: spec.output_schema.as_ref().map(whole),
-                ..spec.clone()
-            };
             let name = ToolName::new(provider.clone(), Identifier::sanitize(&spec.name));
-            Function::of(&name, &spec)
+            let taking =
+                ToolSpec { input_schema: whole(&spec.input_schema), output_schema: None, ..spec.clone() };
+            let answering = ToolSpec {
+                output_schema: spec.output_schema.as_ref().map(whole),
+                ..ToolSpec::new(&spec.name, "", json!({}))
+            };
+            // Each by itself: what it takes and what it answers name the same types.
+            let Function { result, result_notes, .. } = Function::of(&name, &answering);
+            Function { result, result_notes, ..Function::of(&name, &taking) }
         };
         let functions = specs.into_iter().map(function).collect();
         Self { provider: provider.clone(), title: title.to_owned(), types, functions }

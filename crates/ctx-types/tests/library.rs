@@ -134,6 +134,26 @@ fn a_type_that_is_only_itself_can_be_anything() {
 }
 
 #[test]
+fn a_type_that_is_both_taken_and_answered_is_one_however_large_the_others_are() {
+    let many = |count: usize, of: Value| -> Value {
+        let fields: Map<String, Value> =
+            (0..count).map(|number| (format!("f{number}"), of.clone())).collect();
+        json!({"type": "object", "properties": fields})
+    };
+    let large = many(200, many(60, json!({"type": "string"})));
+    let swap = spec(
+        "swap",
+        "",
+        json!({"type": "object", "properties": {"large": {"$ref": "#/$defs/Large"}, "pet": {"$ref": "#/$defs/Pet"}}}),
+        json!({"$ref": "#/$defs/Pet"}),
+    );
+    let definitions =
+        json!({"Large": large, "Pet": {"type": "object", "properties": {"name": {"type": "string"}}}});
+    let text = library("x", &[swap], definitions).module();
+    assert!(text.contains("    swap: (params: { large: Large?, pet: Pet? }?) -> Pet,\n"), "{text}");
+}
+
+#[test]
 fn long_names_that_are_alike_stay_apart() {
     let long = |end: &str| format!("{}{end}", "x".repeat(90));
     let names = [long("a"), long("b"), long("c")];
