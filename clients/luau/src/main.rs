@@ -1,9 +1,8 @@
-//! Luau's own type checker as a program: `luau-check DEFINITIONS SCRIPT…` tells every problem of scripts and of what they
-//! require, as `path:line: message`, and fails where there is one.
+//! Luau's own type checker as a program: `luau-check DEFINITIONS SCRIPT…` tells every problem of scripts as
+//! `path:line: message`, and fails where there is one. What scripts require is not looked at.
 
 use luau_analyzer_sys::NativeAnalyzer;
 use std::ffi::c_int;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 unsafe extern "C" {
@@ -28,7 +27,7 @@ fn main() -> ExitCode {
     analyzer.add_definitions(&declared);
     let mut problems = 0;
     for script in arguments {
-        for problem in analyzer.check(&script, text, required) {
+        for problem in analyzer.check(&script, text, |_, _| None) {
             problems += 1;
             println!("{script}:{}: {}", problem.line + 1, problem.message.replace('\n', " "));
         }
@@ -38,10 +37,4 @@ fn main() -> ExitCode {
 
 fn text(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
-}
-
-/// The file that a script means: `./sdk/petstore` is beside it.
-fn required(script: &str, name: &str) -> Option<String> {
-    let folder = Path::new(script).parent().map(PathBuf::from).unwrap_or_default();
-    Some(folder.join(format!("{name}.luau")).display().to_string())
 }
