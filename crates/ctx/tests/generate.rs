@@ -1,5 +1,6 @@
 //! `ctx generate`: what is written of an OpenAPI description, and what is not.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot, github_description, luau_check};
 use serde_json::{Value, json};
