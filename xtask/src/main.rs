@@ -30,7 +30,8 @@ const USAGE: &str = "usage: cargo xtask <task>
                      against our client
   tidy               rules about files and dependencies that no other tool holds
   tools              install what the checks need under target/tools: an S3 service (moto), MCP servers,
-                     descriptions of functions, the MCP conformance suite, and Node for it where there is none
+                     descriptions of functions, the type checker of Luau, the MCP conformance suite, and
+                     Node for it where there is none
   bench [PART…]      measure: embed, engine, gateway, index, mcp, openapi, search, start (all when none
                      is named)
   bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]

@@ -2,6 +2,7 @@
 
 use crate::auth::{self, Credentials};
 use crate::client::Client;
+use crate::interface::Interface;
 use crate::operation::{Description, Operation, Skipped};
 use crate::page::Exchange;
 use crate::request::{Request, base_url};
@@ -85,6 +86,12 @@ impl Api {
             .iter()
             .map(|operation| base_url(settings.base_url.as_deref(), operation, address.as_ref()));
         bases.find_map(Result::err).map(|error| error.to_string())
+    }
+
+    /// All of it, with what its schemas refer to once.
+    pub(crate) fn interface(&self) -> Interface {
+        let specs = self.tools.iter().map(|tool| ToolSpec::clone(&tool.spec));
+        Interface::new(&self.inner.description, specs)
     }
 
     /// How many operations it has.

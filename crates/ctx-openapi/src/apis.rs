@@ -2,6 +2,7 @@
 
 use crate::api::Api;
 use crate::client::{Client, Web};
+use crate::interface::Interface;
 use crate::load::{Asking, Fingerprint, Kept, LoadError, Loaded, WebTexts, load};
 use crate::settings::{ApiError, ApiSettings, Spec};
 use async_trait::async_trait;
@@ -120,6 +121,14 @@ impl Apis {
         for reading in &self.all {
             reading.known().await;
         }
+    }
+
+    /// All functions of each, where its description was read.
+    pub fn interfaces(&self) -> impl Iterator<Item = (ApiStatus, Option<Interface>)> {
+        self.all.iter().map(|reading| {
+            let api = reading.found.borrow().api.clone();
+            (reading.status(), api.map(|api| api.interface()))
+        })
     }
 
     /// How each is doing.

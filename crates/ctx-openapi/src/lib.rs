@@ -11,6 +11,7 @@ mod auth;
 mod client;
 mod document;
 mod header;
+mod interface;
 mod kept;
 mod load;
 mod operation;
@@ -24,6 +25,7 @@ mod whole;
 pub use apis::{ApiOptions, ApiState, ApiStatus, Apis};
 pub use auth::{Credential, Credentials, InvalidCredentials};
 pub use document::{InvalidPattern, Selection};
+pub use interface::{Interface, InterfaceFunction};
 pub use settings::{ApiError, ApiLimits, ApiSettings, Spec};
 #[doc(hidden)]
 pub use survey::{Sent, Survey, Surveyed};

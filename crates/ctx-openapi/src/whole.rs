@@ -113,7 +113,7 @@ fn referred<'a>(schema: &'a Value, known: &mut HashSet<&'a str>, waiting: &mut V
 
 /// A schema without the fields that do not go this way, and without the marks. In a request, one of several may
 /// be more than one: many documents' alternatives overlap, and whoever is called decides.
-fn stripped(schema: &Value, way: Way, values_left: &mut usize) -> Value {
+pub(crate) fn stripped(schema: &Value, way: Way, values_left: &mut usize) -> Value {
     let gone = way.gone();
     *values_left = values_left.saturating_sub(1);
     match schema {

@@ -53,8 +53,7 @@ pub fn questions() -> Vec<Question> {
 /// All functions.
 #[track_caller]
 pub fn real_functions() -> Vec<Arc<dyn Provider>> {
-    let description = installed("functions/node_modules/@octokit/openapi/generated/api.github.com.json");
-    let file = BufReader::new(File::open(description).unwrap());
+    let file = BufReader::new(File::open(github_description()).unwrap());
     let description: Value = serde_json::from_reader(file).unwrap();
     let servers = OFFICIAL_SERVERS.iter().map(|(name, package, argument)| {
         let listed = listed_by(&official_server(package), argument);
@@ -64,6 +63,18 @@ pub fn real_functions() -> Vec<Arc<dyn Provider>> {
         )
     });
     std::iter::once(provider("github", operations(&description))).chain(servers).collect()
+}
+
+/// The OpenAPI description of GitHub's REST interface; `cargo xtask tools` puts it there.
+#[track_caller]
+pub fn github_description() -> PathBuf {
+    installed("functions/node_modules/@octokit/openapi/generated/api.github.com.json")
+}
+
+/// The type checker of Luau: its first argument is a file of definitions, all others are scripts.
+#[track_caller]
+pub fn luau_check() -> Command {
+    Command::new(installed("luau/debug/luau-check"))
 }
 
 /// The program of an official server; `cargo xtask tools` puts it there.

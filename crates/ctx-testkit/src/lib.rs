@@ -23,7 +23,8 @@ mod workspace;
 
 pub use authority::{AuthorizationServer, SigningKey, good_claims};
 pub use functions::{
-    OFFICIAL_SERVERS, Question, official_packages, official_server, questions, real_functions,
+    OFFICIAL_SERVERS, Question, github_description, luau_check, official_packages, official_server,
+    questions, real_functions,
 };
 pub use guarded::{GUARDED_SECRET, GuardedServer, browse};
 pub use hostile::{Hostile, hostile_scripts};

@@ -51,15 +51,7 @@ impl Function {
     /// reaches once, nearest first. What is too much is named at the end.
     pub fn declaration(&self) -> String {
         let mut text = String::new();
-        let described = self.description.trim().lines();
-        let lines = described.clone().count();
-        for described in described.take(DESCRIPTION_LINES_MAX) {
-            comment(&mut text, &line(described, DESCRIPTION_LINE_MAX));
-        }
-        if lines > DESCRIPTION_LINES_MAX {
-            comment(&mut text, &format!("… {} more lines", lines - DESCRIPTION_LINES_MAX));
-        }
-        self.write_notes(&mut text);
+        write_notes_of(self, &mut text);
         let _ = writeln!(
             text,
             "function sdk.{}.{} end",
@@ -164,6 +156,19 @@ impl Collected {
             comment(text, &format!("… {more} more {word}"));
         }
     }
+}
+
+/// What a function does, takes and answers in words.
+pub(crate) fn write_notes_of(function: &Function, text: &mut String) {
+    let described = function.description.trim().lines();
+    let lines = described.clone().count();
+    for described in described.take(DESCRIPTION_LINES_MAX) {
+        comment(text, &line(described, DESCRIPTION_LINE_MAX));
+    }
+    if lines > DESCRIPTION_LINES_MAX {
+        comment(text, &format!("… {} more lines", lines - DESCRIPTION_LINES_MAX));
+    }
+    function.write_notes(text);
 }
 
 fn write_type(text: &mut String, named: &NamedType) {

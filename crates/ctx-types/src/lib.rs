@@ -10,8 +10,10 @@ mod check;
 mod combine;
 mod constant;
 mod declare;
+mod files;
 mod forms;
 mod function;
+mod library;
 mod model;
 mod notes;
 mod outline;
@@ -21,5 +23,7 @@ mod reference;
 mod settle;
 
 pub use check::{Literal, Misfit, Problem, Step};
+pub use files::definitions;
 pub use function::{Argument, Function};
+pub use library::Library;
 pub use model::{Constant, Field, NamedType, Notes, Rest, Table, Type, Types};

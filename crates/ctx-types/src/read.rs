@@ -20,7 +20,7 @@ const DEPTH_MAX: usize = 24;
 pub(crate) const NAMED_MAX: usize = 256;
 
 /// Characters kept of a name.
-const NAME_MAX: usize = 80;
+pub(crate) const NAME_MAX: usize = 80;
 
 /// Longest name of a field that is kept.
 const FIELD_NAME_MAX: usize = 200;

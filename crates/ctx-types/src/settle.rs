@@ -75,7 +75,7 @@ fn new_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, Strin
 }
 
 /// A type that is said to be itself, directly or in a circle, says nothing: it can be anything there.
-fn break_cycles(all: &mut [NamedType]) {
+pub(crate) fn break_cycles(all: &mut [NamedType]) {
     let mut heads: HashMap<String, Vec<String>> = HashMap::new();
     for named in all.iter() {
         heads.insert(named.name.clone(), heads_of(&named.of));
@@ -136,6 +136,11 @@ fn nearest_first(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedType> {
         }
     }
     ordered
+}
+
+/// A type with other names in it.
+pub(crate) fn with_names(of: Type, name: &impl Fn(&str) -> String) -> Type {
+    map_names(of, Place::Head, &|old, _| Type::Named(name(&old)))
 }
 
 fn visit_names<'a>(of: &'a Type, place: Place, visit: &mut impl FnMut(&'a str, Place)) {

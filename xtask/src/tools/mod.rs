@@ -30,7 +30,8 @@ pub(crate) fn everything() -> Result<()> {
 pub(crate) fn for_tests() -> Result<()> {
     moto()?;
     mcp_servers()?;
-    functions()
+    functions()?;
+    luau_check()
 }
 
 /// Official MCP servers to be upstreams; where they are, the tests know. Their versions are in
@@ -43,6 +44,14 @@ fn mcp_servers() -> Result<()> {
 /// `clients/functions`.
 fn functions() -> Result<()> {
     packages("functions", Path::new("clients/functions")).map(drop)
+}
+
+/// The type checker of Luau, built from the language's own sources; where it is, the tests know. Its version is in
+/// `clients/luau`.
+fn luau_check() -> Result<()> {
+    let mut build = cargo(&["build", "--quiet", "--locked", "--manifest-path", "clients/luau/Cargo.toml"]);
+    succeed(build.arg("--target-dir").arg(target().join("tools/luau")))
+        .context("the type checker of Luau could not be built; it needs a C++ compiler")
 }
 
 /// The official MCP conformance suite: a script for Node. Its version is in `conformance/suite`.

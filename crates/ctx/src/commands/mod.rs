@@ -12,6 +12,7 @@ mod eval;
 mod exec;
 mod export;
 mod filling;
+mod generate;
 mod get;
 mod init;
 mod reference;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Connect(connect::Connect),
     Exec(exec::Exec),
     Docs(docs::Docs),
+    Generate(generate::Generate),
     Tool(tool::Tool),
     Connector(connector::Connector),
     Agent(agent::Agent),
@@ -83,6 +85,7 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Connect(connect) => connect.run(global),
         Command::Exec(exec) => exec.run(global).await,
         Command::Docs(docs) => docs.run(global).await,
+        Command::Generate(generate) => generate.run(global).await,
         Command::Tool(tool) => tool.run(global).await,
         Command::Connector(connector) => connector.run(global).await,
         Command::Agent(agent) => agent.run(global).await,

@@ -26,7 +26,7 @@ pub(crate) use scripts::{ConnectorSection, InlineAgentSection, ScriptUse, Sectio
 pub(crate) use settings::{Settings, SourceSettings};
 pub(crate) use show::Shown;
 pub(crate) use typed::{Typed, TypedServer};
-pub(crate) use typed_apis::{TypedApi, TypedAuth};
+pub(crate) use typed_apis::{TypedApi, TypedAuth, name_and_spec};
 pub(crate) use upstreams::{check_entry as check_upstream, section_of as upstream_section};
 
 use ctx_core::Secret;

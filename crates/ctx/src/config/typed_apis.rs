@@ -47,18 +47,7 @@ impl FromStr for TypedApi {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        const FORM: &str = "write PATH or URL, or name=PATH or name=URL";
-        let typed = typed.trim();
-        // Paths and addresses may have the sign in them, too.
-        let named = typed.split_once('=').filter(|(name, _)| !name.contains(['/', '\\', ':', '?']));
-        let (name, spec) = named.map_or((None, typed), |(name, spec)| (Some(name.trim()), spec.trim()));
-        if spec.is_empty() || name == Some("") {
-            return Err(FORM.to_owned());
-        }
-        let name = match name {
-            Some(name) => name.to_owned(),
-            None => called(spec).ok_or("it has no name to go by: write name=PATH or name=URL")?,
-        };
+        let (name, spec) = name_and_spec(typed)?;
         if is_address(spec) {
             return Ok(Self { name, spec: spec.to_owned() });
         }
@@ -68,6 +57,23 @@ impl FromStr for TypedApi {
             false => Err(format!("there is no file {}", path.display())),
         }
     }
+}
+
+/// What a typed API is called, and where its description is.
+pub(crate) fn name_and_spec(typed: &str) -> Result<(String, &str), String> {
+    const FORM: &str = "write PATH or URL, or name=PATH or name=URL";
+    let typed = typed.trim();
+    // Paths and addresses may have the sign in them, too.
+    let named = typed.split_once('=').filter(|(name, _)| !name.contains(['/', '\\', ':', '?']));
+    let (name, spec) = named.map_or((None, typed), |(name, spec)| (Some(name.trim()), spec.trim()));
+    if spec.is_empty() || name == Some("") {
+        return Err(FORM.to_owned());
+    }
+    let name = match name {
+        Some(name) => name.to_owned(),
+        None => called(spec).ok_or("it has no name to go by: write name=PATH or name=URL")?,
+    };
+    Ok((name, spec))
 }
 
 impl TypedApi {

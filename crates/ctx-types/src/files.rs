@@ -1,0 +1,107 @@
+//! Libraries as files that the Luau language server reads: a module for each, and one of definitions for all.
+
+use crate::declare::write_notes_of;
+use crate::function::Function;
+use crate::library::Library;
+use crate::model::{NamedType, Type};
+use crate::notes::line;
+use crate::print::{in_a_block, one_line_within};
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+/// About the longest text of one type.
+const TYPE_MAX: usize = 64_000;
+
+/// About the longest text of one argument, and of a result.
+const ARGUMENT_MAX: usize = 16_000;
+
+/// Characters of a title.
+const TITLE_MAX: usize = 200;
+
+/// What all functions are that nothing is written of.
+const OTHERS: &str = "{ [string]: (arguments: any?, body: any?) -> any }";
+
+impl Library {
+    /// A module in strict mode: it exports every type, and is a table of the functions to the checker.
+    pub fn module(&self) -> String {
+        let mut text = String::from("--!strict\n");
+        let title = line(&self.title, TITLE_MAX);
+        let _ = writeln!(text, "-- Functions of `sdk.{}` and their types. {title}", self.provider);
+        text.push_str("-- Written by `ctx generate`, which writes it anew: changes are lost.\n");
+        self.write_types(&mut text, Self::FUNCTIONS);
+        let _ = writeln!(text, "\nreturn (nil :: any) :: {}", Self::FUNCTIONS);
+        text
+    }
+
+    fn write_types(&self, text: &mut String, functions: &str) {
+        for named in &self.types {
+            text.push('\n');
+            write_type(text, named);
+        }
+        let _ = writeln!(text, "\nexport type {functions} = {{");
+        for function in &self.functions {
+            write_function(text, function);
+        }
+        text.push_str("}\n");
+    }
+}
+
+/// Definitions of the global `sdk`, for all libraries; their types are named after them: `petstore_Pet`. Functions of
+/// other providers can be called too, of which nothing is known.
+pub fn definitions(libraries: &[Library]) -> String {
+    let mut text = String::new();
+    let mut declared = String::from("declare sdk: {\n");
+    let mut taken: HashSet<String> = HashSet::new();
+    for library in libraries {
+        // `a_b` has a `c`, and `a` may have a `b_c`.
+        let mut prefix = format!("{}_", library.provider);
+        let all = || library.types.iter().map(|named| named.name.as_str()).chain([Library::FUNCTIONS]);
+        while all().any(|name| taken.contains(&format!("{prefix}{name}"))) {
+            prefix.push('_');
+        }
+        let prefixed = |name: &str| format!("{prefix}{name}");
+        taken.extend(all().map(prefixed));
+        let functions = prefixed(Library::FUNCTIONS);
+        library.renamed(&prefixed).write_types(&mut text, &functions);
+        let _ = writeln!(declared, "    {}: {functions},", library.provider);
+    }
+    let _ = write!(text, "\n-- Everything callable: sdk.<provider>.<function>(arguments).\n{declared}");
+    let _ = writeln!(text, "    [string]: {OTHERS},\n}}");
+    text
+}
+
+fn write_type(text: &mut String, named: &NamedType) {
+    if let Some(note) = named.notes.line() {
+        let _ = writeln!(text, "--- {note}");
+    }
+    let block = format!("export type {} = {}", named.name, in_a_block(&named.of, TYPE_MAX));
+    write_documented(text, "", &block);
+}
+
+fn write_function(text: &mut String, function: &Function) {
+    const MARGIN: &str = "    ";
+    let mut notes = String::new();
+    write_notes_of(function, &mut notes);
+    write_documented(text, MARGIN, notes.trim_end());
+    let _ = write!(text, "{MARGIN}{}: (", function.name.tool());
+    for (place, argument) in function.arguments.iter().enumerate() {
+        let between = if place == 0 { "" } else { ", " };
+        let of = if argument.required { &argument.of } else { &optional(&argument.of) };
+        let _ = write!(text, "{between}{}: {}", argument.name, one_line_within(of, ARGUMENT_MAX));
+    }
+    let _ = writeln!(text, ") -> {},", one_line_within(&function.result, ARGUMENT_MAX));
+}
+
+/// Lines of which comments are such that an editor shows them.
+fn write_documented(text: &mut String, margin: &str, block: &str) {
+    for line in block.lines() {
+        let begun = line.trim_start();
+        let indent = line.get(..line.len() - begun.len()).unwrap_or_default();
+        let dash = if begun.starts_with("--") { "-" } else { "" };
+        let _ = writeln!(text, "{margin}{indent}{dash}{begun}");
+    }
+}
+
+fn optional(of: &Type) -> Type {
+    crate::combine::optional(of.clone())
+}

@@ -1,0 +1,224 @@
+//! `ctx generate`
+
+mod manifest;
+
+use crate::cli::{Global, working_directory};
+use crate::config::name_and_spec;
+use crate::error::{CommandError, CommandResult};
+use crate::output::{Output, bytes, count};
+use ctx_core::Identifier;
+use ctx_openapi::{ApiOptions, ApiSettings, ApiState, ApiStatus, Apis, Interface, Spec};
+use ctx_types::{Library, definitions};
+use manifest::Manifest;
+use serde_json::json;
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Operations named of those that cannot be called.
+const SKIPPED_TOLD_MAX: usize = 10;
+
+/// What definitions begin with.
+const HEADER: &str = "\
+-- Globals of the scripts that `ctx` runs, and every function of `sdk` that was generated.
+-- Written by `ctx generate`, which writes it anew: changes are lost.
+--
+-- The Luau language server completes and checks scripts by it:
+--   luau-lsp analyze --definitions=sdk.d.luau --flag:LuauTarjanChildLimit=0 SCRIPT…
+-- and in Visual Studio Code, with these settings:
+--   \"luau-lsp.platform.type\": \"standard\",
+--   \"luau-lsp.types.definitionFiles\": { \"@ctx\": \"sdk.d.luau\" },
+--   \"luau-lsp.fflags.override\": { \"LuauTarjanChildLimit\": \"0\" }
+-- The flag lifts a bound that about a thousand functions reach; an API with fewer does without.
+";
+
+/// Write down what APIs can do: `manifest.json`, and Luau types for the editor.
+///
+/// Each API is a module with its types, `sdk/NAME.luau`; all of them are declared in `sdk.d.luau`, by which the Luau
+/// language server completes and checks calls in scripts. Files that are there already and are none of these are left
+/// alone.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Generate {
+    /// An OpenAPI description: a file or an address, called like its file unless a name is given before it. Where none
+    /// is named, those of the workspace's `[apis]`.
+    #[arg(value_name = "[NAME=]PATH|URL")]
+    specs: Vec<String>,
+    /// The folder to write into; it is made where there is none.
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+}
+
+impl Generate {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let output = global.output();
+        let settings = if self.specs.is_empty() { configured(global)? } else { all_typed(&self.specs)? };
+        let options = ApiOptions { cache: None, on_change: Arc::new(|| ()) };
+        let apis = Apis::start(settings, &options);
+        apis.known().await;
+        let files = tokio::task::spawn_blocking(move || Files::of(&apis, &output)).await;
+        let files = files.map_err(|error| CommandError::new(format!("cannot generate: {error}")))??;
+        let written = files.write(&self.output)?;
+        let shown: Vec<String> = written.iter().map(|(path, _)| path.display().to_string()).collect();
+        output.answer(&json!({ "functions": files.functions, "files": shown }), || {
+            let lines = written.iter().map(|(path, size)| format!("{}  {}\n", path.display(), bytes(*size)));
+            format!("{}{}\n", lines.collect::<String>(), count(files.functions as u64, "function"))
+        })
+    }
+}
+
+/// The APIs of the workspace.
+fn configured(global: &Global) -> CommandResult<Vec<ApiSettings>> {
+    let workspace = global.open_for_scripts(&["apis.", "frozen_params"])?;
+    let (mut apis, _) = workspace.config.apis(&|section| workspace.may_run(section));
+    if apis.is_empty() {
+        let error = CommandError::usage("the workspace has no [apis] that may be used");
+        return Err(error.hint("name a description: ctx generate petstore.yaml -o types"));
+    }
+    let here = working_directory()?;
+    for api in &mut apis {
+        // So that the same is written wherever the workspace lies.
+        if let Spec::File(path) = &api.spec
+            && let Ok(inside) = path.strip_prefix(&here)
+        {
+            api.spec = Spec::File(inside.to_owned());
+        }
+    }
+    Ok(apis)
+}
+
+/// APIs as they are typed: `name=path`, `name=https://…`, or without a name.
+fn all_typed(specs: &[String]) -> CommandResult<Vec<ApiSettings>> {
+    let mut names = HashSet::new();
+    let mut settings = Vec::new();
+    for typed in specs {
+        let (name, place) = name_and_spec(typed).map_err(CommandError::usage)?;
+        let name = Identifier::sanitize(&name);
+        if !names.insert(name.clone()) {
+            let error = CommandError::usage(format!("two descriptions are called {name}"));
+            return Err(error.hint("write another name before one of them: `other=PATH`"));
+        }
+        // As it is written, so that the same is written wherever the files are made.
+        let place = Spec::read(place, Path::new(""));
+        let place = place.map_err(|error| CommandError::usage(format!("{name}: {error}")))?;
+        settings.push(ApiSettings::new(name, place));
+    }
+    Ok(settings)
+}
+
+/// What is to be written, whole.
+struct Files {
+    all: Vec<(PathBuf, Vec<u8>)>,
+    functions: usize,
+}
+
+impl Files {
+    fn of(apis: &Apis, output: &Output) -> CommandResult<Self> {
+        let states = apis.states();
+        let failed = states.iter().filter_map(|status| match &status.state {
+            ApiState::Failed(reason) => Some(format!("{} cannot be read: {reason}", status.spec)),
+            _ => None,
+        });
+        let messages: Vec<String> = failed.collect();
+        if !messages.is_empty() {
+            return Err(CommandError { messages, ..CommandError::new("") });
+        }
+        states.iter().for_each(|status| tell_skipped(status, output));
+        let mut files = Self { all: Vec::new(), functions: 0 };
+        let mut manifest = Manifest::default();
+        let mut libraries = Vec::new();
+        for (status, interface) in apis.interfaces() {
+            let Some(interface) = interface else { continue };
+            let file = format!("sdk/{}.luau", status.name);
+            let library = library(&status, &interface);
+            files.functions += interface.functions.len();
+            files.all.push((PathBuf::from(&file), library.module().into_bytes()));
+            manifest.add(status, file, interface);
+            libraries.push(library);
+        }
+        files.all.push((PathBuf::from("sdk.d.luau"), all_definitions(&libraries).into_bytes()));
+        let manifest = manifest.text();
+        let manifest =
+            manifest.map_err(|error| CommandError::new(format!("the manifest has no JSON: {error}")))?;
+        files.all.push((PathBuf::from("manifest.json"), manifest));
+        Ok(files)
+    }
+
+    /// Writes what is not there yet as it is; gives all of it, with sizes.
+    fn write(&self, folder: &Path) -> CommandResult<Vec<(PathBuf, u64)>> {
+        let write = |(path, bytes): &(PathBuf, Vec<u8>)| {
+            let path = folder.join(path);
+            write_whole(&path, bytes)
+                .map_err(|error| CommandError::new(format!("cannot write {}: {error}", path.display())))?;
+            Ok((path, bytes.len() as u64))
+        };
+        self.all.iter().map(write).collect()
+    }
+}
+
+fn library(status: &ApiStatus, interface: &Interface) -> Library {
+    let title = status.title.as_deref().unwrap_or_default();
+    let specs = interface.functions.iter().map(|function| &function.spec);
+    Library::of(&status.name, title, specs, &interface.definitions)
+}
+
+/// All globals of scripts: `sdk` as it was generated, the others as they always are.
+fn all_definitions(libraries: &[Library]) -> String {
+    let hosts =
+        ctx_luau::api_types().filter(|(name, _)| *name != "sdk").map(|(_, types)| format!("\n{types}"));
+    format!("{HEADER}{}{}", hosts.collect::<String>(), definitions(libraries))
+}
+
+fn tell_skipped(status: &ApiStatus, output: &Output) {
+    for (what, why) in status.skipped.iter().take(SKIPPED_TOLD_MAX) {
+        output.warn(&format!("{}: {what} is left out: {why}", status.name));
+    }
+    let more = status.skipped.len().saturating_sub(SKIPPED_TOLD_MAX);
+    if more > 0 {
+        let operations = count(more as u64, "more operation");
+        output.warn(&format!(
+            "{}: {operations} left out; `skipped` in manifest.json has them all",
+            status.name
+        ));
+    }
+}
+
+/// Writes a file whole or not at all, and not where it is the same already.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
+        if fs::remove_file(&part).is_err() {
+            // It was never made.
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_is_called_as_it_is_typed_or_like_its_file() {
+        for (spec, name, place) in [
+            ("pets=specs/petstore.yaml", "pets", "specs/petstore.yaml"),
+            ("specs/pet-store.v2.yaml", "pet_store_v2", "specs/pet-store.v2.yaml"),
+            ("https://example.com/a/pets.json?key=secret", "pets", "https://example.com/a/pets.json"),
+            ("x=https://example.com/openapi.json", "x", "https://example.com/openapi.json"),
+            ("specs/a=b.yaml", "a_b", "specs/a=b.yaml"),
+        ] {
+            let api = all_typed(&[spec.to_owned()]).unwrap().remove(0);
+            assert_eq!((api.name.as_str(), api.spec.to_string()), (name, place.to_owned()), "{spec}");
+        }
+        let error = all_typed(&["https://me:secret@example.com/pets.json".to_owned()]).err().unwrap();
+        assert!(!error.messages.concat().contains("secret"), "{:?}", error.messages);
+    }
+}
