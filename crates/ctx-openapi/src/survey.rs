@@ -57,18 +57,6 @@ impl Survey {
         Self { description, url, credentials, is_silent }
     }
 
-    /// The description as it would be kept.
-    pub fn kept(&self) -> Result<Vec<u8>, String> {
-        serde_json::to_vec(&self.description).map_err(|error| error.to_string())
-    }
-
-    /// A description that was kept.
-    pub fn of_kept(kept: &[u8], url: &str) -> Result<Self, String> {
-        let url = Url::parse(url).map_err(|error| error.to_string())?;
-        let description = serde_json::from_slice(kept).map_err(|error| error.to_string())?;
-        Ok(Self::new(description, url))
-    }
-
     /// What can be called, in the document's order.
     pub fn operations(&self) -> impl ExactSizeIterator<Item = Surveyed<'_>> {
         self.description.operations.iter().map(|operation| Surveyed { survey: self, operation })

@@ -52,8 +52,8 @@ pub(crate) fn run(wanted: &[&str]) -> Result<()> {
         process::describe_machine();
         return retrieval::measure(&binary, &options);
     }
-    if let [openapi::ONE, way, file] = wanted {
-        return openapi::one(way, file);
+    if let [openapi::ONE, file] = wanted {
+        return openapi::one(file);
     }
     if let Some(unknown) = wanted.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
         let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();

@@ -11,7 +11,7 @@ use super::{in_release, median, percentile};
 use crate::run::{release_binary, root};
 use anyhow::{Context, Result, ensure};
 use ctx_testkit::official_server;
-use pipe::Pipe;
+pub(super) use pipe::Pipe;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;

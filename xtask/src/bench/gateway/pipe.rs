@@ -9,18 +9,18 @@ use std::time::Instant;
 const REVISION: &str = "2025-06-18";
 
 /// A server on pipes, and what it said first.
-pub(super) struct Pipe {
+pub(in crate::bench) struct Pipe {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     next: u64,
-    pub(super) hello: Value,
+    pub(in crate::bench) hello: Value,
     /// From the start of its process to its first answer.
-    pub(super) ready_ms: f64,
+    pub(in crate::bench) ready_ms: f64,
 }
 
 impl Pipe {
-    pub(super) fn start(command: &mut Command) -> Result<Self> {
+    pub(in crate::bench) fn start(command: &mut Command) -> Result<Self> {
         let started = Instant::now();
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = pipes.spawn()?;
@@ -37,7 +37,7 @@ impl Pipe {
     }
 
     /// A request and its result.
-    pub(super) fn request(&mut self, method: &str, params: Value) -> Result<Value> {
+    pub(in crate::bench) fn request(&mut self, method: &str, params: Value) -> Result<Value> {
         let id = self.send(method, params)?;
         let (answered, result) = self.receive()?;
         ensure!(answered == id, "an answer to another request");
@@ -45,19 +45,19 @@ impl Pipe {
     }
 
     /// A call of a tool that must not fail.
-    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
+    pub(in crate::bench) fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
         self.request("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
     /// How many milliseconds a call takes.
-    pub(super) fn time(&mut self, tool: &str, arguments: &Value) -> Result<f64> {
+    pub(in crate::bench) fn time(&mut self, tool: &str, arguments: &Value) -> Result<f64> {
         let started = Instant::now();
         self.call(tool, arguments)?;
         Ok(started.elapsed().as_secs_f64() * 1e3)
     }
 
     /// How many calls a second there are, with so many under way at any time.
-    pub(super) fn rate(
+    pub(in crate::bench) fn rate(
         &mut self,
         tool: &str,
         arguments: &Value,

@@ -1,18 +1,19 @@
-//! What it costs to read a large description, to read it back as it is kept, and to make a request.
+//! What it costs to read a large description, to read it again, and to call what it describes.
 
 use super::check::URL;
 use super::corpora::{github, graph};
 use super::sample::{Extent, sample};
 use crate::bench::{median, percentile, process};
 use crate::run::{output, target};
-use anyhow::{Context, Result, anyhow, bail};
-use ctx_core::ArgumentSchema;
-use ctx_openapi::Survey;
+use anyhow::{Context, Result, anyhow, ensure};
+use ctx_core::{ArgumentSchema, Catalog, Identifier};
+use ctx_openapi::{ApiOptions, ApiSettings, ApiState, Apis, Spec, Survey};
 use serde_json::{Value, json};
 use std::fs;
 use std::hint::black_box;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What this program is told to be a process that reads one description.
@@ -24,33 +25,51 @@ const REPEATS: usize = 20;
 
 /// Measures, each description in a process of its own.
 pub(super) fn measure() -> Result<()> {
-    println!("\n| description | MB | operations | | CPU s | wall s | peak MB | kept MB |");
+    println!("\n| description | MB | functions | start | CPU s | wall s | peak MB | kept MB |");
     println!("|---|---|---|---|---|---|---|---|");
     for (name, file) in [("GitHub", github()?), ("Microsoft Graph", graph()?)] {
-        let kept =
-            target().join("bench").join(format!("openapi-{}.kept", name.to_lowercase().replace(' ', "-")));
-        keep(&file, &kept)?;
-        let size = |file: &Path| fs::metadata(file).map_or(0.0, |about| about.len() as f64 / 1e6);
-        for (what, way, file) in [("read", "read", &file), ("read back", "back", &kept)] {
-            let runs: Vec<Value> = (0..ROUNDS).map(|_| in_a_process(way, file)).collect::<Result<_>>()?;
+        let cache = cache(&file);
+        for (what, is_first) in [("first", true), ("second", false)] {
+            let mut runs: Vec<Value> = Vec::new();
+            for _ in 0..ROUNDS {
+                if is_first && cache.exists() {
+                    fs::remove_dir_all(&cache)?;
+                }
+                runs.push(in_a_process(&file)?);
+            }
             let middle = |word: &str| median(runs.iter().filter_map(|run| run[word].as_f64()).collect());
             println!(
                 "| {name} | {:.1} | {} | {what} | {:.2} | {:.2} | {:.0} | {:.1} |",
-                size(file),
-                middle("operations"),
+                fs::metadata(&file)?.len() as f64 / 1e6,
+                middle("functions"),
                 middle("cpu"),
                 middle("wall"),
                 middle("peak"),
-                size(&kept)
+                size(&cache)? / 1e6
             );
         }
     }
     calls(&github()?)
 }
 
+/// Where what is made of a description is kept.
+fn cache(file: &Path) -> PathBuf {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    target().join("bench").join(format!("openapi-{name}"))
+}
+
+fn size(folder: &Path) -> Result<f64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok(bytes as f64)
+}
+
 /// What a call costs besides waiting for the other end: arguments checked, request made.
 fn calls(file: &Path) -> Result<()> {
-    let survey = read(file)?;
+    let text = fs::read_to_string(file)?;
+    let survey = Survey::of(&text, URL).map_err(|error| anyhow!("{}: {error}", file.display()))?;
     let mut times = Vec::new();
     for operation in survey.operations() {
         let schema = operation.input_schema();
@@ -73,36 +92,30 @@ fn calls(file: &Path) -> Result<()> {
     Ok(())
 }
 
-fn in_a_process(way: &str, file: &Path) -> Result<Value> {
+fn in_a_process(file: &Path) -> Result<Value> {
     let program = std::env::current_exe()?;
-    let told = output(Command::new(program).args(["bench", ONE, way]).arg(file))?;
+    let told = output(Command::new(program).args(["bench", ONE]).arg(file))?;
     serde_json::from_str(&told).context("the process told something else")
 }
 
-/// Reads one description and tells what that cost.
-pub(crate) fn one(way: &str, file: &str) -> Result<()> {
+/// Starts with one description, as the program does, until its functions can be called; tells what that cost.
+pub(crate) fn one(file: &str) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let file = PathBuf::from(file);
     let started = Instant::now();
-    let survey = match way {
-        "read" => read(Path::new(file))?,
-        "back" => Survey::of_kept(&fs::read(file)?, URL).map_err(|error| anyhow!(error))?,
-        _ => bail!("there is no such way: {way}"),
-    };
+    let functions = runtime.block_on(async {
+        let settings = ApiSettings::new(Identifier::sanitize("api"), Spec::File(file.clone()));
+        let options = ApiOptions { cache: Some(cache(&file)), on_change: Arc::new(|| ()) };
+        let apis = Apis::start(vec![settings], &options);
+        apis.known().await;
+        let state = apis.states().remove(0).state;
+        ensure!(state == ApiState::Ready, "{}: {state:?}", file.display());
+        let providers = apis.providers().into_iter();
+        let catalog = providers.fold(Catalog::builder(), |builder, api| builder.provider(api)).build();
+        Ok(catalog.entries().count())
+    })?;
     let wall = started.elapsed().as_secs_f64();
     let peak = process::memory_mib(std::process::id(), "VmHWM") * 1.048_576;
-    println!(
-        "{}",
-        json!({"cpu": process::own_cpu()?, "wall": wall, "peak": peak, "operations": survey.operations().len()})
-    );
+    println!("{}", json!({"cpu": process::own_cpu()?, "wall": wall, "peak": peak, "functions": functions}));
     Ok(())
-}
-
-fn read(file: &Path) -> Result<Survey> {
-    let text = fs::read_to_string(file)?;
-    Survey::of(&text, URL).map_err(|error| anyhow!("{}: {error}", file.display()))
-}
-
-fn keep(file: &Path, kept: &Path) -> Result<()> {
-    fs::create_dir_all(target().join("bench"))?;
-    let kept_form = read(file)?.kept().map_err(|error| anyhow!(error))?;
-    Ok(fs::write(kept, kept_form)?)
 }

@@ -6,6 +6,7 @@ mod cost;
 mod demands;
 mod downward;
 mod sample;
+mod served;
 
 pub(crate) use cost::{ONE, one};
 
@@ -46,7 +47,8 @@ pub(super) fn measure() -> Result<()> {
         println!("- and {} reasons more", reasons.len() - REASONS_MAX);
     }
     println!("\nAll of that took {:.0} s.", started.elapsed().as_secs_f64());
-    cost::measure()
+    cost::measure()?;
+    served::measure()
 }
 
 fn print_row(name: &str, tally: &Tally) {
