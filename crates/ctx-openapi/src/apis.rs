@@ -336,7 +336,9 @@ impl Tool for PresumedTool {
         let schema = Arc::unwrap_or_clone(tool.spec().input_schema.get());
         let arguments = match ArgumentSchema::compile(schema) {
             Ok(schema) => schema.with_body(tool.spec().body.clone()).prepare(Value::Object(arguments))?,
-            Err(_) => arguments,
+            Err(_) => ArgumentSchema::unchecked((*tool.spec().input_schema.get()).clone())
+                .with_body(tool.spec().body.clone())
+                .prepare(Value::Object(arguments))?,
         };
         tool.run(arguments, call).await
     }

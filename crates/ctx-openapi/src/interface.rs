@@ -39,8 +39,8 @@ impl Interface {
     /// The operations of a description; `specs` are those of their tools, in the same order.
     pub(crate) fn new(description: &Description, specs: impl Iterator<Item = ToolSpec>) -> Self {
         let operations = &description.operations;
-        let inputs = operations.iter().map(|operation| Some(&operation.input_schema));
-        let outputs = operations.iter().map(|operation| operation.output_schema.as_ref());
+        let inputs = operations.iter().map(|operation| Some(&*operation.input_schema));
+        let outputs = operations.iter().map(|operation| operation.output_schema.as_deref());
         let mut sent = Reached::new(inputs, &description.definitions, Way::Request);
         let mut received = Reached::new(outputs, &description.definitions, Way::Response);
         let names = sent_names(&sent, &received, &two_faced(&description.definitions));

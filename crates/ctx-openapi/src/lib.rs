@@ -10,6 +10,7 @@ mod apis;
 mod auth;
 mod client;
 mod document;
+mod fragment;
 mod header;
 mod interface;
 mod kept;

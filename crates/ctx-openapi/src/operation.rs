@@ -3,6 +3,7 @@
 //! Operations are made by reading a document, which is slow and may be large; they are kept on disk as they are
 //! here. Whatever can be decided once is decided then: a call only fills in values.
 
+use crate::fragment::Fragment;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -63,9 +64,9 @@ pub(crate) struct Operation {
     pub(crate) security: Vec<BTreeMap<String, Vec<String>>>,
     /// JSON Schema (2020-12) of the arguments: all parameters by name and `body`. What is read-only is not in
     /// it. What it refers to is in the description's definitions: [`Description::input_schema`] is the whole.
-    pub(crate) input_schema: Value,
+    pub(crate) input_schema: Fragment,
     /// JSON Schema of what comes back; none where that is unknown. [`Description::output_schema`] is the whole.
-    pub(crate) output_schema: Option<Value>,
+    pub(crate) output_schema: Option<Fragment>,
     /// Values of arguments that are always sent and that callers neither see nor give.
     pub(crate) frozen: BTreeMap<String, Value>,
 }
@@ -109,19 +110,30 @@ pub(crate) enum Place {
     Cookie,
 }
 
-/// One parameter.
+/// One parameter. It is kept with short names: there are tens of thousands of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Parameter {
     /// What the argument is called: the parameter's own name, unless that is taken by one of another place.
+    #[serde(rename = "a")]
     pub(crate) argument: String,
     /// What it is called in the request.
+    #[serde(rename = "n")]
     pub(crate) name: String,
     /// Where it goes.
+    #[serde(rename = "p")]
     pub(crate) place: Place,
     /// Whether it must be given.
+    #[serde(rename = "r", default, skip_serializing_if = "is_not")]
     pub(crate) required: bool,
     /// How it is written.
+    #[serde(rename = "f")]
     pub(crate) format: Format,
+}
+
+/// Whether a flag need not be kept.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as it is called for")]
+fn is_not(flag: &bool) -> bool {
+    !*flag
 }
 
 /// How a parameter's value is written.
@@ -129,10 +141,13 @@ pub(crate) struct Parameter {
 pub(crate) enum Format {
     /// By a style.
     Style {
+        #[serde(rename = "s")]
         style: Style,
         /// Whether the items of a list, or the fields of an object, stand by themselves.
+        #[serde(rename = "e", default, skip_serializing_if = "is_not")]
         explode: bool,
         /// Whether reserved characters stay as they are.
+        #[serde(rename = "r", default, skip_serializing_if = "is_not")]
         allow_reserved: bool,
     },
     /// As content of this type, usually JSON.

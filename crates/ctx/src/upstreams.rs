@@ -1,5 +1,6 @@
 //! Everything callable that is somewhere else: upstream MCP servers and APIs.
 
+use crate::cli::state_folder;
 use crate::config::Config;
 use crate::definitions::UpstreamMemory;
 use crate::logins;
@@ -31,7 +32,7 @@ impl Upstreams {
         // What is to be known of their names was told when the workspace was opened.
         let (servers, _) = config.upstreams(may_use);
         let (apis, _) = config.apis(may_use);
-        let options = ApiOptions { cache: Some(api_cache(config)), on_change: on_change.clone() };
+        let options = ApiOptions { cache: api_cache(), on_change: on_change.clone() };
         let apis = Apis::start(apis, &options);
         let options = UpstreamOptions {
             name: "ctx".to_owned(),
@@ -66,7 +67,8 @@ impl Upstreams {
     }
 }
 
-/// Where descriptions of APIs are kept as operations: beside the store.
-fn api_cache(config: &Config) -> PathBuf {
-    config.store_path().with_file_name("apis")
+/// Where descriptions of APIs are kept as operations. It is the user's, not the workspace's: a repository that brought
+/// its own would say where credentials go.
+fn api_cache() -> Option<PathBuf> {
+    Some(state_folder()?.join("apis"))
 }

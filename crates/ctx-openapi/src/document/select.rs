@@ -90,6 +90,9 @@ impl Pattern {
 impl Description {
     /// Keeps what is wanted, and nothing that only the rest needs.
     pub(crate) fn select(&mut self, selection: &Selection) {
+        if selection.include.is_empty() && selection.exclude.is_empty() {
+            return;
+        }
         self.operations.retain(|operation| selection.wants(operation));
         self.drop_unreached();
     }
@@ -101,7 +104,7 @@ impl Description {
             for parameter in &operation.parameters {
                 let named = values.get(&parameter.argument).or_else(|| values.get(&parameter.name));
                 if let Some(value) = named {
-                    hide(&mut operation.input_schema, &parameter.argument);
+                    operation.input_schema.change(|schema| hide(schema, &parameter.argument));
                     operation.frozen.insert(parameter.argument.clone(), value.clone());
                 }
             }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Changes whenever the same text gives other operations, or they are written in another way.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Files in the folder; the oldest give way.
 const FILES_MAX: usize = 64;

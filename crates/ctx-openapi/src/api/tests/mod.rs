@@ -72,7 +72,7 @@ async fn a_call_is_one_request_and_its_answer_the_value() {
     ];
     adding.body = Some(body(&["name"], vec![("application/json", MediaKind::Json)]));
     let properties = json!({ "owner": {}, "dry": {}, "X-Trace": {}, "theme": {}, "body": {} });
-    adding.input_schema = json!({ "type": "object", "properties": properties });
+    adding.input_schema = json!({ "type": "object", "properties": properties }).into();
     let arguments =
         json!({ "owner": "../../admin?x#y", "dry": true, "X-Trace": "t", "theme": "dark", "name": "Rex" });
     let output = call(api(&web, vec![adding], |_| ()), arguments).await.unwrap();
@@ -150,7 +150,7 @@ async fn the_next_page_is_called_with_what_the_answer_says() {
     });
     let mut listing = operation("GET", "/pets");
     listing.parameters = vec![parameter(Place::Query, "page")];
-    listing.input_schema = json!({ "type": "object", "properties": { "page": { "type": "integer" } } });
+    listing.input_schema = json!({ "type": "object", "properties": { "page": { "type": "integer" } } }).into();
     let catalog = catalog(api(&web, vec![listing], |_| ()));
     let page = call_named(&catalog, "operation", json!({})).await.unwrap().page.unwrap();
     assert_eq!((page.items, &page.next), (Some(vec![]), &json!({ "page": 2 }).as_object().cloned()));
@@ -197,8 +197,8 @@ fn a_spec_is_what_the_operation_says() {
         title: Some("Pets".to_owned()),
         description: "Lists pets.".to_owned(),
         tags: vec!["pets".to_owned()],
-        input_schema: schema.clone(),
-        output_schema: Some(json!({ "type": "array" })),
+        input_schema: schema.clone().into(),
+        output_schema: Some(json!({ "type": "array" }).into()),
         ..operation("GET", "/pets")
     };
     let description = Description { operations: vec![described_operation], ..Description::default() };

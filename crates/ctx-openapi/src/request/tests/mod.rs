@@ -22,7 +22,7 @@ pub(crate) fn operation(method: &str, path: &str) -> Operation {
         body: None,
         answer: Answer::default(),
         security: Vec::new(),
-        input_schema: json!({ "type": "object" }),
+        input_schema: json!({ "type": "object" }).into(),
         output_schema: None,
         frozen: std::collections::BTreeMap::new(),
     }
