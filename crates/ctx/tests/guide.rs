@@ -2,7 +2,13 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{Asked, Reply, TestServer, TestWorkspace, Web, official_packages, reply};
+#[path = "apis/client.rs"]
+mod client;
+
+use client::Client;
+use ctx_testkit::{
+    Asked, Reply, TestServer, TestWorkspace, Web, github_description, official_packages, reply, reply_with,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -309,4 +315,149 @@ fn every_section_of_a_server_in_the_guide_is_a_valid_configuration() {
         "{}",
         shown.stdout
     );
+}
+
+/// As much of the public pet store as the guide has of it.
+fn store_description() -> Value {
+    let number = json!({"type": "integer"});
+    let order = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Order"}}}});
+    let mut answer = order.clone();
+    answer["description"] = json!("The order");
+    let id = json!({"name": "orderId", "in": "path", "required": true, "schema": number});
+    json!({
+        "openapi": "3.0.4", "info": {"title": "Pets", "version": "1"}, "servers": [{"url": "/api/v3"}],
+        "paths": {
+            "/store/order": {"post": {
+                "operationId": "placeOrder", "requestBody": order, "responses": {"200": answer},
+            }},
+            "/store/order/{orderId}": {
+                "get": {"operationId": "getOrderById", "parameters": [id], "responses": {"200": answer}},
+                "delete": {"operationId": "deleteOrder", "parameters": [id], "responses": {}},
+            },
+            "/store/inventory": {"get": {
+                "operationId": "getInventory", "security": [{"api_key": []}], "responses": {},
+            }},
+        },
+        "components": {
+            "securitySchemes": {"api_key": {"type": "apiKey", "in": "header", "name": "api_key"}},
+            "schemas": {"Order": {
+                "type": "object", "properties": {"id": number, "petId": number, "quantity": number},
+            }},
+        },
+    })
+}
+
+/// A pet store and a GitHub.
+fn store_and_github(asked: &Asked) -> Vec<u8> {
+    let json = |value: Value| reply_with(200, &[("Content-Type", "application/json")], &value.to_string());
+    let (path, _) = asked.target().split_once('?').unwrap_or((asked.target(), ""));
+    match path {
+        "GET /api/v3/openapi.json" => json(store_description()),
+        "POST /api/v3/store/order" => json(asked.json()),
+        "GET /api/v3/store/order/4711" => json(json!({"id": 4711, "quantity": 2})),
+        "GET /api/v3/store/inventory" => json(json!({"key": asked.header("api_key").map(str::len)})),
+        "POST /repos/me/shop/labels" => json(asked.json()),
+        "GET /repos/rust-lang/rust/issues" => match asked.parameter("page").unwrap_or("1") {
+            "1" => json(json!([{"title": "a"}, {"title": "b"}])),
+            "2" => json(json!([{"title": "c"}])),
+            _ => json(json!([])),
+        },
+        _ => reply(404, "{}"),
+    }
+}
+
+#[test]
+fn apis_are_called_as_the_guide_says() {
+    let guide = Chapter::read("apis.md");
+    let (lua, toml) = (guide.blocks("lua"), guide.blocks("toml"));
+    let web = Web::serve(store_and_github);
+    let arguments =
+        guide.commands("ctx run")[0].replace("https://petstore3.swagger.io/api/v3", &web.url("/api/v3"));
+    let arguments: Vec<&str> = arguments.split(' ').skip(1).collect();
+    let order = json!({"id": 4711, "quantity": 2});
+
+    let w = TestWorkspace::empty().env("PETSTORE_KEY", "hunter2-hunter2");
+    let mut client = Client::start(&w, &arguments);
+    let answer = client.execute(lua[0]);
+    assert_eq!(answer["structuredContent"], order, "{answer}");
+    assert!(client.text("search_docs", json!({"query": "order"})).contains("petstore.place_order("));
+    let (_, meta) = guide.0.split_once("for one call: `").unwrap();
+    let meta: Value = serde_json::from_str(meta.split_once('`').unwrap().0).unwrap();
+    let inventory = json!({"script": "return sdk.petstore.get_inventory()"});
+    let brought = json!({"name": "execute", "arguments": inventory, "_meta": {"auth": meta}});
+    assert_eq!(client.call(brought.clone())["structuredContent"], json!({"key": "…".len()}));
+    client.end();
+
+    w.write("petstore.yaml", store_description().to_string());
+    w.write("ctx.toml", toml[0].replace("https://petstore.example/v3", &web.url("/api/v3")));
+    w.write("order.luau", lua[0]);
+    w.ctx("exec order.luau").code(2).says("ctx trust");
+    w.ctx("trust").success();
+    for command in guide.commands("ctx ").into_iter().filter(|line| line.contains('#')) {
+        match w.shell(command) {
+            doctor if command.starts_with("ctx doctor") => doctor.answers("✓ apis.petstore: 3 functions"),
+            exec if command.starts_with("ctx exec") => exec.success().answers("\"id\": 4711"),
+            other => other.success().answers("petstore"),
+        };
+    }
+    let mut client = Client::start(&w, &["serve", "mcp", "--stdio"]);
+    let refused = client.call(brought).to_string();
+    assert!(refused.contains("request_auth = true"), "{refused}");
+    let configured = client.call(json!({"name": "execute", "arguments": inventory}));
+    assert_eq!(configured["structuredContent"], json!({"key": "hunter2-hunter2".len()}));
+    client.end();
+}
+
+#[test]
+fn a_large_api_is_called_as_the_guide_says() {
+    let guide = Chapter::read("apis.md");
+    let (lua, toml) = (guide.blocks("lua"), guide.blocks("toml"));
+    let web = Web::serve(store_and_github);
+    let (spec, base) = (github_description(), web.url(""));
+    let section = format!("[apis.github]\nspec = {spec:?}\nbase_url = \"{base}\"\n");
+    let w = TestWorkspace::empty().config(&section).env("CTX_TRUST", "1").env("GITHUB_TOKEN", "secret-x");
+    w.write("labels.luau", format!("{}return 1", lua[1]));
+    w.ctx("exec labels.luau").success();
+    let sent: Vec<Value> = web.asked().iter().map(Asked::json).collect();
+    assert_eq!(sent, vec![json!({"name": "bug", "color": "d73a4a"}); 3]);
+    w.write("titles.luau", lua[2]);
+    assert_eq!(w.ctx("exec titles.luau").success().json(), json!(["a", "b", "c"]));
+    w.ctx("docs github.issues_create").success().answers("request_body: { title: ");
+
+    let narrowed: Vec<String> = toml[2]
+        .lines()
+        .map(|line| if line.starts_with("spec = ") { format!("spec = {spec:?}") } else { line.to_owned() })
+        .collect();
+    w.write("ctx.toml", narrowed.join("\n"));
+    w.ctx("docs github.issues_get")
+        .success()
+        .answers("issues_get(params: { repo: string, issue_number: number })");
+    let listed = w.ctx("upstream test github").success().stdout;
+    let has = |name: &str| listed.contains(&format!("github.{name} "));
+    assert!(has("pulls_get") && has("users_get_authenticated") && has("search_code"), "{listed}");
+    assert!(!has("pulls_list") && !has("repos_get"), "{listed}");
+}
+
+#[test]
+fn credentials_of_apis_are_told_and_types_are_generated_as_the_guide_says() {
+    let guide = Chapter::read("apis.md");
+    let secrets = ["PETSTORE_KEY", "PASSWORD", "CRM_KEY", "CRM_SECRET"];
+    let w = TestWorkspace::empty().config(guide.blocks("toml")[1]);
+    w.write("petstore.yaml", store_description().to_string());
+    for name in secrets {
+        w.ctx("config show").success().says(name);
+    }
+    let w = secrets.into_iter().fold(w, |w, name| w.env(name, "secret-x"));
+    let shown = w.ctx("config show").success();
+    assert_eq!(shown.stderr, "");
+    assert!(shown.stdout.contains("[apis.crm") && !shown.stdout.contains("secret-"), "{}", shown.stdout);
+
+    w.shell(guide.commands("ctx generate")[0]).success();
+    for row in guide.0.lines().filter_map(|line| line.strip_prefix("| `types/")) {
+        let (path, _) = row.split_once('`').unwrap();
+        assert!(w.read(&format!("types/{path}")).contains("place_order"), "{path}");
+    }
+    let settings: Value = serde_json::from_str(guide.blocks("json")[0]).unwrap();
+    let definitions = settings["luau-lsp.types.definitionFiles"]["@ctx"].as_str().unwrap();
+    assert!(w.path(definitions).is_file(), "{definitions}");
 }
