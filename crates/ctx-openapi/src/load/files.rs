@@ -19,7 +19,7 @@ impl Files {
         let path = fs::canonicalize(path).map_err(told)?;
         let name = path.file_name().and_then(|name| name.to_str());
         let (Some(folder), Some(name)) = (path.parent(), name) else {
-            return Err(format!("{} is not a file", path.display()));
+            return Err("it is not a file".to_owned());
         };
         Ok((Self { folder: folder.to_owned() }, name.to_owned()))
     }
@@ -36,7 +36,7 @@ impl Fetch for Files {
         }
         let about = fs::metadata(&real).map_err(told)?;
         if !about.is_file() {
-            return Err(format!("{} is not a file", path.display()));
+            return Err("it is not a file".to_owned());
         }
         let mut bytes = Vec::with_capacity(about.len().min(TEXT_BYTES_MAX as u64) as usize);
         let bound = TEXT_BYTES_MAX as u64 + 1;
@@ -45,10 +45,12 @@ impl Fetch for Files {
     }
 }
 
+/// Without the way there, which is nobody's business who only calls functions.
 fn told(path: &Path, error: &std::io::Error) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).display();
     match error.kind() {
-        std::io::ErrorKind::NotFound => format!("there is no file {}", path.display()),
-        _ => format!("{} cannot be read: {error}", path.display()),
+        std::io::ErrorKind::NotFound => format!("there is no file {name}"),
+        _ => format!("{name} cannot be read: {error}"),
     }
 }
 

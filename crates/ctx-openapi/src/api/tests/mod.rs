@@ -150,7 +150,8 @@ async fn the_next_page_is_called_with_what_the_answer_says() {
     });
     let mut listing = operation("GET", "/pets");
     listing.parameters = vec![parameter(Place::Query, "page")];
-    listing.input_schema = json!({ "type": "object", "properties": { "page": { "type": "integer" } } }).into();
+    listing.input_schema =
+        json!({ "type": "object", "properties": { "page": { "type": "integer" } } }).into();
     let catalog = catalog(api(&web, vec![listing], |_| ()));
     let page = call_named(&catalog, "operation", json!({})).await.unwrap().page.unwrap();
     assert_eq!((page.items, &page.next), (Some(vec![]), &json!({ "page": 2 }).as_object().cloned()));
