@@ -73,6 +73,8 @@ impl Received {
             Value::Object(fields) if fields.contains_key("base64") => String::new(),
             other => beginning(&other.to_string()),
         };
+        // A secret may stand in the path, too.
+        let shown = redactor.text(shown.to_owned());
         let reason = self.status.canonical_reason().unwrap_or_default();
         let mut message = format!("{shown}: HTTP {} {reason}", self.status.as_u16()).trim_end().to_owned();
         if !told.is_empty() {

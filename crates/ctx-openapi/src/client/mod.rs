@@ -53,7 +53,8 @@ impl Client {
         base: &Url,
         time_left: Duration,
     ) -> Result<Answered, ToolError> {
-        let shown = request.shown();
+        // What is always sent may be a secret, and stand in the path.
+        let shown = Pass::default().redactor(self.web.secrets()).text(request.shown());
         if let Some(Err(wait)) = self.meter.as_ref().map(Meter::take) {
             let message = format!("{shown}: the rate limit that is set for this API is used up");
             return Err(ToolError::new(ErrorKind::RateLimited, message).retry_after(wait));
@@ -78,7 +79,8 @@ impl Client {
         let mut pass = Pass::new(grants, &self.tokens, &self.web, base).await?;
         let (mut retries, mut renewed) = (0, false);
         loop {
-            let received = self.web.receive(request.clone(), &pass, self.response_bytes).await?;
+            let received = self.web.receive(request.clone(), &pass, self.response_bytes).await;
+            let received = received.map_err(|error| masked(error, &pass.redactor(self.web.secrets())))?;
             if received.status == StatusCode::UNAUTHORIZED && !renewed {
                 renewed = true;
                 match pass.renewed(&self.tokens, &self.web, base).await? {
@@ -98,4 +100,10 @@ impl Client {
             return Ok(Answered { received, redactor: pass.redactor(self.web.secrets()), wait });
         }
     }
+}
+
+/// An error without what is secret in its message: the address that it tells may be one that an answer led to.
+fn masked(error: ToolError, redactor: &Redactor) -> ToolError {
+    let message = redactor.text(error.message().to_owned());
+    if message == error.message() { error } else { ToolError::new(error.kind(), message) }
 }

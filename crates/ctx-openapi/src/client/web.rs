@@ -26,8 +26,11 @@ const IDLE_PER_HOST: usize = 8;
 /// lost.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 
-/// Words in the names of headers that hold secrets, besides those that any key may have.
+/// Words in the names of headers and parameters that hold secrets, besides those that any key may have.
 const SECRET_WORDS: [&str; 4] = ["auth", "cookie", "key", "session"];
+
+/// Words that have one of those in them and mean something else.
+const OPEN_WORDS: [&str; 2] = ["author", "keyword"];
 
 /// What requests are sent with.
 #[derive(Debug)]
@@ -37,14 +40,16 @@ pub(crate) struct Web {
     proxy: Option<reqwest::Proxy>,
     /// Added to every request for the API itself.
     headers: HeaderMap,
-    /// Those of their values that are not for showing.
+    /// Those of their values, and of the parameters that are always sent, that are not for showing.
     secrets: Vec<Secret>,
 }
 
 impl Web {
     pub(crate) fn new(settings: &ApiSettings) -> Result<Self, ApiError> {
         let mut headers = HeaderMap::new();
-        let mut secrets = Vec::new();
+        let frozen = settings.frozen.iter().filter(|(name, _)| is_secret(name));
+        let mut secrets: Vec<Secret> =
+            frozen.filter_map(|(_, value)| value.as_str()).map(Secret::new).collect();
         for (name, value) in &settings.headers {
             let wrong = || ApiError::Header(name.clone());
             if is_secret(name) {
@@ -162,10 +167,12 @@ impl Web {
     }
 }
 
-/// Whether a header's value is a secret, by its name: others are versions and dates, which stand in answers too.
+/// Whether the value of a header or a parameter is a secret, by its name: others are versions and dates, which stand in
+/// answers too.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    Redactor::is_secret_key(&name) || SECRET_WORDS.iter().any(|word| name.contains(word))
+    let rest = OPEN_WORDS.iter().fold(name.clone(), |rest, word| rest.replace(word, ""));
+    Redactor::is_secret_key(&name) || SECRET_WORDS.iter().any(|word| rest.contains(word))
 }
 
 /// Whether a request may be sent, as far as its URL tells. Names are checked when they are resolved; where there
@@ -247,6 +254,16 @@ impl Resolve for CheckedNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_tells_whether_its_value_is_a_secret() {
+        for name in ["api_key", "key", "X-Auth", "Authorization", "sessionId", "access_token", "author-key"] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["X-Version", "author", "keywords", "page", "max_tokens"] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
 
     #[tokio::test]
     async fn a_name_that_leads_to_a_forbidden_address_is_refused() {

@@ -174,6 +174,36 @@ async fn a_service_that_repeats_what_it_gets_shows_no_secret() {
 }
 
 #[tokio::test]
+async fn a_secret_that_is_always_sent_is_shown_nowhere() {
+    let frozen = |settings: &mut ApiSettings| {
+        settings.frozen = [("api_key", "hunter2!/x"), ("bot_token", "hunter3!"), ("version", "2026-01")]
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .into();
+    };
+    let mut reading = operation("GET", "/{bot_token}/pets");
+    reading.parameters = vec![
+        parameter(Place::Path, "bot_token"),
+        parameter(Place::Query, "api_key"),
+        parameter(Place::Query, "version"),
+    ];
+    let told = |answer: Result<Output, ToolError>| match answer {
+        Ok(output) => output.value.to_string(),
+        Err(error) => format!("{error} {error:?} {:?}", error.data()),
+    };
+    for status in [200, 404] {
+        let web = Web::serve(move |asked| reply(status, &format!("{} hunter2!/x", asked.line)));
+        let told = told(call(api(&web, vec![reading.clone()], frozen), json!({})).await);
+        assert_eq!(web.asked()[0].target(), "GET /v1/hunter3%21/pets?api_key=hunter2%21%2Fx&version=2026-01");
+        assert!(told.contains("api_key=***&version=2026-01") && !told.contains("hunter"), "{told}");
+    }
+    let gone = Web::serve(|_| reply(200, ""));
+    let api = api(&gone, vec![reading], frozen);
+    drop(gone);
+    let told = told(call(api, json!({})).await);
+    assert!(told.contains("/v1/***/pets: ") && !told.contains("hunter"), "{told}");
+}
+
+#[tokio::test]
 async fn a_token_is_got_once_for_all_who_want_it() {
     let web = Web::serve(|asked| match asked.target() {
         "POST /token" => {
