@@ -23,6 +23,12 @@ pub(super) fn target(request: &Request, status: StatusCode, received: &Received)
     Some(url)
 }
 
+/// Whether a redirect leads from where nobody reads along to where anybody can. What was sent would be sent again there:
+/// its body, and what stands in the path.
+pub(super) fn is_downgrade(from: &Url, to: &Url) -> bool {
+    from.scheme() == "https" && to.scheme() != "https"
+}
+
 /// Makes the request that a redirect asks for. Whether it is for the same origin.
 pub(super) fn follow(request: &mut Request, status: StatusCode, to: Url) -> bool {
     let becomes_get = match status {
@@ -44,4 +50,20 @@ pub(super) fn follow(request: &mut Request, status: StatusCode, to: Url) -> bool
     }
     request.url = to;
     stays
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_in_secret_is_not_sent_again_in_the_open() {
+        let is_downgrade =
+            |from: &str, to: &str| is_downgrade(&Url::parse(from).unwrap(), &Url::parse(to).unwrap());
+        assert!(is_downgrade("https://api.example/a", "http://api.example/a"));
+        assert!(is_downgrade("https://api.example/a", "ftp://api.example/a"));
+        assert!(!is_downgrade("https://api.example/a", "https://other.example/a"));
+        assert!(!is_downgrade("http://api.example/a", "https://api.example/a"));
+        assert!(!is_downgrade("http://api.example/a", "http://other.example/a"));
+    }
 }

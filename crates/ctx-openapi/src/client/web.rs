@@ -88,6 +88,10 @@ impl Web {
             }
             let received = self.receive_once(&sent, bytes_max).await?;
             let Some(to) = redirect::target(&sent, received.status, &received) else { return Ok(received) };
+            if redirect::is_downgrade(&sent.url, &to) {
+                let message = format!("{}: it leads from https to {}", request.shown(), to.scheme());
+                return Err(ToolError::new(ErrorKind::Forbidden, message));
+            }
             is_home &= redirect::follow(&mut request, received.status, to);
         }
         let message = format!("{}: more than {REDIRECTS_MAX} redirects", request.shown());
@@ -107,7 +111,7 @@ impl Web {
             let Some(to) = redirect::target(&request, received.status, &received) else {
                 return Ok((received, request.url));
             };
-            if !may_go(&to) || (request.url.scheme() == "https" && to.scheme() != "https") {
+            if !may_go(&to) || redirect::is_downgrade(&request.url, &to) {
                 let message = format!("{}: it leads to where it may not", request.shown());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
