@@ -169,6 +169,7 @@ fn grant(scheme: &Scheme, credential: &Credential, scopes: &[String]) -> Option<
             Some(Grant::Token(Wanted {
                 // Where nobody says where tokens are to be got, there are none.
                 token_url: token_url.as_ref().or(described)?.clone(),
+                is_described: token_url.is_none(),
                 id: id.clone(),
                 secret: secret.clone(),
                 scopes: if own.is_empty() { scopes.to_vec() } else { own.clone() },

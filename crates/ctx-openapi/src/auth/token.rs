@@ -9,6 +9,7 @@ use ctx_core::{ErrorKind, Redactor, Secret, ToolError};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,9 +23,33 @@ const MARGIN: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) token_url: String,
+    /// Whether the document says so, and not who configured it.
+    pub(crate) is_described: bool,
     pub(crate) id: String,
     pub(crate) secret: Secret,
     pub(crate) scopes: Vec<String>,
+}
+
+impl Wanted {
+    /// Where it is got by an API at this address.
+    fn url(&self, base: &Url) -> Result<Url, ToolError> {
+        let url = base.join(&self.token_url).map_err(|_| {
+            ToolError::new(ErrorKind::Tool, "the document's address for tokens cannot be read".to_owned())
+        })?;
+        // A document may be wrong about that, and the secret would be there for anybody to read.
+        if self.is_described && base.scheme() == "https" && url.scheme() != "https" && !is_here(&url) {
+            let message = "the document's address for tokens is not https, as the API's is; set `token_url`";
+            return Err(ToolError::new(ErrorKind::Forbidden, message));
+        }
+        Ok(url)
+    }
+}
+
+/// Whether an address is on this machine.
+fn is_here(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
 #[derive(Debug)]
@@ -37,9 +62,9 @@ struct Token {
 /// Locked while a token is got, so that all who want it wait for one request.
 type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
 
-/// The tokens that are there.
+/// The tokens that are there, by where they are got: the servers of one document may each have their own.
 #[derive(Debug, Default)]
-pub(crate) struct Tokens(Mutex<Vec<(Wanted, Slot)>>);
+pub(crate) struct Tokens(Mutex<Vec<(Url, Wanted, Slot)>>);
 
 impl Tokens {
     /// The token that is there, or a new one: where there is none, it is too old, or it is the one that was
@@ -51,7 +76,8 @@ impl Tokens {
         web: &Web,
         base: &Url,
     ) -> Result<Secret, ToolError> {
-        let slot = self.slot(wanted);
+        let url = wanted.url(base)?;
+        let slot = self.slot(&url, wanted);
         let mut kept = slot.lock().await;
         let now = Instant::now();
         if let Some(token) = &*kept
@@ -61,35 +87,33 @@ impl Tokens {
             return Ok(token.value.clone());
         }
         *kept = None;
-        let token = fetched(wanted, web, base).await?;
+        let token = fetched(wanted, web, &url).await?;
         Ok(kept.insert(token).value.clone())
     }
 
-    fn slot(&self, wanted: &Wanted) -> Slot {
+    fn slot(&self, url: &Url, wanted: &Wanted) -> Slot {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, slot)) = slots.iter().find(|(known, _)| known == wanted) {
+        let is_it = |known: &&(Url, Wanted, Slot)| known.0 == *url && known.1 == *wanted;
+        if let Some((_, _, slot)) = slots.iter().find(is_it) {
             return slot.clone();
         }
         if slots.len() == KEPT_MAX {
             slots.remove(0);
         }
         let slot = Slot::default();
-        slots.push((wanted.clone(), slot.clone()));
+        slots.push((url.clone(), wanted.clone(), slot.clone()));
         slot
     }
 }
 
-async fn fetched(wanted: &Wanted, web: &Web, base: &Url) -> Result<Token, ToolError> {
-    let url = base.join(&wanted.token_url).map_err(|_| {
-        ToolError::new(ErrorKind::Tool, "the document's address for tokens cannot be read".to_owned())
-    })?;
+async fn fetched(wanted: &Wanted, web: &Web, url: &Url) -> Result<Token, ToolError> {
     let asked = Instant::now();
-    let mut received = web.receive_once(&request(wanted, &url, true), FAILURE_BYTES_MAX).await?;
+    let mut received = web.receive_once(&request(wanted, url, true), FAILURE_BYTES_MAX).await?;
     if matches!(received.status.as_u16(), 400 | 401) {
         // Some take them only in the body.
-        received = web.receive_once(&request(wanted, &url, false), FAILURE_BYTES_MAX).await?;
+        received = web.receive_once(&request(wanted, url, false), FAILURE_BYTES_MAX).await?;
     }
-    read(received, wanted, &url, asked)
+    read(received, wanted, url, asked)
 }
 
 fn request(wanted: &Wanted, url: &Url, in_header: bool) -> Request {
@@ -132,4 +156,30 @@ fn read(received: Received, wanted: &Wanted, url: &Url, asked: Instant) -> Resul
     let used = lasts.map(|lasts| lasts.checked_sub(MARGIN).unwrap_or(lasts / 2));
     let until = used.and_then(|used| asked.checked_add(used));
     Ok(Token { value: Secret::new(token), until })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_cannot_have_a_secret_sent_in_the_open() {
+        let url = |base: &str, token_url: &str, is_described: bool| {
+            let (token_url, id, secret) = (token_url.to_owned(), "me".to_owned(), Secret::new("hunter2!"));
+            let wanted = Wanted { token_url, is_described, id, secret, scopes: Vec::new() };
+            wanted.url(&Url::parse(base).unwrap()).map(|url| url.to_string())
+        };
+        let safe = "https://api.example/v1";
+        for open in ["http://api.example/token", "http://127.0.0.1.example/token"] {
+            let error = url(safe, open, true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Forbidden);
+            assert!(error.message().ends_with("set `token_url`"), "{error}");
+            assert_eq!(url(safe, open, false).unwrap(), open, "whoever configures it knows");
+            assert_eq!(url("http://api.example/v1", open, true).unwrap(), open);
+        }
+        for here in ["http://localhost:1/token", "http://127.0.0.1/token", "http://[::1]/token"] {
+            assert_eq!(url(safe, here, true).unwrap(), here);
+        }
+        assert_eq!(url(safe, "/token", true).unwrap(), "https://api.example/token");
+    }
 }

@@ -231,6 +231,29 @@ async fn a_token_is_got_once_for_all_who_want_it() {
 }
 
 #[tokio::test]
+async fn servers_of_one_document_have_tokens_of_their_own() {
+    let service = |token: &'static str| {
+        Web::serve(move |asked| match asked.target() {
+            "POST /token" => json_reply(&format!(r#"{{"access_token": "{token}"}}"#)),
+            _ => json_reply("1"),
+        })
+    };
+    let (first, second) = (service("first!"), service("second"));
+    let mut description = guarded(&tokens_at("/token"), "GET");
+    description.operations.push(Operation { name: "other".to_owned(), ..description.operations[0].clone() });
+    description.operations[0].servers = vec![first.url("")];
+    description.operations[1].servers = vec![second.url("")];
+    let catalog = catalog(described(description, "", |settings| {
+        settings.base_url = None;
+        settings.credentials.other = Some(client());
+    }));
+    call_named(&catalog, "operation", json!({})).await.unwrap();
+    call_named(&catalog, "other", json!({})).await.unwrap();
+    assert_eq!(first.asked()[1].header("authorization"), Some("Bearer first!"));
+    assert_eq!(second.asked()[1].header("authorization"), Some("Bearer second"));
+}
+
+#[tokio::test]
 async fn a_token_that_is_refused_is_renewed_once() {
     let given = Arc::new(AtomicUsize::new(0));
     let count = given.clone();
