@@ -107,8 +107,11 @@ impl<'d> Reader<'d> {
                 skip(what(), format!("it is one operation more than {OPERATIONS_MAX}"));
                 continue;
             }
-            match self.operation(&method, path, target, operation) {
-                Ok(mut read) => {
+            let followed = self.documents.follow(operation).map_err(|why| format!("it {why}"));
+            let read = followed
+                .and_then(|operation| Ok((operation, self.operation(&method, path, target, operation)?)));
+            match read {
+                Ok((operation, mut read)) => {
                     read.security = self.security(operation, &mut description.schemes);
                     description.operations.push(read);
                 }
@@ -124,7 +127,6 @@ impl<'d> Reader<'d> {
         item: Node<'d>,
         operation: Node<'d>,
     ) -> Result<Operation, String> {
-        let operation = self.documents.follow(operation).map_err(|why| format!("it {why}"))?;
         if !operation.value.is_object() {
             return Err("it is not an object".to_owned());
         }

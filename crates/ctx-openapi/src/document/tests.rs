@@ -361,6 +361,18 @@ fn servers_are_the_nearest_that_are_said() {
 }
 
 #[test]
+fn an_operation_that_stands_elsewhere_asks_for_what_it_says_there() {
+    let description = description(&json!({
+        "openapi": "3.0.0",
+        "security": [{"a": []}],
+        "paths": {"/a": {"get": {"$ref": "#/x-operations/read"}}},
+        "x-operations": {"read": {"security": [{"b": []}]}},
+    }));
+    assert_eq!(description.skipped, []);
+    assert_eq!(description.operations[0].security, [BTreeMap::from([("b".to_owned(), Vec::new())])]);
+}
+
+#[test]
 fn schemes_are_read_and_asked_for() {
     let document = json!({
         "openapi": "3.0.0",
