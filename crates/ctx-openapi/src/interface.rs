@@ -79,7 +79,7 @@ impl Reached {
         definitions: &BTreeMap<String, Value>,
         way: Way,
     ) -> Self {
-        let stripped = |schema: &Value| stripped(schema, way, &mut usize::MAX.clone());
+        let stripped = |schema: &Value| stripped(schema, way, definitions, &mut usize::MAX.clone());
         let mut known = HashSet::new();
         let mut waiting = VecDeque::new();
         let mut wait = |schema: &Value, waiting: &mut VecDeque<String>| {

@@ -13,6 +13,12 @@ const DEFINITIONS_MAX: usize = 256;
 /// Values in the definitions of one schema, after which no further one is added.
 const VALUES_MAX: usize = 40_000;
 
+/// Schemas that are looked at for the fields of one object.
+const PARTS_MAX: usize = 64;
+
+/// Words whose schemas are of the same object as what is beside them.
+const SAME_OBJECT: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+
 /// What a definition is that was left out.
 const LEFT_OUT: &str = "Not shown here: the schema is too large.";
 
@@ -62,7 +68,7 @@ fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, way: Way, defini
     let definitions_max = definitions_max.min(DEFINITIONS_MAX);
     let mut values_left = VALUES_MAX / DEFINITIONS_MAX * definitions_max;
     let mut own_values = usize::MAX;
-    let mut whole = stripped(schema, way, &mut own_values);
+    let mut whole = stripped(schema, way, definitions, &mut own_values);
     let mut known = HashSet::new();
     let mut waiting = VecDeque::new();
     referred(schema, &mut known, &mut waiting);
@@ -81,7 +87,7 @@ fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, way: Way, defini
             continue;
         }
         referred(definition, &mut known, &mut waiting);
-        added.insert(name.to_owned(), stripped(definition, way, &mut values_left));
+        added.insert(name.to_owned(), stripped(definition, way, definitions, &mut values_left));
     }
     if let (Value::Object(fields), false) = (&mut whole, added.is_empty()) {
         fields.insert("$defs".to_owned(), Value::Object(added));
@@ -113,39 +119,80 @@ fn referred<'a>(schema: &'a Value, known: &mut HashSet<&'a str>, waiting: &mut V
 
 /// A schema without the fields that do not go this way, and without the marks. In a request, one of several may
 /// be more than one: many documents' alternatives overlap, and whoever is called decides.
-pub(crate) fn stripped(schema: &Value, way: Way, values_left: &mut usize) -> Value {
-    let gone = way.gone();
-    *values_left = values_left.saturating_sub(1);
-    match schema {
-        Value::Object(fields) => {
-            let properties = fields.get("properties").and_then(Value::as_object);
-            let is_gone = |property: &Value| property.get(gone) == Some(&Value::Bool(true));
-            let goes = |name: &Value| {
-                let property = properties.zip(name.as_str()).and_then(|(all, name)| all.get(name));
-                !property.is_some_and(is_gone)
-            };
-            let mut kept = Map::new();
-            for (word, value) in fields {
-                let value = match (word.as_str(), value) {
-                    ("properties", Value::Object(properties)) => properties
-                        .iter()
-                        .filter(|(_, property)| !is_gone(property))
-                        .map(|(name, property)| (name.clone(), stripped(property, way, values_left)))
-                        .collect(),
-                    ("required", Value::Array(names)) => {
-                        names.iter().filter(|name| goes(name)).cloned().collect()
-                    }
-                    ("readOnly" | "writeOnly", Value::Bool(_)) => continue,
-                    ("enum" | "const" | "default", value) => value.clone(),
-                    (_, value) => stripped(value, way, values_left),
-                };
-                let is_loose = way == Way::Request && word == "oneOf" && !fields.contains_key("anyOf");
-                kept.insert(if is_loose { "anyOf".to_owned() } else { word.clone() }, value);
+pub(crate) fn stripped(
+    schema: &Value,
+    way: Way,
+    definitions: &BTreeMap<String, Value>,
+    values_left: &mut usize,
+) -> Value {
+    Stripping { way, definitions }.stripped(schema, &HashSet::new(), values_left)
+}
+
+#[derive(Clone, Copy)]
+struct Stripping<'a> {
+    way: Way,
+    definitions: &'a BTreeMap<String, Value>,
+}
+
+impl<'a> Stripping<'a> {
+    /// `gone` are fields of the same object that are known not to go this way.
+    fn stripped(self, schema: &'a Value, gone: &HashSet<&'a str>, values_left: &mut usize) -> Value {
+        *values_left = values_left.saturating_sub(1);
+        match schema {
+            Value::Object(fields) => {
+                let gone = &self.gone_from(schema, gone);
+                let goes = |name: &&Value| !name.as_str().is_some_and(|name| gone.contains(name));
+                let none = HashSet::new();
+                let mut kept = Map::new();
+                for (word, value) in fields {
+                    let value = match (word.as_str(), value) {
+                        ("properties", Value::Object(properties)) => properties
+                            .iter()
+                            .filter(|(_, property)| !self.is_gone(property))
+                            .map(|(name, property)| {
+                                (name.clone(), self.stripped(property, &none, values_left))
+                            })
+                            .collect(),
+                        ("required", Value::Array(names)) => names.iter().filter(goes).cloned().collect(),
+                        ("readOnly" | "writeOnly", Value::Bool(_)) => continue,
+                        ("enum" | "const" | "default", value) => value.clone(),
+                        (word, value) if SAME_OBJECT.contains(&word) => {
+                            self.stripped(value, gone, values_left)
+                        }
+                        (_, value) => self.stripped(value, &none, values_left),
+                    };
+                    let is_loose =
+                        self.way == Way::Request && word == "oneOf" && !fields.contains_key("anyOf");
+                    kept.insert(if is_loose { "anyOf".to_owned() } else { word.clone() }, value);
+                }
+                Value::Object(kept)
             }
-            Value::Object(kept)
+            Value::Array(items) => items.iter().map(|item| self.stripped(item, gone, values_left)).collect(),
+            value => value.clone(),
         }
-        Value::Array(items) => items.iter().map(|item| stripped(item, way, values_left)).collect(),
-        value => value.clone(),
+    }
+
+    fn is_gone(self, property: &Value) -> bool {
+        property.get(self.way.gone()) == Some(&Value::Bool(true))
+    }
+
+    /// The fields of an object that do not go this way: which ones it needs is often said in another part of it than
+    /// what they are.
+    fn gone_from(self, schema: &'a Value, known: &HashSet<&'a str>) -> HashSet<&'a str> {
+        let mut gone = known.clone();
+        let mut seen = HashSet::new();
+        let mut waiting = VecDeque::from([schema]);
+        for _ in 0..PARTS_MAX {
+            let Some(part) = waiting.pop_front() else { break };
+            let properties = part.get("properties").and_then(Value::as_object).into_iter().flatten();
+            gone.extend(properties.filter(|(_, one)| self.is_gone(one)).map(|(name, _)| name.as_str()));
+            waiting.extend(part.get("allOf").and_then(Value::as_array).into_iter().flatten());
+            let name = part.get("$ref").and_then(Value::as_str).and_then(definition_name);
+            if let Some(name) = name.filter(|name| seen.insert(*name)) {
+                waiting.extend(self.definitions.get(name));
+            }
+        }
+        gone
     }
 }
 
@@ -189,6 +236,34 @@ mod tests {
             whole(&json!({"properties": {"x": {"$ref": "#/$defs/d0"}}}), &definitions, Way::Request, 3);
         let defined: Vec<&String> = near["$defs"].as_object().unwrap().keys().collect();
         assert_eq!(defined, ["d0", "d1", "d2"]);
+    }
+
+    #[test]
+    fn what_does_not_go_this_way_is_needed_in_no_part_of_an_object() {
+        let reference = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
+        let own = json!({"required": ["id", "at", "name"], "properties": {"name": {"type": "string"}}});
+        let definitions = BTreeMap::from([
+            ("Root".to_owned(), json!({"properties": {"at": {"type": "string", "readOnly": true}}})),
+            (
+                "Base".to_owned(),
+                json!({
+                    "allOf": [reference("Root"), reference("Pet")],
+                    "properties": {"id": {"type": "integer", "readOnly": true}},
+                }),
+            ),
+            ("Pet".to_owned(), json!({"allOf": [reference("Base"), own]})),
+        ]);
+        let schema =
+            json!({"type": "object", "required": ["body"], "properties": {"body": reference("Pet")}});
+        let request = whole(&schema, &definitions, Way::Request, usize::MAX);
+        assert_eq!(request["$defs"]["Pet"]["allOf"][1]["required"], json!(["name"]));
+        assert_eq!(request["required"], json!(["body"]));
+        let response = whole(&schema, &definitions, Way::Response, usize::MAX);
+        assert_eq!(response["$defs"]["Pet"]["allOf"][1], own);
+        // Another object's field of that name is another field.
+        let apart = json!({"allOf": [reference("Base")], "items": {"required": ["id"]}});
+        let apart = whole(&apart, &definitions, Way::Request, usize::MAX);
+        assert_eq!(apart["items"]["required"], json!(["id"]));
     }
 
     #[test]
