@@ -42,9 +42,10 @@ impl Api {
         settings: Arc<ApiSettings>,
         client: Arc<Client>,
     ) -> Self {
+        // Of all that it describes: where only open operations are wanted, nobody has forgotten anything.
+        let is_silent = auth::is_silent(&description);
         description.select(&settings.operations);
         description.freeze(&settings.frozen);
-        let is_silent = description.operations.iter().all(|operation| operation.security.is_empty());
         let words = description
             .operations
             .iter_mut()

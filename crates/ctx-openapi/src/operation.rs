@@ -60,7 +60,7 @@ pub(crate) struct Operation {
     /// What comes back when all went well.
     pub(crate) answer: Answer,
     /// Ways to be let in, best first; each is a set of schemes with their scopes, and an empty set lets anybody in.
-    /// None at all: no credentials are needed.
+    /// None at all: nothing is said.
     pub(crate) security: Vec<BTreeMap<String, Vec<String>>>,
     /// JSON Schema (2020-12) of the arguments: all parameters by name and `body`. What is read-only is not in
     /// it. What it refers to is in the description's definitions: [`Description::input_schema`] is the whole.

@@ -53,7 +53,7 @@ impl Survey {
         let by_scheme =
             description.schemes.iter().filter_map(|(name, scheme)| Some((name.clone(), credential(scheme)?)));
         let credentials = Credentials { by_scheme: by_scheme.collect(), other: None };
-        let is_silent = description.operations.iter().all(|operation| operation.security.is_empty());
+        let is_silent = auth::is_silent(&description);
         Self { description, url, credentials, is_silent }
     }
 

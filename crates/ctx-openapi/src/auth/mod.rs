@@ -9,7 +9,7 @@ pub use read::InvalidCredentials;
 pub(crate) use read::of_call;
 pub(crate) use token::{Tokens, Wanted};
 
-use crate::operation::{Operation, Place, Scheme};
+use crate::operation::{Description, Operation, Place, Scheme};
 use ctx_core::{ErrorKind, Secret, ToolError};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,6 +79,12 @@ pub(crate) enum Grant {
     Basic { user: String, password: Secret },
     Key { place: Place, name: String, value: Secret },
     Token(Wanted),
+}
+
+/// Whether a document asks for credentials nowhere.
+pub(crate) fn is_silent(description: &Description) -> bool {
+    let mut ways = description.operations.iter().flat_map(|operation| &operation.security);
+    ways.all(BTreeMap::is_empty)
 }
 
 /// What to add to a request for an operation. `schemes` are all that the document has; `is_silent` where none of

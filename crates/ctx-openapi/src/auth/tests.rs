@@ -103,6 +103,15 @@ fn a_document_that_asks_nowhere_gets_what_is_configured() {
 }
 
 #[test]
+fn an_operation_that_says_that_anybody_is_let_in_gets_nothing() {
+    let open = Operation { security: vec![BTreeMap::new()], ..operation("GET", "/pets") };
+    let description = Description { operations: vec![open.clone()], ..Description::default() };
+    assert!(is_silent(&description));
+    let plain = other(Credential::Plain(secret("token")));
+    assert_eq!(choose(&open, &schemes(), true, &plain).unwrap(), []);
+}
+
+#[test]
 fn a_client_gets_the_scopes_of_the_operation_unless_it_names_its_own() {
     for (own, expected) in [(vec![], "read"), (vec!["all".to_owned()], "all")] {
         let client = Credential::ClientCredentials {

@@ -391,7 +391,10 @@ fn schemes_are_read_and_asked_for() {
         let own = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect();
         names.iter().map(|(name, scopes)| ((*name).to_owned(), own(scopes))).collect()
     };
-    assert_eq!(ways, [vec![way(&[("a", &[])])], vec![], vec![way(&[]), way(&[("b", &[]), ("z", &["s"])])]]);
+    assert_eq!(
+        ways,
+        [vec![way(&[("a", &[])])], vec![way(&[])], vec![way(&[]), way(&[("b", &[]), ("z", &["s"])])]]
+    );
     let scheme = |name: &str| description.schemes[name].clone();
     assert_eq!(scheme("a"), Scheme::Bearer);
     assert_eq!(scheme("b"), Scheme::Basic);

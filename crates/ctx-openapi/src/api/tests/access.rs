@@ -1,6 +1,7 @@
 //! What lets a request in, and whom it is not shown to.
 
 use super::*;
+use crate::document::Selection;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// An operation that asks for this scheme.
@@ -93,6 +94,20 @@ async fn credentials_of_the_call_stand_for_all_that_are_configured() {
     let wrong = Credentials { other: Some(Credential::Key(secret("own"))), ..Credentials::default() };
     assert_eq!(send(wrong).await.unwrap_err().kind(), ErrorKind::NotConfigured);
     assert_eq!(web.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn open_operations_get_nothing_where_the_others_are_left_out() {
+    let web = Web::serve(|_| reply(200, ""));
+    let mut description = guarded(&Scheme::Bearer, "GET");
+    description.operations.push(Operation { name: "open".to_owned(), ..operation("GET", "/public/pets") });
+    let api = described(description, &web.url(""), |settings| {
+        settings.credentials.other = Some(Credential::Bearer(secret("t0ken!")));
+        settings.operations = Selection::new(["/public/**"], []).unwrap();
+    });
+    let catalog = catalog(api);
+    call_named(&catalog, "open", json!({})).await.unwrap();
+    assert_eq!(web.asked()[0].header("authorization"), None);
 }
 
 #[tokio::test]
