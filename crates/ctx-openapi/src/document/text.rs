@@ -136,6 +136,19 @@ mod tests {
         assert_eq!(parse(&" ".repeat(TEXT_BYTES_MAX + 1)), Err(Unreadable::TooLarge));
     }
 
+    #[test]
+    fn bombs_of_long_strings_are_stopped() {
+        let text = "x".repeat(TEXT_BYTES_MAX >> 6);
+        // As a value, and as a name.
+        for use_of_it in ["- *x\n", "- {*x : 1}\n"] {
+            let few = format!("- &x {text}\n{}", use_of_it.repeat(3));
+            assert!(parse(&few).is_ok(), "{use_of_it}");
+            let many = format!("- &x {text}\n{}", use_of_it.repeat(4 << 6));
+            let told = parse(&many).unwrap_err().to_string();
+            assert!(told.contains("aliases make it too large"), "{told}");
+        }
+    }
+
     proptest! {
         #[test]
         fn json_is_the_same_as_yaml(items in proptest::collection::vec(("[a-z \\-:#]{0,8}", any::<i64>()), 0..8)) {

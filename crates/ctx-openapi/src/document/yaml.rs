@@ -1,7 +1,7 @@
 //! YAML as a value: names are strings whatever they look like, tags are passed over, merges are made, and what
 //! aliases blow up is stopped.
 
-use super::text::Unreadable;
+use super::text::{TEXT_BYTES_MAX, Unreadable};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde_json::{Map, Value};
@@ -11,12 +11,15 @@ use std::fmt;
 /// Values in one document, each alias counted as often as it is used.
 const VALUES_MAX: usize = 8_000_000;
 
+/// Bytes of strings and names in one document, each alias counted as often as it is used.
+const BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
+
 /// The name that merges another mapping.
 const MERGE: &str = "<<";
 
 /// Reads YAML.
 pub(super) fn parse(text: &str) -> Result<Value, Unreadable> {
-    let left = Cell::new(VALUES_MAX);
+    let left = Left { values: Cell::new(VALUES_MAX), bytes: Cell::new(BYTES_MAX) };
     let node = Node { left: &left };
     node.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| fault(&error, text))
 }
@@ -49,18 +52,38 @@ fn numbers(place: &str) -> Option<(usize, usize)> {
     Some((line.parse().ok()?, column.parse().ok()?))
 }
 
+/// How much more a document may become.
+struct Left {
+    values: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+impl Left {
+    fn take_value<E: Error>(&self) -> Result<(), E> {
+        take(&self.values, 1)
+    }
+
+    fn take_bytes<E: Error>(&self, text: &str) -> Result<(), E> {
+        take(&self.bytes, text.len())
+    }
+}
+
+fn take<E: Error>(left: &Cell<usize>, count: usize) -> Result<(), E> {
+    let rest = left.get().checked_sub(count).ok_or_else(|| E::custom("aliases make it too large"))?;
+    left.set(rest);
+    Ok(())
+}
+
 #[derive(Clone, Copy)]
 struct Node<'a> {
-    left: &'a Cell<usize>,
+    left: &'a Left,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let left =
-            self.left.get().checked_sub(1).ok_or_else(|| D::Error::custom("aliases make it too large"))?;
-        self.left.set(left);
+        self.left.take_value()?;
         deserializer.deserialize_any(self)
     }
 }
@@ -98,11 +121,13 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(value.into())
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.left.take_bytes(value)?;
         Ok(value.into())
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        self.left.take_bytes(&value)?;
         Ok(value.into())
     }
 
@@ -134,7 +159,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         let mut merged = Vec::new();
-        while let Some(name) = entries.next_key_seed(Name)? {
+        while let Some(name) = entries.next_key_seed(Name { left: self.left })? {
             let value = entries.next_value_seed(self)?;
             match value {
                 Value::Object(others) if name == MERGE => merged.push(others),
@@ -157,9 +182,11 @@ impl<'de> Visitor<'de> for Node<'_> {
 }
 
 /// The name of a field: what is written, so that `200` is `"200"`.
-struct Name;
+struct Name<'a> {
+    left: &'a Left,
+}
 
-impl<'de> DeserializeSeed<'de> for Name {
+impl<'de> DeserializeSeed<'de> for Name<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -167,14 +194,15 @@ impl<'de> DeserializeSeed<'de> for Name {
     }
 }
 
-impl Visitor<'_> for Name {
+impl Visitor<'_> for Name<'_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<String, E> {
+    fn visit_str<E: Error>(self, name: &str) -> Result<String, E> {
+        self.left.take_bytes(name)?;
         Ok(name.to_owned())
     }
 }
