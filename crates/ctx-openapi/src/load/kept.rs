@@ -15,6 +15,10 @@ const FORMAT: u32 = 2;
 /// Files in the folder; the oldest give way.
 const FILES_MAX: usize = 64;
 
+/// What the names of files end with: what was made of texts, and texts of the web.
+const OPERATIONS: &str = "operations";
+const TEXT: &str = "text";
+
 /// What tells texts apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fingerprint(String);
@@ -99,39 +103,41 @@ impl Kept {
             return None;
         }
         let description = serde_json::from_slice(bytes.get(line + 1..)?).ok()?;
-        // It is used, so it is not the oldest.
-        let touched = fs::File::options().append(true).open(&path);
-        let _ = touched.and_then(|file| file.set_modified(SystemTime::now()));
+        touch(&path);
         Some((description, first.clone().with(&parts)))
     }
 
     /// Keeps what was made of texts. Where that fails, it is made again next time.
     pub(super) fn put(&self, first: &Fingerprint, parts: &[Part], description: &Description) {
         let path = self.path(first);
-        let written = write(&path, |file| {
+        self.write(&path, |file| {
             serde_json::to_writer(&mut *file, parts)?;
             file.write_all(b"\n")?;
             serde_json::to_writer(file, description)?;
             Ok(())
         });
-        if let Err(error) = written {
+    }
+
+    /// Writes a file of the folder, for which the oldest may have to give way.
+    pub(super) fn write(&self, path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) {
+        if let Err(error) = write(path, fill) {
             tracing::debug!("{} cannot be written: {error}", path.display());
         }
         drop_oldest(&self.folder);
     }
 
     fn path(&self, first: &Fingerprint) -> PathBuf {
-        self.folder.join(format!("{}.operations", first.0))
+        self.folder.join(format!("{}.{OPERATIONS}", first.0))
     }
 
     /// Where texts of the web are kept.
     pub(super) fn text_path(&self, address: &str) -> PathBuf {
-        self.folder.join(format!("{}.text", Fingerprint::of_part(address).0))
+        self.folder.join(format!("{}.{TEXT}", Fingerprint::of_part(address).0))
     }
 }
 
 /// Writes a file at once or not at all: others may read it meanwhile.
-pub(super) fn write(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
+fn write(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder)?;
     let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);
@@ -141,15 +147,63 @@ pub(super) fn write(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Re
     Ok(())
 }
 
+/// A file that is used is not the oldest.
+pub(super) fn touch(path: &Path) {
+    let touched = fs::File::options().append(true).open(path);
+    let _ = touched.and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+/// Whether a file is one that is written here: the folder may be a user's, with other things in it.
+fn is_ours(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let Some((stem, ending)) = name.to_str().and_then(|name| name.split_once('.')) else { return false };
+    let is_fingerprint =
+        stem.len() == 2 * blake3::OUT_LEN && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // The type of a link is that it is one, wherever it leads.
+    let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
+    is_fingerprint && [OPERATIONS, TEXT].contains(&ending) && is_file()
+}
+
 /// Keeps the folder small.
 fn drop_oldest(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let dated = |entry: fs::DirEntry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()));
-    let mut files: Vec<(SystemTime, PathBuf)> = entries.filter_map(dated).collect();
+    let mut files: Vec<(SystemTime, PathBuf)> = entries.filter(is_ours).filter_map(dated).collect();
     files.sort();
     let too_many = files.len().saturating_sub(FILES_MAX);
     for (_, path) in files.into_iter().take(too_many) {
         // Somebody else may have been first.
         let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    #[test]
+    fn only_files_that_are_written_here_give_way() {
+        let folder = TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let hash = "0".repeat(64);
+        let others =
+            ["notes.text", "a.operations", &format!("{hash}.txt"), &format!("{hash}.text.bak"), ".tmpAbc"];
+        for name in others {
+            fs::write(path(name), "").unwrap();
+        }
+        let (inside, link) = (format!("{hash}.operations"), format!("{hash}.text"));
+        fs::create_dir(path(&inside)).unwrap();
+        std::os::unix::fs::symlink(path("notes.text"), path(&link)).unwrap();
+
+        let kept = Kept::in_folder(folder.path().to_owned());
+        for number in 0..FILES_MAX + 3 {
+            kept.write(&kept.text_path(&number.to_string()), |_| Ok(()));
+        }
+        let ours = fs::read_dir(folder.path()).unwrap().flatten().filter(is_ours).count();
+        assert_eq!(ours, FILES_MAX);
+        for name in others.into_iter().chain([inside.as_str(), link.as_str()]) {
+            assert!(fs::symlink_metadata(path(name)).is_ok(), "{name}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Asking;
 use super::files::text;
-use super::kept::{Kept, write};
+use super::kept::Kept;
 use crate::client::Web;
 use crate::document::{Fetch, TEXT_BYTES_MAX};
 use crate::request::Request;
@@ -140,14 +140,11 @@ impl WebTexts {
     fn keep(&self, url: &Url, about: &About, text: &str) {
         let Some(kept) = &self.kept else { return };
         let path = kept.text_path(url.as_str());
-        let written = write(&path, |file| {
+        kept.write(&path, |file| {
             serde_json::to_writer(&mut *file, about)?;
             file.write_all(b"\n")?;
             file.write_all(text.as_bytes())
         });
-        if let Err(error) = written {
-            tracing::debug!("{} cannot be written: {error}", path.display());
-        }
     }
 }
 
