@@ -154,10 +154,14 @@ impl Documents {
         if self.documents.len() >= DOCUMENTS_MAX {
             return Err(format!("is one document more than {DOCUMENTS_MAX}"));
         }
+        let too_large = || Err(format!("makes the description too large: {}", Unreadable::TooLarge));
+        if *bytes >= TEXT_BYTES_MAX {
+            return too_large();
+        }
         let text = fetch.fetch(address)?;
         *bytes = bytes.saturating_add(text.len());
         if *bytes > TEXT_BYTES_MAX {
-            return Err(format!("makes the description too large: {}", Unreadable::TooLarge));
+            return too_large();
         }
         parse(&text).map_err(|error| format!("cannot be read: {error}"))
     }
@@ -268,6 +272,29 @@ mod tests {
         assert_eq!(documents.locate(1, "../people/owner.yaml"), Ok((2, "")));
         assert_eq!(documents.locate(2, "../api.yaml#/x"), Ok((0, "/x")));
         assert_eq!(documents.locate(0, "gone.yaml"), Err("is not there".to_owned()));
+    }
+
+    #[test]
+    fn nothing_is_asked_for_once_the_bytes_are_used_up() {
+        /// Every document is as large as all may be together.
+        #[derive(Default)]
+        struct Large(RefCell<Vec<String>>);
+
+        impl Fetch for Large {
+            fn fetch(&self, address: &str) -> Result<String, String> {
+                self.0.borrow_mut().push(address.to_owned());
+                Ok(" ".repeat(TEXT_BYTES_MAX))
+            }
+        }
+
+        let large = Large::default();
+        let text = "x: {$ref: a.yaml}\ny: {$ref: b.yaml}\nz: {$ref: c.yaml}";
+        let documents = Documents::gather(text, Home::Directory("api.yaml".to_owned()), &large).unwrap();
+        assert_eq!(*large.0.borrow(), ["a.yaml"]);
+        for reference in ["a.yaml", "b.yaml", "c.yaml"] {
+            let told = documents.locate(0, reference).unwrap_err();
+            assert!(told.contains("too large"), "{told}");
+        }
     }
 
     #[test]

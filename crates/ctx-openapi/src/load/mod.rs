@@ -15,7 +15,9 @@ use crate::operation::Description;
 use crate::settings::Spec;
 use files::Files;
 use kept::Seen;
+use std::time::Instant;
 use url::Url;
+use web::ALL_TIME_MAX;
 
 /// A description that was read.
 #[derive(Debug)]
@@ -59,9 +61,10 @@ pub(crate) fn load(
             read(&text, Home::Directory(name), &files, kept, None)
         }
         Spec::Web(url) => {
-            let first = web.first(url, asking).map_err(LoadError::Text)?;
+            let until = Instant::now() + ALL_TIME_MAX;
+            let first = web.first(url, asking, until).map_err(LoadError::Text)?;
             let home = Home::Web(first.address.clone());
-            let beside = web.beside(&first.address, asking);
+            let beside = web.beside(&first.address, asking, until);
             read(&first.text, home, &beside, kept, Some(first.address.clone()))
         }
     }

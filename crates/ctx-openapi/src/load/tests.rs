@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use tempfile::TempDir;
 
 const PETS: &str = "openapi: 3.0.0
@@ -176,4 +177,22 @@ async fn a_text_of_the_web_has_a_bound() {
     let error = loaded(spec, kept.path(), Asking::Web).await.unwrap_err();
     assert!(error.contains("larger than"), "{error}");
     assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_asked_for_when_the_time_for_all_texts_is_over() {
+    let web = TestWeb::serve(|_| reply(200, "type: object"));
+    let home = Url::parse(&web.url("/api.yaml")).unwrap();
+    let part = web.url("/pet.yaml");
+    let texts = texts(None);
+    let fetched = move |until: Instant| texts.beside(&home, Asking::Web, until).fetch(&part);
+    let (over, ahead) = tokio::task::spawn_blocking(move || {
+        let now = Instant::now();
+        (fetched(now), fetched(now + ALL_TIME_MAX))
+    })
+    .await
+    .unwrap();
+    assert_eq!(over.unwrap_err(), "the texts of the description take more than 120 seconds");
+    assert_eq!(ahead.unwrap(), "type: object");
+    assert_eq!(web.asked().len(), 1);
 }

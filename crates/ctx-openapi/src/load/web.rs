@@ -12,11 +12,14 @@ use reqwest::header::{
 use reqwest::{Method, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// How long one text may take.
 const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long all texts of one description may take together.
+pub(super) const ALL_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// What is asked for.
 const WANTED: HeaderValue =
@@ -50,6 +53,8 @@ pub(super) struct Beside<'a> {
     texts: &'a WebTexts,
     home: &'a Url,
     asking: Asking,
+    /// When the time for all of them is over.
+    until: Instant,
 }
 
 impl WebTexts {
@@ -59,25 +64,23 @@ impl WebTexts {
     }
 
     /// The first text of a description: where it is led to is where the others are.
-    pub(super) fn first(&self, url: &Url, asking: Asking) -> Result<WebText, String> {
-        self.get(url, None, asking)
+    pub(super) fn first(&self, url: &Url, asking: Asking, until: Instant) -> Result<WebText, String> {
+        self.get(url, None, asking, until)
     }
 
     /// Texts of the same origin.
-    pub(super) fn beside<'a>(&'a self, home: &'a Url, asking: Asking) -> Beside<'a> {
-        Beside { texts: self, home, asking }
+    pub(super) fn beside<'a>(&'a self, home: &'a Url, asking: Asking, until: Instant) -> Beside<'a> {
+        Beside { texts: self, home, asking, until }
     }
 
-    fn get(&self, url: &Url, only: Option<&Url>, asking: Asking) -> Result<WebText, String> {
+    fn get(&self, url: &Url, only: Option<&Url>, asking: Asking, until: Instant) -> Result<WebText, String> {
         let known = self.known(url);
         match (asking, known) {
             (Asking::Kept, Some((_, known))) => Ok(known),
             (Asking::Kept, None) => Err("is not kept".to_owned()),
             (Asking::Web, known) => {
                 let about = known.as_ref().map(|(about, _)| about);
-                let asked = self.runtime.block_on(tokio::time::timeout(TIME_MAX, self.ask(url, only, about)));
-                let late = || Err(format!("no answer within {} seconds", TIME_MAX.as_secs()));
-                match asked.unwrap_or_else(|_| late()) {
+                match self.ask_until(until, self.ask(url, only, about)) {
                     Ok(Some((about, address, text))) => {
                         self.keep(url, &about, &text);
                         Ok(WebText { text, address })
@@ -88,6 +91,25 @@ impl WebTexts {
                 }
             }
         }
+    }
+
+    /// What is asked for, if it comes in time; where none is left, nothing is asked for.
+    fn ask_until<T>(
+        &self,
+        until: Instant,
+        asking: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        let left = until.saturating_duration_since(Instant::now());
+        let late = if left > TIME_MAX {
+            format!("no answer within {} seconds", TIME_MAX.as_secs())
+        } else {
+            format!("the texts of the description take more than {} seconds", ALL_TIME_MAX.as_secs())
+        };
+        if left.is_zero() {
+            return Err(late);
+        }
+        let timed = async { tokio::time::timeout(left.min(TIME_MAX), asking).await };
+        self.runtime.block_on(timed).unwrap_or(Err(late))
     }
 
     /// Asks for a text; nothing where it is still the one that is known.
@@ -151,7 +173,7 @@ impl WebTexts {
 impl Fetch for Beside<'_> {
     fn fetch(&self, address: &str) -> Result<String, String> {
         let url = Url::parse(address).map_err(|error| error.to_string())?;
-        self.texts.get(&url, Some(self.home), self.asking).map(|got| got.text)
+        self.texts.get(&url, Some(self.home), self.asking, self.until).map(|got| got.text)
     }
 }
 
