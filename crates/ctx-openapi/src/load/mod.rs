@@ -47,6 +47,14 @@ pub(crate) enum Asking {
     Kept,
 }
 
+/// Whether something is made of a text where others that it refers to cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    MayBeMissing,
+    /// They are somewhere, only not here: what is made without them is less than what there is.
+    Needed,
+}
+
 /// Reads a description. Waits for files and for the web: not for a thread that others wait for.
 pub(crate) fn load(
     spec: &Spec,
@@ -58,14 +66,18 @@ pub(crate) fn load(
         Spec::File(path) => {
             let (files, name) = Files::beside(path).map_err(LoadError::Text)?;
             let text = files.fetch(&name).map_err(LoadError::Text)?;
-            read(&text, Home::Directory(name), &files, kept, None)
+            read(&text, Home::Directory(name), &files, kept, None, Parts::MayBeMissing)
         }
         Spec::Web(url) => {
             let until = Instant::now() + ALL_TIME_MAX;
             let first = web.first(url, asking, until).map_err(LoadError::Text)?;
             let home = Home::Web(first.address.clone());
             let beside = web.beside(&first.address, asking, until);
-            read(&first.text, home, &beside, kept, Some(first.address.clone()))
+            let parts = match asking {
+                Asking::Web => Parts::MayBeMissing,
+                Asking::Kept => Parts::Needed,
+            };
+            read(&first.text, home, &beside, kept, Some(first.address.clone()), parts)
         }
     }
 }
@@ -77,6 +89,7 @@ fn read(
     fetch: &dyn Fetch,
     kept: Option<&Kept>,
     address: Option<Url>,
+    needed: Parts,
 ) -> Result<Loaded, LoadError> {
     let first = Fingerprint::of_text(&home, text);
     if let Some((description, fingerprint)) = kept.and_then(|kept| kept.get(&first, fetch)) {
@@ -85,6 +98,9 @@ fn read(
     let seen = Seen::new(fetch);
     let description = document::load(text, home, &seen)?;
     let parts = seen.into_parts();
+    if needed == Parts::Needed && parts.iter().any(|(_, part)| part.is_none()) {
+        return Err(LoadError::Text("a text that it refers to is not kept".to_owned()));
+    }
     if let Some(kept) = kept {
         kept.put(&first, &parts, &description);
     }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
 
 const PETS: &str = "openapi: 3.0.0
@@ -195,4 +195,32 @@ async fn nothing_is_asked_for_when_the_time_for_all_texts_is_over() {
     assert_eq!(over.unwrap_err(), "the texts of the description take more than 120 seconds");
     assert_eq!(ahead.unwrap(), "type: object");
     assert_eq!(web.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_kept_of_the_web_is_whole_or_nothing() {
+    let web = TestWeb::serve(|asked| match asked.target() {
+        "GET /api.yaml" => reply(200, PETS),
+        _ => reply(200, "type: object\nproperties: {name: {type: string}}"),
+    });
+    let kept = TempDir::new().unwrap();
+    let spec = || Spec::read(&web.url("/api.yaml"), Path::new("/")).unwrap();
+    let whole = loaded(spec(), kept.path(), Asking::Web).await.unwrap();
+    let operations = kept_files(kept.path()).into_iter().find(|name| name.ends_with(".operations")).unwrap();
+    let operations = kept.path().join(operations);
+    let before = fs::read(&operations).unwrap();
+    let part = Kept::in_folder(kept.path().to_owned()).text_path(&web.url("/parts/pet.yaml"));
+
+    // What is used is not the oldest.
+    let long_ago = SystemTime::UNIX_EPOCH;
+    fs::File::options().append(true).open(&part).unwrap().set_modified(long_ago).unwrap();
+    let again = loaded(spec(), kept.path(), Asking::Kept).await.unwrap();
+    assert_eq!(again.fingerprint, whole.fingerprint);
+    assert_ne!(fs::metadata(&part).unwrap().modified().unwrap(), long_ago);
+
+    fs::remove_file(&part).unwrap();
+    let told = loaded(spec(), kept.path(), Asking::Kept).await.unwrap_err();
+    assert_eq!(told, "a text that it refers to is not kept");
+    assert_eq!(fs::read(&operations).unwrap(), before);
+    assert_eq!(web.asked().len(), 2);
 }

@@ -2,7 +2,7 @@
 
 use super::Asking;
 use super::files::text;
-use super::kept::Kept;
+use super::kept::{Kept, touch};
 use crate::client::Web;
 use crate::document::{Fetch, TEXT_BYTES_MAX};
 use crate::request::Request;
@@ -151,11 +151,12 @@ impl WebTexts {
     /// What is kept of an address.
     fn known(&self, url: &Url) -> Option<(About, WebText)> {
         let path = self.kept.as_ref()?.text_path(url.as_str());
-        let mut text = String::from_utf8(fs::read(path).ok()?).ok()?;
+        let mut text = String::from_utf8(fs::read(&path).ok()?).ok()?;
         let line = text.find('\n')?;
         let about: About = serde_json::from_str(text.get(..line)?).ok()?;
         text.drain(..=line);
         let address = Url::parse(&about.address).ok()?;
+        touch(&path);
         Some((about, WebText { text, address }))
     }
 
