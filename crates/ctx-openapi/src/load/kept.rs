@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Changes whenever the same text gives other operations, or they are written in another way.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Files in the folder; the oldest give way.
-const FILES_MAX: usize = 64;
+const FILES_MAX: usize = 1_024;
 
 /// What the names of files end with: what was made of texts, and texts of the web.
 const OPERATIONS: &str = "operations";
