@@ -225,7 +225,10 @@ async fn check_sources(workspace: &Workspace, checks: &mut Vec<Check>) {
         Ok(sources) => sources,
         Err(error) => return checks.push(Check::from_error("sources", error.into())),
     };
-    if sources.is_empty() {
+    let settings = &workspace.config.settings;
+    // One that only acts needs none.
+    let acts = !settings.mcp_servers.is_empty() || !settings.apis.is_empty() || !settings.tools.is_empty();
+    if sources.is_empty() && !acts {
         checks.push(Check::failed(
             "sources",
             "none is configured",

@@ -151,7 +151,8 @@ fn a_configured_api_is_listed_tested_doctored_and_documented() {
     let w = configured(&store, "exclude = [\"tag:admin\"]\n");
     w.ctx("upstream list").success().answers("petstore").answers("3 functions");
     w.ctx("upstream test petstore").success().answers("✓ Petstore was read").answers("petstore.create_pet");
-    w.ctx("doctor").answers("apis.petstore");
+    w.ctx("doctor").success().answers("✓ apis.petstore: 3 functions");
+    w.ctx("upstream test petstor").code(2).says("did you mean the API `petstore`?");
     w.ctx("docs petstore.get_pet")
         .success()
         .answers("function sdk.petstore.get_pet(params: { petId: number }): Pet end");

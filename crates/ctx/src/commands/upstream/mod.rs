@@ -187,9 +187,12 @@ fn usable(workspace: &Workspace, name: &str) -> CommandResult<(Identifier, Strin
 fn usable_section(workspace: &Workspace, name: &str) -> CommandResult<String> {
     let written = workspace.config.settings.apis.keys();
     let is_it = |written: &&String| *written == name || Identifier::sanitize(written).as_str() == name;
-    let section = match written.into_iter().find(is_it) {
+    let section = match written.clone().find(is_it) {
         Some(api) => api_section(api),
-        None => upstream_section(section_named(&workspace.config, name)?),
+        None => upstream_section(section_named(&workspace.config, name).map_err(|error| {
+            let near = nearest(name, written.map(String::as_str));
+            near.into_iter().fold(error, |error, near| error.hint(format!("did you mean the API `{near}`?")))
+        })?),
     };
     may_be_used(workspace, &section)?;
     Ok(section)
