@@ -1,7 +1,7 @@
 //! An API as a provider: each of its operations is a tool.
 
 use crate::auth::{self, Credentials};
-use crate::client::Client;
+use crate::client::{Client, Granted};
 use crate::interface::Interface;
 use crate::operation::{Description, Operation, Skipped};
 use crate::page::Exchange;
@@ -201,7 +201,8 @@ impl Inner {
         let grants = auth::choose(operation, &self.description.schemes, self.is_silent, credentials)?;
         let (shown, url) = (request.shown(), request.url.clone());
         let time_left = call.map_or(Duration::MAX, Call::time_left).min(self.settings.limits.call);
-        let answered = self.client.send(request, grants, &base, time_left).await?;
+        let granted = Granted { grants, is_brought: own.is_some() };
+        let answered = self.client.send(request, granted, &base, time_left).await?;
         let (headers, redactor) = (answered.received.headers.clone(), &answered.redactor);
         let mut output =
             answered.received.into_output(&shown, redactor, call).map_err(|error| match answered.wait {

@@ -84,6 +84,8 @@ struct Reading {
 struct Found {
     api: Option<Arc<Api>>,
     fingerprint: Option<Fingerprint>,
+    /// Where the other texts of the description are.
+    others: Vec<String>,
     /// Why it could not be read the last time.
     failure: Option<String>,
 }
@@ -163,9 +165,14 @@ impl Reading {
         }
         let mut retry = RETRY_FIRST;
         loop {
-            let stamp = self.stamp();
+            let first = self.stamp().first().copied();
             if self.read(Asking::Web).await {
                 on_change();
+            }
+            let mut stamp = self.stamp();
+            // It may have been changed while it was read.
+            if let (Some(now), Some(before)) = (stamp.first_mut(), first) {
+                *now = before;
             }
             if self.found.borrow().failure.is_none() {
                 retry = RETRY_FIRST;
@@ -183,11 +190,16 @@ impl Reading {
         }
     }
 
-    /// What shows that a file was changed.
-    fn stamp(&self) -> Option<(SystemTime, u64)> {
-        let Spec::File(path) = &self.settings.spec else { return None };
-        let about = std::fs::metadata(path).ok()?;
-        Some((about.modified().ok()?, about.len()))
+    /// What shows that one of its files was changed.
+    fn stamp(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let Spec::File(path) = &self.settings.spec else { return Vec::new() };
+        let others = self.found.borrow().others.clone();
+        let others = others.iter().map(|other| path.with_file_name(other));
+        let stamp = |path: PathBuf| {
+            let about = std::fs::metadata(path).ok()?;
+            Some((about.modified().ok()?, about.len()))
+        };
+        std::iter::once(path.clone()).chain(others).map(stamp).collect()
     }
 
     /// Reads the description. Whether its functions, or why there are none, are others than before.
@@ -197,18 +209,19 @@ impl Reading {
             let loaded = load(&own.settings.spec, own.kept.as_ref(), &own.texts, asking)?;
             let known = own.found.borrow().fingerprint.clone();
             Ok::<_, LoadError>((known.as_ref() != Some(&loaded.fingerprint)).then(|| {
-                let Loaded { description, address, fingerprint } = loaded;
+                let Loaded { description, address, fingerprint, others } = loaded;
                 let api = Api::new(description, address, own.settings.clone(), own.client.clone());
-                (Arc::new(api), fingerprint)
+                (Arc::new(api), fingerprint, others)
             }))
         };
         let read = spawn_blocking(loading).await;
         let read = read.unwrap_or_else(|error| Err(LoadError::Text(error.to_string())));
         let name = &self.settings.name;
         match read {
-            Ok(Some((api, fingerprint))) => {
+            Ok(Some((api, fingerprint, others))) => {
                 tracing::debug!(api = %name, functions = api.count(), "its description was read");
-                let found = Found { api: Some(api), fingerprint: Some(fingerprint), failure: None };
+                let fingerprint = Some(fingerprint);
+                let found = Found { api: Some(api), fingerprint, others, failure: None };
                 self.found.send_replace(found);
                 true
             }

@@ -102,6 +102,21 @@ async fn a_file_that_changes_is_read_again_and_a_broken_one_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_file_that_another_refers_to_is_read_again_too() {
+    let folder = TempDir::new().unwrap();
+    let (path, part) = (folder.path().join("api.json"), folder.path().join("pets.json"));
+    let document = json!({"openapi": "3.1.0", "paths": {"/pets": {"$ref": "pets.json"}}});
+    fs::write(&path, document.to_string()).unwrap();
+    fs::write(&part, json!({"get": {"operationId": "list"}}).to_string()).unwrap();
+    let started = start(Spec::File(path), &folder.path().join("kept"));
+    started.changed(1).await;
+    assert_eq!(started.functions(), ["pets.list"]);
+    fs::write(&part, json!({"get": {"operationId": "list_all"}}).to_string()).unwrap();
+    started.changed(2).await;
+    assert_eq!(started.functions(), ["pets.list_all"]);
+}
+
+#[tokio::test]
 async fn what_is_kept_of_the_web_is_there_while_the_web_is_not() {
     let folder = TempDir::new().unwrap();
     let document = document("/v1", "getPet");

@@ -25,6 +25,14 @@ pub(crate) struct Client {
     response_bytes: usize,
 }
 
+/// What lets a request in.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) grants: Vec<Grant>,
+    /// Whether the caller brought it: then nothing of ours helps out.
+    pub(crate) is_brought: bool,
+}
+
 /// What came back, and what must not be shown of it.
 #[derive(Debug)]
 pub(crate) struct Answered {
@@ -49,7 +57,7 @@ impl Client {
     pub(crate) async fn send(
         &self,
         request: Request,
-        grants: Vec<Grant>,
+        grants: Granted,
         base: &Url,
         time_left: Duration,
     ) -> Result<Answered, ToolError> {
@@ -70,7 +78,7 @@ impl Client {
     async fn sent(
         &self,
         request: Request,
-        grants: Vec<Grant>,
+        Granted { grants, is_brought }: Granted,
         base: &Url,
         deadline: Option<Instant>,
     ) -> Result<Answered, ToolError> {
@@ -79,7 +87,7 @@ impl Client {
         let mut pass = Pass::new(grants, &self.tokens, &self.web, base).await?;
         let (mut retries, mut renewed) = (0, false);
         loop {
-            let received = self.web.receive(request.clone(), &pass, self.response_bytes).await;
+            let received = self.web.receive(request.clone(), &pass, is_brought, self.response_bytes).await;
             let received = received.map_err(|error| masked(error, &pass.redactor(self.web.secrets())))?;
             if received.status == StatusCode::UNAUTHORIZED && !renewed {
                 renewed = true;

@@ -40,13 +40,15 @@ pub(crate) struct Web {
     proxy: Option<reqwest::Proxy>,
     /// Added to every request for the API itself.
     headers: HeaderMap,
+    /// Those of them that let nobody in.
+    open_headers: HeaderMap,
     /// Those of their values, and of the parameters that are always sent, that are not for showing.
     secrets: Vec<Secret>,
 }
 
 impl Web {
     pub(crate) fn new(settings: &ApiSettings) -> Result<Self, ApiError> {
-        let mut headers = HeaderMap::new();
+        let (mut headers, mut open_headers) = (HeaderMap::new(), HeaderMap::new());
         let frozen = settings.frozen.iter().filter(|(name, _)| is_secret(name));
         let mut secrets: Vec<Secret> =
             frozen.filter_map(|(_, value)| value.as_str()).map(Secret::new).collect();
@@ -58,12 +60,15 @@ impl Web {
             let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
             let mut value = HeaderValue::from_bytes(value.expose().as_bytes()).map_err(|_| wrong())?;
             value.set_sensitive(true);
+            if !is_secret(name) {
+                open_headers.insert(header.clone(), value.clone());
+            }
             headers.insert(header, value);
         }
         // The error would repeat the address, which may hold a password.
         let proxy = settings.proxy.as_ref().map(|proxy| reqwest::Proxy::all(proxy.expose()));
         let proxy = proxy.transpose().map_err(|_| ApiError::Proxy)?;
-        Ok(Self { client: OnceLock::new(), proxy, headers, secrets })
+        Ok(Self { client: OnceLock::new(), proxy, headers, open_headers, secrets })
     }
 
     /// Secrets that are sent with every request.
@@ -72,18 +77,21 @@ impl Web {
     }
 
     /// Sends a request with what lets it in, follows redirects, and reads what comes back. Where it is led to another
-    /// origin, what is meant for this one does not go with it.
+    /// origin, what is meant for this one does not go with it; where callers bring what lets them in, neither does
+    /// what lets us in.
     pub(super) async fn receive(
         &self,
         mut request: Request,
         pass: &Pass,
+        is_brought: bool,
         bytes_max: usize,
     ) -> Result<Received, ToolError> {
         let mut is_home = true;
         for _ in 0..=REDIRECTS_MAX {
             let mut sent = request.clone();
             if is_home {
-                sent.headers.extend(self.headers.clone());
+                let headers = if is_brought { &self.open_headers } else { &self.headers };
+                sent.headers.extend(headers.clone());
                 pass.apply(&mut sent)?;
             }
             let received = self.receive_once(&sent, bytes_max).await?;

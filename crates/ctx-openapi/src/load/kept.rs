@@ -91,7 +91,7 @@ impl Kept {
     }
 
     /// What is kept of a text, if all others that it was made of are still the same.
-    pub(super) fn get(&self, first: &Fingerprint, fetch: &dyn Fetch) -> Option<(Description, Fingerprint)> {
+    pub(super) fn get(&self, first: &Fingerprint, fetch: &dyn Fetch) -> Option<(Description, Vec<Part>)> {
         let path = self.path(first);
         let bytes = fs::read(&path).ok()?;
         let line = memchr::memchr(b'\n', &bytes)?;
@@ -104,7 +104,7 @@ impl Kept {
         }
         let description = serde_json::from_slice(bytes.get(line + 1..)?).ok()?;
         touch(&path);
-        Some((description, first.clone().with(&parts)))
+        Some((description, parts))
     }
 
     /// Keeps what was made of texts. Where that fails, it is made again next time.

@@ -14,7 +14,7 @@ use crate::document::{self, Fetch, Home, Unreadable};
 use crate::operation::Description;
 use crate::settings::Spec;
 use files::Files;
-use kept::Seen;
+use kept::{Part, Seen};
 use std::time::Instant;
 use url::Url;
 use web::ALL_TIME_MAX;
@@ -27,6 +27,8 @@ pub(crate) struct Loaded {
     pub(crate) address: Option<Url>,
     /// The texts that it was made of: others give another.
     pub(crate) fingerprint: Fingerprint,
+    /// Where the others of them are, beside the first.
+    pub(crate) others: Vec<String>,
 }
 
 /// Why a description cannot be had.
@@ -92,8 +94,10 @@ fn read(
     needed: Parts,
 ) -> Result<Loaded, LoadError> {
     let first = Fingerprint::of_text(&home, text);
-    if let Some((description, fingerprint)) = kept.and_then(|kept| kept.get(&first, fetch)) {
-        return Ok(Loaded { description, address, fingerprint });
+    let addresses = |parts: Vec<Part>| parts.into_iter().map(|(address, _)| address).collect();
+    if let Some((description, parts)) = kept.and_then(|kept| kept.get(&first, fetch)) {
+        let fingerprint = first.with(&parts);
+        return Ok(Loaded { description, address, fingerprint, others: addresses(parts) });
     }
     let seen = Seen::new(fetch);
     let description = document::load(text, home, &seen)?;
@@ -104,7 +108,8 @@ fn read(
     if let Some(kept) = kept {
         kept.put(&first, &parts, &description);
     }
-    Ok(Loaded { description, address, fingerprint: first.with(&parts) })
+    let fingerprint = first.with(&parts);
+    Ok(Loaded { description, address, fingerprint, others: addresses(parts) })
 }
 
 #[cfg(test)]

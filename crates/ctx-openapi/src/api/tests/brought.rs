@@ -48,6 +48,23 @@ async fn what_a_call_brings_stands_for_what_is_configured() {
 }
 
 #[tokio::test]
+async fn headers_that_let_us_in_do_not_go_with_what_a_call_brings() {
+    let web = Web::serve(|_| reply(200, ""));
+    let with_headers = |settings: &mut ApiSettings| {
+        open(settings);
+        let header = |name: &str, value: &str| (name.to_owned(), Secret::new(value));
+        settings.headers = vec![header("X-Api-Key", "of-the-admin"), header("X-Team", "kennel")];
+    };
+    let ours = || described(guarded(Scheme::Bearer), &web.url(""), with_headers);
+    bring(ours(), json!({"pets": "of-the-caller"})).await.unwrap();
+    call(ours(), json!({})).await.unwrap();
+    let asked = web.asked();
+    let sent: Vec<_> =
+        asked.iter().map(|asked| (asked.header("x-api-key"), asked.header("x-team"))).collect();
+    assert_eq!(sent, [(None, Some("kennel")), (Some("of-the-admin"), Some("kennel"))]);
+}
+
+#[tokio::test]
 async fn what_is_configured_does_not_help_out_where_what_is_brought_does_not_fit() {
     let web = Web::serve(|_| reply(200, ""));
     let api = described(guarded(Scheme::Bearer), &web.url(""), open);

@@ -210,7 +210,7 @@ mod tests {
     fn an_api_is_called_as_it_is_typed_or_like_its_file() {
         for (spec, name, place) in [
             ("pets=specs/petstore.yaml", "pets", "specs/petstore.yaml"),
-            ("specs/pet-store.v2.yaml", "pet_store_v2", "specs/pet-store.v2.yaml"),
+            ("specs/pet-store.v2.yaml", "pet_store", "specs/pet-store.v2.yaml"),
             ("https://example.com/a/pets.json?key=secret", "pets", "https://example.com/a/pets.json"),
             ("x=https://example.com/openapi.json", "x", "https://example.com/openapi.json"),
             ("specs/a=b.yaml", "a_b", "specs/a=b.yaml"),
