@@ -1,6 +1,6 @@
 //! OpenAPI descriptions as callable functions.
 //!
-//! `document` reads a description of any version and gives [`Operation`]s: all that is needed to call each, and
+//! `document` reads a description of any version and gives operations: all that is needed to call each, and
 //! nothing of the document. `request` makes a request of an operation and its arguments, `response` a value of what
 //! comes back, `auth` adds credentials, and `api` is all operations of one. `load` gets descriptions and keeps what
 //! they were made into; `apis` has it done in the background, for all APIs of a workspace.
