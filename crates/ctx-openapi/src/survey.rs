@@ -62,11 +62,6 @@ impl Survey {
         self.description.operations.iter().map(|operation| Surveyed { survey: self, operation })
     }
 
-    /// How many definitions their schemas refer to.
-    pub fn definitions(&self) -> usize {
-        self.description.definitions.len()
-    }
-
     /// What cannot be called, and why.
     pub fn skipped(&self) -> impl Iterator<Item = (&str, &str)> {
         self.description.skipped.iter().map(|skipped| (skipped.what.as_str(), skipped.why.as_str()))
@@ -77,11 +72,6 @@ impl<'a> Surveyed<'a> {
     /// Its name.
     pub fn name(self) -> &'a str {
         &self.operation.name
-    }
-
-    /// Its method, in capitals.
-    pub fn method(self) -> &'a str {
-        &self.operation.method
     }
 
     /// The schema of its arguments, whole.

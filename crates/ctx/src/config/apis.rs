@@ -3,7 +3,7 @@
 use super::scripts::Rate;
 use super::settings::{LimitSettings, seconds};
 use super::tree::{Leaf, Node, Table};
-use super::upstreams::{RESERVED, group_uses};
+use super::upstreams::{group_uses, reserved};
 use super::{Config, ConfigError, ScriptUse, Variables};
 use ctx_core::{Identifier, Redactor, Secret};
 use ctx_openapi::{ApiError, ApiLimits, ApiSettings, Credentials, InvalidPattern, Selection, Spec};
@@ -114,12 +114,8 @@ impl fmt::Debug for Frozen {
 impl ApiSection {
     /// What is wrong with it, each with its key; an empty key is the section itself.
     pub(super) fn problems(&self, name: &str) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
+        let mut problems: Vec<_> = reserved(name).map(|problem| ("", problem)).into_iter().collect();
         let identifier = Identifier::sanitize(name);
-        if RESERVED.contains(&identifier.as_str()) {
-            problems
-                .push(("", format!("the name `{identifier}` is taken by what is built in; give it another")));
-        }
         if self.spec.trim().is_empty() {
             problems.push(("spec", "must not be empty".to_owned()));
         }

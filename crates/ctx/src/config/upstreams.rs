@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// Names that are those of others: what is built in, and what the catalog itself has.
-pub(super) const RESERVED: [&str; 5] = ["context", "tools", "ctx", "agents", "resources"];
+const RESERVED: [&str; 5] = ["context", "tools", "ctx", "agents", "resources"];
 
 /// What a server's process gets of our environment, besides what its section names.
 const INHERITED: &[&str] = &[
@@ -126,15 +126,17 @@ enum OnChange {
     Ask,
 }
 
+/// What is wrong with the name of an upstream that is somebody else's.
+pub(super) fn reserved(name: &str) -> Option<String> {
+    let identifier = Identifier::sanitize(name);
+    let is_taken = RESERVED.contains(&identifier.as_str());
+    is_taken.then(|| format!("the name `{identifier}` is taken by what is built in; give it another"))
+}
+
 impl ServerSection {
     /// What is wrong with it, each with its key; an empty key is the section itself.
     pub(super) fn problems(&self, name: &str) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
-        let identifier = Identifier::sanitize(name);
-        if RESERVED.contains(&identifier.as_str()) {
-            problems
-                .push(("", format!("the name `{identifier}` is taken by what is built in; give it another")));
-        }
+        let mut problems: Vec<_> = reserved(name).map(|problem| ("", problem)).into_iter().collect();
         match (&self.command, &self.url) {
             (None, None) => problems.push(("", "needs a `command` to start or a `url` to reach".to_owned())),
             (Some(_), Some(_)) => {
