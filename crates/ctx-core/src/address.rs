@@ -1,36 +1,116 @@
-//! Addresses that are not reached on anybody's behalf: those that tell a machine's secrets to whoever asks, and
-//! those that are nobody's. Loopback and private networks are the user's own, and allowed.
+//! The SSRF policy of every outgoing connection: the IP addresses it may use, depending on who named the host.
 //!
-//! A name is checked where it is connected to, on the addresses that it leads to then.
+//! - Link-local, cloud metadata, IPv6 transition and unusable addresses are always refused, unless trusted configuration
+//!   gives one as a literal IP address.
+//! - A host named by configuration or a trusted script may be on loopback or a private network.
+//! - A host named by a remote party (a redirect, OAuth metadata, a server URL in a downloaded OpenAPI document) is never
+//!   in a nearer network scope than that party: a public host can refer to public hosts only.
+//!
+//! Host names are checked at connection time, on the resolved addresses, so that DNS rebinding cannot bypass the check.
+//! Nothing here does I/O: the DNS resolver of each HTTP client asks [`Reach`] which addresses it may use.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Where clouds answer for a machine's credentials, besides the link-local addresses.
+/// Cloud metadata services outside the IPv4 link-local range: Alibaba, Azure, Oracle.
 const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
-const METADATA_V6: [Ipv6Addr; 2] =
-    [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)];
 
-/// An address that may not be reached; its text says what it is: `a metadata address`.
+/// First two segments of the IPv6 networks of cloud metadata services: Amazon, Google.
+const METADATA_V6: [[u16; 2]; 2] = [[0xfd00, 0x0ec2], [0xfd20, 0x00ce]];
+
+/// Network distance of an address from this machine. Ordered: a greater scope is nearer.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkScope {
+    /// The public internet.
+    #[default]
+    Internet,
+    /// A private network: RFC 1918, unique local, shared (CGNAT) and benchmarking addresses.
+    Private,
+    /// This machine.
+    Loopback,
+}
+
+/// An address that the SSRF policy refuses; its text names the address class: `a metadata address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ForbiddenAddress(&'static str);
 
-impl ForbiddenAddress {
-    /// Whether the host of a URL is itself an address that may not be reached. Names are let through: where they
-    /// lead is known when they are resolved.
-    pub fn check_host(host: &str) -> Result<(), Self> {
-        match host.trim_start_matches('[').trim_end_matches(']').parse() {
-            Ok(address) => Self::check(address),
-            Err(_) => Ok(()),
+/// An SSRF policy: the addresses that one request may connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reach {
+    nearest: NetworkScope,
+    /// Literal IP address from trusted configuration; exempt from every check.
+    named: Option<IpAddr>,
+}
+
+impl Reach {
+    /// Policy for hosts named by the user's own configuration and scripts: all but the always refused addresses.
+    pub const OWN: Self = Self { nearest: NetworkScope::Loopback, named: None };
+
+    /// Public addresses only: the policy for hosts named by an unknown party.
+    pub const INTERNET: Self = Self { nearest: NetworkScope::Internet, named: None };
+
+    /// Policy for the host of a URL in trusted configuration. A literal IP address is exempt from the checks. A host
+    /// name is not: whoever controls its DNS can point it at any address.
+    pub fn configured(host: &str) -> Self {
+        Self { named: literal(host), ..Self::OWN }
+    }
+
+    /// Policy for hosts named by a remote party in this scope (redirects, OAuth metadata, `$ref`).
+    pub fn of_referrer(scope: NetworkScope) -> Self {
+        Self { nearest: scope, named: None }
+    }
+
+    /// This policy, narrowed for hosts named in a response from `peer`: nothing nearer than the peer.
+    #[must_use]
+    pub fn referred_by(self, peer: IpAddr) -> Self {
+        self.within(NetworkScope::of(peer))
+    }
+
+    /// This policy, narrowed to nothing nearer than `scope`.
+    #[must_use]
+    pub fn within(self, scope: NetworkScope) -> Self {
+        Self { nearest: self.nearest.min(scope), ..self }
+    }
+
+    /// The nearest scope that this policy allows.
+    pub fn nearest(self) -> NetworkScope {
+        self.nearest
+    }
+
+    /// Checks the host of a URL without resolving it: a literal address or a `localhost` name. Other names are checked
+    /// when they are resolved, by [`Reach::reachable`].
+    pub fn check_host(self, host: &str) -> Result<(), ForbiddenAddress> {
+        match literal(host) {
+            Some(address) => self.check(address),
+            None if is_localhost(host) => self.check(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            None => Ok(()),
         }
     }
 
-    /// Those of a name's addresses that may be reached; fails where it has no others.
-    pub fn reachable(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Self> {
+    /// Checks one address.
+    pub fn check(self, address: IpAddr) -> Result<(), ForbiddenAddress> {
+        if self.named == Some(address) {
+            return Ok(());
+        }
+        match classify(address)? {
+            scope if scope <= self.nearest => Ok(()),
+            NetworkScope::Loopback => Err(ForbiddenAddress("an address of this machine")),
+            _ => Err(ForbiddenAddress("an address of a private network")),
+        }
+    }
+
+    /// The allowed ones of a name's resolved addresses; fails when all of them are refused.
+    pub fn reachable(
+        self,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, ForbiddenAddress> {
         let (mut reachable, mut refused) = (Vec::new(), None);
         for address in addresses {
-            match Self::check(address.ip()) {
+            match self.check(address.ip()) {
                 Ok(()) => reachable.push(address),
                 Err(forbidden) => refused = Some(forbidden),
             }
@@ -40,111 +120,293 @@ impl ForbiddenAddress {
             _ => Ok(reachable),
         }
     }
+}
 
-    fn check(address: IpAddr) -> Result<(), Self> {
-        forbidden(address).map_or(Ok(()), |what| Err(Self(what)))
+impl ForbiddenAddress {
+    /// [`Reach::check_host`] for the user's own machine and network.
+    pub fn check_host(host: &str) -> Result<(), Self> {
+        Reach::OWN.check_host(host)
+    }
+
+    /// [`Reach::reachable`] for the user's own machine and network.
+    pub fn reachable(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Self> {
+        Reach::OWN.reachable(addresses)
     }
 }
 
-/// Why an address may not be reached, if it may not.
-fn forbidden(address: IpAddr) -> Option<&'static str> {
+impl NetworkScope {
+    /// Scope of an address. An always refused one counts as private: only configuration can have named it.
+    pub fn of(address: IpAddr) -> Self {
+        classify(address).unwrap_or(Self::Private)
+    }
+
+    /// Scope of a name with these addresses: that of the farthest one.
+    pub fn of_all(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        addresses.into_iter().map(Self::of).min().unwrap_or_default()
+    }
+}
+
+/// Parses the host of a URL as a literal IP address.
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// Whether a name is reserved for loopback (RFC 6761).
+fn is_localhost(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+/// Scope of an address, or why it is always refused.
+fn classify(address: IpAddr) -> Result<NetworkScope, ForbiddenAddress> {
     match address {
-        IpAddr::V4(address) => forbidden_v4(address),
-        IpAddr::V6(address) => match embedded(address) {
-            Some(inner) => forbidden_v4(inner),
-            None if METADATA_V6.contains(&address) => Some("a metadata address"),
-            None if address.is_unspecified() => Some("an unspecified address"),
-            None if address.is_multicast() => Some("a multicast address"),
-            None if address.is_unicast_link_local() => Some("a link-local address"),
-            None => None,
-        },
+        IpAddr::V4(address) => classify_v4(address),
+        IpAddr::V6(address) => classify_v6(address),
     }
 }
 
-fn forbidden_v4(address: Ipv4Addr) -> Option<&'static str> {
+fn classify_v4(address: Ipv4Addr) -> Result<NetworkScope, ForbiddenAddress> {
+    let [first, second, third, _] = address.octets();
     if METADATA_V4.contains(&address) {
-        Some("a metadata address")
+        Err(ForbiddenAddress("a metadata address"))
     } else if address.is_link_local() {
-        Some("a link-local address")
-    } else if address.octets()[0] == 0 {
-        Some("an unspecified address")
+        Err(ForbiddenAddress("a link-local address"))
+    } else if first == 0 {
+        Err(ForbiddenAddress("an unspecified address"))
     } else if address.is_multicast() || address.is_broadcast() {
-        Some("a multicast address")
+        Err(ForbiddenAddress("a multicast address"))
+    } else if first >= 240 {
+        Err(ForbiddenAddress("a reserved address"))
+    } else if (first, second, third) == (192, 88, 99) {
+        // 6to4 relay anycast: forwards a packet to the IPv4 address embedded in it.
+        Err(ForbiddenAddress(TRANSLATED))
+    } else if address.is_loopback() {
+        Ok(NetworkScope::Loopback)
+    } else if address.is_private()
+        || (first == 100 && second & 0xc0 == 64)
+        || (first == 198 && second & 0xfe == 18)
+        || (first, second, third) == (192, 0, 0)
+    {
+        Ok(NetworkScope::Private)
     } else {
-        None
+        Ok(NetworkScope::Internet)
     }
 }
 
-/// The IPv4 address that an IPv6 address leads to.
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// Address class of the IPv6 transition formats, which embed an IPv4 address.
+const TRANSLATED: &str = "an address that stands for another one (6to4, Teredo, SIIT or NAT64)";
+
+fn classify_v6(address: Ipv6Addr) -> Result<NetworkScope, ForbiddenAddress> {
     let segments = address.segments();
     let last = Ipv4Addr::from((u32::from(segments[6]) << 16) | u32::from(segments[7]));
-    let is_translated = segments[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
-    // `::1` and `::` are addresses of their own.
-    let is_compatible = segments[..6] == [0; 6] && u32::from(last) > 1;
-    if is_translated || is_compatible { Some(last) } else { address.to_ipv4_mapped() }
+    let translated = Err(ForbiddenAddress(TRANSLATED));
+    match segments {
+        // IPv4-mapped: the same address in IPv6 notation.
+        [0, 0, 0, 0, 0, 0xffff, ..] => classify_v4(last),
+        // NAT64 (RFC 6052): DNS64 synthesizes these for public hosts only.
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => match classify_v4(last)? {
+            NetworkScope::Internet => Ok(NetworkScope::Internet),
+            _ => translated,
+        },
+        // Before the IPv4-compatible pattern, which would match both.
+        [0, 0, 0, 0, 0, 0, 0, 0] => Err(ForbiddenAddress("an unspecified address")),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Ok(NetworkScope::Loopback),
+        // IPv4-compatible, SIIT, local-use NAT64 (RFC 8215), 6to4, Teredo. A refused embedded address gives the error.
+        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] | [0x64, 0xff9b, 1, ..] => {
+            classify_v4(last).and(translated)
+        }
+        [0x2002, high, low, ..] => {
+            classify_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low))).and(translated)
+        }
+        [0x2001, 0, ..] => classify_v4(Ipv4Addr::from(!u32::from(last))).and(translated),
+        [first, second, ..] if METADATA_V6.contains(&[first, second]) => {
+            Err(ForbiddenAddress("a metadata address"))
+        }
+        _ if address.is_multicast() => Err(ForbiddenAddress("a multicast address")),
+        _ if address.is_unicast_link_local() => Err(ForbiddenAddress("a link-local address")),
+        // Unique local, and the deprecated site-local range.
+        [first, ..] if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 => Ok(NetworkScope::Private),
+        _ => Ok(NetworkScope::Internet),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    const REFUSED: [(&str, &str); 33] = [
+        ("169.254.169.254", "a link-local address"),
+        ("169.254.0.1", "a link-local address"),
+        ("169.254.170.2", "a link-local address"),
+        ("100.100.100.200", "a metadata address"),
+        ("168.63.129.16", "a metadata address"),
+        ("192.0.0.192", "a metadata address"),
+        ("0.0.0.0", "an unspecified address"),
+        ("0.1.2.3", "an unspecified address"),
+        ("224.0.0.1", "a multicast address"),
+        ("239.255.255.250", "a multicast address"),
+        ("255.255.255.255", "a multicast address"),
+        ("240.0.0.1", "a reserved address"),
+        ("192.88.99.1", TRANSLATED),
+        ("::", "an unspecified address"),
+        ("fe80::1", "a link-local address"),
+        ("febf::1", "a link-local address"),
+        ("ff02::1", "a multicast address"),
+        ("fd00:ec2::254", "a metadata address"),
+        ("fd00:ec2:1:2::1", "a metadata address"),
+        ("fd20:ce::254", "a metadata address"),
+        ("::ffff:169.254.169.254", "a link-local address"),
+        ("::ffff:168.63.129.16", "a metadata address"),
+        ("::169.254.169.254", "a link-local address"),
+        ("::8.8.8.8", TRANSLATED),
+        ("::ffff:0:169.254.169.254", "a link-local address"),
+        ("::ffff:0:8.8.8.8", TRANSLATED),
+        ("64:ff9b::a9fe:a9fe", "a link-local address"),
+        ("64:ff9b::10.0.0.1", TRANSLATED),
+        ("64:ff9b:1::8.8.8.8", TRANSLATED),
+        ("2002:a9fe:a9fe::1", "a link-local address"),
+        ("2002:808:808::1", TRANSLATED),
+        ("2001:0:808:808:0:0:5601:5601", "a link-local address"),
+        ("2001:0:808:808:0:0:f7f7:f7f7", TRANSLATED),
+    ];
 
     #[test]
-    fn addresses_that_tell_secrets_or_are_nobodys_are_forbidden() {
-        for text in [
-            "169.254.169.254",
-            "169.254.0.1",
-            "100.100.100.200",
-            "168.63.129.16",
-            "0.0.0.0",
-            "0.1.2.3",
-            "224.0.0.1",
-            "255.255.255.255",
-            "::",
-            "fe80::1",
-            "ff02::1",
-            "fd00:ec2::254",
-            "::ffff:169.254.169.254",
-            "::169.254.169.254",
-            "64:ff9b::a9fe:a9fe",
-        ] {
-            assert!(forbidden(text.parse().unwrap()).is_some(), "{text}");
+    fn link_local_metadata_translated_and_unusable_addresses_are_refused_to_everybody() {
+        for (text, what) in REFUSED {
+            for reach in [Reach::OWN, Reach::INTERNET] {
+                assert_eq!(reach.check(ip(text)).unwrap_err().to_string(), what, "{text}");
+            }
         }
     }
 
     #[test]
-    fn the_users_own_networks_and_the_rest_are_allowed() {
-        for text in [
-            "127.0.0.1",
-            "::1",
-            "10.0.0.7",
-            "192.168.1.1",
-            "172.16.0.1",
-            "fd12::1",
-            "93.184.216.34",
-            "2606:4700::1",
+    fn an_address_is_as_near_as_the_network_that_it_is_in() {
+        use NetworkScope::{Internet, Loopback, Private};
+        for (text, scope) in [
+            ("127.0.0.1", Loopback),
+            ("127.255.255.254", Loopback),
+            ("::1", Loopback),
+            ("::ffff:127.0.0.1", Loopback),
+            ("10.0.0.7", Private),
+            ("192.168.1.1", Private),
+            ("172.16.0.1", Private),
+            ("172.31.255.255", Private),
+            ("100.64.0.1", Private),
+            ("100.127.255.255", Private),
+            ("198.18.0.1", Private),
+            ("192.0.0.8", Private),
+            ("fd12::1", Private),
+            ("fc00::1", Private),
+            ("fec0::1", Private),
+            ("::ffff:10.0.0.1", Private),
+            ("172.32.0.1", Internet),
+            ("100.63.0.1", Internet),
+            ("100.128.0.1", Internet),
+            ("93.184.216.34", Internet),
+            ("2606:4700::1", Internet),
+            ("2001:4860:4860::8888", Internet),
+            ("64:ff9b::8.8.8.8", Internet),
+            ("::ffff:8.8.8.8", Internet),
         ] {
-            assert_eq!(forbidden(text.parse().unwrap()), None, "{text}");
+            assert_eq!(classify(ip(text)), Ok(scope), "{text}");
+            assert_eq!(Reach::OWN.check(ip(text)), Ok(()), "{text}");
+            assert_eq!(Reach::INTERNET.check(ip(text)).is_ok(), scope == Internet, "{text}");
         }
+    }
+
+    #[test]
+    fn a_remote_party_refers_to_nothing_nearer_than_itself() {
+        let near = [("127.0.0.1", 3), ("10.0.0.1", 2), ("8.8.8.8", 1)];
+        for (peer, count) in near {
+            let reach = Reach::OWN.referred_by(ip(peer));
+            let allowed = near.iter().filter(|(address, _)| reach.check(ip(address)).is_ok());
+            assert_eq!(allowed.count(), count, "{peer}");
+            // A later hop cannot widen the policy.
+            assert_eq!(reach.referred_by(ip("127.0.0.1")), reach);
+        }
+        let refused = Reach::INTERNET.check(ip("127.0.0.1")).unwrap_err();
+        assert_eq!(refused.to_string(), "an address of this machine");
+        let refused = Reach::INTERNET.check(ip("10.0.0.1")).unwrap_err();
+        assert_eq!(refused.to_string(), "an address of a private network");
+        // A name with several addresses has the scope of the farthest.
+        assert_eq!(NetworkScope::of_all([ip("127.0.0.1"), ip("8.8.8.8")]), NetworkScope::Internet);
+        assert_eq!(NetworkScope::of_all([ip("127.0.0.1"), ip("10.0.0.1")]), NetworkScope::Private);
+        assert_eq!(NetworkScope::of_all([]), NetworkScope::Internet);
+    }
+
+    #[test]
+    fn configuration_names_an_address_by_writing_it_and_no_other() {
+        for (text, _) in REFUSED {
+            let host = if text.contains(':') { format!("[{text}]") } else { text.to_owned() };
+            let reach = Reach::configured(&host);
+            assert_eq!(reach.check(ip(text)), Ok(()), "{text}");
+            assert_eq!(reach.check_host(&host), Ok(()), "{text}");
+            let others = REFUSED.iter().filter(|(other, _)| reach.check(ip(other)).is_ok());
+            assert_eq!(others.count(), 1, "{text}");
+        }
+        // A host name does not exempt the addresses that it resolves to.
+        assert!(Reach::configured("metadata.example").check(ip("169.254.169.254")).is_err());
+        // The exemption survives redirects to the same host.
+        let reach = Reach::configured("169.254.7.7").referred_by(ip("169.254.7.7"));
+        assert_eq!(reach.check(ip("169.254.7.7")), Ok(()));
+        assert!(reach.check(ip("169.254.169.254")).is_err());
+        assert!(reach.check(ip("127.0.0.1")).is_err());
     }
 
     #[test]
     fn a_host_that_is_an_address_is_checked_as_one() {
-        for host in ["169.254.169.254", "[fe80::1]", "0.0.0.0"] {
-            assert!(ForbiddenAddress::check_host(host).is_err(), "{host}");
+        for host in ["169.254.169.254", "[fe80::1]", "0.0.0.0", "[::ffff:a9fe:a9fe]"] {
+            assert!(Reach::OWN.check_host(host).is_err(), "{host}");
         }
-        for host in ["127.0.0.1", "[::1]", "metadata.example"] {
-            assert_eq!(ForbiddenAddress::check_host(host), Ok(()), "{host}");
+        for host in ["127.0.0.1", "[::1]", "metadata.example", "localhost", "a.localhost."] {
+            assert_eq!(Reach::OWN.check_host(host), Ok(()), "{host}");
+        }
+        for host in ["127.0.0.1", "[::1]", "localhost", "LOCALHOST.", "a.b.localhost", "10.0.0.1"] {
+            assert!(Reach::INTERNET.check_host(host).is_err(), "{host}");
+        }
+        for host in ["localhost.example", "mylocalhost", "8.8.8.8"] {
+            assert_eq!(Reach::INTERNET.check_host(host), Ok(()), "{host}");
         }
     }
 
     #[test]
     fn a_name_is_reached_at_its_allowed_addresses_and_not_at_all_without_one() {
-        let address = |text: &str| SocketAddr::new(text.parse().unwrap(), 80);
+        let address = |text: &str| SocketAddr::new(ip(text), 80);
         let (good, bad) = (address("10.0.0.7"), address("169.254.169.254"));
-        assert_eq!(ForbiddenAddress::reachable([bad, good]), Ok(vec![good]));
-        let refused = ForbiddenAddress::reachable([bad]).unwrap_err();
+        assert_eq!(Reach::OWN.reachable([bad, good]), Ok(vec![good]));
+        let refused = Reach::OWN.reachable([bad]).unwrap_err();
         assert_eq!(refused.to_string(), "a link-local address");
-        assert_eq!(ForbiddenAddress::reachable([]), Ok(Vec::new()));
+        assert_eq!(Reach::OWN.reachable([]), Ok(Vec::new()));
+        assert!(Reach::INTERNET.reachable([good]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_ipv6_form_of_an_ipv4_address_reaches_further_than_the_address(bits in any::<u32>(), prefix in 0_usize..7) {
+            let inner = Ipv4Addr::from(bits);
+            let [a, b, c, d] = inner.octets().map(u16::from);
+            let (high, low) = ((a << 8) | b, (c << 8) | d);
+            let outer = match prefix {
+                0 => Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, high, low),
+                1 => Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, high, low),
+                2 => Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low),
+                3 => Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, high, low),
+                4 => Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
+                5 => Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, !high, !low),
+                _ => Ipv6Addr::new(0, 0, 0, 0, 0, 0, high, low),
+            };
+            // `::1` and `::` are not IPv4-compatible addresses.
+            prop_assume!(prefix != 6 || bits > 1);
+            for reach in [Reach::OWN, Reach::INTERNET] {
+                if reach.check(outer.into()).is_ok() {
+                    prop_assert_eq!(reach.check(inner.into()), Ok(()));
+                }
+            }
+        }
     }
 }

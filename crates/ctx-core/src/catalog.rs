@@ -10,6 +10,7 @@ use crate::fitting::Fitting;
 use crate::rate::Meter;
 use crate::resource::{self, Origins};
 use crate::run::{bounded, cut_text};
+use crate::schema::InlineCheck;
 use crate::{
     Agent, AgentSpec, AllowAll, Call, Caller, Completable, Completing, Completions, ContentBlock, Decision,
     Discard, ErrorKind, Identifier, Identity, Keeper, Limits, Outcome, Output, Policy, Prompt, Provider,
@@ -33,6 +34,9 @@ const FOREVER: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 /// How much before its deadline a tool may find it to be over: some clocks count in milliseconds.
 const EARLY: Duration = Duration::from_millis(10);
+
+/// Largest arguments that are masked and validated on the runtime thread; larger ones go to the blocking pool.
+const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// How long completing what is typed may take; what takes longer completes nothing.
 const COMPLETING_MAX: Duration = Duration::from_secs(5);
@@ -156,6 +160,19 @@ impl Catalog {
         Some(registered.fitting.schema(&registered.entry).json())
     }
 
+    /// Compiles the schema of a tool's arguments on the blocking pool, by full or outward name. A later
+    /// [`Catalog::input_schema`] does not have to.
+    pub async fn compile_schema(&self, name: &str) {
+        let Some(registered) = self.registered(name).filter(|found| !found.fitting.is_compiled()) else {
+            return;
+        };
+        let registered = registered.clone();
+        let compiling = move || registered.fitting.schema(&registered.entry).json().is_object();
+        if let Err(error) = tokio::task::spawn_blocking(compiling).await {
+            tracing::error!(%error, "a schema was not compiled");
+        }
+    }
+
     /// The first halves of the tools' names, however many tools there are, and of those that are not known.
     pub fn providers(&self) -> impl Iterator<Item = &Identifier> {
         self.providers.iter()
@@ -268,7 +285,7 @@ impl Catalog {
     pub async fn call(name: &str, arguments: Value, mut call: Call) -> Result<Output, ToolError> {
         let (catalog, nested) = (call.root.catalog.clone(), call.root.nested.clone());
         let is_outermost = call.depth == 0;
-        let registered = &*catalog.find(name).map_err(|error| catalog.mask(error))?;
+        let registered = &catalog.find(name).map_err(|error| catalog.mask(error))?;
         let started = Instant::now();
         let argument_bytes = json_size(&arguments);
         if !is_outermost {
@@ -284,20 +301,24 @@ impl Catalog {
                 caller: call.root.caller.to_string(),
                 started_at: Timestamp::now(),
                 duration: Duration::ZERO,
-                arguments: bounded(
-                    catalog.redactor.json(&arguments),
-                    argument_bytes,
-                    catalog.limits.run_bytes,
-                ),
+                arguments: Value::Null,
                 argument_bytes,
                 result_bytes: 0,
                 outcome: abandoned(),
             }),
         };
 
-        let result = match catalog.admit(registered, arguments, argument_bytes, &call) {
-            Ok(arguments) => catalog.run(registered, arguments, &mut call, started).await,
-            Err(refusal) => Err(refusal),
+        let result = match catalog.mask_arguments(arguments, argument_bytes).await {
+            Ok((arguments, masked)) => {
+                if let Some(run) = &mut record.run {
+                    run.arguments = masked;
+                }
+                match catalog.admit(registered, arguments, argument_bytes, &call).await {
+                    Ok(arguments) => catalog.run(registered, arguments, &mut call, started).await,
+                    Err(refusal) => Err(refusal),
+                }
+            }
+            Err(error) => Err(error),
         };
         let result = result.map_err(|error| catalog.mask(error)).map(|(mut output, bytes)| {
             for line in &mut output.logs {
@@ -353,6 +374,24 @@ impl Catalog {
         }
     }
 
+    /// The arguments, and their copy for the run log: masked and cut. Large arguments are masked on the blocking pool.
+    async fn mask_arguments(
+        &self,
+        arguments: Value,
+        argument_bytes: usize,
+    ) -> Result<(Value, Value), ToolError> {
+        let (redactor, run_bytes) = (self.redactor.clone(), self.limits.run_bytes);
+        let mask = move |arguments: Value| {
+            let masked = bounded(redactor.json(&arguments), argument_bytes, run_bytes);
+            (arguments, masked)
+        };
+        if argument_bytes <= INLINE_BYTES_MAX {
+            return Ok(mask(arguments));
+        }
+        let masked = tokio::task::spawn_blocking(move || mask(arguments)).await;
+        masked.map_err(|error| ToolError::internal("the arguments cannot be masked", error))
+    }
+
     fn mask(&self, error: ToolError) -> ToolError {
         error.map_text(|text| self.masked(text))
     }
@@ -395,9 +434,9 @@ impl Catalog {
     }
 
     /// Everything that must hold before a tool runs.
-    fn admit(
+    async fn admit(
         &self,
-        registered: &Registered,
+        registered: &Arc<Registered>,
         arguments: Value,
         argument_bytes: usize,
         call: &Call,
@@ -410,7 +449,7 @@ impl Catalog {
                 format!("arguments are {argument_bytes} bytes; the limit is {}", self.limits.argument_bytes),
             ));
         }
-        let arguments = registered.fitting.schema(&registered.entry).prepare(arguments)?;
+        let arguments = fit(registered, arguments, argument_bytes).await?;
         if let Some(meter) = &registered.meter {
             meter.take().map_err(|wait| {
                 let message =
@@ -469,6 +508,32 @@ impl Catalog {
         }
         Ok((output, result_bytes))
     }
+}
+
+/// Fills in defaults and validates arguments by their tool's schema. Schemas and arguments are untrusted, so whatever
+/// may take long runs on the blocking pool.
+async fn fit(
+    registered: &Arc<Registered>,
+    arguments: Value,
+    argument_bytes: usize,
+) -> Result<Map<String, Value>, ToolError> {
+    let (arguments, given) = match argument_bytes <= INLINE_BYTES_MAX && registered.fitting.is_compiled() {
+        false => (arguments, None),
+        true => match registered.fitting.schema(&registered.entry).prepare_inline(arguments) {
+            InlineCheck::Done(done) => return done,
+            InlineCheck::Deferred(arguments, given) => (arguments, Some(given)),
+        },
+    };
+    let registered = registered.clone();
+    let fitting = move || {
+        let schema = registered.fitting.schema(&registered.entry);
+        match given {
+            Some(given) => schema.check(arguments, given),
+            None => schema.prepare(arguments),
+        }
+    };
+    let fitted = tokio::task::spawn_blocking(fitting).await;
+    fitted.unwrap_or_else(|error| Err(ToolError::internal("the arguments cannot be checked", error)))
 }
 
 /// A run being recorded. A caller that goes away drops the call; the run is recorded even so.

@@ -35,6 +35,11 @@ impl Fitting {
         })
     }
 
+    /// Whether the schema is already compiled, so that [`Fitting::schema`] does not have to.
+    pub(crate) fn is_compiled(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// The schema of a tool; compiled when it is first asked for.
     pub(crate) fn schema(&self, entry: &Entry) -> &ArgumentSchema {
         &self.compiled(entry).schema

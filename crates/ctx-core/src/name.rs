@@ -37,17 +37,21 @@ impl Identifier {
 
     /// Makes one identifier for each raw name, in their order; a second `x` becomes `x_2`.
     pub fn sanitize_all<'a>(raw_names: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
-        let mut taken: HashMap<String, ()> = HashMap::new();
+        // Each name with the next ordinal to try: thousands of raw names may collide, and must not take quadratic time.
+        let mut taken: HashMap<String, usize> = HashMap::new();
         let mut names = Vec::new();
         for raw in raw_names {
             let base = Self::sanitize(raw);
             let mut name = base.clone();
-            let mut ordinal = 2;
-            while taken.contains_key(&name.0) {
-                name = Self(format!("{}_{ordinal}", base.0));
-                ordinal += 1;
+            if let Some(first) = taken.get(&base.0) {
+                let mut ordinal = *first;
+                while taken.contains_key(&name.0) {
+                    name = Self(format!("{}_{ordinal}", base.0));
+                    ordinal += 1;
+                }
+                taken.insert(base.0, ordinal);
             }
-            taken.insert(name.0.clone(), ());
+            taken.insert(name.0.clone(), 2);
             names.push(name);
         }
         names
@@ -165,6 +169,12 @@ mod tests {
         let names = Identifier::sanitize_all(["a-b", "a.b", "a_b", "a_b_2"]);
         let names: Vec<_> = names.iter().map(Identifier::as_str).collect();
         assert_eq!(names, ["a_b", "a_b_2", "a_b_3", "a_b_2_2"]);
+    }
+
+    #[test]
+    fn very_many_names_that_collide_are_numbered_soon() {
+        let names = Identifier::sanitize_all(std::iter::repeat_n("a", 50_000));
+        assert_eq!(names[49_999].as_str(), "a_50000");
     }
 
     #[test]

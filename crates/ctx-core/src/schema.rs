@@ -4,9 +4,10 @@
 //! large or secret.
 
 use crate::body::Given;
-use crate::{BodyArgument, ErrorKind, ToolError, nearest};
+use crate::effort::{EffortExceeded, effort, resolve_reference, unbounded_reason};
+use crate::{BodyArgument, ErrorKind, ToolError, json_size, nearest};
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{Draft, ValidationError, Validator, ValidatorMap};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator, ValidatorMap};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -19,6 +20,18 @@ const DEFAULTS_DEPTH_MAX: usize = 32;
 /// How many objects and arrays are looked at for defaults; a schema that refers to itself twice
 /// would double the arguments at every level.
 const DEFAULTS_STEPS_MAX: usize = 10_000;
+
+/// Validation effort (see `effort`) that may be spent on the runtime thread: a millisecond or two.
+const INLINE_EFFORT_MAX: u64 = 50_000;
+
+/// Validation effort that may be spent at all: about a second.
+const EFFORT_MAX: u64 = 20_000_000;
+
+/// Largest validation effort for which errors are collected; beyond it the message names no parameter.
+const EXPLAINED_EFFORT_MAX: u64 = 1_000_000;
+
+/// Backtracking limit of one match of a pattern with look-around or backreferences.
+const BACKTRACKING_MAX: usize = 10_000;
 
 /// The schema of a type: whole, without references, without a name.
 pub fn json_schema<T: JsonSchema>() -> Value {
@@ -62,22 +75,36 @@ pub struct ArgumentSchema {
     body: Option<BodyArgument>,
 }
 
+/// Outcome of preparing arguments on the runtime thread.
+pub(crate) enum InlineCheck {
+    /// Finished within `INLINE_EFFORT_MAX`.
+    Done(Result<Map<String, Value>, ToolError>),
+    /// Too expensive for the runtime thread: the arguments, with defaults filled in, for [`ArgumentSchema::check`].
+    Deferred(Value, Given),
+}
+
 /// A schema that cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SchemaError(String);
 
 impl ArgumentSchema {
-    /// Compiles a schema (2020-12 unless it says otherwise). References must stay inside it.
+    /// Compiles a schema (2020-12 unless it says otherwise). Refuses external references, and schemas whose validation
+    /// effort cannot be computed in advance.
     pub fn compile(mut schema: Value) -> Result<Self, SchemaError> {
-        let options = jsonschema::options().with_draft(Draft::Draft202012);
+        if let Some(why) = unbounded_reason(&schema) {
+            return Err(SchemaError(why.to_owned()));
+        }
+        let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACKING_MAX);
+        let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
         let faulty = |error: ValidationError<'_>| SchemaError(error.to_string());
         let validator = options.build(&schema).map_err(faulty)?;
         let has_defaults = has_defaults(&schema);
         if has_defaults {
             let parts = options.build_map(&schema).map_err(faulty)?;
             let root = schema.clone();
-            drop_misfits(&root, &mut schema, "#", &parts);
+            let mut defaults = DefaultsPass { root: &root, parts: &parts, effort_left: EFFORT_MAX };
+            defaults.drop_misfits(&mut schema, &root, "#");
         }
         Ok(Self { schema, has_defaults, validator: Some(validator), body: None })
     }
@@ -98,8 +125,45 @@ impl ArgumentSchema {
         &self.schema
     }
 
-    /// Fills in defaults and validates; the error names what is wrong and where.
+    /// Fills in defaults and validates; the error names what is wrong and where. May take a second: on a runtime thread
+    /// use `prepare_inline`.
     pub fn prepare(&self, arguments: Value) -> Result<Map<String, Value>, ToolError> {
+        let (arguments, given) = self.complete(arguments)?;
+        self.check(arguments, given)
+    }
+
+    /// Validates arguments whose defaults are filled in.
+    pub(crate) fn check(&self, arguments: Value, given: Given) -> Result<Map<String, Value>, ToolError> {
+        match self.effort(&arguments, EFFORT_MAX) {
+            Ok(effort) => self.validate(arguments, given, effort),
+            Err(EffortExceeded) => Err(too_expensive()),
+        }
+    }
+
+    /// Like [`ArgumentSchema::prepare`], for callers that must not block: refuses arguments that take more than a few
+    /// milliseconds to validate.
+    pub fn prepare_at_once(&self, arguments: Value) -> Result<Map<String, Value>, ToolError> {
+        match self.prepare_inline(arguments) {
+            InlineCheck::Done(done) => done,
+            InlineCheck::Deferred(..) => Err(too_expensive()),
+        }
+    }
+
+    /// Like [`ArgumentSchema::prepare`] where that takes a few milliseconds at most; otherwise returns the arguments,
+    /// with defaults filled in, for [`ArgumentSchema::check`] on the blocking pool.
+    pub(crate) fn prepare_inline(&self, arguments: Value) -> InlineCheck {
+        let (arguments, given) = match self.complete(arguments) {
+            Ok(completed) => completed,
+            Err(error) => return InlineCheck::Done(Err(error)),
+        };
+        match self.effort(&arguments, INLINE_EFFORT_MAX) {
+            Ok(effort) => InlineCheck::Done(self.validate(arguments, given, effort)),
+            Err(EffortExceeded) => InlineCheck::Deferred(arguments, given),
+        }
+    }
+
+    /// Moves body fields to where the schema has them, and fills in defaults.
+    fn complete(&self, arguments: Value) -> Result<(Value, Given), ToolError> {
         let (mut arguments, given) = match (&self.body, arguments) {
             (Some(body), arguments) => body.arrange(&self.schema, arguments),
             (None, Value::Null) => (Value::Object(Map::new()), Given::Whole),
@@ -115,13 +179,28 @@ impl ArgumentSchema {
                 ));
             }
         }
-        if let Some(validator) = &self.validator {
+        Ok((arguments, given))
+    }
+
+    fn effort(&self, arguments: &Value, effort_max: u64) -> Result<u64, EffortExceeded> {
+        match self.validator {
+            Some(_) => effort(&self.schema, &self.schema, arguments, effort_max),
+            None => Ok(0),
+        }
+    }
+
+    fn validate(&self, arguments: Value, given: Given, effort: u64) -> Result<Map<String, Value>, ToolError> {
+        if let Some(validator) = self.validator.as_ref().filter(|validator| !validator.is_valid(&arguments)) {
+            if effort > EXPLAINED_EFFORT_MAX {
+                return Err(ToolError::bad_request("the arguments do not fit the tool's schema"));
+            }
             let errors = validator.iter_errors(&arguments).take(PROBLEMS_MAX);
             let mut problems: Vec<String> = errors.map(|error| self.explain(&error, given)).collect();
             problems.dedup();
-            if !problems.is_empty() {
-                return Err(ToolError::bad_request(problems.join("; ")));
+            if problems.is_empty() {
+                problems.push("the arguments do not fit the tool's schema".to_owned());
             }
+            return Err(ToolError::bad_request(problems.join("; ")));
         }
         match arguments {
             Value::Object(fields) => Ok(fields),
@@ -195,6 +274,10 @@ impl ArgumentSchema {
     }
 }
 
+fn too_expensive() -> ToolError {
+    ToolError::new(ErrorKind::TooLarge, "checking the arguments by the tool's schema would take too long")
+}
+
 fn explain_unknown(name: &str, path: &str, known: &[&str]) -> String {
     let shown: String = path.chars().take(80).collect();
     match nearest(name, known.iter().copied()) {
@@ -216,7 +299,7 @@ fn inject_defaults(root: &Value, schema: &Value, value: &mut Value, depth: usize
         return;
     }
     *steps_left -= 1;
-    if let Some(target) = referenced(root, schema) {
+    if let Some(target) = reference_target(root, schema) {
         inject_defaults(root, target, value, depth + 1, steps_left);
     }
     for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
@@ -224,11 +307,16 @@ fn inject_defaults(root: &Value, schema: &Value, value: &mut Value, depth: usize
     }
     match value {
         Value::Object(fields) => {
-            for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten()
-            {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            *steps_left = steps_left.saturating_sub(properties.map_or(0, |properties| properties.len() / 16));
+            for (name, property) in properties.into_iter().flatten() {
                 if !fields.contains_key(name)
                     && let Some(default) = default_of(root, property, 0)
                 {
+                    *steps_left = steps_left.saturating_sub(json_size(default) / 64);
+                    if *steps_left == 0 {
+                        return;
+                    }
                     fields.insert(name.clone(), default.clone());
                 }
                 if let Some(field) = fields.get_mut(name) {
@@ -255,32 +343,55 @@ fn has_defaults(schema: &Value) -> bool {
     }
 }
 
-/// Drops defaults that their own schema refuses, such as `null` for a string: the caller who left
-/// the parameter out has done nothing wrong.
-fn drop_misfits(root: &Value, schema: &mut Value, pointer: &str, parts: &ValidatorMap) {
-    match schema {
-        Value::Object(fields) => {
-            for (name, field) in fields.iter_mut() {
-                let name = name.replace('~', "~0").replace('/', "~1");
-                drop_misfits(root, field, &format!("{pointer}/{name}"), parts);
+/// The pass over a schema's defaults when it is compiled.
+struct DefaultsPass<'a> {
+    root: &'a Value,
+    parts: &'a ValidatorMap,
+    /// Validation effort left for all defaults together.
+    effort_left: u64,
+}
+
+impl DefaultsPass<'_> {
+    /// Drops defaults that their own schema refuses, such as `null` for a string: the caller who left the parameter
+    /// out has done nothing wrong. Drops those that are too expensive to validate, too.
+    fn drop_misfits(&mut self, schema: &mut Value, original: &Value, pointer: &str) {
+        match (&mut *schema, original) {
+            (Value::Object(fields), Value::Object(original)) => {
+                for (name, field) in fields.iter_mut() {
+                    let pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+                    self.drop_misfits(field, original.get(name).unwrap_or(&Value::Null), &pointer);
+                }
             }
-        }
-        Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
-                drop_misfits(root, item, &format!("{pointer}/{index}"), parts);
+            (Value::Array(items), Value::Array(original)) => {
+                for (index, (item, original)) in items.iter_mut().zip(original).enumerate() {
+                    self.drop_misfits(item, original, &format!("{pointer}/{index}"));
+                }
             }
+            _ => {}
         }
-        _ => {}
+        let (Some(default), Some(validator)) = (schema.get("default").cloned(), self.parts.get(pointer))
+        else {
+            return;
+        };
+        if !self.fits(default, schema, original, validator)
+            && let Value::Object(fields) = schema
+        {
+            fields.remove("default");
+        }
     }
-    let (Some(mut default), Some(validator)) = (schema.get("default").cloned(), parts.get(pointer)) else {
-        return;
-    };
-    let mut steps_left = DEFAULTS_STEPS_MAX;
-    inject_defaults(root, schema, &mut default, 0, &mut steps_left);
-    if !validator.is_valid(&default)
-        && let Value::Object(fields) = schema
-    {
-        fields.remove("default");
+
+    fn fits(&mut self, mut default: Value, schema: &Value, original: &Value, validator: &Validator) -> bool {
+        let mut steps_left = DEFAULTS_STEPS_MAX.min(usize::try_from(self.effort_left).unwrap_or(usize::MAX));
+        let steps = steps_left;
+        inject_defaults(self.root, schema, &mut default, 0, &mut steps_left);
+        self.effort_left = self.effort_left.saturating_sub((steps - steps_left) as u64);
+        match effort(self.root, original, &default, self.effort_left) {
+            Ok(effort) if steps_left > 0 => {
+                self.effort_left -= effort;
+                validator.is_valid(&default)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -290,17 +401,16 @@ fn default_of<'a>(root: &'a Value, schema: &'a Value, depth: usize) -> Option<&'
     }
     schema
         .get("default")
-        .or_else(|| referenced(root, schema).and_then(|target| default_of(root, target, depth + 1)))
+        .or_else(|| reference_target(root, schema).and_then(|target| default_of(root, target, depth + 1)))
 }
 
-fn referenced<'a>(root: &'a Value, schema: &Value) -> Option<&'a Value> {
-    let reference = schema.get("$ref")?.as_str()?;
-    root.pointer(reference.strip_prefix('#')?)
+fn reference_target<'a>(root: &'a Value, schema: &Value) -> Option<&'a Value> {
+    resolve_reference(root, schema.get("$ref")?)
 }
 
 fn property<'a>(root: &'a Value, schema: &'a Value, name: &str) -> Option<&'a Value> {
     let found = schema.get("properties")?.get(name)?;
-    Some(referenced(root, found).unwrap_or(found))
+    Some(reference_target(root, found).unwrap_or(found))
 }
 
 #[cfg(test)]

@@ -85,6 +85,33 @@ impl Tokenizer {
         count
     }
 
+    /// Counts word pieces up to `max`, and stops reading the text there.
+    pub fn count_up_to(&self, text: &str, max: usize) -> usize {
+        let mut count = 0;
+        if max > 0 {
+            self.walk(text, |_, _| {
+                count += 1;
+                if count == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+        }
+        count
+    }
+
+    /// Byte offset of the word piece that follows the first `skipped` ones.
+    pub fn start_of(&self, text: &str, skipped: usize) -> Option<usize> {
+        let mut start = None;
+        let mut passed = 0;
+        self.walk(text, |_, range| {
+            if passed == skipped {
+                start = Some(range.start);
+                return ControlFlow::Break(());
+            }
+            passed += 1;
+            ControlFlow::Continue(())
+        });
+        start
+    }
+
     /// The numbers of the first `max` word pieces of a text, without special ones.
     pub fn encode(&self, text: &str, max: usize) -> Vec<u32> {
         let mut ids = Vec::new();

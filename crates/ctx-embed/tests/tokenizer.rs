@@ -52,6 +52,9 @@ fn check(text: &str) -> Result<(), TestCaseError> {
         end = piece.end;
     }
     for max in [0, 1, ids.len() / 2, ids.len()] {
+        prop_assert_eq!(tokenizer.count_up_to(text, max), max.min(ids.len()));
+        let start = tokenizer.pieces(text).get(max).map(|piece| piece.start);
+        prop_assert_eq!(tokenizer.start_of(text, max), start);
         prop_assert_eq!(&tokenizer.encode(text, max)[..], &ids[..max.min(ids.len())]);
     }
     Ok(())

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod authority;
+mod canary;
 mod functions;
 mod guarded;
 mod hostile;
@@ -22,6 +23,7 @@ mod web;
 mod workspace;
 
 pub use authority::{AuthorizationServer, SigningKey, good_claims};
+pub use canary::{CANARIES, CANARY_FORMS, CanaryForm, canary_leaks, canary_text};
 pub use functions::{
     OFFICIAL_SERVERS, Question, github_description, luau_check, official_packages, official_server,
     questions, real_functions,

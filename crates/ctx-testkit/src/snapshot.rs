@@ -4,6 +4,7 @@ use crate::Outcome;
 
 /// What differs from run to run, and what stands for it. The order matters: a time contains a date.
 const FILTERS: &[(&str, &str)] = &[
+    (r"/[^ ]*/\.local/state/ctx/workspaces/[\w.-]+-[0-9a-f]{16}", "[DATA]"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "[ID]"),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[TIME]"),
     (r"\b\d{4}-\d\d-\d\d\b", "[DATE]"),

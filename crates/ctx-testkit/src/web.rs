@@ -55,6 +55,14 @@ impl Web {
     /// Answers with what the function gives: status line and headers, a blank line, a body. Each
     /// connection is one request.
     pub fn serve(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::stream(move |asked, stream| {
+            // A client may close the connection before it has read everything.
+            stream.write_all(&answer(asked)).ok();
+        })
+    }
+
+    /// Like [`Web::serve`], but the function writes to the connection itself: for endless or missing responses.
+    pub fn stream(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (asked, ended) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicBool>::default());
@@ -68,10 +76,8 @@ impl Web {
                 thread::spawn(move || {
                     // A client that goes away in the middle has asked nothing.
                     let Some(request) = read(&mut stream) else { return };
-                    let reply = answer(&request);
-                    seen.lock().unwrap().push(request);
-                    // One that has heard enough goes away, too.
-                    stream.write_all(&reply).ok();
+                    seen.lock().unwrap().push(request.clone());
+                    answer(&request, &mut stream);
                 });
             }
         });

@@ -17,6 +17,7 @@ root = "docs"
 [server]
 bind = "127.0.0.1:0"
 "#;
+const DATA_FOLDERS: &str = ".local/state/ctx/workspaces";
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A folder with an environment of its own, in which `ctx` runs. Deleted when it goes out of scope.
@@ -25,6 +26,7 @@ pub struct TestWorkspace {
     home: PathBuf,
     binary: PathBuf,
     variables: Vec<(String, String)>,
+    trusts_config: bool,
     unprivileged: Option<Unprivileged>,
     /// What was made inaccessible and must be accessible again to be deleted.
     restricted: RefCell<Vec<PathBuf>>,
@@ -55,6 +57,7 @@ impl TestWorkspace {
             home,
             binary,
             variables: Vec::new(),
+            trusts_config: true,
             unprivileged: None,
             restricted: RefCell::default(),
             folder,
@@ -96,6 +99,13 @@ impl TestWorkspace {
         }
     }
 
+    /// Runs every command without `CTX_TRUST`, so that the configuration is untrusted.
+    #[must_use]
+    pub fn untrusted(mut self) -> Self {
+        self.trusts_config = false;
+        self
+    }
+
     /// Sets a variable for every command.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
@@ -119,6 +129,22 @@ impl TestWorkspace {
     /// A path inside it.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
+    }
+
+    /// A path in this workspace's data folder (`~/.local/state/ctx/workspaces/…`), which exists once a command has
+    /// opened the workspace.
+    #[track_caller]
+    pub fn data(&self, path: &str) -> PathBuf {
+        let folders = self.home.join(DATA_FOLDERS);
+        let mut found = fs::read_dir(&folders).unwrap().map(|entry| entry.unwrap().path());
+        let name = format!("{}-", self.root.file_name().unwrap().to_str().unwrap());
+        let own = found.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&name));
+        own.expect("a workspace that was opened").join(path)
+    }
+
+    /// The `HOME` of every command.
+    pub fn home(&self) -> &Path {
+        &self.home
     }
 
     /// Writes a file while the session goes on.
@@ -188,6 +214,12 @@ impl TestWorkspace {
         TestServer::spawn(self.command(arguments), &self.root)
     }
 
+    /// Like [`TestWorkspace::spawn`], with a command that the caller has prepared.
+    #[track_caller]
+    pub fn spawn_command(&self, command: Command) -> TestServer {
+        TestServer::spawn(command, &self.root)
+    }
+
     fn binary(&self) -> &Path {
         self.unprivileged.as_ref().map_or(&self.binary, Unprivileged::binary)
     }
@@ -204,6 +236,7 @@ impl TestWorkspace {
             .env("XDG_CONFIG_HOME", self.home.join(".config"))
             // Asked for, so that one that is never shown is never there.
             .env("RUST_BACKTRACE", "1")
+            .envs(self.trusts_config.then_some(("CTX_TRUST", "1")))
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(unprivileged) = &self.unprivileged {
             unprivileged.take_over(&mut command, &[&self.root, &self.home]);

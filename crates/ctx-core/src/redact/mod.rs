@@ -1,0 +1,268 @@
+//! Redaction: masks secrets in the run log, logs, error messages and reports.
+//!
+//! A secret is found verbatim, under JSON, URL, form and HTML escapes in any nesting, and inside base64 and hex
+//! (`forms`, `decode`). Each text takes one Aho-Corasick search, and one more for each layer of escaping in it.
+
+mod decode;
+mod forms;
+
+use crate::Secret;
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind};
+use arc_swap::ArcSwap;
+use serde_json::Value;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+const MASK: &str = "***";
+
+/// Bytes of the shortest secret that is masked; shorter ones would mask ordinary words.
+const MASKED_LENGTH_MIN: usize = 6;
+
+/// Secrets learned at runtime; every one of them enlarges the automaton.
+const LEARNED_MAX: usize = 256;
+
+/// Layers of escaping that are decoded, as in a JSON body in a JSON string in an SSE event.
+const LAYERS_MAX: usize = 4;
+
+/// Environment variable values that are settings, not secrets; masking them would mask ordinary words.
+const ORDINARY_VALUES: [&str; 24] = [
+    "default",
+    "develop",
+    "development",
+    "disable",
+    "disabled",
+    "enable",
+    "enabled",
+    "localhost",
+    "master",
+    "normal",
+    "preview",
+    "private",
+    "prod",
+    "production",
+    "public",
+    "release",
+    "required",
+    "sandbox",
+    "stable",
+    "staging",
+    "testing",
+    "verbose",
+    "warning",
+    "warnings",
+];
+
+/// Parts of a key that mark its value as secret, whatever the value is.
+const SECRET_KEY_PARTS: [&str; 10] = [
+    "apikey",
+    "api_key",
+    "authorization",
+    "credential",
+    "passwd",
+    "password",
+    "private_key",
+    "privatekey",
+    "secret",
+    "token",
+];
+
+/// Whether the value of an environment variable is not masked: shorter than six bytes, a number of up to nine digits,
+/// or a common setting like `production`. All other values are treated as secrets.
+pub fn is_ordinary_value(value: &str) -> bool {
+    let value = value.trim();
+    value.len() < MASKED_LENGTH_MIN
+        || (value.len() <= 9 && value.bytes().all(|byte| byte.is_ascii_digit()))
+        || ORDINARY_VALUES.contains(&value.to_ascii_lowercase().as_str())
+}
+
+/// Masks known secrets in any text, and secret-looking keys in any JSON.
+///
+/// Clones share learned secrets.
+#[derive(Clone, Debug, Default)]
+pub struct Redactor(Arc<ArcSwap<SecretSet>>);
+
+/// An immutable snapshot of the secrets.
+#[derive(Debug, Default)]
+struct SecretSet {
+    fixed: Arc<[Secret]>,
+    /// Issued at runtime, such as access tokens.
+    learned: Vec<Secret>,
+    /// Built on first use.
+    matcher: OnceLock<SecretMatcher>,
+}
+
+/// A multi-pattern search for all forms of all secrets.
+struct SecretMatcher {
+    /// `None` where there are no secrets, or too many for an automaton.
+    automaton: Option<AhoCorasick>,
+    /// By pattern: base64 digits before and after the match that hold bits of the secret, too.
+    edges: Vec<(usize, usize)>,
+}
+
+impl Redactor {
+    /// Masks these secrets, except very short ones.
+    pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
+        let fixed = secrets.into_iter().filter(|secret| secret.expose().len() >= MASKED_LENGTH_MIN).collect();
+        Self(Arc::new(ArcSwap::from_pointee(SecretSet { fixed, ..SecretSet::default() })))
+    }
+
+    /// Masks this secret, too, from now on.
+    pub fn learn(&self, secret: &Secret) {
+        if !self.0.load().should_learn(secret) {
+            return;
+        }
+        self.0.rcu(|known| {
+            let mut learned = known.learned.clone();
+            if known.should_learn(secret) {
+                learned.push(secret.clone());
+            }
+            SecretSet { fixed: known.fixed.clone(), learned, matcher: OnceLock::new() }
+        });
+    }
+
+    /// Stops masking a learned secret that is no longer valid.
+    pub fn unlearn(&self, secret: &Secret) {
+        if self.0.load().learned.contains(secret) {
+            self.0.rcu(|known| SecretSet {
+                fixed: known.fixed.clone(),
+                learned: known.learned.iter().filter(|one| *one != secret).cloned().collect(),
+                matcher: OnceLock::new(),
+            });
+        }
+    }
+
+    /// Whether the value of this key must be masked, judged by the key's name.
+    pub fn is_secret_key(key: &str) -> bool {
+        let key = key.to_ascii_lowercase().replace('-', "_");
+        // `max_tokens` counts, it does not authenticate.
+        !key.ends_with("tokens") && SECRET_KEY_PARTS.iter().any(|part| key.contains(part))
+    }
+
+    /// The text with every known secret masked.
+    pub fn text(&self, text: String) -> String {
+        let known = self.0.load();
+        match known.matcher().spans(text.as_bytes()) {
+            spans if spans.is_empty() => text,
+            spans => mask_spans(text.as_bytes(), spans),
+        }
+    }
+
+    /// The value with known secrets and the values of secret-looking keys masked.
+    pub fn json(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text.clone())),
+            Value::Array(items) => Value::Array(items.iter().map(|item| self.json(item)).collect()),
+            Value::Object(fields) => Value::Object(
+                fields
+                    .iter()
+                    .map(|(key, value)| {
+                        let shown = if Self::is_secret_key(key) && !value.is_null() {
+                            Value::String(MASK.to_owned())
+                        } else {
+                            self.json(value)
+                        };
+                        (self.text(key.clone()), shown)
+                    })
+                    .collect(),
+            ),
+            other => other.clone(),
+        }
+    }
+}
+
+impl SecretSet {
+    fn should_learn(&self, secret: &Secret) -> bool {
+        secret.expose().len() >= MASKED_LENGTH_MIN
+            && self.learned.len() < LEARNED_MAX
+            && !self.learned.contains(secret)
+            && !self.fixed.contains(secret)
+    }
+
+    fn matcher(&self) -> &SecretMatcher {
+        self.matcher.get_or_init(|| SecretMatcher::new(self.fixed.iter().chain(&self.learned)))
+    }
+}
+
+impl SecretMatcher {
+    fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
+        let forms: Vec<_> = secrets.flat_map(|secret| forms::forms(secret.expose())).collect();
+        if forms.is_empty() {
+            return Self { automaton: None, edges: Vec::new() };
+        }
+        // Searches as fast as the other kinds and builds in a sixth of the time; each API call builds one.
+        let kind = Some(AhoCorasickKind::ContiguousNFA);
+        let automaton = AhoCorasickBuilder::new().kind(kind).build(forms.iter().map(|form| &form.bytes));
+        if automaton.is_err() {
+            tracing::error!("there are too many secrets to be masked");
+        }
+        Self {
+            automaton: automaton.ok(),
+            edges: forms.iter().map(|form| (form.before, form.after)).collect(),
+        }
+    }
+
+    /// Byte spans of secrets in a text, unsorted; they may overlap.
+    fn spans(&self, text: &[u8]) -> Vec<(usize, usize)> {
+        let Some(automaton) = &self.automaton else { return Vec::new() };
+        let mut spans = self.literal_spans(automaton, text);
+        let mut layers: Vec<decode::DecodedText> = Vec::new();
+        while layers.len() < LAYERS_MAX {
+            let Some(decoded) = decode::decode(layers.last().map_or(text, |layer| &layer.bytes)) else {
+                break;
+            };
+            layers.push(decoded);
+            for span in self.literal_spans(automaton, &layers[layers.len() - 1].bytes) {
+                spans.push(layers.iter().rev().fold(span, |span, layer| layer.source(span)));
+            }
+        }
+        spans
+    }
+
+    fn literal_spans(&self, automaton: &AhoCorasick, text: &[u8]) -> Vec<(usize, usize)> {
+        // Fast path: most texts have no match, and the overlapping search is much slower.
+        if !automaton.is_match(text) {
+            return Vec::new();
+        }
+        let is_digit = |at: usize| {
+            text.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte))
+        };
+        let span = |found: aho_corasick::Match| {
+            let (before, after) = self.edges.get(found.pattern().as_usize()).copied().unwrap_or_default();
+            let (mut start, mut end) = (found.start(), found.end());
+            for _ in 0..before {
+                start -= usize::from(start > 0 && is_digit(start - 1));
+            }
+            for _ in 0..after {
+                end += usize::from(is_digit(end));
+            }
+            (start, end)
+        };
+        automaton.find_overlapping_iter(text).map(span).collect()
+    }
+}
+
+impl fmt::Debug for SecretMatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The automaton holds the secrets.
+        f.debug_struct("SecretMatcher").field("forms", &self.edges.len()).finish_non_exhaustive()
+    }
+}
+
+/// The text with each span masked; spans that touch or overlap get one mask.
+fn mask_spans(text: &[u8], mut spans: Vec<(usize, usize)>) -> String {
+    spans.sort_unstable();
+    let mut shown = Vec::with_capacity(text.len());
+    let mut at = 0;
+    for (start, end) in spans {
+        if start > at || shown.is_empty() && at == 0 {
+            shown.extend_from_slice(&text[at..start]);
+            shown.extend_from_slice(MASK.as_bytes());
+        }
+        at = at.max(end);
+    }
+    shown.extend_from_slice(&text[at..]);
+    String::from_utf8(shown).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests;
