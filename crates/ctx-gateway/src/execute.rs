@@ -4,11 +4,14 @@ use crate::answer::answer;
 use crate::check::check;
 use crate::kept::KeptResults;
 use async_trait::async_trait;
-use ctx_core::{Call, LogLine, Output, Tool, ToolError, ToolSpec};
+use ctx_core::{Call, Catalog, LogLine, Output, Tool, ToolError, ToolSpec};
 use ctx_luau::{GRACE, RunErrorKind, Scripts};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Largest script that is checked on the runtime thread; larger ones go to the blocking pool.
+const INLINE_BYTES_MAX: usize = 4 << 10;
 
 /// What an agent reads before it writes its first script.
 const DESCRIPTION: &str = "Runs a Luau script that calls many functions in one go; only its result comes \
@@ -48,7 +51,7 @@ impl Tool for Execute {
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let script = arguments.get("script").and_then(Value::as_str).unwrap_or_default();
-        check(script, call.catalog())?;
+        check_off_runtime(script, call.catalog()).await?;
         let completed = self.scripts.execute(script, call).await.map_err(|error| match error.kind {
             // It never ran: what was sent is at fault, not what it did.
             RunErrorKind::Source => ToolError::bad_request(error.message),
@@ -65,4 +68,14 @@ impl Tool for Execute {
     fn grace(&self) -> Duration {
         GRACE
     }
+}
+
+/// Checks a script; a long one on the blocking pool.
+async fn check_off_runtime(script: &str, catalog: &Arc<Catalog>) -> Result<(), ToolError> {
+    if script.len() <= INLINE_BYTES_MAX {
+        return check(script, catalog);
+    }
+    let (script, catalog) = (script.to_owned(), catalog.clone());
+    let checked = tokio::task::spawn_blocking(move || check(&script, &catalog)).await;
+    checked.unwrap_or_else(|error| Err(ToolError::internal("the script cannot be checked", error)))
 }

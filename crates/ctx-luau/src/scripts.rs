@@ -52,7 +52,9 @@ pub struct ScriptLimits {
     pub http_response_bytes: usize,
     /// Redirects that one request follows.
     pub http_redirects: usize,
-    /// Requests of one scan.
+    /// HTTP requests per run of a tool or an agent.
+    pub http_requests: u32,
+    /// HTTP requests per scan of a connector.
     pub connector_requests: u32,
     /// Size of a document that a connector hands over.
     pub document_bytes: usize,
@@ -70,6 +72,7 @@ impl Default for ScriptLimits {
             source_bytes: 256 << 10,
             http_response_bytes: 8 << 20,
             http_redirects: 5,
+            http_requests: 500,
             connector_requests: 10_000,
             document_bytes: 50_000_000,
         }

@@ -7,6 +7,7 @@ use crate::function::Function;
 use crate::model::{Constant, Field, Rest, Table, Type, Types};
 use crate::print::on_one_line;
 use ctx_core::nearest;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// Values looked at in one call; alternatives within alternatives would be looked at without end.
@@ -308,8 +309,13 @@ impl Check<'_> {
 
     pub(crate) fn table(&mut self, table: &Table, literal: &Literal, found: &mut Found) {
         let Literal::Table { fields, whole } = literal else { return };
+        let known_fields: HashMap<&str, &Field> =
+            table.fields.iter().rev().map(|field| (field.name.as_str(), field)).collect();
         for (name, value) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
-            let known = table.fields.iter().find(|field| field.name == *name);
+            if found.all.len() >= MISFITS_MAX {
+                return;
+            }
+            let known = known_fields.get(name.as_str());
             let of = match (known, &table.rest) {
                 (Some(Field { of, .. }), _) => of,
                 (None, Rest::Of(of)) => of,
@@ -331,9 +337,11 @@ impl Check<'_> {
         if !whole {
             return;
         }
+        // A field set to `nil` counts as missing.
+        let is_set = |(_, value): &&(String, Literal)| *value != Literal::Nil;
+        let set_names: HashSet<&str> = fields.iter().filter(is_set).map(|(name, _)| name.as_str()).collect();
         for field in table.fields.iter().filter(|field| field.required) {
-            // A name written as `nil` is not there.
-            if !fields.iter().any(|(name, value)| *name == field.name && *value != Literal::Nil) {
+            if !set_names.contains(field.name.as_str()) {
                 found.add_at(Step::Field(field.name.clone()), Problem::Missing);
             }
         }

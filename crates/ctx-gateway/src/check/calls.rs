@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 /// How deep tables are read.
 const DEPTH_MAX: usize = 32;
 
+/// Tokens after `local` and `for` that are searched for the names they bind.
+const BINDING_TOKENS_MAX: usize = 64;
+
 /// A call as it is written.
 #[derive(Debug, PartialEq)]
 pub(super) struct Written {
@@ -36,36 +39,97 @@ pub(super) struct Seen {
 /// Looks through the words of a script. Calls inside of `pcall` are left out: whoever writes that expects it to
 /// fail.
 pub(super) fn look(tokens: &[Token<'_>]) -> Seen {
-    let words = Words(tokens);
+    let brackets = BracketIndex::of(tokens);
+    let words = Words { tokens, brackets: &brackets };
     let mut seen = Seen::default();
+    let mut bound = TokenRanges::default();
     let mut at = 0;
     while at < tokens.len() {
         match words.name(at) {
             Some("pcall" | "xpcall") if words.symbol(at + 1, "(") => {
                 let end = words.closing(at + 1).unwrap_or(tokens.len());
                 for inside in at + 1..end {
-                    bind(words, inside, &mut seen.bound);
+                    bind(words, inside, &mut bound);
                 }
                 at = end;
                 continue;
             }
             Some(_) if !words.is_field(at) => {
-                bind(words, at, &mut seen.bound);
+                bind(words, at, &mut bound);
                 written(words, at, &mut seen);
             }
             _ => {}
         }
         at += 1;
     }
+    seen.bound = bound.positions(tokens.len()).filter_map(|at| words.name(at)).map(str::to_owned).collect();
     seen
 }
 
+/// Bracket pairs and `function` counts of all tokens, from one linear pass: with a scan per lookup, deep nesting would
+/// take quadratic time.
+struct BracketIndex {
+    /// By token: the position of the bracket that closes the one opened there.
+    closing: Vec<Option<usize>>,
+    /// By token: the number of `function` keywords before it.
+    functions_before: Vec<usize>,
+}
+
+impl BracketIndex {
+    fn of(tokens: &[Token<'_>]) -> Self {
+        let mut closing = vec![None; tokens.len()];
+        let mut functions_before = Vec::with_capacity(tokens.len() + 1);
+        let (mut open, mut functions) = (Vec::new(), 0);
+        for (at, token) in tokens.iter().enumerate() {
+            functions_before.push(functions);
+            match &token.kind {
+                Kind::Symbol("(" | "{" | "[" | OPEN_STRING) => open.push(at),
+                Kind::Symbol(")" | "}" | "]" | CLOSE_STRING) => {
+                    if let Some(closed) = open.pop().and_then(|opened| closing.get_mut(opened)) {
+                        *closed = Some(at);
+                    }
+                }
+                Kind::Name("function") => functions += 1,
+                _ => {}
+            }
+        }
+        functions_before.push(functions);
+        Self { closing, functions_before }
+    }
+}
+
+/// Ranges of token positions, which may overlap.
+#[derive(Default)]
+struct TokenRanges(Vec<(usize, usize)>);
+
+impl TokenRanges {
+    fn add(&mut self, from: usize, to: usize) {
+        if from < to {
+            self.0.push((from, to));
+        }
+    }
+
+    /// Each position below `end` once.
+    fn positions(mut self, end: usize) -> impl Iterator<Item = usize> {
+        self.0.sort_unstable();
+        let mut next = 0;
+        self.0.into_iter().flat_map(move |(from, to)| {
+            let range = from.max(next)..to.min(end);
+            next = next.max(range.end);
+            range
+        })
+    }
+}
+
 #[derive(Clone, Copy)]
-struct Words<'a>(&'a [Token<'a>]);
+struct Words<'a> {
+    tokens: &'a [Token<'a>],
+    brackets: &'a BracketIndex,
+}
 
 impl<'a> Words<'a> {
     fn kind(self, at: usize) -> Option<&'a Kind<'a>> {
-        self.0.get(at).map(|token| &token.kind)
+        self.tokens.get(at).map(|token| &token.kind)
     }
 
     fn name(self, at: usize) -> Option<&'a str> {
@@ -91,23 +155,9 @@ impl<'a> Words<'a> {
         at > 0 && (self.symbol(at - 1, ".") || self.symbol(at - 1, ":"))
     }
 
-    /// Where the bracket that opens at `open` closes; `None` where a function stands between, whose own
-    /// blocks are not told apart here.
+    /// Position of the bracket that closes the one at `open`.
     fn closing(self, open: usize) -> Option<usize> {
-        let mut depth = 0_usize;
-        for at in open..self.0.len() {
-            match self.kind(at)? {
-                Kind::Symbol("(" | "{" | "[") => depth += 1,
-                Kind::Symbol(symbol) if *symbol == OPEN_STRING => depth += 1,
-                Kind::Symbol(")" | "}" | "]") => depth = depth.checked_sub(1)?,
-                Kind::Symbol(symbol) if *symbol == CLOSE_STRING => depth = depth.checked_sub(1)?,
-                _ => {}
-            }
-            if depth == 0 {
-                return Some(at);
-            }
-        }
-        None
+        self.brackets.closing.get(open).copied().flatten()
     }
 
     /// Whether a word is the first that `paginate` is given.
@@ -115,34 +165,32 @@ impl<'a> Words<'a> {
         at > 1 && self.symbol(at - 1, "(") && self.name(at - 2) == Some("paginate") && !self.is_field(at - 2)
     }
 
+    /// Whether a range of tokens contains a function literal, whose blocks this check does not parse.
     fn has_function(self, from: usize, to: usize) -> bool {
-        (from..to).any(|at| self.name(at) == Some("function"))
+        let before = |at: usize| self.brackets.functions_before.get(at);
+        before(from) < before(to)
     }
 }
 
 /// Notes names that get another meaning; rather too many than too few.
-fn bind(words: Words<'_>, at: usize, bound: &mut BTreeSet<String>) {
-    let mut add = |from: usize, to: usize| {
-        bound.extend((from..to).filter_map(|at| words.name(at)).map(str::to_owned));
-    };
+fn bind(words: Words<'_>, at: usize, bound: &mut TokenRanges) {
+    let ahead = at + 1..words.tokens.len().min(at + BINDING_TOKENS_MAX);
     match words.name(at) {
         Some("local") => {
-            let end =
-                (at + 1..words.0.len()).find(|at| words.symbol(*at, "=") || words.name(*at) == Some("local"));
+            let end = ahead.clone().find(|at| words.symbol(*at, "=") || words.name(*at) == Some("local"));
             // Without a value the list ends where nothing goes on; a few names too many do no harm.
-            add(at + 1, end.unwrap_or(words.0.len()).min(at + 64));
+            bound.add(at + 1, end.unwrap_or(ahead.end));
         }
         Some("for") => {
-            let end =
-                (at + 1..words.0.len()).find(|at| words.symbol(*at, "=") || words.name(*at) == Some("in"));
-            add(at + 1, end.unwrap_or(at + 1));
+            let end = ahead.clone().find(|at| words.symbol(*at, "=") || words.name(*at) == Some("in"));
+            bound.add(at + 1, end.unwrap_or(at + 1));
         }
         Some("function") => {
-            let open = (at + 1..words.0.len().min(at + 16)).find(|at| words.symbol(*at, "("));
+            let open = (at + 1..words.tokens.len().min(at + 16)).find(|at| words.symbol(*at, "("));
             let close = open.and_then(|open| words.closing(open));
-            add(at + 1, close.unwrap_or(at + 1));
+            bound.add(at + 1, close.unwrap_or(at + 1));
         }
-        Some(_) if words.symbol(at + 1, "=") => add(at, at + 1),
+        Some(_) if words.symbol(at + 1, "=") => bound.add(at, at + 1),
         _ => {}
     }
 }
@@ -171,7 +219,7 @@ fn written(words: Words<'_>, at: usize, seen: &mut Seen) {
         Given::Seen(arguments) => Some(arguments),
         _ => None,
     };
-    let at = words.0.get(at).map_or(0, |token| token.at);
+    let at = words.tokens.get(at).map_or(0, |token| token.at);
     seen.calls.push(Written { provider, name, is_sdk, is_paged, arguments, at });
 }
 

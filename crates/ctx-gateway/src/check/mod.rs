@@ -10,27 +10,38 @@ use crate::discover::{cut, hint};
 use calls::{Written, look};
 use ctx_core::{Catalog, Entry, Identifier, ToolError, nearest};
 use ctx_types::{Function, Misfit, Problem};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Problems told at once.
 const PROBLEMS_MAX: usize = 20;
+
+/// Calls of a script that are checked statically; further ones are validated only when they are made.
+const CALLS_MAX: usize = 1_000;
+
+/// Bytes of a script that is checked; the engine refuses longer ones.
+const SCRIPT_BYTES_MAX: usize = 256 << 10;
 
 /// Providers that are no globals of scripts, or are something else there.
 const NO_GLOBALS: [&str; 3] = ["context", "tools", "ctx"];
 
 /// Refuses a script that would surely fail.
 pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
-    // A script that cannot be read is the engine's to refuse.
+    if script.len() > SCRIPT_BYTES_MAX {
+        return Ok(());
+    }
+    // Syntax errors are left to the engine, too.
     let Some(tokens) = lex::tokens(script) else { return Ok(()) };
     let seen = look(&tokens);
     let mut problems = Vec::new();
-    for call in &seen.calls {
+    let mut lookup = FunctionLookup { catalog, own_names: None, functions: HashMap::new() };
+    for call in seen.calls.iter().take(CALLS_MAX) {
         let root = if call.is_sdk { "sdk" } else { &call.provider };
         let is_own = seen.bound.contains(root) || (call.is_paged && seen.bound.contains("paginate"));
         if is_own || problems.len() >= PROBLEMS_MAX {
             continue;
         }
-        for (problem, signature) in problems_of(call, catalog, &seen.looked_at) {
+        for (problem, signature) in problems_of(call, &mut lookup, &seen.looked_at) {
             let (line, column) = position(script, call.at);
             problems.push(format!("{line}:{column}: {problem}"));
             if let Some(signature) = signature {
@@ -48,9 +59,10 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
 /// What is wrong with a call, and how the function is called.
 fn problems_of(
     call: &Written,
-    catalog: &Catalog,
+    lookup: &mut FunctionLookup<'_>,
     looked_at: &BTreeSet<String>,
 ) -> Vec<(String, Option<String>)> {
+    let catalog = lookup.catalog;
     let provider = Identifier::sanitize(&call.provider);
     if catalog.is_unknown(&provider) {
         // Whether it has such a function shows when it is called.
@@ -58,7 +70,7 @@ fn problems_of(
     }
     // Asked first: most of what is called by a dotted name is the language's own, and functions are many.
     let is_known = catalog.providers().any(|known| *known == provider);
-    let found = is_known.then(|| find(catalog, &provider, &call.name)).flatten();
+    let found = is_known.then(|| lookup.find(&provider, &call.name)).flatten();
     let provides =
         found.is_some() || (is_known && catalog.functions().any(|entry| *entry.name.provider() == provider));
     if !call.is_sdk && (!provides || NO_GLOBALS.contains(&call.provider.as_str())) {
@@ -75,20 +87,21 @@ fn problems_of(
         if looked_at.contains(&call.provider) {
             return Vec::new();
         }
-        let known: BTreeSet<&str> = catalog.functions().map(|entry| entry.name.provider().as_str()).collect();
-        let near = hint(nearest(&provider_shown, known));
+        let providers: BTreeSet<&str> =
+            catalog.functions().map(|entry| entry.name.provider().as_str()).collect();
+        let near = hint(nearest(&provider_shown, providers));
         return vec![(format!("{shown}: there is no provider `{provider_shown}`{near}"), None)];
     }
     let Some(entry) = found else {
         if looked_at.contains(&format!("{}.{}", call.provider, call.name)) {
             return Vec::new();
         }
-        let known = catalog.functions().filter(|entry| *entry.name.provider() == provider);
-        let near = hint(nearest(&name_shown, known.map(|entry| entry.name.tool().as_str())));
+        let functions = catalog.functions().filter(|entry| *entry.name.provider() == provider);
+        let near = hint(nearest(&name_shown, functions.map(|entry| entry.name.tool().as_str())));
         return vec![(format!("{shown}: {provider} has no function `{name_shown}`{near}"), None)];
     };
     let Some(arguments) = &call.arguments else { return Vec::new() };
-    let function = Function::near(&entry.name, &entry.spec);
+    let function = lookup.function(entry);
     let misfits = function.misfits(arguments);
     let certain: Vec<&Misfit> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
     let last = certain.len().saturating_sub(1);
@@ -109,12 +122,38 @@ fn told(misfit: &Misfit) -> String {
     }
 }
 
-/// A function by the name that the catalog or its origin gives it.
-fn find<'a>(catalog: &'a Catalog, provider: &Identifier, name: &str) -> Option<&'a Entry> {
-    let of_provider = |entry: &&Entry| entry.name.provider() == provider;
-    // However many there are, one that is named as the catalog does costs nothing to find.
-    let named = catalog.entry(&format!("{provider}.{name}")).filter(of_provider);
-    named.or_else(|| catalog.functions().filter(of_provider).find(|entry| entry.spec.name == name))
+/// Lookup of the functions that a script calls; each signature is built once.
+struct FunctionLookup<'a> {
+    catalog: &'a Catalog,
+    /// Functions by provider and original name; built on first use.
+    own_names: Option<HashMap<(&'a str, &'a str), &'a Entry>>,
+    /// Signatures by full name.
+    functions: HashMap<String, Arc<Function>>,
+}
+
+impl<'a> FunctionLookup<'a> {
+    /// A function by its catalog name or its original name.
+    fn find(&mut self, provider: &Identifier, name: &str) -> Option<&'a Entry> {
+        // Fast path: a catalog name needs no index of all functions.
+        let named = self.catalog.entry(&format!("{provider}.{name}"));
+        if let Some(entry) = named.filter(|entry| entry.name.provider() == provider) {
+            return Some(entry);
+        }
+        let own_names = self.own_names.get_or_insert_with(|| {
+            let mut names = HashMap::new();
+            for entry in self.catalog.functions() {
+                // The first of duplicate names wins.
+                names.entry((entry.name.provider().as_str(), entry.spec.name.as_str())).or_insert(entry);
+            }
+            names
+        });
+        own_names.get(&(provider.as_str(), name)).copied()
+    }
+
+    fn function(&mut self, entry: &Entry) -> Arc<Function> {
+        let made = || Arc::new(Function::near(&entry.name, &entry.spec));
+        self.functions.entry(entry.name.to_string()).or_insert_with(made).clone()
+    }
 }
 
 /// Line and column, both from 1.

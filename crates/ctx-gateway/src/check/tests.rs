@@ -3,8 +3,10 @@
 use super::check;
 use ctx_core::{Catalog, Identifier, Provider, Tool};
 use ctx_testkit::{echo, provider};
+use proptest::prelude::*;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An issue tracker, a shop, and a tool of the user's own.
 fn catalog() -> Arc<Catalog> {
@@ -343,6 +345,144 @@ fn what_cannot_be_read_is_left_to_the_engine() {
     // However deep it nests, it is read in one go.
     let deep = format!("sdk.pet_store.ping{{ a = {}{} }}", "{".repeat(100_000), "}".repeat(100_000));
     assert_eq!(problems(&deep), [""; 0]);
+}
+
+/// Fails if the work does not end within a minute; a tighter limit would depend on the machine.
+fn assert_ends(name: &str, work: impl FnOnce() + Send + 'static) {
+    let (ended, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        work();
+        ended.send(()).unwrap();
+    });
+    wait.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{name} does not end"));
+}
+
+#[test]
+fn scripts_made_to_be_expensive_are_checked_in_linear_time() {
+    let many = |piece: &str| piece.repeat((256 << 10) / piece.len());
+    let nested = |open: &str, close: &str| {
+        let depth = (256 << 10) / (open.len() + close.len());
+        format!("{}{}", open.repeat(depth), close.repeat(depth))
+    };
+    for (name, script) in [
+        ("calls that never close", many("a.b(")),
+        ("calls in calls", nested("sdk.a.b(", ")")),
+        ("calls in tables", nested("sdk.a.b{x=", "}")),
+        ("tables in tables", nested("sdk.a.b{{", "}}")),
+        ("functions in functions", many("function f(")),
+        ("parameters that are functions", nested("function(", ")")),
+        ("locals without values", many("local ")),
+        ("loops without ends", many("for ")),
+        ("pcalls in pcalls", nested("pcall(", ")")),
+        ("paginate in paginate", nested("paginate(a.b,", ")")),
+        ("strings in strings", nested("`{", "}`")),
+        ("brackets of strings", many("[=")),
+        ("looked at and called", many("sdk.github.nope sdk.github.nope() ")),
+        ("the same call", many("sdk.github.create_issue{title='x',labels={'a'}} ")),
+        (
+            "unknown fields",
+            format!(
+                "sdk.github.create_issue{{{}}}",
+                (0..20_000).map(|n| format!("f{n}=1,")).collect::<String>()
+            ),
+        ),
+        ("a name as long as the script", format!("sdk.github.{}()", "create_issue".repeat(20_000))),
+        ("text beyond what is checked", many("a.b(").repeat(16)),
+    ] {
+        let catalog = catalog();
+        assert_ends(name, move || {
+            if let Err(error) = check(&script, &catalog) {
+                assert!(error.message().len() < 20_000, "{}", error.message().len());
+            }
+        });
+    }
+}
+
+/// Random concatenations of script fragments.
+fn random_fragments() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        prop::sample::select(vec![
+            "sdk",
+            ".",
+            "github",
+            "create_issue",
+            "pet_store",
+            "ping",
+            "(",
+            ")",
+            "{",
+            "}",
+            "[",
+            "]",
+            "'x'",
+            "\"",
+            "`",
+            "=",
+            ",",
+            ";",
+            " ",
+            "\n",
+            "--",
+            "--[[",
+            "]]",
+            "[==[",
+            "local ",
+            "function ",
+            "for ",
+            " in ",
+            "pcall",
+            "paginate",
+            "title",
+            "0x1F",
+            "1e-",
+            "..",
+            "::",
+            "->",
+            "\\",
+            "nil",
+            "true",
+            "-",
+            ":",
+            "é",
+            "\u{feff}",
+            "\0",
+        ])
+        .prop_map(str::to_owned),
+        any::<char>().prop_map(String::from),
+    ];
+    prop::collection::vec(piece, 0..80).prop_map(|pieces| pieces.concat())
+}
+
+/// A sound script with parts removed, duplicated or replaced.
+fn mutated_script() -> impl Strategy<Value = String> {
+    let change =
+        (any::<prop::sample::Index>(), 0..12_usize, prop_oneof![Just(String::new()), random_fragments()]);
+    (any::<prop::sample::Index>(), prop::collection::vec(change, 1..6)).prop_map(|(which, changes)| {
+        let scripts: Vec<&str> = SOUND.split("\n\n").collect();
+        let mut script = which.get(&scripts).to_string();
+        for (at, length, put) in changes {
+            let start = script.floor_char_boundary(at.index(script.len() + 1));
+            let end = script.floor_char_boundary((start + length).min(script.len()));
+            script.replace_range(start..end, &put);
+        }
+        script
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_checked_without_a_panic(script in prop_oneof![".{0,200}", random_fragments(), mutated_script()]) {
+        if let Err(error) = check(&script, &catalog()) {
+            // Every problem is reported at a line of the script.
+            let lines = script.lines().count().max(1);
+            for problem in error.message().lines().skip(1).filter(|line| !line.starts_with(' ')) {
+                let line = problem.split(':').next().and_then(|line| line.parse::<usize>().ok());
+                prop_assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "{problem}");
+            }
+        }
+    }
 }
 
 struct StillConnecting;

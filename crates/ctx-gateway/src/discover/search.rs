@@ -11,6 +11,9 @@ use std::sync::Arc;
 const LIMIT: usize = 10;
 const LIMIT_MAX: usize = 50;
 
+/// Bytes of a query that are searched for; the rest is ignored.
+const QUERY_BYTES_MAX: usize = 2_000;
+
 /// Providers that are told not to have been searched.
 const UNKNOWN_MAX: usize = 10;
 
@@ -61,6 +64,7 @@ impl Tool for SearchDocs {
             must_be_known(call.catalog(), provider)?;
         }
         let directory = self.directories.of(call.catalog()).await?;
+        let query = &query[..query.floor_char_boundary(QUERY_BYTES_MAX)];
         let found = directory.search(query, provider, limit)?;
         let unknown = call.catalog().unknown().filter(|(_, why)| why.is_some() && provider.is_none());
         let unknown: Vec<&str> = unknown.map(|(name, _)| name.as_str()).take(UNKNOWN_MAX).collect();

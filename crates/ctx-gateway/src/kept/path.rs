@@ -8,9 +8,6 @@ use std::fmt;
 /// Bytes of a path.
 const PATH_BYTES_MAX: usize = 4_096;
 
-/// Bytes of a key that a wrong one is compared with.
-const COMPARED_BYTES_MAX: usize = 200;
-
 /// From a value to one inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -82,8 +79,8 @@ fn missing(value: &Value, step: &Step, at: &Path) -> String {
     };
     match value {
         Value::Object(fields) => {
-            let compared = fields.keys().map(String::as_str).filter(|key| key.len() <= COMPARED_BYTES_MAX);
-            format!("{here} has no `{step}`{}", hint(nearest(&step, compared)))
+            let near = nearest(&step, fields.keys().map(String::as_str));
+            format!("{here} has no `{step}`{}", hint(near))
         }
         Value::Array(items) if items.is_empty() => format!("{here} is an empty list"),
         Value::Array(items) => {

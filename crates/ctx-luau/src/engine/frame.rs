@@ -290,6 +290,7 @@ impl Outgoing {
 
 #[cfg(test)]
 mod tests {
+    use super::super::protocol::Failure;
     use super::{Breach, Frame, HEADER_BYTES, Incoming, Kind, PAYLOAD_BYTES_MAX, VALUES_MAX, values_in};
     use proptest::prelude::{Strategy, any, prop};
     use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
@@ -360,6 +361,58 @@ mod tests {
                 frame.write_to(&mut again).unwrap();
                 prop_assert_eq!(&again[..], &bytes[..length]);
             }
+        }
+
+        #[test]
+        fn a_stream_that_was_tampered_with_is_frames_a_breach_or_too_little(
+            frames in prop::collection::vec((0..KINDS.len(), any::<u32>(), "[a-zé.]{0,20}", values(), 0..100_usize), 1..6),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4_u8), 0..8),
+            cuts in prop::collection::vec(1..100_usize, 1..20),
+        ) {
+            let mut stream = Vec::new();
+            for (kind, number, name, json, bytes) in &frames {
+                let (json, bytes) = (serde_json::to_vec(json).unwrap(), vec![b'x'; *bytes]);
+                let frame = Frame { kind: KINDS[*kind], number: *number, name, json: &json, bytes: &bytes };
+                let _ = frame.write_to(&mut stream);
+            }
+            for (place, byte, change) in &changes {
+                let at = place.index(stream.len().max(1)).min(stream.len());
+                match change {
+                    0 => stream.truncate(at),
+                    1 => stream.insert(at, *byte),
+                    2 if at < stream.len() => drop(stream.remove(at)),
+                    _ if at < stream.len() => stream[at] = *byte,
+                    _ => {}
+                }
+            }
+            // Read in arbitrary chunks, as from a pipe, up to the first protocol violation.
+            let (mut incoming, mut rest, mut taken, mut is_over) = (Incoming::default(), &stream[..], 0, false);
+            for cut in cuts.iter().cycle() {
+                let (now, later) = rest.split_at((*cut).min(rest.len()));
+                incoming.room(now.len()).extend_from_slice(now);
+                rest = later;
+                loop {
+                    let length = match incoming.frame() {
+                        Ok(Some((frame, length))) => {
+                            let _: Result<Value, _> = frame.parse();
+                            let _: Result<Failure, _> = frame.parse();
+                            prop_assert!(frame.name.len() + frame.json.len() + frame.bytes.len() + HEADER_BYTES == length);
+                            length
+                        }
+                        Ok(None) => break,
+                        Err(_) => {
+                            is_over = true;
+                            break;
+                        }
+                    };
+                    taken += length;
+                    incoming.take(length);
+                }
+                if is_over || rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert!(taken <= stream.len());
         }
 
         #[test]

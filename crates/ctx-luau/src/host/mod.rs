@@ -64,8 +64,12 @@ pub fn api_types() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The chunks that come before the APIs: what they share, and changes of the standard library.
-const BEFORE: &[&str] =
-    &[include_str!("common.luau"), include_str!("base.luau"), include_str!("server.luau")];
+const BEFORE: &[&str] = &[
+    include_str!("show.luau"),
+    include_str!("common.luau"),
+    include_str!("base.luau"),
+    include_str!("server.luau"),
+];
 /// Before the name of a provider that a script also sees as a global of its own, whose functions give
 /// promises.
 pub(crate) const SERVER_PREFIX: &str = "sdk.";

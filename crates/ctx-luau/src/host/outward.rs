@@ -158,6 +158,12 @@ fn add_values(lua: &Lua, host: &Table, marks: &Marks, slot: &Rc<Slot>) -> mlua::
     })?;
     host.raw_set("metamethod", metamethod)?;
 
+    let runs = slot.clone();
+    let identity = lua.create_function(move |_, value: Value| {
+        Ok(runs.run().map_or(0, |run| run.identity(value.to_pointer())))
+    })?;
+    host.raw_set("identity", identity)?;
+
     let (runs, own) = (slot.clone(), marks.clone());
     let result = lua.create_function(move |lua, value: Value| {
         let Some(run) = runs.run() else { return failed(lua, NO_RUN) };

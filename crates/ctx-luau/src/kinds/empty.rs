@@ -6,9 +6,13 @@ use serde_json::{Map, Value};
 /// How deep values and references are followed.
 const DEPTH_MAX: usize = 64;
 
+/// Pairs of subschema and value that are visited: branching `$ref`s would make exponentially many. The rest of the value
+/// is left unchanged.
+const STEPS_MAX: usize = 100_000;
+
 /// Turns `{}` into `[]` wherever the schema wants a list.
 pub(crate) fn fit_empty(schema: &Value, value: &mut Value) {
-    fit(schema, schema, value, 0);
+    EmptyFitter::new(schema).fit(schema, value, 0);
 }
 
 /// The same for fields of a body that stand beside the other arguments, and for a body that is all there is to give.
@@ -21,7 +25,7 @@ pub(crate) fn fit_body(schema: &Value, body: &BodyArgument, value: &mut Value) {
             let required = schema.get("required").and_then(Value::as_array);
             let is_required = required.is_some_and(|names| names.iter().any(|name| *name == *body.name));
             if is_required && properties.len() == 1 {
-                fit(schema, of_body, value, 0);
+                EmptyFitter::new(schema).fit(of_body, value, 0);
             }
         }
         Value::Object(given) if body.has_fields && !given.contains_key(&body.name) => {
@@ -31,49 +35,64 @@ pub(crate) fn fit_body(schema: &Value, body: &BodyArgument, value: &mut Value) {
             let mut fields = Value::Object(fields);
             // Nothing beside the parameters is no empty body.
             if fields != Value::Object(Map::new()) {
-                fit(schema, of_body, &mut fields, 0);
+                EmptyFitter::new(schema).fit(of_body, &mut fields, 0);
             }
             if let Value::Object(fields) = fields {
                 given.extend(fields);
             }
         }
-        Value::Array(_) => fit(schema, of_body, value, 0),
+        Value::Array(_) => EmptyFitter::new(schema).fit(of_body, value, 0),
         _ => {}
     }
 }
 
-fn fit(root: &Value, schema: &Value, value: &mut Value, depth: usize) {
-    if depth > DEPTH_MAX || !(value.is_object() || value.is_array()) {
-        return;
+/// Walks schema and value together, within `STEPS_MAX`.
+struct EmptyFitter<'a> {
+    root: &'a Value,
+    steps_left: usize,
+}
+
+impl<'a> EmptyFitter<'a> {
+    fn new(root: &'a Value) -> Self {
+        Self { root, steps_left: STEPS_MAX }
     }
-    if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
-        && let Some(target) = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer))
-    {
-        fit(root, target, value, depth + 1);
-    }
-    for key in ["allOf", "anyOf", "oneOf"] {
-        for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-            fit(root, part, value, depth + 1);
+
+    fn fit(&mut self, schema: &Value, value: &mut Value, depth: usize) {
+        if depth > DEPTH_MAX || self.steps_left == 0 || !(value.is_object() || value.is_array()) {
+            return;
         }
-    }
-    match value {
-        Value::Object(fields) if fields.is_empty() && wants_list(schema) => *value = Value::Array(Vec::new()),
-        Value::Object(fields) => fit_fields(root, schema, fields, depth),
-        Value::Array(items) => {
-            if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| fit(root, schema, item, depth + 1));
+        self.steps_left -= 1;
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
+            && let Some(target) = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer))
+        {
+            self.fit(target, value, depth + 1);
+        }
+        for key in ["allOf", "anyOf", "oneOf"] {
+            for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                self.fit(part, value, depth + 1);
             }
         }
-        _ => {}
+        match value {
+            Value::Object(fields) if fields.is_empty() && wants_list(schema) => {
+                *value = Value::Array(Vec::new());
+            }
+            Value::Object(fields) => self.fit_fields(schema, fields, depth),
+            Value::Array(items) => {
+                if let Some(schema) = schema.get("items") {
+                    items.iter_mut().for_each(|item| self.fit(schema, item, depth + 1));
+                }
+            }
+            _ => {}
+        }
     }
-}
 
-fn fit_fields(root: &Value, schema: &Value, fields: &mut Map<String, Value>, depth: usize) {
-    let properties = schema.get("properties");
-    let others = schema.get("additionalProperties");
-    for (name, field) in fields {
-        if let Some(schema) = properties.and_then(|known| known.get(name)).or(others) {
-            fit(root, schema, field, depth + 1);
+    fn fit_fields(&mut self, schema: &Value, fields: &mut Map<String, Value>, depth: usize) {
+        let properties = schema.get("properties");
+        let others = schema.get("additionalProperties");
+        for (name, field) in fields {
+            if let Some(schema) = properties.and_then(|known| known.get(name)).or(others) {
+                self.fit(schema, field, depth + 1);
+            }
         }
     }
 }
@@ -98,6 +117,17 @@ mod tests {
     fn fitted(schema: Value, mut value: Value) -> Value {
         fit_empty(&schema, &mut value);
         value
+    }
+
+    #[test]
+    fn references_that_branch_end() {
+        let mut definitions = Map::new();
+        for level in 0..60 {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            definitions.insert(format!("d{level}"), json!({"allOf": [next, next]}));
+        }
+        let schema = json!({"$ref": "#/$defs/d0", "$defs": definitions});
+        assert_eq!(fitted(schema, json!({"a": {}})), json!({"a": {}}));
     }
 
     #[test]

@@ -49,6 +49,10 @@ const INTEGER_TROUBLES: &[&str] =
 const INTEGER_HINT: &str = "whole numbers beyond 2^53 are of the type integer, which keeps every digit; \
     integer.tonumber(x) makes a number of one, integer.add(a, b), integer.sub(a, b) and integer.lt(a, b) work on two";
 
+/// Hint for a script that tries to modify `context`.
+const CONTEXT_HINT: &str =
+    "`context` cannot be changed; keep values in a local variable, table.clone(t) copies a table";
+
 /// The text of an error that a script raised.
 pub(super) fn raised(value: &Value) -> Option<String> {
     let text = match value {
@@ -89,6 +93,9 @@ pub(super) fn with_hint(chunk_name: &str, source: &str, message: String) -> Stri
         return format!("{message} ({INTEGER_HINT})");
     }
     let Some(line) = line_of(chunk_name, source, &message) else { return message };
+    if message.contains("attempt to modify a readonly table") && has_word(line, "context") {
+        return format!("{message} ({CONTEXT_HINT})");
+    }
     if hides_result
         && has_word(line, "result")
         && let Some(hint) = result_hidden(source)

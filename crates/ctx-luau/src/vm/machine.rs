@@ -1,7 +1,7 @@
 //! The VM: many runs, one after the other, none of which sees a trace of another.
 
 use crate::engine::protocol::{Ending, Entry, Failure, FailureKind, Job};
-use crate::host::{HOST_APIS, SERVER_PREFIX, copied};
+use crate::host::{HOST_APIS, SERVER_PREFIX, copied, freeze};
 use crate::value::{Reading, ValueError, read};
 use crate::vm::globals::{GC_GOAL, GC_GOAL_TIGHT, Globals, collect_at};
 use crate::vm::source::Compiled;
@@ -163,6 +163,8 @@ impl Scene<'_> {
                 (Value::Table(functions), "context") => {
                     let context = copied(lua, functions)?;
                     context.raw_set("config", self.config()?)?;
+                    // Read-only: host functions and settings cannot be replaced by the script.
+                    freeze(&Value::Table(context.clone()))?;
                     environment.raw_set("context", &context)?;
                     *self.places.borrow_mut() = Some(context);
                 }

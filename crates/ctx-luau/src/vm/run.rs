@@ -5,6 +5,7 @@ use crate::engine::protocol::{ABOUT_PERSON, Answer, Bounds, Question};
 use crate::vm::{Gone, LogLevel, Outside};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,9 @@ impl Slot {
     }
 }
 
+/// Values that one run numbers for `tostring`; all further ones share the next number.
+const IDENTITIES_MAX: usize = 100_000;
+
 /// One run.
 pub(crate) struct Run {
     pub(crate) bounds: Bounds,
@@ -69,6 +73,8 @@ pub(crate) struct Run {
     /// Questions that a person answers.
     people: RefCell<HashSet<u32>>,
     failed: RefCell<VecDeque<(String, String)>>,
+    /// Numbers that `tostring` shows instead of addresses, by address.
+    identities: RefCell<HashMap<*const c_void, usize>>,
     log_left: Cell<usize>,
     log_full: Cell<bool>,
     /// What `result(v)` was given, as JSON.
@@ -90,6 +96,7 @@ impl Run {
             arrived: RefCell::default(),
             people: RefCell::default(),
             failed: RefCell::default(),
+            identities: RefCell::default(),
             log_left: Cell::new(bounds.log_bytes),
             log_full: Cell::new(false),
             result: RefCell::default(),
@@ -161,6 +168,16 @@ impl Run {
         let found =
             failed.iter().rev().find(|(message, _)| !message.is_empty() && error.ends_with(message.as_str()));
         found.map(|(_, code)| code.clone())
+    }
+
+    /// The number that `tostring` shows for the value at this address: no address leaves the VM.
+    pub(crate) fn identity(&self, at: *const c_void) -> usize {
+        let mut identities = self.identities.borrow_mut();
+        let next = identities.len() + 1;
+        if next > IDENTITIES_MAX {
+            return identities.get(&at).copied().unwrap_or(next);
+        }
+        *identities.entry(at).or_insert(next)
     }
 
     /// Logs a line, within the run's bound.

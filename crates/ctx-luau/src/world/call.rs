@@ -21,6 +21,7 @@ pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answere
     if let Some(beside) = arguments.get("body") {
         given = with_body(given, body.map_or(BODY, |body| &body.name), beside.clone())?;
     }
+    call.catalog().compile_schema(&name).await;
     if let Some(schema) = call.catalog().input_schema(&name) {
         fit_empty(schema, &mut given);
         if let Some(body) = body {

@@ -1,5 +1,7 @@
-//! `fs`: files in the script's own directory and below, and nothing that a link leads to outside of it.
+//! `fs`: read access to the script's own directory tree. Symbolic links out of it and files that hold secrets are
+//! refused.
 
+use super::secrets::{is_private_key, is_secret};
 use super::{Answered, BAD_REQUEST, FORBIDDEN};
 use crate::engine::Refusal;
 use cap_std::ambient_authority;
@@ -13,6 +15,8 @@ use std::path::{Component, Path, PathBuf};
 const NAMES_MAX: usize = 10_000;
 /// Directories that one listing looks into at most.
 const DIRECTORIES_MAX: usize = 10_000;
+/// Bytes of a glob pattern.
+const GLOB_BYTES_MAX: usize = 1_000;
 const FAILED: &str = "fs";
 const NOT_FOUND: &str = "not_found";
 const TOO_LARGE: &str = "too_large";
@@ -20,7 +24,11 @@ const TOO_LARGE: &str = "too_large";
 /// Reads one file, whatever is in it.
 pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: usize) -> Answered {
     within(directory, move |root| {
+        refuse_secret(root, "fs.read", &path)?;
         let content = read_file(root, &path, bytes_max).map_err(|error| told("fs.read", &path, &error))?;
+        if is_private_key(&content) {
+            return Err(secret_refusal("fs.read", &path));
+        }
         if content.len() > bytes_max {
             let most = bytes_max as f64 / f64::from(1 << 20);
             return Err(Refusal::new(TOO_LARGE, format!("fs.read: `{path}` is larger than {most} MiB")));
@@ -35,6 +43,12 @@ pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: us
 pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<String>) -> Answered {
     let matcher = match &glob {
         None => None,
+        Some(glob) if glob.len() > GLOB_BYTES_MAX => {
+            return Err(Refusal::new(
+                BAD_REQUEST,
+                format!("fs.list: the glob is longer than {GLOB_BYTES_MAX} bytes"),
+            ));
+        }
         Some(glob) => Some(GlobBuilder::new(glob).literal_separator(true).build().map_err(|error| {
             Refusal::new(BAD_REQUEST, format!("fs.list: the glob cannot be read: {error}"))
         })?),
@@ -42,6 +56,7 @@ pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<S
     let matcher = matcher.map(|glob| glob.compile_matcher());
     let deep = glob.is_some_and(|glob| glob.contains('/') || glob.contains("**"));
     within(directory, move |root| {
+        refuse_secret(root, "fs.list", &dir)?;
         let names = list_files(root, &dir, matcher.as_ref(), deep);
         Ok((json!(names.map_err(|error| told("fs.list", &dir, &error))?), Vec::new()))
     })
@@ -88,7 +103,11 @@ fn list_files(root: &Dir, dir: &str, matcher: Option<&GlobMatcher>, deep: bool) 
             let entry = entry?;
             let relative = below.join(entry.file_name());
             let whole = top.join(&relative);
-            if deep && entry.file_type()?.is_dir() {
+            let kind = entry.file_type()?;
+            if is_secret(&relative) || kind.is_symlink() && leads_to_secret(root, &whole) {
+                continue;
+            }
+            if deep && kind.is_dir() {
                 left.push(relative);
                 continue;
             }
@@ -106,6 +125,26 @@ fn list_files(root: &Dir, dir: &str, matcher: Option<&GlobMatcher>, deep: bool) 
     }
     names.sort();
     Ok(names)
+}
+
+fn refuse_secret(root: &Dir, function: &str, path: &str) -> Result<(), Refusal> {
+    match inside(path) {
+        Ok(clean) if leads_to_secret(root, &clean) => Err(secret_refusal(function, path)),
+        // Paths outside of the directory are refused later, with their own error.
+        _ => Ok(()),
+    }
+}
+
+/// Whether a path is secret by its own name, or by that of its symbolic link target.
+fn leads_to_secret(root: &Dir, path: &Path) -> bool {
+    is_secret(path) || root.canonicalize(path).is_ok_and(|target| is_secret(&target))
+}
+
+fn secret_refusal(function: &str, path: &str) -> Refusal {
+    let message = format!(
+        "{function}: `{path}` holds secrets, which scripts may not read; context.config and env.get give a script its own"
+    );
+    Refusal::new(FORBIDDEN, message)
 }
 
 /// The path without `.` and `..`, if it stays inside.

@@ -1,20 +1,36 @@
 //! `http`: one client for all scripts. Every address is checked where it is connected to, and every
-//! redirect like a request of its own.
+//! redirect like a request of its own, in no nearer network scope than the server that sent it.
 
 use super::{AllowedHosts, Answered, BAD_REQUEST, FORBIDDEN, text};
 use crate::engine::Refusal;
 use crate::scripts::ScriptLimits;
-use ctx_core::{ForbiddenAddress, Redactor, chain};
+use ctx_core::{ForbiddenAddress, NetworkScope, Reach, Redactor, chain};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, PROXY_AUTHORIZATION, TRANSFER_ENCODING,
+    HeaderValue, LOCATION, PROXY_AUTHORIZATION,
 };
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::{Map, Value, json};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// Headers that scripts cannot set: routing and message framing. With its own `Host` a script could reach virtual hosts
+/// outside of its `allow_hosts` behind the same address; framing headers would allow request smuggling.
+const RESERVED_HEADERS: [&str; 11] = [
+    ":authority",
+    "connection",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 /// How long it may take until a connection stands.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Connections to one host that wait for the next request.
@@ -24,10 +40,22 @@ const FAILED: &str = "http";
 const TIMEOUT: &str = "timeout";
 const TOO_LARGE: &str = "too_large";
 
-/// What scripts reach the network with; made when it is first used.
-#[derive(Default)]
+/// The HTTP clients of scripts: one per network scope, built on first use, so that a pooled connection is never reused
+/// by a request with a stricter SSRF policy.
 pub(crate) struct Http {
-    client: OnceLock<Client>,
+    clients: [OnceLock<Client>; 3],
+    scope_of: fn(Option<SocketAddr>) -> NetworkScope,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self { clients: Default::default(), scope_of: scope_of_peer }
+    }
+}
+
+/// Network scope of the server that sent a response; the most restricted one if its address is unknown.
+fn scope_of_peer(peer: Option<SocketAddr>) -> NetworkScope {
+    peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip()))
 }
 
 /// A request as a script puts it.
@@ -57,6 +85,10 @@ impl Request {
         }
         let mut headers = HeaderMap::new();
         for (name, value) in fields(arguments, "headers")? {
+            if RESERVED_HEADERS.iter().any(|reserved| reserved.eq_ignore_ascii_case(name.trim())) {
+                let message = format!("the header `{name}` cannot be set: the HTTP client sets it");
+                return Err(Refusal::new(FORBIDDEN, format!("http: {message}")));
+            }
             let wrong = || bad(format!("the header `{name}` cannot be sent"));
             let value = plain(value).ok_or_else(wrong)?;
             let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
@@ -64,7 +96,6 @@ impl Request {
         }
         // The client counts by itself; another count would let a request hide in this one.
         headers.remove(CONTENT_LENGTH);
-        headers.remove(TRANSFER_ENCODING);
         let timeout = match arguments.get("timeout") {
             None | Some(Value::Null) => None,
             Some(seconds) => {
@@ -124,9 +155,8 @@ impl Http {
         allowed: &AllowedHosts,
         limits: &ScriptLimits,
     ) -> Answered {
-        let client = self.client()?;
         let (timeout, shown) = (request.timeout, request.shown());
-        let sent = exchange(client, request, allowed, limits);
+        let sent = self.exchange(request, allowed, limits);
         match timeout {
             // The run's deadline ends it.
             None => sent.await,
@@ -137,8 +167,9 @@ impl Http {
         }
     }
 
-    fn client(&self) -> Result<&Client, Refusal> {
-        if let Some(client) = self.client.get() {
+    fn client(&self, reach: Reach) -> Result<&Client, Refusal> {
+        let slot = &self.clients[reach.nearest() as usize];
+        if let Some(client) = slot.get() {
             return Ok(client);
         }
         if rustls::crypto::ring::default_provider().install_default().is_err() {
@@ -151,50 +182,52 @@ impl Http {
             // A proxy would connect in our place, and where to could not be checked; the variables that
             // name one are not ours to read.
             .no_proxy()
-            .dns_resolver(Arc::new(CheckedNames))
+            .dns_resolver(Arc::new(CheckedNames(reach)))
             .connect_timeout(CONNECT_TIME)
             .pool_max_idle_per_host(IDLE_PER_HOST)
             .build()
             .map_err(|error| Refusal::new(FAILED, format!("http: {}", chain(&error))))?;
-        Ok(self.client.get_or_init(|| client))
+        Ok(slot.get_or_init(|| client))
     }
-}
 
-async fn exchange(
-    client: &Client,
-    mut request: Request,
-    allowed: &AllowedHosts,
-    limits: &ScriptLimits,
-) -> Answered {
-    let mut redirects = 0;
-    loop {
-        check(&request, allowed)?;
-        let mut sent =
-            client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
-        if !request.body.is_empty() {
-            sent = sent.body(request.body.clone());
-        } else if [Method::POST, Method::PUT, Method::PATCH].contains(&request.method) {
-            // Said, because some servers want to hear it.
-            sent = sent.header(CONTENT_LENGTH, 0);
+    async fn exchange(
+        &self,
+        mut request: Request,
+        allowed: &AllowedHosts,
+        limits: &ScriptLimits,
+    ) -> Answered {
+        let (mut redirects, mut reach) = (0, Reach::OWN);
+        loop {
+            check(&request, allowed, reach)?;
+            let client = self.client(reach)?;
+            let mut sent =
+                client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
+            if !request.body.is_empty() {
+                sent = sent.body(request.body.clone());
+            } else if [Method::POST, Method::PUT, Method::PATCH].contains(&request.method) {
+                // Explicit, because some servers require it.
+                sent = sent.header(CONTENT_LENGTH, 0);
+            }
+            let response = sent.send().await.map_err(|error| failed(&request, error))?;
+            let Some(to) = redirect(&request, &response)? else {
+                return bring_back(&request, response, limits.http_response_bytes).await;
+            };
+            redirects += 1;
+            if redirects > limits.http_redirects {
+                let most = limits.http_redirects;
+                return Err(Refusal::new(
+                    FAILED,
+                    format!("http: {}: more than {most} redirects", request.shown()),
+                ));
+            }
+            reach = reach.within((self.scope_of)(response.remote_addr()));
+            request.redirected(response.status(), to);
         }
-        let response = sent.send().await.map_err(|error| failed(&request, error))?;
-        let Some(to) = redirect(&request, &response)? else {
-            return bring_back(&request, response, limits.http_response_bytes).await;
-        };
-        redirects += 1;
-        if redirects > limits.http_redirects {
-            let most = limits.http_redirects;
-            return Err(Refusal::new(
-                FAILED,
-                format!("http: {}: more than {most} redirects", request.shown()),
-            ));
-        }
-        request.redirected(response.status(), to);
     }
 }
 
 /// Whether a request may be sent, as far as its URL tells. Names are checked when they are resolved.
-fn check(request: &Request, allowed: &AllowedHosts) -> Result<(), Refusal> {
+fn check(request: &Request, allowed: &AllowedHosts, reach: Reach) -> Result<(), Refusal> {
     let refuse = |why: &str| Err(Refusal::new(FORBIDDEN, format!("http: {}: {why}", request.shown())));
     let url = &request.url;
     if !["http", "https"].contains(&url.scheme()) {
@@ -203,7 +236,7 @@ fn check(request: &Request, allowed: &AllowedHosts) -> Result<(), Refusal> {
     if !allowed.allow(url) {
         return refuse("the host is not in the script's allow_hosts");
     }
-    match ForbiddenAddress::check_host(url.host_str().unwrap_or_default()) {
+    match reach.check_host(url.host_str().unwrap_or_default()) {
         Err(forbidden) => refuse(&format!("scripts may not reach {forbidden}")),
         Ok(()) => Ok(()),
     }
@@ -263,13 +296,14 @@ fn failed(request: &Request, error: reqwest::Error) -> Refusal {
 struct Refused(ForbiddenAddress);
 
 /// Resolves names to addresses that may be reached: what is connected to is what was checked.
-struct CheckedNames;
+struct CheckedNames(Reach);
 
 impl Resolve for CheckedNames {
     fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.0;
         Box::pin(async move {
             let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let reachable = ForbiddenAddress::reachable(addresses).map_err(Refused)?;
+            let reachable = reach.reachable(addresses).map_err(Refused)?;
             Ok(Box::new(reachable.into_iter()) as Addrs)
         })
     }
@@ -301,14 +335,42 @@ fn plain(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ctx_testkit::{Web, reply, reply_with};
 
     #[tokio::test]
     async fn a_name_that_leads_to_a_forbidden_address_is_refused() {
         // What is an address already resolves to itself.
-        for name in ["169.254.169.254", "0.0.0.0", "fe80::1"] {
-            let error = CheckedNames.resolve(name.parse().unwrap()).await.err().unwrap();
+        for name in ["169.254.169.254", "0.0.0.0", "fe80::1", "2002:a9fe:a9fe::1", "fd00:ec2::254"] {
+            let error = CheckedNames(Reach::OWN).resolve(name.parse().unwrap()).await.err().unwrap();
             assert!(error.is::<Refused>(), "{name}: {error}");
         }
-        assert!(CheckedNames.resolve("127.0.0.1".parse().unwrap()).await.is_ok());
+        assert!(CheckedNames(Reach::OWN).resolve("127.0.0.1".parse().unwrap()).await.is_ok());
+        assert!(CheckedNames(Reach::INTERNET).resolve("localhost".parse().unwrap()).await.is_err());
+    }
+
+    /// Requests `/` from a server that redirects to another loopback server; returns the outcome and the number of
+    /// requests that the second server received.
+    async fn follow_redirect(http: Http, host: &str) -> (Answered, usize) {
+        let inner = Web::serve(|_| reply(200, "inside"));
+        let to = inner.url("/").replace("127.0.0.1", host);
+        let outer = Web::serve(move |_| reply_with(302, &[("Location", &to)], ""));
+        let arguments = json!({ "method": "GET", "url": outer.url("/") });
+        let request = Request::new(arguments.as_object().unwrap(), Vec::new()).unwrap_or_else(|_| panic!());
+        let answered = http.send(request, &AllowedHosts::default(), &ScriptLimits::default()).await;
+        (answered, inner.asked().len())
+    }
+
+    #[tokio::test]
+    async fn a_public_host_cannot_redirect_to_this_machine_by_address_or_by_name() {
+        for host in ["127.0.0.1", "localhost"] {
+            let public = Http { scope_of: |_| NetworkScope::Internet, ..Http::default() };
+            let (answered, asked) = follow_redirect(public, host).await;
+            let refusal = answered.err().unwrap();
+            assert_eq!((refusal.code.as_str(), asked), (FORBIDDEN, 0), "{host}");
+            assert!(refusal.message.contains("an address of this machine"), "{}", refusal.message);
+            // A loopback server may redirect to loopback.
+            let (answered, asked) = follow_redirect(Http::default(), host).await;
+            assert_eq!((answered.is_ok(), asked), (true, 1), "{host}");
+        }
     }
 }

@@ -5,6 +5,7 @@ mod call;
 mod fs;
 mod hosts;
 mod http;
+mod secrets;
 
 pub(crate) use hosts::AllowedHosts;
 pub(crate) use http::Http;
@@ -99,9 +100,16 @@ impl<'a> ScriptWorld<'a> {
 
     async fn http(&self, arguments: &Map<String, Value>, body: Vec<u8>) -> Answered {
         let asked = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let most = self.script.inner.limits.connector_requests;
-        if matches!(self.far, Far::Sync(_)) && asked > most {
-            return Err(Refusal::new(FORBIDDEN, format!("a scan may make at most {most} requests")));
+        let limits = &self.script.inner.limits;
+        let (requests_max, subject) = match self.far {
+            Far::Sync(_) => (limits.connector_requests, "a scan"),
+            Far::Call(_) => (limits.http_requests, "one run of a script"),
+        };
+        if asked > requests_max {
+            return Err(Refusal::new(
+                FORBIDDEN,
+                format!("{subject} may make at most {requests_max} requests"),
+            ));
         }
         let request = http::Request::new(arguments, body)?;
         let inner = &self.script.inner;

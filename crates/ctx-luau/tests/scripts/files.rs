@@ -9,6 +9,7 @@ pub(crate) const TESTS: &[Test] = tests!(files:
     files_are_listed_by_glob,
     nothing_outside_is_reached,
     a_file_that_is_too_large_is_refused,
+    files_that_hold_secrets_are_neither_read_nor_listed,
 );
 
 fn with_files() -> Bench {
@@ -74,6 +75,55 @@ async fn nothing_outside_is_reached() {
         let answer = bench.answer(body, json!({})).await.unwrap();
         assert_eq!(answer, json!(["[1]", inside, ["data/b.txt"]]));
     }
+}
+
+async fn files_that_hold_secrets_are_neither_read_nor_listed() {
+    let bench = with_files();
+    let tools = bench.tools();
+    for folder in [".ctx", ".git", "keys", "Config"] {
+        std::fs::create_dir_all(tools.join(folder)).unwrap();
+    }
+    let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n";
+    for (name, content) in [
+        ("ctx.toml", "token = 'x'"),
+        ("Config/CTX.toml", "token = 'x'"),
+        (".ctx/config.toml", "token = 'x'"),
+        (".env", "A=x"),
+        (".env.local", "A=x"),
+        (".git/config", "[x]"),
+        ("keys/server.pem", "x"),
+        ("keys/deploy.txt", key),
+    ] {
+        std::fs::write(tools.join(name), content).unwrap();
+    }
+    let mut paths = vec![
+        "ctx.toml",
+        "./data/../ctx.toml",
+        "Config/CTX.toml",
+        ".ctx/config.toml",
+        ".env",
+        ".env.local",
+        ".git/config",
+        "keys/server.pem",
+        "keys/deploy.txt",
+    ];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("../ctx.toml", tools.join("data/settings.txt")).unwrap();
+        std::os::unix::fs::symlink(".git", tools.join("history")).unwrap();
+        paths.extend(["data/settings.txt", "history/config"]);
+    }
+    for path in paths {
+        let error = bench.error(&format!("return fs.read('{path}')")).await;
+        assert!(error.message().contains("holds secrets, which scripts may not read"), "{path}: {error}");
+    }
+    for folder in [".git", ".ctx", "data/../.git"] {
+        let error = bench.error(&format!("return fs.list('{folder}')")).await;
+        assert!(error.message().contains("holds secrets"), "{folder}: {error}");
+    }
+    let listed = bench.answer("return fs.list('.', '**')", json!({})).await.unwrap();
+    let expected = ["data/a.json", "data/b.txt", "data/deep/c.json", "keys/deploy.txt", "x.lua"];
+    assert_eq!(listed, json!(expected));
 }
 
 async fn a_file_that_is_too_large_is_refused() {

@@ -17,6 +17,8 @@ pub(crate) const TESTS: &[Test] = tests!(http:
     a_request_has_a_time_of_its_own,
     failures_do_not_tell_secrets_of_the_url,
     what_cannot_be_sent_is_refused,
+    headers_of_the_client_cannot_be_set,
+    requests_of_one_run_are_counted,
 );
 
 async fn a_request_is_sent_as_it_is_put() {
@@ -232,4 +234,52 @@ async fn what_cannot_be_sent_is_refused() {
 /// An answer that leads elsewhere.
 fn moved(status: u16, location: &str) -> Vec<u8> {
     reply_with(status, &[("Location", location)], "")
+}
+
+async fn headers_of_the_client_cannot_be_set() {
+    let web = Web::serve(|_| reply(200, "x"));
+    let bench = Bench::new();
+    for name in [
+        "Host",
+        "HOST",
+        "host",
+        " Host",
+        "Transfer-Encoding",
+        "Connection",
+        "TE",
+        "Upgrade",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "Trailer",
+        "Expect",
+        ":authority",
+    ] {
+        let error = bench
+            .error(&format!("http.get('{}', {{ headers = {{ ['{name}'] = 'x' }} }})", web.url("/")))
+            .await;
+        assert!(error.message().contains(&format!("the header `{name}` cannot be set")), "{name}: {error}");
+    }
+    assert!(web.asked().is_empty(), "nothing was sent");
+}
+
+async fn requests_of_one_run_are_counted() {
+    let web = Web::serve(|_| reply(200, "x"));
+    let bench = Bench::with(ScriptLimits { http_requests: 3, ..ScriptLimits::default() });
+    let body = format!(
+        "local made = 0
+        for _ = 1, 5 do
+            local ok, why = pcall(http.get, '{}')
+            if ok then made += 1 else return {{ made, why }} end
+        end",
+        web.url("/")
+    );
+    for _ in 0..2 {
+        // The limit applies to each run separately.
+        let answer = bench.answer(&body, json!({})).await.unwrap();
+        assert_eq!(answer[0], json!(3));
+        assert!(
+            answer[1].as_str().unwrap().ends_with("one run of a script may make at most 3 requests"),
+            "{answer}"
+        );
+    }
 }

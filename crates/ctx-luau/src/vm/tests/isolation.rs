@@ -19,7 +19,7 @@ const TRACES: &[(&str, &str, &str)] = &[
     ("a raw write to a provider", "rawset(sdk.a, 'own', 1)", "return type(sdk.a.own) == 'function'"),
     (
         "a field of context",
-        "context.own = 1 context.config.own = 2",
+        "pcall(function() context.own = 1 end) pcall(rawset, context.config, 'own', 2)",
         "return context.own == nil and context.config.own == nil",
     ),
     (

@@ -1,6 +1,8 @@
 //! The language: what plain Lua allows, and what the replaced functions must still do.
 
-use super::{chunk, message};
+use super::{Played, chunk, job, message, run_in};
+use crate::engine::protocol::Entry;
+use crate::vm::Vm;
 use serde_json::json;
 
 #[test]
@@ -34,7 +36,7 @@ fn plain_lua_scripts_find_what_they_use() {
             true
         ])
     );
-    assert_eq!(chunk("return (string.format('%s', { 1 }):sub(1, 6))").unwrap(), json!("table:"));
+    assert_eq!(chunk("return string.format('%s', { 1 })").unwrap(), json!("table: 1"));
     assert_eq!(chunk("return string.format('%s', json.null)").unwrap(), json!("null"));
 }
 
@@ -141,4 +143,78 @@ fn text_joins_what_it_always_did() {
     assert_eq!(chunk(source).unwrap(), json!(["stringtable", "tablestring", "a1"]));
     assert_eq!(message("\nreturn 'a' .. nil"), "tools/x.lua:2: attempt to concatenate string with nil");
     assert_eq!(message("\nreturn {} .. 'a'"), "tools/x.lua:2: attempt to concatenate table with string");
+}
+
+#[test]
+fn no_address_is_shown() {
+    let source = "local t, u, f, co = {}, {}, function() end, coroutine.create(function() end)
+        local shown = { tostring(t), tostring(u), tostring(t), tostring(f), tostring(co), tostring(print), tostring(buffer.create(1)),
+            string.format('%s %*', t, u), `{t} {f}`, ('%*'):format(co), tostring(context), tostring(sdk.a) }
+        local ok, why = pcall(error, t)
+        table.insert(shown, tostring(why))
+        return shown";
+    let shown = json!([
+        "table: 1",
+        "table: 2",
+        "table: 1",
+        "function: 3",
+        "thread: 4",
+        "function: 5",
+        "buffer: 6",
+        "table: 1 table: 2",
+        "table: 1 function: 3",
+        "thread: 4",
+        "table: 7",
+        "table: 8",
+        "table: 1",
+    ]);
+    assert_eq!(chunk(source).unwrap(), shown);
+    // The numbering restarts in every run.
+    let (mut vm, job) = (Vm::new().unwrap(), job(Entry::Chunk, &[]));
+    for _ in 0..2 {
+        let answer = run_in(&mut vm, &job, "return tostring({}), tostring(1)", Played::silent());
+        assert_eq!(answer.unwrap(), json!("table: 1"));
+    }
+    let outside = Played::silent();
+    run_in(&mut vm, &job, "print(print, coroutine.create(print), { print }) return 1", outside.clone())
+        .unwrap();
+    assert_eq!(outside.logged()[0].1, "function: 1\tthread: 2\ttable: 3");
+    assert_eq!(message("error({})"), "table: 1");
+    assert_eq!(message("\nerror(print)"), "function: 1");
+}
+
+#[test]
+fn what_shows_itself_is_shown_as_it_does() {
+    let source = "local t = setmetatable({}, { __tostring = function() return 'own' end, __metatable = 'x' })
+        return { tostring(t), tostring(nil), tostring(true), tostring(1.5), tostring('a'), tostring(json.null), `{t}`,
+            string.format('%s|%*', t, t), tostring(vector.create(1, 2, 3)) }";
+    let shown = json!(["own", "nil", "true", "1.5", "a", "null", "own", "own|own", "1, 2, 3"]);
+    assert_eq!(chunk(source).unwrap(), shown);
+    assert_eq!(message("\ntostring()"), "tools/x.lua:2: missing argument #1");
+}
+
+#[test]
+fn context_cannot_be_changed() {
+    let change = |body: &str| {
+        let source = format!("tool = {{}}\nfunction tool.execute(params, context)\n{body}\nend");
+        let mut job = job(Entry::Tool, &[json!({})]);
+        let nested = json!({ "list": [1], "deep": { "a": { "b": 1 } } }).to_string();
+        job.config = Some(serde_json::value::RawValue::from_string(nested).unwrap());
+        run_in(&mut Vm::new().unwrap(), &job, &source, Played::silent())
+    };
+    for body in [
+        "context.own = 1",
+        "context.search = nil",
+        "context.config = {}",
+        "context.config.own = 1",
+        "context.config.deep.a.b = 2",
+        "context.config.list[2] = 2",
+    ] {
+        let message = change(body).unwrap_err().message;
+        let expected = "tools/x.lua:3: attempt to modify a readonly table (`context` cannot be changed; ";
+        assert!(message.starts_with(expected), "{body}: {message}");
+    }
+    let copied =
+        "local mine = table.clone(context.config.list) table.insert(mine, 2) params.own = 1 return mine";
+    assert_eq!(change(copied).unwrap(), json!([1, 2]));
 }
