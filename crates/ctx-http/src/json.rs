@@ -4,7 +4,7 @@ use crate::HttpLimits;
 use crate::error::ApiError;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
-use ctx_core::ErrorKind;
+use ctx_core::{ErrorKind, check_unique_keys};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub(crate) async fn read_object(
             ApiError::new(ErrorKind::BadRequest, message).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
         );
     }
-    match serde_json::from_slice(&bytes) {
+    match check_unique_keys(&bytes).and_then(|()| serde_json::from_slice(&bytes)) {
         Ok(object @ Value::Object(_)) => Ok(object),
         Ok(_) => Err(ApiError::new(ErrorKind::BadRequest, "the request body must be a JSON object")),
         Err(error) => Err(ApiError::new(ErrorKind::BadRequest, format!("malformed JSON: {error}"))),

@@ -4,21 +4,24 @@
 //! connections come and go in `serve`. Every failure, the framework's own included, leaves as
 //! `{"error":{"code","message"}}`.
 
+mod access;
 mod error;
 mod guard;
 mod json;
 mod oauth;
 mod openapi;
+mod peers;
 mod routes;
 mod serve;
 mod stream;
 mod wire;
 
+pub use access::{Access, Exposed, TOKEN_LENGTH_MIN, generate_token};
 pub use guard::InvalidHost;
 pub use oauth::{InvalidOAuth, OAuth, OAuthLimits, OAuthOptions};
 pub use serve::serve;
 
-use ctx_core::{LiveCatalog, Secret};
+use ctx_core::LiveCatalog;
 use ctx_mcp::McpServer;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,19 +40,6 @@ pub struct Api {
     pub(crate) streamed: TaskTracker,
 }
 
-/// Who may knock.
-#[derive(Clone, Debug, Default)]
-pub struct Access {
-    /// What callers must show; without one, and without `oauth`, anybody who reaches the port may call.
-    pub token: Option<Secret>,
-    /// Whose access tokens let callers in, too.
-    pub oauth: Option<Arc<OAuth>>,
-    /// Host names the server answers to besides loopback and its own address.
-    pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may call, like `https://app.example.com`.
-    pub allowed_origins: Vec<String>,
-}
-
 /// Bounds on requests and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
@@ -63,6 +53,8 @@ pub struct HttpLimits {
     pub body_timeout: Duration,
     /// Open connections at once.
     pub connections: usize,
+    /// Open connections per client address; a reverse proxy counts as one client.
+    pub connections_per_peer: usize,
     /// How long requests in flight may take to finish when the server stops.
     pub drain: Duration,
 }

@@ -1,6 +1,7 @@
 //! The accept loop: ours, so that connections, headers and the end are bounded.
 
 use crate::error::ApiError;
+use crate::peers::Peers;
 use crate::wire::Wire;
 use crate::{Api, routes};
 use axum::body::Body;
@@ -26,6 +27,9 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Refusals under way at once.
 const REFUSALS_MAX: usize = 64;
+/// Reasons for refusing a connection.
+const TOO_MANY: &str = "too many connections";
+const TOO_MANY_OF_PEER: &str = "too many connections from this address";
 /// hyper's own buffer must hold headers somewhat larger than the limit, so that the guard can
 /// refuse them in our words.
 const BUFFER_SLACK: usize = 64 << 10;
@@ -47,15 +51,16 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
         .max_buf_size(limits.header_bytes + BUFFER_SLACK);
 
     let places = Arc::new(Semaphore::new(limits.connections));
+    let peers = Peers::new(limits.connections_per_peer);
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let connections = TaskTracker::new();
     // Cancelled when draining takes too long.
     let abort = CancellationToken::new();
     loop {
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
                     tracing::debug!(%error, "accept failed");
                     tokio::time::sleep(ACCEPT_RETRY).await;
@@ -63,16 +68,20 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
                 }
             },
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            // Beyond this many at once, a client that is refused is not even told.
-            if let Ok(place) = refusals.clone().try_acquire_owned() {
-                let wire = Wire::new(stream, REFUSAL_TIMEOUT, shutdown.clone());
-                connections.spawn(async move {
-                    refuse(wire).await;
-                    drop(place);
-                });
+        let place = match (places.clone().try_acquire_owned(), peers.admit(peer)) {
+            (Ok(place), Some(peer_slot)) => (place, peer_slot),
+            (place, _) => {
+                let why = if place.is_err() { TOO_MANY } else { TOO_MANY_OF_PEER };
+                // Beyond `REFUSALS_MAX` at once, the connection is closed without a response.
+                if let Ok(place) = refusals.clone().try_acquire_owned() {
+                    let wire = Wire::new(stream, REFUSAL_TIMEOUT, shutdown.clone());
+                    connections.spawn(async move {
+                        refuse(wire, why).await;
+                        drop(place);
+                    });
+                }
+                continue;
             }
-            continue;
         };
         // Small answers should leave at once.
         if let Err(error) = stream.set_nodelay(true) {
@@ -118,8 +127,8 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
 }
 
 /// Tells a client that there is no room, without hyper, which would need a place.
-async fn refuse(mut wire: Wire) {
-    let answer = ApiError::new(ErrorKind::Overloaded, "too many connections").to_bytes();
+async fn refuse(mut wire: Wire, why: &'static str) {
+    let answer = ApiError::new(ErrorKind::Overloaded, why).to_bytes();
     let told = async {
         wire.write_all(&answer).await?;
         wire.shutdown().await

@@ -42,8 +42,8 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Calls a tool and tells of it as it goes. What fails at once and has told nothing, as everything
-/// does that the catalog refuses, fails like any other request.
+/// Calls a tool and streams its events. A call that the catalog refuses before it has sent an event is answered with an
+/// HTTP error status; a failure of the tool itself is always an `error` event, however soon it comes.
 pub(crate) fn stream(
     name: String,
     arguments: Value,
@@ -55,12 +55,17 @@ pub(crate) fn stream(
     let call = call.with_peer(outbox.clone());
     let mut running = Box::pin(async move { Catalog::call(&name, arguments, call).await });
     let state = match running.as_mut().now_or_never() {
-        Some(Err(error)) if outbox.is_empty() => return Err(error.into()),
+        Some(Err(error)) if outbox.is_empty() && !is_tool_failure(&error) => return Err(error.into()),
         Some(ended) => State::Ended(ended),
         None => State::Running(AbortOnDropHandle::new(calls.spawn(running))),
     };
     let events = Sse::new(events(Feed { outbox, state, form }));
     Ok(([UNBUFFERED], events).into_response())
+}
+
+/// Whether the tool itself failed. Such a failure is an event even if it is immediate, like one that comes later.
+fn is_tool_failure(error: &ToolError) -> bool {
+    matches!(error.kind(), ErrorKind::Tool | ErrorKind::Timeout)
 }
 
 fn events(feed: Feed) -> impl Stream<Item = Result<Event, Infallible>> {

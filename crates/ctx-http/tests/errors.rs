@@ -112,6 +112,24 @@ async fn malformed_json_is_refused_with_its_place() {
 }
 
 #[tokio::test]
+async fn a_key_that_stands_twice_is_refused_at_any_depth() {
+    let server = server().await;
+    for (text, key) in [
+        (r#"{"a":1,"a":2}"#, "a"),
+        (r#"{"a":{"b":[{"name":1,"nam\u0065":1}]}}"#, "name"),
+        (r#"{"x":null,"y":{"":1,"":2}}"#, ""),
+    ] {
+        for request in [body(text), post("/agents/none/prompt").body("application/json", text)] {
+            let (status, code, message) = server.send(request).await.error();
+            assert_eq!((status, code.as_str()), (400, "bad_request"), "{message}");
+            assert!(message.contains(&format!("an object has the key `{key}` twice")), "{message}");
+        }
+    }
+    let fine = r#"{"a":{"k":1},"b":[{"k":2},{"k":3}]}"#;
+    assert_eq!(server.send(body(fine)).await.status, 200);
+}
+
+#[tokio::test]
 async fn json_that_is_no_object_is_refused() {
     let server = server().await;
     for text in ["[]", "[{}]", "null", "1", "\"{}\"", "true"] {

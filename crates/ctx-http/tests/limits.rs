@@ -238,6 +238,28 @@ async fn connections_over_the_limit_are_told_to_come_back() {
     admits(&server).await;
 }
 
+#[tokio::test]
+async fn one_address_takes_its_share_of_the_places_and_others_are_served() {
+    let server = server(HttpLimits { connections: 4, connections_per_peer: 2, ..LIMITS }).await;
+    let (first, _second) = (held(&server).await, held(&server).await);
+    let mut client = server.connect().await;
+    let answer = client.answer().await;
+    let message = "too many connections from this address".to_owned();
+    assert_eq!(answer.error(), (503, "overloaded".to_owned(), message));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(client.end().await, b"");
+
+    // Only Linux answers on all of 127.0.0.0/8 by default.
+    if cfg!(target_os = "linux") {
+        let mut other = server.connect_from([127, 0, 0, 2]).await;
+        other.send(get("/health")).await;
+        assert_eq!(other.answer().await.status, 200, "another address has its own share");
+    }
+
+    drop(first);
+    admits(&server).await;
+}
+
 /// Waits until there is a place again.
 async fn admits(server: &Server) {
     patiently("a free place", async {

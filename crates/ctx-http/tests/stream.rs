@@ -102,6 +102,19 @@ async fn knowledge_can_be_followed_when_it_is_posted_and_not_when_it_is_got() {
 }
 
 #[tokio::test]
+async fn a_tool_that_fails_at_once_is_an_error_event_as_one_that_fails_later() {
+    let broken = ctx_testkit::tool("broken", |_, _| {
+        Box::pin(async { Err(ToolError::new(ErrorKind::Tool, "broken.lua:1: broken")) })
+    });
+    let server = Setup::with([broken]).start().await;
+    let error = json!({"code": "tool_error", "message": "broken.lua:1: broken"});
+    for _ in 0..2 {
+        let events = Events::of(&server, followed("broken")).await;
+        assert_eq!(events.all().await, [event("error", json!({ "error": error }))]);
+    }
+}
+
+#[tokio::test]
 async fn a_timeout_is_an_error_event() {
     let server = Setup::with(standard_tools()).start().await;
     let error = json!({"code": "timeout", "message": "tool 'slow' timed out after 0.1 seconds"});

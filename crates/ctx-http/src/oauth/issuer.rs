@@ -3,10 +3,12 @@
 
 use super::keys::KeySet;
 use super::{OAuthLimits, is_trusted};
-use ctx_core::chain;
+use ctx_core::{ForbiddenAddress, NetworkScope, Reach, chain};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, StatusCode, Url, redirect};
 use serde::Deserialize;
-use std::sync::OnceLock;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 /// How metadata is named: OAuth's own name (RFC 8414), then OpenID Connect's.
 const METADATA_NAMES: [&str; 2] = ["oauth-authorization-server", "openid-configuration"];
@@ -19,8 +21,9 @@ pub(super) struct Issuer {
     url: Url,
     jwks_url: Option<Url>,
     limits: OAuthLimits,
-    /// For this machine, where no certificates are needed, and for elsewhere.
-    clients: [OnceLock<Client>; 2],
+    /// HTTP clients by the nearest network scope they may connect to, then by plain HTTP or TLS; built on first use.
+    clients: [[OnceLock<Client>; 2]; 3],
+    scope_of: fn(Option<SocketAddr>) -> NetworkScope,
 }
 
 #[derive(Deserialize)]
@@ -31,7 +34,14 @@ struct Metadata {
 
 impl Issuer {
     pub(super) fn new(name: &str, url: Url, jwks_url: Option<Url>, limits: OAuthLimits) -> Self {
-        Self { name: name.to_owned(), url, jwks_url, limits, clients: Default::default() }
+        Self {
+            name: name.to_owned(),
+            url,
+            jwks_url,
+            limits,
+            clients: Default::default(),
+            scope_of: scope_of_peer,
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -41,21 +51,23 @@ impl Issuer {
     /// The keys as they are published now.
     pub(super) async fn fetch(&self) -> Result<KeySet, String> {
         let fetched = tokio::time::timeout(self.limits.fetch_timeout, async {
-            let url = match &self.jwks_url {
-                Some(url) => url.clone(),
+            let (url, reach) = match &self.jwks_url {
+                Some(url) => (url.clone(), configured(url)),
                 None => self.discover().await?,
             };
-            let keys = self.get(&url).await?.ok_or_else(|| format!("{url}: there is nothing"))?;
+            let keys = self.get(&url, reach).await?;
+            let (keys, _) = keys.ok_or_else(|| format!("{url}: there is nothing"))?;
             KeySet::parse(&keys).map_err(|problem| format!("{url}: {problem}"))
         });
         let late = |_| format!("no answer within {} s", self.limits.fetch_timeout.as_secs_f64());
         fetched.await.map_err(late)?
     }
 
-    /// Where its metadata says that the keys are.
-    async fn discover(&self) -> Result<Url, String> {
+    /// The JWKS URL from the issuer's metadata, and its SSRF policy: unless it is on the issuer's host, nothing nearer
+    /// than the issuer.
+    async fn discover(&self) -> Result<(Url, Reach), String> {
         for url in self.metadata_urls() {
-            let Some(answer) = self.get(&url).await? else { continue };
+            let Some((answer, scope)) = self.get(&url, configured(&self.url)).await? else { continue };
             let metadata: Metadata = serde_json::from_slice(&answer)
                 .map_err(|error| format!("{url}: this is no metadata: {error}"))?;
             if metadata.issuer != self.name {
@@ -63,7 +75,10 @@ impl Issuer {
                 return Err(format!("{url}: this is the metadata of the issuer `{}`", metadata.issuer));
             }
             let jwks_url = metadata.jwks_uri.and_then(|text| Url::parse(&text).ok()).filter(is_trusted);
-            return jwks_url.ok_or_else(|| format!("{url}: there is no `jwks_uri` that is secure"));
+            let jwks_url = jwks_url.ok_or_else(|| format!("{url}: there is no `jwks_uri` that is secure"))?;
+            let is_own = jwks_url.host() == self.url.host();
+            let reach = if is_own { configured(&self.url) } else { Reach::of_referrer(scope) };
+            return Ok((jwks_url, reach));
         }
         Err("there is no metadata; set `server.oauth.jwks_url`".to_owned())
     }
@@ -81,12 +96,14 @@ impl Issuer {
         before.into_iter().chain(behind).map(at).collect()
     }
 
-    /// What is there; `None` when nothing is.
-    async fn get(&self, url: &Url) -> Result<Option<Vec<u8>>, String> {
+    /// Fetches a document, with the network scope of the server that sent it; `None` if it is not found.
+    async fn get(&self, url: &Url, reach: Reach) -> Result<Option<(Vec<u8>, NetworkScope)>, String> {
         let failed = |error: reqwest::Error| format!("{url}: {}", chain(&error.without_url()));
-        let request = self.client(url)?.get(url.clone()).header("accept", "application/json");
+        let refused = |forbidden| format!("{url}: {}", RefusedHost(forbidden));
+        reach.check_host(url.host_str().unwrap_or_default()).map_err(refused)?;
+        let request = self.client(url, reach)?.get(url.clone()).header("accept", "application/json");
         let mut response = request.send().await.map_err(failed)?;
-        let status = response.status();
+        let (status, scope) = (response.status(), (self.scope_of)(response.remote_addr()));
         if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) {
             return Ok(None);
         }
@@ -100,13 +117,13 @@ impl Issuer {
             }
             body.extend_from_slice(&piece);
         }
-        Ok(Some(body))
+        Ok(Some((body, scope)))
     }
 
-    fn client(&self, url: &Url) -> Result<&Client, String> {
+    fn client(&self, url: &Url, reach: Reach) -> Result<&Client, String> {
         let is_secure = url.scheme() == "https";
-        let made = &self.clients[usize::from(is_secure)];
-        if let Some(client) = made.get() {
+        let slot = &self.clients[reach.nearest() as usize][usize::from(is_secure)];
+        if let Some(client) = slot.get() {
             return Ok(client);
         }
         if rustls::crypto::ring::default_provider().install_default().is_err() {
@@ -117,19 +134,93 @@ impl Issuer {
             .connect_timeout(self.limits.fetch_timeout)
             // Keys come from where the settings say, and from nowhere else.
             .redirect(redirect::Policy::none())
+            .dns_resolver(Arc::new(CheckedNames(reach)))
             .no_proxy();
         if !is_secure {
             // Reading the system's certificates takes time, and fails where there are none.
             builder = builder.tls_certs_only([]);
         }
         let client = builder.build().map_err(|error| chain(&error))?;
-        Ok(made.get_or_init(|| client))
+        Ok(slot.get_or_init(|| client))
+    }
+}
+
+/// SSRF policy for a URL from the settings.
+fn configured(url: &Url) -> Reach {
+    Reach::configured(url.host_str().unwrap_or_default())
+}
+
+/// Network scope of the server that sent a response; the most restricted one if its address is unknown.
+fn scope_of_peer(peer: Option<SocketAddr>) -> NetworkScope {
+    peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip()))
+}
+
+/// A host that the SSRF policy refuses.
+#[derive(Debug, thiserror::Error)]
+#[error("it leads to {0}, which may not be connected to")]
+struct RefusedHost(ForbiddenAddress);
+
+/// DNS resolver that returns allowed addresses only, so that the connection uses the addresses that were checked.
+struct CheckedNames(Reach);
+
+impl Resolve for CheckedNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.0;
+        Box::pin(async move {
+            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(Box::new(reach.reachable(addresses).map_err(RefusedHost)?.into_iter()) as Addrs)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ctx_testkit::{Web, reply};
+    use serde_json::json;
+
+    /// Fetches keys through metadata whose JWKS URL is at another loopback host; returns the outcome and the number of
+    /// requests that the JWKS host received.
+    async fn fetch_from_other_host(
+        host: &str,
+        scope_of: fn(Option<SocketAddr>) -> NetworkScope,
+    ) -> (Result<(), String>, usize) {
+        let keys = Web::serve(|_| reply(200, r#"{"keys": []}"#));
+        let jwks_uri = keys.url("/keys").replace("127.0.0.1", host);
+        let issuer_name = std::sync::Arc::new(std::sync::OnceLock::<String>::new());
+        let own = issuer_name.clone();
+        let issuer = Web::serve(move |_| {
+            let issuer = own.get().cloned().unwrap_or_default();
+            reply(200, &json!({ "issuer": issuer, "jwks_uri": jwks_uri }).to_string())
+        });
+        // Another loopback name for the issuer, so that the JWKS URL is at a different host.
+        let name =
+            issuer.url("").replace("127.0.0.1", if host == "localhost" { "127.0.0.1" } else { "localhost" });
+        issuer_name.set(name.clone()).unwrap();
+        let made = Issuer::new(&name, Url::parse(&name).unwrap(), None, OAuthLimits::default());
+        let fetched = Issuer { scope_of, ..made }.fetch().await.map(|_| ());
+        (fetched, keys.asked().len())
+    }
+
+    #[tokio::test]
+    async fn a_public_issuer_cannot_name_keys_on_this_machine() {
+        for host in ["127.0.0.1", "localhost"] {
+            let (refused, asked) = fetch_from_other_host(host, |_| NetworkScope::Internet).await;
+            let refused = refused.unwrap_err();
+            assert!(refused.contains("it leads to an address of this machine"), "{refused}");
+            assert_eq!(asked, 0);
+            assert_eq!(fetch_from_other_host(host, scope_of_peer).await, (Ok(()), 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_does_not_lead_to_metadata() {
+        // A literal address resolves to itself.
+        for name in ["169.254.169.254", "fe80::1", "fd00:ec2::254", "2002:a9fe:a9fe::1"] {
+            let error = CheckedNames(Reach::OWN).resolve(name.parse().unwrap()).await.err().unwrap();
+            assert!(error.is::<RefusedHost>(), "{name}: {error}");
+        }
+    }
 
     #[test]
     fn metadata_is_looked_for_in_every_usual_place() {

@@ -82,8 +82,11 @@ fn named(name: Result<Path<String>, PathRejection>) -> Result<String, ApiError> 
         .map_err(|rejection| ApiError::new(ErrorKind::BadRequest, rejection.body_text()))
 }
 
-async fn describe(State(api): State<Api>) -> Json<serde_json::Value> {
-    Json(openapi::document(&api.catalog.current()))
+async fn describe(State(api): State<Api>) -> Result<Json<serde_json::Value>, ApiError> {
+    let catalog = api.catalog.current();
+    // On the blocking pool: there may be thousands of tools, with schemas of any size.
+    let described = tokio::task::spawn_blocking(move || openapi::document(&catalog)).await;
+    described.map(Json).map_err(|_| ApiError::new(ErrorKind::Internal, "the description cannot be made"))
 }
 
 fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {

@@ -3,9 +3,9 @@
 use super::patiently;
 use serde_json::{Value, json};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A request as text: its first line, its headers and its body.
 #[derive(Clone)]
@@ -97,6 +97,14 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = patiently("a connection", TcpStream::connect(address)).await.expect("a connection");
+        Self { stream, unread: Vec::new(), expects_no_body: false }
+    }
+
+    /// Connects from this local address.
+    pub(crate) async fn connect_from(own: IpAddr, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::new(own, 0)).expect("an address of this machine");
+        let stream = patiently("a connection", socket.connect(address)).await.expect("a connection");
         Self { stream, unread: Vec::new(), expects_no_body: false }
     }
 

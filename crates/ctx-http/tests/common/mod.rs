@@ -38,6 +38,7 @@ pub(crate) const LIMITS: HttpLimits = HttpLimits {
     header_timeout: LONG,
     body_timeout: LONG,
     connections: 64,
+    connections_per_peer: 64,
     drain: LONG,
 };
 
@@ -143,6 +144,11 @@ impl Setup {
 impl Server {
     pub(crate) async fn connect(&self) -> Client {
         Client::connect(self.address).await
+    }
+
+    /// Connects from this local address.
+    pub(crate) async fn connect_from(&self, own: [u8; 4]) -> Client {
+        Client::connect_from(own.into(), self.address).await
     }
 
     /// What one request on a connection of its own gets.

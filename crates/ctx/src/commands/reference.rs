@@ -145,6 +145,7 @@ fn openapi(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
         header_timeout: Duration::ZERO,
         body_timeout: Duration::ZERO,
         connections: 1,
+        connections_per_peer: 1,
         drain: Duration::ZERO,
     };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 7331));

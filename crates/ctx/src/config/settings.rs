@@ -343,6 +343,7 @@ impl Settings {
             header_timeout: seconds(self.limits.http_header_timeout),
             body_timeout: seconds(self.limits.http_body_timeout),
             connections: self.limits.http_connections.get() as usize,
+            connections_per_peer: (self.limits.http_connections.get() as usize * 3 / 4).max(1),
             drain: seconds(self.limits.drain_timeout),
         }
     }
