@@ -8,9 +8,15 @@
 //! What a model reads of a chunk is its title and headings, then its text; all of it together is
 //! at most as long as the model reads.
 
+mod pack;
+#[cfg(test)]
+mod reference;
+mod units;
+
 use crate::extract::Structure;
 use crate::store::{Span, TextHash, slice};
 use ctx_embed::Tokenizer;
+use pack::Packer;
 use std::ops::Range;
 
 /// How much of a heading counts.
@@ -19,6 +25,8 @@ const HEADING_BYTES_MAX: usize = 300;
 pub(crate) const SPECIAL_TOKENS: usize = 2;
 /// A token counts as at least this many bytes, so that a chunk of unknown words has an end.
 const TOKEN_BYTES_MAX: usize = 16;
+/// Maximum number of sections per document; further headings are treated as plain text.
+const SECTIONS_MAX: usize = 50_000;
 
 /// Sizes in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,36 +72,29 @@ pub(crate) fn embedded_text(
     (text, hash)
 }
 
-/// A sentence or a line: what is not split unless it must be.
-#[derive(Clone, Debug)]
-struct Unit {
-    start: usize,
-    end: usize,
-    tokens: usize,
-    /// How good a place its end is to end a chunk.
-    ending: Ending,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Ending {
-    Sentence,
-    ListItem,
-    Paragraph,
-}
-
 /// Splits a body; `structure` says whether its headings and fences count, and whether sentences
-/// do. Never empty, so that every document can be found by its title.
-pub(crate) fn split(body: &str, title: Option<&str>, structure: Structure, chunking: Chunking) -> Vec<Span> {
-    let mut spans = Vec::new();
-    for section in sections(body, structure) {
+/// do. Never empty, so that every document can be found by its title. Takes linear time; polls
+/// `is_stopped` regularly and returns `None` once it is true.
+pub(crate) fn split(
+    body: &str,
+    title: Option<&str>,
+    structure: Structure,
+    chunking: Chunking,
+    is_stopped: &dyn Fn() -> bool,
+) -> Option<Vec<Span>> {
+    let mut packer = Packer::new(is_stopped);
+    for section in sections(body, structure, SECTIONS_MAX) {
         let text_max = chunking.text_max(&prefix(title, &section.heading, chunking));
-        let units = units(body, &section, text_max);
-        pack(&units, &section.heading, text_max, chunking.overlap_tokens, &mut spans);
+        packer.begin_section(&section.heading, text_max, chunking);
+        units::push_section(body, &section, &mut packer)?;
+        packer.end_section();
+        packer.check_stopped()?;
     }
+    let mut spans = packer.finish();
     if spans.is_empty() {
         spans.push(Span { start: 0, end: 0, heading: String::new() });
     }
-    spans
+    Some(spans)
 }
 
 struct Section {
@@ -107,7 +108,7 @@ struct Section {
 }
 
 /// Cuts a body at its headings; each section knows the headings above it.
-fn sections(body: &str, structure: Structure) -> Vec<Section> {
+fn sections(body: &str, structure: Structure, sections_max: usize) -> Vec<Section> {
     let section = |start: usize, heading: String| Section {
         start,
         end: body.len(),
@@ -139,7 +140,9 @@ fn sections(body: &str, structure: Structure) -> Vec<Section> {
             fence = Some((marker, start));
             continue;
         }
-        if let Some((level, title)) = heading(line) {
+        if sections.len() < sections_max
+            && let Some((level, title)) = heading(line)
+        {
             path.retain(|(above, _)| *above < level);
             path.push((level, title));
             if let Some(section) = sections.last_mut() {
@@ -165,76 +168,11 @@ pub(crate) fn heading(line: &str) -> Option<(usize, &str)> {
     (!title.is_empty()).then_some((level, title))
 }
 
-fn units(body: &str, section: &Section, max_tokens: usize) -> Vec<Unit> {
-    let mut units: Vec<Unit> = Vec::new();
-    let mut offset = section.start;
-    for line in body[section.start..section.end].split_inclusive('\n') {
-        let start = offset;
-        offset += line.len();
-        let begun = section.fences.partition_point(|fence| fence.start <= start);
-        let fence =
-            begun.checked_sub(1).map(|last| &section.fences[last]).filter(|fence| fence.contains(&start));
-        let inside_fence = fence.is_some_and(|fence| fence.start < start);
-        let ending = match line.trim() {
-            // A block of code is kept together, whatever lines are empty in it.
-            _ if inside_fence => Ending::Sentence,
-            "" => Ending::Paragraph,
-            _ if fence.is_some() => Ending::Paragraph,
-            text if is_list_item(text) => Ending::ListItem,
-            _ => Ending::Sentence,
-        };
-        if let Some(before) = units.last_mut() {
-            before.ending = before.ending.max(ending);
-        }
-        if line.trim().is_empty() {
-            continue;
-        }
-        let mut piece_start = start;
-        let ends = if fence.is_some() || section.code { Vec::new() } else { sentence_ends(line) };
-        for end in ends.into_iter().map(|end| start + end).chain([offset]) {
-            push_bounded(body, piece_start, end, max_tokens, &mut units);
-            piece_start = end;
-        }
-        if let Some(last) = units.last_mut()
-            && fence.is_some_and(|fence| fence.end == offset)
-        {
-            last.ending = Ending::Paragraph;
-        }
-    }
-    units
-}
-
-fn is_list_item(line: &str) -> bool {
-    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    let rest = match digits {
-        0 => line.strip_prefix(['-', '*', '+', '•']),
-        1..=9 => line[digits..].strip_prefix(['.', ')']),
-        _ => None,
-    };
-    rest.is_some_and(|rest| rest.starts_with(' '))
-}
-
-/// Adds a unit, cut into several where it alone is more than a chunk holds.
-fn push_bounded(body: &str, start: usize, end: usize, max_tokens: usize, units: &mut Vec<Unit>) {
-    let mut from = start;
-    while from < end {
-        let text = &body[from..end];
-        if text.trim().is_empty() {
-            return;
-        }
-        let tokens = cost(text);
-        let taken = if tokens <= max_tokens { text.len() } else { prefix_of(text, max_tokens) };
-        let tokens = if taken == text.len() { tokens } else { cost(&text[..taken]) };
-        units.push(Unit { start: from, end: from + taken, tokens, ending: Ending::Sentence });
-        from += taken;
-    }
-}
-
 /// Byte length of a long beginning that costs at most `max_tokens`, at a space where there is one.
 fn prefix_of(text: &str, max_tokens: usize) -> usize {
     let mut window = &text[..text.floor_char_boundary(max_tokens.saturating_mul(TOKEN_BYTES_MAX))];
-    if let Some(too_much) = Tokenizer::builtin().pieces(window).get(max_tokens) {
-        window = &window[..too_much.start];
+    if let Some(too_much) = Tokenizer::builtin().start_of(window, max_tokens) {
+        window = &window[..too_much];
     }
     if window.len() == text.len() {
         return text.len();
@@ -244,70 +182,25 @@ fn prefix_of(text: &str, max_tokens: usize) -> usize {
         None => window.len(),
     };
     // Half a word may cost more than the whole, which the tokenizer did not know.
-    while taken > 0 && cost(&text[..taken]) > max_tokens {
+    while taken > 0 && cost_within(&text[..taken], max_tokens).is_none() {
         taken = text.floor_char_boundary(taken / 2);
     }
     taken.max(text.chars().next().map_or(0, char::len_utf8))
 }
 
-/// Offsets behind each sentence of a line but the last.
-fn sentence_ends(line: &str) -> Vec<usize> {
-    let mut ends = Vec::new();
-    let mut chars = line.char_indices().peekable();
-    while let Some((index, char)) = chars.next() {
-        let after = index + char.len_utf8();
-        match char {
-            '.' | '!' | '?' if chars.peek().is_some_and(|(_, next)| *next == ' ') => ends.push(after + 1),
-            '。' | '！' | '？' => ends.push(after),
-            _ => {}
-        }
-    }
-    ends.retain(|end| *end < line.len());
-    ends
-}
-
-/// Fills chunks with units, in order.
-fn pack(units: &[Unit], heading: &str, max_tokens: usize, overlap_tokens: usize, spans: &mut Vec<Span>) {
-    let mut first = 0;
-    while first < units.len() {
-        let mut tokens = 0;
-        let mut last = first;
-        while last < units.len() && (last == first || tokens + units[last].tokens <= max_tokens) {
-            tokens += units[last].tokens;
-            last += 1;
-        }
-        if last < units.len() {
-            last = good_end(units, first, last).unwrap_or(last);
-        }
-        spans.push(Span { start: units[first].start, end: units[last - 1].end, heading: heading.to_owned() });
-        if last == units.len() {
-            return;
-        }
-        first = overlap_start(units, first, last, overlap_tokens);
-    }
-}
-
-/// The end of the last paragraph, or else list item, in the second half of `units[first..last]`.
-fn good_end(units: &[Unit], first: usize, last: usize) -> Option<usize> {
-    let half = first + (last - first) / 2;
-    let last_with = |ending: Ending| (half..last).rev().find(|index| units[*index].ending >= ending);
-    last_with(Ending::Paragraph).or_else(|| last_with(Ending::ListItem)).map(|index| index + 1)
-}
-
-/// Where the next chunk begins: some whole units before `last`, never back to `first`.
-fn overlap_start(units: &[Unit], first: usize, last: usize, overlap_tokens: usize) -> usize {
-    let mut start = last;
-    let mut tokens = 0;
-    while start - 1 > first && tokens + units[start - 1].tokens <= overlap_tokens {
-        start -= 1;
-        tokens += units[start].tokens;
-    }
-    start
-}
-
 /// What a text takes of a chunk: its word pieces.
 pub(crate) fn cost(text: &str) -> usize {
     Tokenizer::builtin().count(text).max(text.len() / TOKEN_BYTES_MAX)
+}
+
+/// [`cost`] of a text if it is at most `max`. Stops tokenizing as soon as `max` is exceeded.
+fn cost_within(text: &str, max: usize) -> Option<usize> {
+    let least = text.len() / TOKEN_BYTES_MAX;
+    if least > max {
+        return None;
+    }
+    let count = Tokenizer::builtin().count_up_to(text, max.saturating_add(1));
+    (count <= max).then(|| count.max(least))
 }
 
 #[cfg(test)]
@@ -316,6 +209,10 @@ mod tests {
     use proptest::prelude::*;
 
     const SMALL: Chunking = Chunking { max_tokens: 20, overlap_tokens: 6 };
+
+    fn split(body: &str, title: Option<&str>, structure: Structure, chunking: Chunking) -> Vec<Span> {
+        super::split(body, title, structure, chunking, &|| false).unwrap()
+    }
 
     fn texts(body: &str) -> Vec<(String, String)> {
         split(body, None, Structure::Markdown, SMALL)
@@ -392,6 +289,138 @@ mod tests {
                 prop_assert!(covered[index] || char.is_whitespace(), "lost {char:?} at {index}");
             }
             prop_assert!(spans.windows(2).all(|pair| pair[0].start < pair[1].start || pair[1].start == 0));
+        }
+    }
+
+    /// Long lines of all kinds, on which the reference implementation takes quadratic time.
+    fn long_line_texts() -> Vec<String> {
+        let repeated = |piece: &str| piece.repeat(6_000 / piece.len());
+        let mut texts: Vec<String> = [
+            "x",
+            " ",
+            "a ",
+            "word ",
+            "Embedding tokenization ",
+            "a.b,",
+            "漢",
+            "é\u{301} ",
+            "\u{1}",
+            "a\u{b}",
+            "\u{c}",
+            "\u{85}b",
+            "\u{2028}",
+            "\u{200b}\n",
+            ". ",
+            "。",
+            "a. B! C? ",
+            "- a\n",
+            "| a | b |\n",
+            "\u{fdfa} ",
+            "가나다",
+            "\u{1}\n",
+            "zq",
+            "0123456789",
+            "\t\t\n",
+        ]
+        .iter()
+        .map(|piece| repeated(piece))
+        .collect();
+        texts.push(format!("{}x", " ".repeat(5_000)));
+        texts.push(format!("{}{}", "word ".repeat(500), " ".repeat(5_000)));
+        texts.push(format!("a {} b", "x".repeat(5_000)));
+        texts.push(format!("```\n{}\n```\nafter {}", "code();\n".repeat(200), "more ".repeat(300)));
+        texts
+    }
+
+    #[test]
+    fn long_lines_are_split_as_they_always_were() {
+        for text in long_line_texts() {
+            for structure in [Structure::Markdown, Structure::Plain, Structure::Code] {
+                for chunking in [SMALL, Chunking { max_tokens: 64, overlap_tokens: 32 }] {
+                    let expected = reference::split(&text, Some("A title"), structure, chunking);
+                    let shown = &text[..text.floor_char_boundary(20)];
+                    assert_eq!(
+                        split(&text, Some("A title"), structure, chunking),
+                        expected,
+                        "{shown:?} {structure:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Guards against quadratic time: each body takes about a second now, and took ten minutes before.
+    #[test]
+    fn the_work_of_a_line_grows_with_its_length_only() {
+        let chunking = Chunking { max_tokens: 256, overlap_tokens: 32 };
+        for piece in ["x", "word ", "a.b,", " ", "漢字"] {
+            let body = format!("{}x", piece.repeat((8 << 20) / piece.len()));
+            let started = std::time::Instant::now();
+            let chunks = split(&body, None, Structure::Plain, chunking).len();
+            let seconds = started.elapsed().as_secs_f64();
+            assert!(chunks > 1_000 && seconds < 60.0, "{piece:?}: {chunks} chunks in {seconds} s");
+        }
+    }
+
+    #[test]
+    fn splitting_stops_when_it_is_told_to() {
+        let body = "word. ".repeat(100_000);
+        let polls = std::cell::Cell::new(0);
+        let stop = || {
+            polls.set(polls.get() + 1);
+            polls.get() == 3
+        };
+        assert_eq!(super::split(&body, None, Structure::Plain, SMALL, &stop), None);
+        assert_eq!(polls.get(), 3);
+    }
+
+    #[test]
+    fn lines_without_tokens_are_not_repeated_in_every_chunk() {
+        let body = "\u{1}\u{b}\u{c}\n".repeat(100_000);
+        let spans = split(&body, None, Structure::Plain, Chunking { max_tokens: 256, overlap_tokens: 32 });
+        let bytes: usize = spans.iter().map(|span| span.end - span.start).sum();
+        assert!(bytes < body.len() * 2, "{} chunks of {bytes} bytes", spans.len());
+    }
+
+    #[test]
+    fn headings_without_end_cost_no_more_than_text() {
+        let long = |level: usize| format!("{} {}\n", "#".repeat(level), "h".repeat(300));
+        let body = format!("{}{}", (1..6).map(long).collect::<String>(), "###### a\n".repeat(200_000));
+        let spans = split(&body, None, Structure::Markdown, Chunking { max_tokens: 256, overlap_tokens: 32 });
+        let headings: usize = spans.iter().map(|span| span.heading.len()).sum();
+        assert!(spans.len() < SECTIONS_MAX + 10_000, "{}", spans.len());
+        assert!(headings <= 32 << 20, "{headings}");
+        assert_eq!(spans.last().unwrap().end, body.len());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn chunks_are_what_they_always_were(
+            body in "([a-zé漢 .!?\n#`|-]|word |[A-Z][a-z]{2,12} |\n# H\n|\n\n## [a-z ]{1,30}\n|```\n|- item\n|[0-9]\\. |\u{1}|\u{b}|\u{200b}|[a-z]{90,120}|\t|。|\\. ){0,300}",
+            structure in prop_oneof![
+                Just(Structure::Markdown), Just(Structure::Plain), Just(Structure::Code)
+            ],
+            title in prop_oneof![Just(None), Just(Some("Title")), Just(Some("A rather long title of a document"))],
+            (max_tokens, overlap_tokens) in prop_oneof![Just((20, 6)), Just((16, 0)), Just((64, 16)), Just((256, 32))],
+        ) {
+            let chunking = Chunking { max_tokens, overlap_tokens };
+            let expected = reference::split(&body, title, structure, chunking);
+            prop_assert_eq!(split(&body, title, structure, chunking), expected);
+        }
+
+        #[test]
+        fn any_text_is_split_between_characters_and_in_order(
+            body in any::<String>(),
+            structure in prop_oneof![
+                Just(Structure::Markdown), Just(Structure::Plain), Just(Structure::Code)
+            ],
+        ) {
+            let spans = split(&body, None, structure, SMALL);
+            prop_assert!(spans.iter().all(|span| body.get(span.start..span.end).is_some()));
+            prop_assert!(spans.windows(2).all(|pair| pair[0].start < pair[1].start && pair[0].end < pair[1].end));
+            prop_assert!(spans.len() <= body.len() + 1);
         }
     }
 }

@@ -45,9 +45,9 @@ pub struct KnowledgeOptions {
     pub sources: Vec<Source>,
 }
 
-/// How the paths of a store's files begin: its own, its locks and its keyword index.
+/// Path prefixes of a store's files: the database, caches, keyword index, locks and vectors.
 pub fn store_files(store: &Path) -> Vec<PathBuf> {
-    let beside = ["keyword", "locks", "vectors"].map(|extension| store.with_extension(extension));
+    let beside = ["cache", "keyword", "locks", "vectors"].map(|extension| store.with_extension(extension));
     std::iter::once(store.to_owned()).chain(beside).collect()
 }
 

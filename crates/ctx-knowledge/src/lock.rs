@@ -9,7 +9,11 @@ pub(crate) struct Lock(File);
 
 /// Takes the lock, or `None` while somebody else has it.
 pub(crate) fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
-    let file = File::options().create(true).truncate(false).write(true).open(path)?;
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(Lock(file))),
         Err(TryLockError::WouldBlock) => Ok(None),

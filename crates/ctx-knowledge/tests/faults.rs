@@ -382,3 +382,27 @@ async fn what_a_killed_commit_left_behind_does_not_stop_the_next_one() {
     knowledge.tend().unwrap();
     assert_eq!(found(&knowledge, "harbour anchor"), ["a.md"]);
 }
+
+/// Prevents the WAL index (`-shm`) from being created, as a full disk does: SQLite then cannot even read.
+fn block_wal_index(workspace: &Workspace) {
+    let mut index = workspace.store_path().into_os_string();
+    index.push("-shm");
+    fs::create_dir(&index).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_without_space_for_its_wal_index_is_searched_by_many_at_once() {
+    let workspace = synced().await;
+    block_wal_index(&workspace);
+    let knowledge = workspace.open();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_right_answers(&knowledge, "the disk was full"));
+        }
+    });
+    assert!(!knowledge.check().unwrap().writable);
+    workspace.write("d.md", "compass");
+    let refused = common::try_sync(&knowledge, &common::notes(), Default::default()).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_right_answers(&knowledge, "a sync that failed");
+}

@@ -402,8 +402,6 @@ async fn a_copy_that_git_repacks_keeps_what_was_fetched() {
     let fixture = Fixture::new(&json!({"url": server.url(LOGIN)}));
     fixture.sync().await;
     let copy = fixture.workspace.cache("git").join("repository.git");
-    let config = fs::read_to_string(copy.join("config")).unwrap();
-    fs::write(copy.join("config"), config + "[gc]\nautoPackLimit = 1\n").unwrap();
     let packs = || {
         let entries = fs::read_dir(copy.join("objects/pack")).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.extension().is_some_and(|ending| ending == "pack")).count()
@@ -412,12 +410,59 @@ async fn a_copy_that_git_repacks_keeps_what_was_fetched() {
         repository.file("a.md", format!("harbour {round}")).commit("Ada", "2026-01-02T00:00:00Z");
         assert_eq!(fixture.sync().await, SyncReport { updated: 1, unchanged: 1, ..report() });
     }
-    assert!(packs() < 4, "it was never repacked");
+    assert!(packs() >= 4);
+    // What git does by itself after some dozens of fetches, with the settings of our fetches.
+    let partial = ["remote.ctx.url=x", "remote.ctx.promisor=true", "remote.ctx.partialclonefilter=blob:none"];
+    let mut gc = Command::new("git");
+    gc.env("GIT_DIR", &copy).args(partial.iter().flat_map(|setting| ["-c", setting])).args(["gc", "--quiet"]);
+    assert!(gc.status().unwrap().success());
+    assert!(packs() < 4, "it was not repacked");
     server.take_fetches();
     let options = SyncOptions { full: true, ..SyncOptions::default() };
     let again = try_sync(&fixture.knowledge, &source_name(SOURCE), options).await.unwrap();
     assert_eq!(again, SyncReport { unchanged: 2, ..report() });
     assert_eq!(server.take_fetches(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_copy_that_somebody_else_prepared_runs_nothing_and_is_made_anew() {
+    let repository = two_files();
+    let marks = tempfile::tempdir().unwrap();
+    let mark = marks.path().join("ran");
+    let touch = format!("touch {}", mark.display());
+    let config = |setting: &str| format!("[core]\nrepositoryformatversion = 0\nbare = true\n{setting}\n");
+    for (number, (file, content)) in [
+        ("config", config(&format!("[remote \"ctx\"]\nuploadpack = \"{touch}; git-upload-pack\""))),
+        ("config", config(&format!("fsmonitor = \"{touch}\"\nsshCommand = \"{touch}\""))),
+        ("config", config(&format!("[credential]\nhelper = \"!{touch}\""))),
+        ("config", config(&format!("[alias]\nfetch = \"!{touch}\"\nls-remote = \"!{touch}\""))),
+        ("config", config("[include]\npath = /etc/gitconfig")),
+        ("config", config("[extensions]\nworktreeConfig = true")),
+        ("config.worktree", format!("[core]\nsshCommand = \"{touch}\"\n")),
+        ("hooks/post-index-change", format!("#!/bin/sh\n{touch}\n")),
+        ("hooks/reference-transaction", format!("#!/bin/sh\n{touch}\n")),
+        ("objects/info/alternates", "/etc\n".to_owned()),
+        ("info/attributes", "* filter=x\n".to_owned()),
+        ("commondir", "/tmp\n".to_owned()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let fixture = Fixture::new(&json!({"url": repository.path().display().to_string()}));
+        let copy = fixture.workspace.cache("git").join("repository.git");
+        if number % 2 == 0 {
+            fixture.sync().await;
+        }
+        fs::create_dir_all(copy.join(file).parent().unwrap()).unwrap();
+        fs::write(copy.join(file), &content).unwrap();
+        #[cfg(unix)]
+        fs::set_permissions(copy.join(file), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fixture.knowledge.sources().await.unwrap();
+        fixture.sync().await;
+        assert!(!mark.exists(), "{file}: {content}");
+        assert!(file == "config" || !copy.join(file).exists(), "{file} stayed");
+        assert!(!fs::read_to_string(copy.join("config")).unwrap().contains("touch"), "{content}");
+    }
 }
 
 #[tokio::test]
@@ -429,6 +474,42 @@ async fn a_server_that_hands_out_no_single_contents_is_copied_whole() {
     assert_eq!(fixture.sync().await, SyncReport { added: 2, ..report() });
     repository.file("a.md", "compass").commit("Ada", "2026-01-02T00:00:00Z");
     assert_eq!(fixture.sync().await, SyncReport { updated: 1, unchanged: 1, ..report() });
+}
+
+#[tokio::test]
+async fn a_redirect_leads_to_no_metadata_and_takes_no_password_along() {
+    let repository = two_files();
+    let server = GitServer::start(&repository);
+    let redirecting_url = |to: String| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let old = format!("http://{LOGIN}localhost:{}/old.git", listener.local_addr().unwrap().port());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let mut line = String::new();
+                let mut reader = std::io::BufReader::new(&stream);
+                while std::io::BufRead::read_line(&mut reader, &mut line).is_ok() && !line.ends_with("\n\r\n")
+                {
+                }
+                let answer = format!(
+                    "HTTP/1.1 301 Moved\r\nLocation: {to}/info/refs?service=git-upload-pack\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                );
+                std::io::Write::write_all(&mut &stream, answer.as_bytes()).ok();
+            }
+        });
+        old
+    };
+    // The password belongs to the old origin and is not sent to the new one, which then refuses access.
+    let fixture = Fixture::new(&json!({"url": redirecting_url(server.url(""))}));
+    let error = fixture.error().await;
+    assert!(error.contains("password") || error.contains("it asks who you are"), "{error}");
+    assert_eq!(server.take_fetches(), [""; 0]);
+    for to in
+        ["http://169.254.169.254/a.git", "http://[2002:a9fe:a9fe::1]/a.git", "http://[fd00:ec2::254]/a.git"]
+    {
+        let fixture = Fixture::new(&json!({"url": redirecting_url(to.to_owned())}));
+        let error = fixture.error().await;
+        assert!(error.contains("it redirects to a"), "{to}: {error}");
+    }
 }
 
 #[tokio::test]

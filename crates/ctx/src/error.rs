@@ -56,6 +56,7 @@ impl From<StoreError> for CommandError {
             StoreError::ReadOnly { .. } => "check the permissions of the file and its folder",
             StoreError::Full { .. } => "free some space and run the command again; nothing was lost",
             StoreError::Busy { .. } => "wait for the other process, then run the command again",
+            StoreError::Foreign { .. } => "set `db.path` to another file, or leave it out",
             StoreError::Open { .. } => "check `db.path` and the permissions of its folder",
             StoreError::OldSqlite { .. } | StoreError::Sqlite { .. } => "run `ctx doctor`",
         };

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use watch::Timing;
@@ -56,6 +56,9 @@ const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 #[derive(Clone)]
 pub(super) struct Filesystem {
     root: PathBuf,
+    /// The workspace folder, if the root was inside it at startup. The root must then stay inside: a folder replaced
+    /// by a symlink later must not lead out.
+    confined_to: Option<PathBuf>,
     /// The root as the configuration has it, which is all that messages may show.
     pub(super) shown_root: PathBuf,
     globs: Globs,
@@ -73,8 +76,17 @@ pub(super) fn open_filesystem(settings: &Value, options: OpenOptions<'_>) -> Res
     if settings.root.starts_with("~") {
         return Err("root: `~` means nothing here; write `${HOME}`".to_owned());
     }
+    let root = options.workspace_root.join(&settings.root);
+    let workspace = fs::canonicalize(options.workspace_root).ok();
+    let is_descending =
+        settings.root.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let confined_to = workspace.filter(|workspace| match fs::canonicalize(&root) {
+        Ok(root) => root.starts_with(workspace),
+        Err(_) => is_descending,
+    });
     Ok(Filesystem {
-        root: options.workspace_root.join(&settings.root),
+        root,
+        confined_to,
         shown_root: settings.root,
         globs: Globs::new(&settings.include_globs, &settings.exclude_globs)?,
         follow_symlinks: settings.follow_symlinks,
@@ -136,7 +148,10 @@ impl Filesystem {
         builder.require_git(false).git_global(false).follow_links(self.follow_symlinks);
         let (inside, own_files) = (root.to_owned(), self.own_files());
         builder.filter_entry(move |entry| {
-            !is_own(entry.path(), &own_files) && (!entry.path_is_symlink() || stays_inside(entry, &inside))
+            let path = entry.path();
+            let escapes_root = entry.path_is_symlink() && !stays_inside(path, &inside);
+            let has_external_ignore = is_folder(entry) && has_foreign_ignore_file(path, &inside);
+            !(is_own(path, &own_files) || escapes_root || has_external_ignore)
         });
         builder
     }
@@ -149,7 +164,6 @@ impl Filesystem {
 
     /// The folders that may hold something to read, the root among them.
     pub(super) fn folders(&self, root: &Path) -> BTreeSet<PathBuf> {
-        let is_folder = |entry: &DirEntry| entry.file_type().is_some_and(|kind| kind.is_dir());
         let entries = self.entries(root).build().flatten();
         entries.filter(is_folder).map(DirEntry::into_path).collect()
     }
@@ -167,6 +181,12 @@ impl Filesystem {
             ))
         };
         let root = fs::canonicalize(&self.root).map_err(|error| unavailable(plain(&error)))?;
+        if self.confined_to.as_ref().is_some_and(|workspace| !root.starts_with(workspace)) {
+            return Err(unavailable("it leads out of the workspace now, and did not before".to_owned()));
+        }
+        if has_foreign_ignore_file(&root, &root) {
+            return Err(unavailable("its ignore file is a link out of it".to_owned()));
+        }
         fs::read_dir(&root).map_err(|error| unavailable(plain(&error)))?;
         Ok(root)
     }
@@ -226,9 +246,29 @@ pub(super) fn is_own(path: &Path, own_files: &[PathBuf]) -> bool {
     own_files.iter().any(|own| bytes(path).starts_with(&bytes(own)))
 }
 
+fn is_folder(entry: &DirEntry) -> bool {
+    entry.file_type().is_some_and(|kind| kind.is_dir())
+}
+
 /// Whether a symbolic link leads to something below the root.
-fn stays_inside(entry: &DirEntry, root: &Path) -> bool {
-    fs::canonicalize(entry.path()).is_ok_and(|target| target.starts_with(root))
+fn stays_inside(path: &Path, root: &Path) -> bool {
+    fs::canonicalize(path).is_ok_and(|target| target.starts_with(root))
+}
+
+/// Whether a folder has an ignore file that is a symlink out of the root; the walker would follow and read it.
+fn has_foreign_ignore_file(folder: &Path, root: &Path) -> bool {
+    let is_foreign = |name: &&&str| {
+        let file = folder.join(name);
+        file.is_symlink() && !stays_inside(&file, root)
+    };
+    let found = IGNORE_FILES.iter().find(is_foreign);
+    if let Some(name) = found {
+        tracing::warn!(
+            "{} is a link out of the folder; nothing beside it is read",
+            folder.join(name).display()
+        );
+    }
+    found.is_some()
 }
 
 fn fingerprint(metadata: &Metadata) -> String {

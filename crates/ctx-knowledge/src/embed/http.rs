@@ -4,7 +4,8 @@
 //! waits; whoever searches does not, since another model answers instead.
 
 use super::{EmbedError, normalise};
-use ctx_core::{Redactor, Secret};
+use crate::reach::CheckedResolver;
+use ctx_core::{Reach, Redactor, Secret};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::blocking::{Client, Response};
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::error::Error;
 use std::io::Read;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a connection may take to be made.
@@ -196,6 +197,7 @@ impl Service {
             // Texts and keys go where the settings say, and nowhere else.
             .redirect(Policy::none())
             .no_proxy()
+            .dns_resolver(Arc::new(CheckedResolver(Reach::OWN)))
             .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")));
         if self.url.scheme() == "http" {
             // Reading the system's certificates takes time, and fails where there are none.

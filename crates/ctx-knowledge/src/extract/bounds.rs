@@ -2,6 +2,7 @@
 
 use super::NoText;
 use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 
 /// Bounds on reading one document. Its size is bounded before it comes here.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ pub(super) struct ExtractLimits {
     pub(super) rows: usize,
     /// Cells of one row.
     pub(super) cells: usize,
+    /// Entries of one lookup table: shared strings, styles, number formats.
+    pub(super) entries: usize,
     /// Bytes of one output of a notebook.
     pub(super) output_bytes: usize,
     /// How long it may take.
@@ -35,25 +38,38 @@ impl ExtractLimits {
         depth: 256,
         rows: 500_000,
         cells: 256,
+        entries: 1_000_000,
         output_bytes: 8 << 10,
         time: Duration::from_secs(30),
     };
 }
 
 /// The bounds of one document that is being read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Bounds {
     pub(super) limits: ExtractLimits,
     deadline: Instant,
+    cancellation: CancellationToken,
 }
 
 impl Bounds {
+    /// Bounds whose deadline counts from now, without cancellation.
+    #[cfg(test)]
     pub(super) fn start(limits: ExtractLimits) -> Self {
-        Self { limits, deadline: Instant::now() + limits.time }
+        Self::with_cancellation(limits, CancellationToken::new())
+    }
+
+    /// Bounds whose deadline counts from now; cancellation counts as a missed deadline.
+    pub(super) fn with_cancellation(limits: ExtractLimits, cancellation: CancellationToken) -> Self {
+        Self { limits, deadline: Instant::now() + limits.time, cancellation }
     }
 
     pub(super) fn is_late(&self) -> bool {
-        Instant::now() >= self.deadline
+        self.is_cancelled() || Instant::now() >= self.deadline
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
     }
 
     /// An error once the time is up; for loops that make no text.

@@ -5,7 +5,7 @@ use super::composer::Composer;
 use super::table::Table;
 use super::{Extracted, Extractor, NoText, Raw, Structure, ending, text};
 
-pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, isolated: false };
+pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, isolated: true };
 
 /// Bytes looked at to find the separator.
 const SNIFF_BYTES: usize = 8 << 10;
@@ -107,7 +107,7 @@ impl Rows<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::bounds::ExtractLimits;
-    use super::super::extract;
+    use super::super::samples::extract;
     use super::*;
     use proptest::prelude::*;
 

@@ -76,7 +76,10 @@ fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<HashMap<String, 
                 ("numPr", Some((_, style))) => style.is_item = true,
                 _ => {}
             },
-            Node::Close(tag) if tag.local_name().into_inner() == "style" => styles.extend(current.take()),
+            Node::Close(tag) if tag.local_name().into_inner() == "style" => {
+                let has_room = styles.len() < archive.bounds().limits.entries;
+                styles.extend(current.take().filter(|_| has_room));
+            }
             Node::End => return Ok(styles),
             _ => {}
         }
@@ -169,7 +172,9 @@ impl<'a, 'b> Walk<'a, 'b> {
             "tc" => {
                 if let Some(table) = self.tables.last_mut() {
                     let cell = mem::take(&mut table.cell);
-                    table.row.push(cell);
+                    if table.row.len() < self.composer.bounds().limits.cells {
+                        table.row.push(cell);
+                    }
                 }
             }
             "tr" => {

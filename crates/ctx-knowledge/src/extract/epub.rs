@@ -24,7 +24,7 @@ fn extract(raw: &Raw, bounds: &Bounds) -> Result<Extracted, NoText> {
     };
     let text = archive.required(&package)?;
     let mut book = Book::default();
-    book.read(Xml::new(&text, &package, bounds))?;
+    book.read(Xml::new(&text, &package, bounds), bounds)?;
     let locked = archive.text("META-INF/encryption.xml")?.unwrap_or_default();
 
     let folder = package.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -78,18 +78,24 @@ struct Book {
 }
 
 impl Book {
-    fn read(&mut self, mut xml: Xml<'_>) -> Result<(), NoText> {
+    fn read(&mut self, mut xml: Xml<'_>, bounds: &Bounds) -> Result<(), NoText> {
         let mut in_metadata = false;
+        let limits = &bounds.limits;
         loop {
             match xml.next()? {
                 Node::Open(tag) => {
                     let get = |name| attribute(&tag, name).unwrap_or_default();
                     match tag.local_name().into_inner() {
                         "metadata" => in_metadata = true,
-                        "item" if get("media-type").contains("html") => {
+                        "item"
+                            if self.chapters.len() < limits.members && get("media-type").contains("html") =>
+                        {
                             self.chapters.insert(get("id"), get("href"));
                         }
-                        "itemref" if get("linear") != "no" => self.spine.push(get("idref")),
+                        // One more than the limit, so that the truncation is noticed and reported.
+                        "itemref" if get("linear") != "no" && self.spine.len() <= limits.parts => {
+                            self.spine.push(get("idref"));
+                        }
                         "meta" if in_metadata && get("property") == "dcterms:modified" => {
                             self.about.updated_at = timestamp(&xml.text()?);
                         }

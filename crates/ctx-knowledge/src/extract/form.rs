@@ -36,6 +36,8 @@ pub(super) enum Form {
     /// Text, or at least nothing else that is known.
     Text,
     Pdf,
+    /// A ZIP archive whose directory has not been read yet.
+    Archive,
     Docx,
     Pptx,
     Xlsx,
@@ -53,7 +55,7 @@ impl Form {
             return Self::Pdf;
         }
         if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
-            return Self::of_archive(bytes);
+            return Self::Archive;
         }
         if bytes.starts_with(COMPOUND) {
             let name: Vec<u8> = "EncryptedPackage".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -63,7 +65,8 @@ impl Form {
         if NOT_TEXT.iter().any(|magic| bytes.starts_with(magic)) { Self::Unknown } else { Self::Text }
     }
 
-    fn of_archive(bytes: &[u8]) -> Self {
+    /// Package format of a ZIP archive, by its members.
+    pub(super) fn of_archive(bytes: &[u8]) -> Self {
         let Ok(archive) = ZipArchive::new(Cursor::new(bytes)) else { return Self::of_first_member(bytes) };
         let has = |name: &str| archive.index_for_name(name).is_some();
         let has_below = |folder: &str| archive.file_names().flatten().any(|name| name.starts_with(folder));
@@ -134,7 +137,8 @@ mod tests {
     fn what_is_not_text_is_known_by_its_first_bytes() {
         assert_eq!(Form::of(b"\x89PNG\r\n\x1a\nabc"), Form::Unknown);
         assert_eq!(Form::of(b"\n%PDF-1.4"), Form::Pdf);
-        assert_eq!(Form::of(b"PK\x03\x04 and then nothing"), Form::Unknown);
+        assert_eq!(Form::of(b"PK\x03\x04 and then nothing"), Form::Archive);
+        assert_eq!(Form::of_archive(b"PK\x03\x04 and then nothing"), Form::Unknown);
         assert_eq!(Form::of(b"a PDF begins with %PDF-1.7"), Form::Text);
         assert_eq!(Form::of(b"plain"), Form::Text);
         assert_eq!(Form::of(b""), Form::Text);

@@ -16,7 +16,7 @@ const LIMITS: ExtractLimits = ExtractLimits {
 };
 
 fn read(bytes: Vec<u8>, name: &str) -> Result<Extracted, NoText> {
-    extract_within(Raw::new(bytes, name, None), LIMITS)
+    extract_within(Raw::new(bytes, name, None), LIMITS, &CancellationToken::new())
 }
 
 #[track_caller]
@@ -300,6 +300,169 @@ fn damaged_texts_are_read_or_refused() {
             let mut bytes = whole.as_bytes().to_vec();
             Dice(0x2545_f491 + case as u64).damage(&mut bytes);
             check(bytes, name, case);
+        }
+    }
+}
+
+#[test]
+fn a_page_of_42_kb_does_not_end_the_process() {
+    let attributes = "a=\"1\" ".repeat(8_000);
+    assert_eq!(read(format!("<p {attributes}>ship").into(), "a.html").unwrap().body, "ship\n");
+    let book = packed(&[
+        ("mimetype", b"application/epub+zip"),
+        ("META-INF/container.xml", br#"<container><rootfile full-path="b.opf"/></container>"#),
+        (
+            "b.opf",
+            br#"<package><item id="c" href="c.html" media-type="text/html"/><itemref idref="c"/></package>"#,
+        ),
+        ("c.html", format!("<p {attributes}>ship").as_bytes()),
+    ]);
+    assert_eq!(read(book, "a.epub").unwrap().body, "ship\n");
+}
+
+#[test]
+fn what_a_document_only_refers_to_is_bounded() {
+    let limits = ExtractLimits { entries: 10, parts: 10, cells: 10, rows: 10, ..LIMITS };
+    let read = |bytes, name: &str| {
+        extract_within(Raw::new(bytes, name, None), limits, &CancellationToken::new()).map(|read| read.note)
+    };
+    let relations = |kind: &str| {
+        format!(r#"<Relationships><Relationship Id="r" Type="x/{kind}" Target="p.xml"/></Relationships>"#)
+    };
+    for (kind, part) in
+        [("sharedStrings", "<si/>"), ("styles", "<cellXfs><xf/>"), ("styles", "<numFmt numFmtId='1'/>")]
+    {
+        let book = packed(&[
+            ("[Content_Types].xml", b"<Types/>"),
+            ("xl/workbook.xml", b"<workbook/>"),
+            ("xl/_rels/workbook.xml.rels", relations(kind).as_bytes()),
+            ("xl/p.xml", format!("<a>{}", part.repeat(100)).as_bytes()),
+        ]);
+        // Either the limit ends the reading, or the missing `</a>` behind it is an error.
+        assert!(matches!(read(book, "a.xlsx"), Ok(None) | Err(NoText::Failed(_))), "{kind}");
+    }
+    let sheets = format!("<workbook>{}</workbook>", "<sheet/>".repeat(100));
+    let book = packed(&[("[Content_Types].xml", b"<Types/>"), ("xl/workbook.xml", sheets.as_bytes())]);
+    assert_eq!(read(book, "a.xlsx"), Ok(Some("only its first 10 pages or parts are kept".to_owned())));
+}
+
+/// A small intact document of every supported format.
+fn intact_documents() -> Vec<(&'static str, Vec<u8>)> {
+    let texts: [(&str, &str); 6] = [
+        (
+            "a.html",
+            "<!doctype html><title>A</title><main><p class=\"b\" hidden>c<table><tr><td>d</table></main>",
+        ),
+        ("a.md", "---\ntitle: a\ntags: [b]\n---\n# C\n\n- d\n\n```\ne\n```\n"),
+        ("a.csv", "a,\"b\"\n1,\"2\"\"\"\n"),
+        (
+            "a.ipynb",
+            r#"{"cells":[{"cell_type":"code","source":["a"],"outputs":[{"text":"b"},{"data":{"text/plain":"c"}}]}]}"#,
+        ),
+        ("a.rs", "fn main() {}\n"),
+        ("a.txt", "A sentence. Another!\n"),
+    ];
+    let samples = SAMPLES.into_iter().map(|name| (name, samples::sample(name)));
+    texts.into_iter().map(|(name, text)| (name, text.as_bytes().to_vec())).chain(samples).collect()
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A mutation of bytes.
+    #[derive(Clone, Debug)]
+    enum Mutation {
+        Overwrite(prop::sample::Index, Vec<u8>),
+        Insert(prop::sample::Index, Vec<u8>),
+        Remove(prop::sample::Index, prop::sample::Index),
+        Repeat(prop::sample::Index, prop::sample::Index, u8),
+    }
+
+    fn mutation() -> impl Strategy<Value = Mutation> {
+        let index = any::<prop::sample::Index>;
+        let bytes = prop_oneof![
+            prop::collection::vec(any::<u8>(), 1..20),
+            prop::sample::select(
+                &[
+                    "<",
+                    "\"",
+                    "[[[[",
+                    "<<<<",
+                    "((((",
+                    "{\"a\":",
+                    "PK\x05\x06",
+                    "99999999999",
+                    "&a;",
+                    "\0",
+                    "\n---\n"
+                ][..]
+            )
+            .prop_map(|text| text.as_bytes().to_vec()),
+        ];
+        prop_oneof![
+            (index(), bytes.clone()).prop_map(|(at, bytes)| Mutation::Overwrite(at, bytes)),
+            (index(), bytes).prop_map(|(at, bytes)| Mutation::Insert(at, bytes)),
+            (index(), index()).prop_map(|(from, to)| Mutation::Remove(from, to)),
+            (index(), index(), any::<u8>()).prop_map(|(from, to, times)| Mutation::Repeat(from, to, times)),
+        ]
+    }
+
+    fn apply(bytes: &mut Vec<u8>, mutation: &Mutation) {
+        if bytes.is_empty() {
+            return;
+        }
+        let length = bytes.len();
+        let ordered = |a: &prop::sample::Index, b: &prop::sample::Index| {
+            let (a, b) = (a.index(length), b.index(length));
+            a.min(b)..a.max(b)
+        };
+        match mutation {
+            Mutation::Overwrite(at, new) => {
+                let at = at.index(length);
+                let end = (at + new.len()).min(length);
+                bytes.splice(at..end, new.iter().copied());
+            }
+            Mutation::Insert(at, new) => {
+                let at = at.index(length);
+                bytes.splice(at..at, new.iter().copied());
+            }
+            Mutation::Remove(from, to) => drop(bytes.drain(ordered(from, to))),
+            Mutation::Repeat(from, to, times) => {
+                let range = ordered(from, to);
+                let repeated =
+                    bytes[range.clone()].repeat(usize::from(*times).min(50_000 / range.len().max(1)));
+                bytes.splice(range.end..range.end, repeated);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn any_bytes_under_any_name_are_read_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..2_000),
+            name in prop::sample::select(&["a.html", "a.md", "a.csv", "a.ipynb", "a.txt", "a.rs", "a.pdf", "a.docx", "a"][..]),
+            magic in prop::sample::select(&["", "%PDF-1.7\n", "PK\x03\x04", "---\n", "{\"cells\":", "<html>", "\u{feff}"][..]),
+        ) {
+            check([magic.as_bytes(), &bytes].concat(), name, 0);
+        }
+
+        #[test]
+        fn any_text_under_any_name_is_read_or_refused(
+            text in "(<[a-z]{1,5} |=\"|\">|</[a-z]>|[a-z ]{1,9}|\n|\\[|\\{|\"|,|:|#|`|&[a-z]{2,4};|\\PC){0,80}",
+            name in prop::sample::select(&["a.html", "a.md", "a.csv", "a.ipynb", "a.txt", "a.xml"][..]),
+        ) {
+            check(text.into_bytes(), name, 0);
+        }
+
+        #[test]
+        fn documents_that_were_changed_are_read_or_refused(mutations in prop::collection::vec(mutation(), 1..6)) {
+            for (case, (name, mut bytes)) in intact_documents().into_iter().enumerate() {
+                mutations.iter().for_each(|mutation| apply(&mut bytes, mutation));
+                check(bytes, name, case);
+            }
         }
     }
 }

@@ -6,14 +6,14 @@ use super::bounds::Bounds;
 use super::composer::{Composer, one_line};
 use super::front_matter::timestamp;
 use super::{Extracted, Extractor, NoText, Raw, Structure, text};
-use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer, naive_next_state};
-use std::borrow::Cow;
 
 mod blocks;
+mod tokens;
 
 use blocks::Blocks;
+use tokens::{Tag, Token, Tokens};
 
-pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, isolated: false };
+pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, isolated: true };
 
 /// Where a page declares its character set.
 const CHARSET_BYTES: usize = 2 << 10;
@@ -87,11 +87,11 @@ impl About {
         }
     }
 
-    fn note_meta(&mut self, tag: &StartTag<()>) {
-        let Some(content) = attribute(tag, "content").filter(|content| !content.trim().is_empty()) else {
+    fn note_meta(&mut self, tag: &Tag) {
+        let Some(content) = tag.attribute("content").filter(|content| !content.trim().is_empty()) else {
             return;
         };
-        let name = attribute(tag, "name").or_else(|| attribute(tag, "property")).unwrap_or_default();
+        let name = tag.attribute("name").or_else(|| tag.attribute("property")).unwrap_or_default();
         let place = match name.to_ascii_lowercase().as_str() {
             "author" => &mut self.author,
             "description" | "og:description" => &mut self.description,
@@ -124,22 +124,11 @@ fn walk(page: &str, composer: &mut Composer<'_>, only_article: bool) -> About {
     let mut about = About::default();
     let mut blocks = Blocks::new(composer, only_article);
     let xml = page.trim_start_matches('\u{feff}').starts_with("<?xml");
-    let mut emitter = DefaultEmitter::default();
-    // In XML an empty `<script/>` has ended; for HTML it has only begun.
-    emitter.naively_switch_states(!xml);
-    let mut tokenizer = Tokenizer::new_with_emitter(page, emitter);
     let mut naming = false;
-    while let Some(Ok(token)) = tokenizer.next() {
+    for token in Tokens::new(page, xml) {
         match token {
-            Token::StartTag(tag) => {
-                let name = string(&tag.name);
-                if xml
-                    && !tag.self_closing
-                    && let Some(state) = naive_next_state(&tag.name)
-                {
-                    tokenizer.set_state(state);
-                }
-                match &*name {
+            Token::Open(tag) => {
+                match &*tag.name {
                     "title" if about.named.is_none() && !blocks.is_in("svg") => {
                         naming = !(xml && tag.self_closing)
                     }
@@ -147,16 +136,15 @@ fn walk(page: &str, composer: &mut Composer<'_>, only_article: bool) -> About {
                     "main" | "article" => about.has_article = true,
                     _ => {}
                 }
-                let attribute = |name: &str| attribute(&tag, name);
-                blocks.open(&name, &attribute, tag.self_closing && xml);
+                blocks.open(&tag.name, &|name| tag.attribute(name), tag.self_closing && xml);
             }
-            Token::EndTag(tag) => {
-                naming &= *tag.name != *b"title";
-                blocks.close(&string(&tag.name));
+            Token::Close(name) => {
+                naming &= name != "title";
+                blocks.close(&name);
             }
-            Token::String(text) if naming => about.named.get_or_insert_default().push_str(&string(&text)),
-            Token::String(text) => blocks.text(&string(&text)),
-            _ => {}
+            Token::Text(text) if naming => about.named.get_or_insert_default().push_str(&text),
+            Token::Text(text) => blocks.text(&text),
+            Token::Pending => {}
         }
         if blocks.is_full() {
             break;
@@ -166,18 +154,10 @@ fn walk(page: &str, composer: &mut Composer<'_>, only_article: bool) -> About {
     about
 }
 
-fn string(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
-}
-
-fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
-    tag.attributes.get(name.as_bytes()).map(|value| string(value).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::bounds::ExtractLimits;
-    use super::super::extract;
+    use super::super::samples::extract;
     use super::*;
 
     fn page(html: &str) -> Extracted {

@@ -31,6 +31,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// Changes whenever the same bytes may give another text, so that documents are read anew.
 pub(crate) const VERSION: u32 = 1;
@@ -75,6 +76,12 @@ impl Raw {
                 .next(),
             form: Form::Text,
         }
+    }
+
+    /// Replaces [`Form::Archive`] by the package format that the archive's members show.
+    fn with_package_form(self) -> Self {
+        let form = if self.form == Form::Archive { Form::of_archive(&self.bytes) } else { self.form };
+        Self { form, ..self }
     }
 
     fn is_text(&self) -> bool {
@@ -163,27 +170,47 @@ const EXTRACTORS: &[Extractor] = &[
 ];
 
 /// The text of some content.
-pub(crate) fn extract(raw: Raw) -> Result<Extracted, NoText> {
-    extract_within(raw, ExtractLimits::DEFAULT)
+pub(crate) fn extract(raw: Raw, cancellation: &CancellationToken) -> Result<Extracted, NoText> {
+    extract_within(raw, ExtractLimits::DEFAULT, cancellation)
 }
 
-fn extract_within(raw: Raw, limits: ExtractLimits) -> Result<Extracted, NoText> {
-    if raw.form == Form::Locked {
-        return failed("it is protected by a password");
-    }
-    let extractor = EXTRACTORS.iter().find(|extractor| (extractor.accepts)(&raw)).ok_or(NoText::NotText)?;
-    let bounds = Bounds::start(limits);
-    let work = move || (extractor.extract)(&raw, &bounds);
-    match extractor.isolated {
-        true => isolate::isolated(&ABANDONED, limits.time + GRACE, bounds.too_slow(), work),
+fn extract_within(
+    raw: Raw,
+    limits: ExtractLimits,
+    cancellation: &CancellationToken,
+) -> Result<Extracted, NoText> {
+    let bounds = Bounds::with_cancellation(limits, cancellation.clone());
+    let isolated = match raw.form {
+        Form::Locked => return failed("it is protected by a password"),
+        Form::Archive => true,
+        _ => extractor(&raw)?.isolated,
+    };
+    let late = bounds.too_slow();
+    let work = move || {
+        let raw = raw.with_package_form();
+        let extracted = (extractor(&raw)?.extract)(&raw, &bounds);
+        // Cancellation may have truncated the text, so it must not be stored.
+        if bounds.is_cancelled() { Err(isolate::interruption()) } else { extracted }
+    };
+    match isolated {
+        true => isolate::isolated(&ABANDONED, limits.time + GRACE, cancellation, late, work),
         false => isolate::contained(work),
     }
 }
 
+fn extractor(raw: &Raw) -> Result<&'static Extractor, NoText> {
+    EXTRACTORS.iter().find(|extractor| (extractor.accepts)(raw)).ok_or(NoText::NotText)
+}
+
 /// What a text that came as text says of itself.
-pub(crate) fn from_text(body: &str, name: &str, content_type: Option<&str>) -> Result<Extracted, NoText> {
+pub(crate) fn from_text(
+    body: &str,
+    name: &str,
+    content_type: Option<&str>,
+    cancellation: &CancellationToken,
+) -> Result<Extracted, NoText> {
     let bytes = body.replace('\0', "").into_bytes();
-    let extracted = extract(Raw::described(bytes, name, content_type))?;
+    let extracted = extract(Raw::described(bytes, name, content_type), cancellation)?;
     Ok(match content_type {
         // Nothing in it says otherwise: the source's word stands.
         Some(given) if extracted.structure == Structure::Plain => {

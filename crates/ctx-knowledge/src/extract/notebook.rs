@@ -3,10 +3,12 @@
 use super::bounds::Bounds;
 use super::composer::Composer;
 use super::{Extracted, Extractor, NoText, Raw, Structure, failed, markdown, text};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+use std::fmt;
+use std::marker::PhantomData;
 
-pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, isolated: false };
+pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, isolated: true };
 
 fn accepts(raw: &Raw) -> bool {
     raw.is_text() && raw.hinted(&["application/x-ipynb+json"], &["ipynb"])
@@ -14,10 +16,10 @@ fn accepts(raw: &Raw) -> bool {
 
 #[derive(Deserialize)]
 struct Notebook {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_non_empty")]
     cells: Vec<Cell>,
     /// Where cells were before the fourth format.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_non_empty")]
     worksheets: Vec<Worksheet>,
     #[serde(default)]
     metadata: Metadata,
@@ -25,7 +27,7 @@ struct Notebook {
 
 #[derive(Deserialize)]
 struct Worksheet {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_non_empty")]
     cells: Vec<Cell>,
 }
 
@@ -51,12 +53,17 @@ struct Cell {
     cell_type: String,
     #[serde(default, alias = "input")]
     source: Text,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_non_empty")]
     outputs: Vec<Output>,
 }
 
+/// Output of a code cell, as text.
 #[derive(Deserialize)]
-struct Output {
+#[serde(from = "RawOutput")]
+struct Output(String);
+
+#[derive(Deserialize)]
+struct RawOutput {
     #[serde(default)]
     text: Text,
     data: Option<Data>,
@@ -70,28 +77,136 @@ struct Data {
     plain: Text,
 }
 
-/// One text, or its lines.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Text {
-    Whole(String),
-    Lines(Vec<String>),
-    Other(IgnoredAny),
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Self::Whole(String::new())
+impl From<RawOutput> for Output {
+    fn from(output: RawOutput) -> Self {
+        Self(match (output.data, output.ename) {
+            (Some(data), _) => data.plain.0,
+            (None, Some(name)) => format!("{name}: {}", output.evalue.unwrap_or_default()),
+            (None, None) => output.text.0,
+        })
     }
 }
 
-impl Text {
-    fn joined(&self) -> String {
-        match self {
-            Self::Whole(text) => text.clone(),
-            Self::Lines(lines) => lines.concat(),
-            Self::Other(_) => String::new(),
+/// Elements that may be empty. Empty ones are dropped while parsing, since millions of them fit into a small file.
+trait HasText {
+    fn has_text(&self) -> bool;
+}
+
+impl HasText for Output {
+    fn has_text(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+impl HasText for Cell {
+    fn has_text(&self) -> bool {
+        !self.source.0.is_empty() || !self.outputs.is_empty()
+    }
+}
+
+impl HasText for Worksheet {
+    fn has_text(&self) -> bool {
+        !self.cells.is_empty()
+    }
+}
+
+fn deserialize_non_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + HasText>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    struct NonEmptyVisitor<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de> + HasText> Visitor<'de> for NonEmptyVisitor<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a sequence")
         }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut non_empty = Vec::new();
+            while let Some(element) = elements.next_element::<T>()? {
+                if element.has_text() {
+                    non_empty.push(element);
+                }
+            }
+            Ok(non_empty)
+        }
+    }
+
+    from.deserialize_seq(NonEmptyVisitor(PhantomData))
+}
+
+/// A string or a list of strings, joined; empty for any other JSON value.
+#[derive(Default)]
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self(TextReader { lines: true }.deserialize(from)?.unwrap_or_default()))
+    }
+}
+
+/// Deserializes a [`Text`] as a stream; other JSON values are skipped without being buffered.
+struct TextReader {
+    /// Whether a list of strings is accepted.
+    lines: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for TextReader {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Option<String>, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TextReader {
+    type Value = Option<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a text")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<String>, E> {
+        Ok(Some(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Option<String>, A::Error> {
+        let mut text = self.lines.then(String::new);
+        while let Some(whole) = &mut text {
+            match elements.next_element_seed(Self { lines: false })? {
+                Some(Some(line)) => whole.push_str(&line),
+                Some(None) => text = None,
+                None => return Ok(text),
+            }
+        }
+        while elements.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Option<String>, A::Error> {
+        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Option<String>, E> {
+        Ok(None)
     }
 }
 
@@ -110,14 +225,14 @@ fn extract(raw: &Raw, bounds: &Bounds) -> Result<Extracted, NoText> {
     let mut composer = Composer::new(bounds);
     let cells = notebook.cells.iter().chain(notebook.worksheets.iter().flat_map(|sheet| &sheet.cells));
     for cell in cells {
-        let source = cell.source.joined();
+        let source = &cell.source.0;
         match cell.cell_type.as_str() {
-            "markdown" => composer.markdown(&source),
-            "code" => composer.code(&language, &source),
-            _ => composer.paragraph(&source),
+            "markdown" => composer.markdown(source),
+            "code" => composer.code(&language, source),
+            _ => composer.paragraph(source),
         }
         for output in &cell.outputs {
-            let printed = printed(output);
+            let printed = &output.0;
             composer.code("", &printed[..printed.floor_char_boundary(bounds.limits.output_bytes)]);
         }
         if composer.is_full() {
@@ -135,17 +250,9 @@ fn extract(raw: &Raw, bounds: &Bounds) -> Result<Extracted, NoText> {
     })
 }
 
-fn printed(output: &Output) -> String {
-    match (&output.data, &output.ename) {
-        (Some(data), _) => data.plain.joined(),
-        (None, Some(name)) => format!("{name}: {}", output.evalue.as_deref().unwrap_or_default()),
-        (None, None) => output.text.joined(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::extract;
+    use super::super::samples::extract;
     use super::*;
     use serde_json::json;
 
@@ -162,6 +269,8 @@ mod tests {
                     {"output_type": "error", "ename": "E", "evalue": "bad", "traceback": ["..."]},
                 ]},
                 {"cell_type": "raw", "source": {"odd": 1}},
+                {"cell_type": "raw", "source": ["a", 7, [["b"]]]},
+                {"cell_type": "raw", "source": null, "outputs": [{}, {"text": 7}]},
             ],
         });
         let extracted = extract(Raw::new(notebook.to_string().into_bytes(), "a.ipynb", None)).unwrap();

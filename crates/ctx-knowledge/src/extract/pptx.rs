@@ -61,7 +61,11 @@ fn slides(archive: &mut Archive<'_>, main: &str) -> Result<Vec<String>, NoText> 
     let mut slides = Vec::new();
     loop {
         match xml.next()? {
-            Node::Open(tag) if tag.local_name().into_inner() == "sldId" => {
+            // One more than the limit, so that the truncation is noticed and reported.
+            Node::Open(tag)
+                if tag.local_name().into_inner() == "sldId"
+                    && slides.len() <= archive.bounds().limits.parts =>
+            {
                 let id = attribute(&tag, "r:id").unwrap_or_default();
                 slides.extend(
                     relations.iter().find(|relation| relation.id == id).map(|found| found.target.clone()),
@@ -121,7 +125,11 @@ fn read(archive: &mut Archive<'_>, part: &str) -> Result<Slide, NoText> {
     let mut place = Place::Free;
     let (mut line, mut depth, mut in_text) = (String::new(), 0, false);
     let mut row: Option<Vec<String>> = None;
+    let limits = archive.bounds().limits;
     loop {
+        if slide.blocks.len() >= limits.rows {
+            return Ok(slide);
+        }
         match xml.next()? {
             Node::Open(tag) => match tag.local_name().into_inner() {
                 "Fallback" => xml.skip()?,
@@ -131,7 +139,10 @@ fn read(archive: &mut Archive<'_>, part: &str) -> Result<Slide, NoText> {
                 "t" => in_text = true,
                 "br" => line.push('\n'),
                 "tr" => row = Some(Vec::new()),
-                "tc" => row.iter_mut().for_each(|row| row.push(String::new())),
+                "tc" => {
+                    let row = row.iter_mut().filter(|row| row.len() < limits.cells);
+                    row.for_each(|row| row.push(String::new()));
+                }
                 _ => {}
             },
             Node::Text(text) if in_text => line.push_str(&text),

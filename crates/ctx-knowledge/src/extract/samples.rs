@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// [`super::extract`] without cancellation.
+pub(super) fn extract(raw: Raw) -> Result<Extracted, NoText> {
+    super::extract(raw, &CancellationToken::new())
+}
+
 pub(super) fn sample(name: &str) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
     std::fs::read(format!("{folder}/{name}")).unwrap()

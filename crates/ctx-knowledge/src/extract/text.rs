@@ -139,7 +139,7 @@ fn control_share(bytes: &[u8]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::extract;
+    use super::super::samples::extract;
     use super::*;
 
     #[test]

@@ -79,6 +79,9 @@ fn read_texts(archive: &mut Archive<'_>, part: &str) -> Result<Vec<String>, NoTe
             },
             Node::Close(tag) if tag.local_name().into_inner() == "si" => {
                 current.truncate(current.floor_char_boundary(CELL_BYTES_MAX));
+                if texts.len() >= archive.bounds().limits.entries {
+                    return Ok(texts);
+                }
                 texts.push(mem::take(&mut current));
             }
             Node::End => return Ok(texts),
@@ -94,7 +97,8 @@ fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, NoTex
     let mut formats: HashMap<String, bool> = HashMap::new();
     let mut dates = Vec::new();
     let mut in_cells = false;
-    loop {
+    let entries_max = archive.bounds().limits.entries;
+    while formats.len() + dates.len() < entries_max {
         match xml.next()? {
             Node::Open(tag) => match tag.local_name().into_inner() {
                 "numFmt" => {
@@ -110,10 +114,11 @@ fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, NoTex
                 _ => {}
             },
             Node::Close(tag) if tag.local_name().into_inner() == "cellXfs" => in_cells = false,
-            Node::End => return Ok(dates),
+            Node::End => break,
             _ => {}
         }
     }
+    Ok(dates)
 }
 
 /// Whether a number's format has a year, month, day, hour or second outside quotes and brackets.
@@ -158,6 +163,8 @@ impl Book {
                 Node::Open(tag) => {
                     let get = |name| attribute(&tag, name).unwrap_or_default();
                     match tag.local_name().into_inner() {
+                        // One more than the limit, so that the truncation is noticed and reported.
+                        "sheet" if sheets.len() > bounds.limits.parts => {}
                         "sheet" if get("state").is_empty() || get("state") == "visible" => {
                             sheets.push((get("name"), get("r:id")));
                         }

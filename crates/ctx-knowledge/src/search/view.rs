@@ -8,6 +8,7 @@ use super::directory::Folder;
 use super::entries::Fields;
 use super::{Candidate, Filters};
 use crate::lock::{Lock, try_lock};
+use crate::private;
 use crate::store::{ChunkPlace, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -379,7 +380,7 @@ impl View {
     }
 
     fn create_index(&self) -> Result<Index, ViewError> {
-        fs::create_dir_all(&self.folder).map_err(|error| self.io(error))?;
+        private::create_folder(&self.folder).map_err(|error| self.io(error))?;
         let index = Index::create_in_dir(&self.folder, self.schema.clone())?;
         Fields::register_analyzer(&index);
         Ok(index)
@@ -427,6 +428,7 @@ impl View {
         commit.set_payload(&payload);
         commit.commit()?;
         writer.committed = writer.fed;
+        private::restrict_files(&self.folder);
         Ok(())
     }
 

@@ -50,6 +50,12 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
+    /// Its `application_id` or schema is that of another program.
+    #[error("{} is a database of another program", path.display())]
+    Foreign {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// The SQLite this program was built with is too old.
     #[error("SQLite {found} is too old for a store with two writers; 3.51.3 is the oldest that is safe")]
     OldSqlite {
@@ -96,8 +102,13 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// Whether less access might still work.
 pub(super) fn is_access_problem(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen)
-    )
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen))
+        || is_space_problem(error)
+}
+
+/// Whether the disk may be full. SQLite needs space even to read, for the index of its WAL, and may report a
+/// full disk as an I/O error.
+pub(super) fn is_space_problem(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure))
 }

@@ -23,10 +23,11 @@ pub(crate) use vectors::{
 };
 pub(crate) use write::{NewDocument, Span, SyncOutcome};
 
+use crate::private;
 use error::Classify;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -37,17 +38,27 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to rest before a new try where SQLite does not wait itself.
 const BUSY_POLL: Duration = Duration::from_millis(20);
+/// Minimum time between two attempts to reopen a store after the disk was full.
+const REOPEN_INTERVAL: Duration = Duration::from_secs(2);
 /// Idle connections kept for readers.
 const READERS_MAX: usize = 8;
 
 /// An open store.
 pub(crate) struct Store {
     path: PathBuf,
+    id: Uuid,
+    connections: RwLock<Connections>,
+}
+
+/// The connections of a store.
+struct Connections {
     access: Access,
     /// `None` when the file or its folder cannot be written.
     writer: Option<Mutex<Connection>>,
     readers: Mutex<Vec<Connection>>,
-    id: Uuid,
+    /// Whether the store is not writable because the disk was full when it was opened.
+    is_disk_full: bool,
+    opened_at: Instant,
 }
 
 /// How far the file can be used.
@@ -56,6 +67,9 @@ enum Access {
     ReadWrite,
     /// The file cannot be written, but its folder's WAL files can be used.
     ReadOnly,
+    /// The disk is full, so the WAL index cannot be created. SQLite keeps it in memory instead, which needs an
+    /// exclusive lock: a single connection.
+    Exclusive,
     /// Nothing in the folder can be written: read the file as it lies there.
     Immutable,
 }
@@ -77,13 +91,9 @@ impl Store {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             return Err(StoreError::OldSqlite { found: rusqlite::version().to_owned() });
         }
-        let (connection, access) = open_best(path)?;
-        let id = schema::prepare(&connection, access == Access::ReadWrite, path)?;
-        let (writer, readers) = match access {
-            Access::ReadWrite => (Some(Mutex::new(connection)), Vec::new()),
-            _ => (None, vec![connection]),
-        };
-        Ok(Self { path: path.to_owned(), access, writer, readers: Mutex::new(readers), id })
+        schema::refuse_foreign(path)?;
+        let (id, connections) = Connections::open(path)?;
+        Ok(Self { path: path.to_owned(), id, connections: RwLock::new(connections) })
     }
 
     /// Tells this store from every other, so that a view knows whose it is.
@@ -98,20 +108,56 @@ impl Store {
 
     /// Whether it can be written.
     pub(crate) fn writable(&self) -> bool {
-        self.writer.is_some()
+        self.connections().writer.is_some()
+    }
+
+    fn connections(&self) -> RwLockReadGuard<'_, Connections> {
+        self.connections.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reopens a store for writing that was opened on a full disk, at most once per [`REOPEN_INTERVAL`].
+    fn reopen_if_disk_was_full(&self) {
+        let is_due = |connections: &Connections| {
+            connections.is_disk_full && connections.opened_at.elapsed() >= REOPEN_INTERVAL
+        };
+        if !is_due(&self.connections()) {
+            return;
+        }
+        let mut connections = self.connections.write().unwrap_or_else(PoisonError::into_inner);
+        if !is_due(&connections) {
+            return;
+        }
+        connections.opened_at = Instant::now();
+        // Closed first: its exclusive lock would block the new connection.
+        connections.readers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        if let Ok((id, reopened)) = Connections::open(&self.path)
+            && id == self.id
+        {
+            *connections = reopened;
+        }
     }
 
     fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connections = self.connections();
+        if connections.access == Access::Exclusive {
+            let mut readers = connections.readers.lock().unwrap_or_else(PoisonError::into_inner);
+            if readers.is_empty() {
+                readers
+                    .push(connect(&self.path, connections.access, OpenFlags::empty()).classify(&self.path)?);
+            }
+            let only = readers.first().ok_or_else(|| StoreError::Busy { path: self.path.clone() })?;
+            return work(only).classify(&self.path);
+        }
+        let idle = connections.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => connect(&self.path, self.access, OpenFlags::empty()).classify(&self.path)?,
+            None => connect(&self.path, connections.access, OpenFlags::empty()).classify(&self.path)?,
         };
         let result = work(&connection).classify(&self.path).map_err(|error| {
             // A newer format may have no place for our question.
             schema::refuse_newer(&connection, &self.path).err().unwrap_or(error)
         });
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = connections.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if readers.len() < READERS_MAX {
             readers.push(connection);
         }
@@ -120,7 +166,12 @@ impl Store {
 
     /// Does some work in one transaction; an error undoes all of it.
     fn write<T>(&self, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        let writer = self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly { path: self.path.clone() })?;
+        self.reopen_if_disk_was_full();
+        let connections = self.connections();
+        let writer = connections.writer.as_ref().ok_or_else(|| match connections.is_disk_full {
+            true => StoreError::Full { path: self.path.clone() },
+            false => StoreError::ReadOnly { path: self.path.clone() },
+        })?;
         let mut connection = writer.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let transaction = begun.classify(&self.path)?;
@@ -132,16 +183,32 @@ impl Store {
     }
 }
 
-/// Opens for writing if possible, else for reading, else as a file that nobody changes.
-fn open_best(path: &Path) -> Result<(Connection, Access), StoreError> {
-    if let Some(folder) = path.parent()
-        && let Err(error) = std::fs::create_dir_all(folder)
+impl Connections {
+    fn open(path: &Path) -> Result<(Uuid, Self), StoreError> {
+        let (connection, access, is_disk_full) = open_best(path)?;
+        let id = match schema::prepare(&connection, access == Access::ReadWrite, path) {
+            Err(StoreError::Open { path, .. }) if is_disk_full => return Err(StoreError::Full { path }),
+            prepared => prepared?,
+        };
+        let (writer, readers) = match access {
+            Access::ReadWrite => (Some(Mutex::new(connection)), Vec::new()),
+            _ => (None, vec![connection]),
+        };
+        let opened_at = Instant::now();
+        Ok((id, Self { access, writer, readers: Mutex::new(readers), is_disk_full, opened_at }))
+    }
+}
+
+/// Opens with the best possible access: for writing, else for reading, else as an immutable file. The flag says
+/// whether write access failed because of a full disk.
+fn open_best(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
+    if let Err(error) = private::create_file(path)
         && !path.exists()
     {
         return Err(StoreError::Open { path: path.to_owned(), reason: error.to_string() });
     }
-    let mut failure = None;
-    for access in [Access::ReadWrite, Access::ReadOnly, Access::Immutable] {
+    let mut failure: Option<rusqlite::Error> = None;
+    for access in [Access::ReadWrite, Access::ReadOnly, Access::Exclusive, Access::Immutable] {
         let opened = connect(path, access, OpenFlags::SQLITE_OPEN_CREATE).and_then(|connection| {
             if access == Access::ReadWrite {
                 // A write lock shows whether writing works at all; nothing is changed. One that
@@ -157,8 +224,15 @@ fn open_best(path: &Path) -> Result<(Connection, Access), StoreError> {
             Ok(connection)
         });
         match opened {
-            Ok(connection) => return Ok((connection, access)),
-            Err(error) if error::is_access_problem(&error) => failure = Some(error),
+            Ok(connection) => {
+                return Ok((
+                    connection,
+                    access,
+                    failure.is_some_and(|error| error::is_space_problem(&error)),
+                ));
+            }
+            // The first error is the reason for the reduced access.
+            Err(error) if error::is_access_problem(&error) => drop(failure.get_or_insert(error)),
             Err(error) => {
                 return Err(error).classify(path).map_err(|error| match error {
                     StoreError::Sqlite { path, source } => {
@@ -182,12 +256,18 @@ fn connect(path: &Path, access: Access, create: OpenFlags) -> rusqlite::Result<C
             let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | create;
             Connection::open_with_flags(path, flags)?
         }
+        Access::Exclusive => {
+            let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA query_only = ON;")?;
+            connection
+        }
         Access::ReadOnly => Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_READ_ONLY)?,
         Access::Immutable => {
             let flags = flags | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(format!("file:{}?immutable=1", uri_path(path)), flags)?
         }
     };
+    schema::harden(&connection)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
     if access == Access::ReadWrite {
@@ -201,4 +281,34 @@ fn connect(path: &Path, access: Access, create: OpenFlags) -> rusqlite::Result<C
 /// The path with what means something in a URI escaped.
 fn uri_path(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_had_no_space_is_read_and_written_once_there_is_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.sqlite");
+        drop(Store::open(&path).unwrap());
+        // The state in which a store is opened on a full disk.
+        let connection = connect(&path, Access::Exclusive, OpenFlags::empty()).unwrap();
+        let id = schema::prepare(&connection, false, &path).unwrap();
+        let readers = Mutex::new(vec![connection]);
+        let opened_at = Instant::now();
+        let connections =
+            Connections { access: Access::Exclusive, writer: None, readers, is_disk_full: true, opened_at };
+        let store = Store { path: path.clone(), id, connections: RwLock::new(connections) };
+        assert!(matches!(store.ensure_model("m"), Err(StoreError::Full { .. })));
+        assert!(!store.writable());
+        thread::scope(|scope| {
+            (0..8).for_each(|_| drop(scope.spawn(|| assert_eq!(store.model("m").unwrap(), None))));
+        });
+        assert!(!folder.path().join("store.sqlite-shm").exists());
+
+        store.connections.write().unwrap().opened_at -= REOPEN_INTERVAL;
+        let key = store.ensure_model("m").unwrap();
+        assert_eq!((store.connections().access, store.model("m").unwrap()), (Access::ReadWrite, Some(key)));
+    }
 }

@@ -2,7 +2,8 @@
 
 use super::StoreError;
 use super::error::Classify;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -110,6 +111,45 @@ const MIGRATIONS: &[&str] = &[
     "ALTER TABLE deletions ADD COLUMN id BLOB;",
 ];
 
+/// SQLite `application_id` of our stores: "ctxK".
+const APPLICATION_ID: i32 = i32::from_be_bytes(*b"ctxK");
+
+/// Refuses the database of another program before anything in it is changed. A store from before the
+/// `application_id` was set is recognized by its tables. Other problems of the file are left to the actual opening.
+pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+    let is_empty = std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if is_empty {
+        return Ok(());
+    }
+    let Ok(connection) = Connection::open_with_flags(path, flags) else { return Ok(()) };
+    harden(&connection).classify(path)?;
+    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let counted = (
+        count("PRAGMA application_id"),
+        count("SELECT count(*) FROM sqlite_schema"),
+        count(
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'documents', 'passed_over')",
+        ),
+    );
+    match counted {
+        (Ok(id), Ok(tables), Ok(ours))
+            if id != i64::from(APPLICATION_ID) && (id != 0 || (tables > 0 && ours < 3)) =>
+        {
+            Err(StoreError::Foreign { path: path.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Hardens a connection against an attacker-made file: runs no function that the schema names, and forbids writes to
+/// the schema tables.
+pub(super) fn harden(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    Ok(())
+}
+
 /// Brings the file to the newest format and returns the store's id.
 pub(super) fn prepare(connection: &Connection, writable: bool, path: &Path) -> Result<Uuid, StoreError> {
     if refuse_newer(connection, path)? < known_version() {
@@ -119,6 +159,10 @@ pub(super) fn prepare(connection: &Connection, writable: bool, path: &Path) -> R
         }
         migrate(connection).classify(path)?;
         refuse_newer(connection, path)?;
+    }
+    let id: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0)).classify(path)?;
+    if writable && id != APPLICATION_ID {
+        connection.pragma_update(None, "application_id", APPLICATION_ID).classify(path)?;
     }
     connection
         .query_row("SELECT store_id FROM meta", [], |row| row.get::<_, Vec<u8>>(0))
@@ -151,6 +195,7 @@ fn migrate(connection: &Connection) -> rusqlite::Result<()> {
             .execute("INSERT INTO meta VALUES (1, ?1, 0, 0)", [Uuid::new_v4().as_bytes().as_slice()])?;
     }
     transaction.pragma_update(None, "user_version", MIGRATIONS.len())?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.commit()
 }
 
@@ -205,6 +250,61 @@ mod tests {
             });
             assert_eq!(row.unwrap(), ("s".to_owned(), None));
         }
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_refused_and_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, setup) in [
+            ("plain", "CREATE TABLE theirs (x)"),
+            ("versioned", "CREATE TABLE theirs (x); PRAGMA user_version = 3"),
+            ("marked", "PRAGMA application_id = 7; CREATE TABLE meta (x)"),
+            (
+                "alike",
+                "CREATE TABLE meta (x); CREATE VIEW documents AS SELECT 1; CREATE TABLE passed_over (x)",
+            ),
+        ] {
+            let path = folder.path().join(name);
+            Connection::open(&path).unwrap().execute_batch(setup).unwrap();
+            let before = std::fs::read(&path).unwrap();
+            let refused = Store::open(&path).err().unwrap();
+            assert!(matches!(refused, StoreError::Foreign { .. }), "{name}: {refused}");
+            assert_eq!(std::fs::read(&path).unwrap(), before, "{name}");
+        }
+        let ours = folder.path().join("ours");
+        drop(Store::open(&ours).unwrap());
+        drop(Store::open(&ours).unwrap());
+    }
+
+    #[test]
+    fn nothing_that_a_schema_brings_is_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("store")).unwrap();
+        let trusted: Result<i64, _> =
+            store.read(|connection| connection.query_row("PRAGMA trusted_schema", [], |row| row.get(0)));
+        assert_eq!(trusted.unwrap(), 0);
+        let written = store.write(|connection| {
+            connection.pragma_update(None, "writable_schema", true)?;
+            connection.execute("DELETE FROM sqlite_schema", [])
+        });
+        assert!(written.is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_store_is_the_users_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data/store");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let store = Store::open(&path).unwrap();
+        store.ensure_model("m").unwrap();
+        let wal = path.with_file_name("store-wal");
+        assert_eq!((mode(path.parent().unwrap()), mode(&path), mode(&wal)), (0o700, 0o600, 0o600));
+        drop(store);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        drop(Store::open(&path).unwrap());
+        assert_eq!(mode(&path), 0o600, "one that was open to others is not any more");
     }
 
     #[test]

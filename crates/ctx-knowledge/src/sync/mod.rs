@@ -3,18 +3,21 @@
 //! Unchanged content stops at its hash and writes nothing. What vanished is deleted only after a
 //! complete listing. The cursor is saved last. One failure of one document never stops the rest.
 
+mod gate;
+mod journal;
 mod writer;
 
 use crate::chunk::Chunking;
 use crate::embed::Models;
 use crate::knowledge::Source;
 use crate::lock::{Lock, try_lock};
+use crate::private;
 use crate::search::{View, ViewError};
 use crate::store::{Store, StoreError, SyncOutcome};
 use ctx_core::{Identifier, Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
 use jiff::Timestamp;
+use journal::Journal;
 use serde::Serialize;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -155,6 +158,7 @@ impl SyncJob<'_> {
             models: self.models.clone(),
             options: self.options,
             memory: memory.clone(),
+            journal: Journal::open(&cache_path(self.store.path(), name), self.options.dry_run),
             progress: self.progress.clone(),
             cancellation: cancellation.clone(),
             _lock: lock.clone(),
@@ -252,7 +256,7 @@ pub(crate) fn lock(store_path: &Path, source: &SourceName) -> Result<Lock, SyncE
     let folder = store_path.with_extension("locks");
     let path = folder.join(format!("{}.lock", file_stem(source)));
     let failed = |error| SyncError::Lock { source_name: source.to_string(), source: error };
-    fs::create_dir_all(&folder).map_err(failed)?;
+    private::create_folder(&folder).map_err(failed)?;
     let lock = try_lock(&path).map_err(failed)?;
     lock.ok_or_else(|| SyncError::Busy { source_name: source.to_string() })
 }

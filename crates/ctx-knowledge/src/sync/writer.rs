@@ -3,21 +3,24 @@
 //! Runs on a thread of its own. Whether a source was listed completely, and what follows from that,
 //! is not decided here.
 
+use super::gate::GATE;
+use super::journal::{Journal, Verdict};
 use super::{Progress, SyncOptions, SyncReport, Warning};
 use crate::chunk::{self, Chunking};
-use crate::embed::{Effort, EmbedError, Models};
+use crate::embed::{Effort, Models};
 use crate::extract::{self, Extracted, NoText, Raw};
 use crate::knowledge::Source;
 use crate::lock::Lock;
 use crate::search::{View, ViewError};
 use crate::sketch;
-use crate::store::{NewDocument, NewVectors, Store, StoreError, TextHash};
+use crate::store::{NewDocument, NewVectors, Span, Store, StoreError, TextHash};
 use ctx_core::{Change, Content, Document, Known, SourceName};
 use jiff::Timestamp;
 use std::collections::HashSet;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +34,10 @@ const WARNINGS_MAX: usize = 100;
 const TITLE_BYTES_MAX: usize = 500;
 /// How long a text may be: SQLite keeps nothing of a thousand million bytes or more.
 const TEXT_BYTES_MAX: usize = 900_000_000;
+/// Timeout for chunking one document; the largest takes a few seconds.
+const SPLIT_TIME_MAX: Duration = Duration::from_secs(60);
+/// Chunks embedded between two checks for cancellation.
+const VECTOR_BATCH_SIZE: usize = 256;
 /// Changes whenever the same content would be stored otherwise, so that the next sync does it.
 const PREPARATION: u32 = 2;
 /// Document ids are made of source and name in this namespace: the same document has the same id
@@ -139,6 +146,8 @@ pub(super) struct Writer {
     pub(super) models: Option<Arc<Models>>,
     pub(super) options: SyncOptions,
     pub(super) memory: Arc<Memory>,
+    /// Crash journal: records the document that is being read.
+    pub(super) journal: Journal,
     pub(super) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     pub(super) cancellation: CancellationToken,
     /// Held for its effect, even when the sync itself was dropped.
@@ -161,6 +170,7 @@ impl Writer {
             // Nobody else may be left to let go of the index.
             self.log_lag(self.view.catch_up(&self.store));
         }
+        self.journal.close();
         (ended, self.report)
     }
 
@@ -243,17 +253,36 @@ impl Writer {
     fn upsert(&mut self, mut document: Document) -> Result<(), StoreError> {
         document.fingerprint = document.fingerprint.map(|fingerprint| self.memory.stamped(&fingerprint));
         let id = self.memory.note(&document.source_id);
-        let SyncOptions { since, until, dry_run, .. } = self.options;
+        let SyncOptions { since, until, .. } = self.options;
         let too_old = since.is_some_and(|since| document.updated_at.is_some_and(|at| at < since));
         let too_new = until.is_some_and(|until| document.updated_at.is_some_and(|at| at > until));
         if too_old || too_new {
             return Ok(());
         }
-        let extracted = match text_of(&mut document) {
-            Ok(extracted) => extracted,
+        let (reading, verdict) = self.journal.judge(&document);
+        if let Verdict::Skip(reason) = verdict {
+            return self.pass_over(id, document, NoText::Failed(reason.to_owned()));
+        }
+        let cancellation = self.cancellation.clone();
+        let Some(_permit) = GATE.acquire(verdict == Verdict::ReadAlone, &cancellation) else { return Ok(()) };
+        self.journal.begin(reading);
+        let stored = self.read_and_store(id, document);
+        self.journal.finish(!cancellation.is_cancelled());
+        stored
+    }
+
+    fn read_and_store(&mut self, id: Uuid, mut document: Document) -> Result<(), StoreError> {
+        let dry_run = self.options.dry_run;
+        let read = text_of(&mut document, &self.cancellation).and_then(|extracted| {
+            let title = title(&extracted, &document);
+            let chunks = self.split(&extracted, title.as_deref())?;
+            Ok((extracted, title, chunks))
+        });
+        let (extracted, title, chunks) = match read {
+            Ok(read) => read,
             Err(no_text) => return self.pass_over(id, document, no_text),
         };
-        let document = self.prepare(id, document, extracted);
+        let document = self.prepare(id, document, extracted, title, chunks);
         if let Some(note) = &document.note {
             self.warn(document.source_id.clone(), note.clone());
         }
@@ -271,29 +300,55 @@ impl Writer {
         if dry_run {
             return Ok(());
         }
-        let vectors = self.vectors(&document);
-        self.store.put(&NewDocument { vectors, ..document })
+        match self.vectors(&document) {
+            Some(vectors) => self.store.put(&NewDocument { vectors, ..document }),
+            // Cancelled: the next sync reads it again.
+            None => Ok(()),
+        }
     }
 
-    /// The vectors that a document gets at once.
-    fn vectors(&self, document: &NewDocument) -> NewVectors {
-        let Some(models) = &self.models else { return NewVectors::default() };
-        let texts: Vec<(usize, String, TextHash)> = document
-            .chunks
-            .iter()
-            .enumerate()
-            .map(|(position, span)| {
-                let title = document.title.as_deref();
-                let (text, hash) = chunk::embedded_text(title, &document.body, span, self.chunking);
-                (position, text, hash)
-            })
-            .collect();
+    /// Splits a text into chunks, until a timeout or cancellation.
+    fn split(&self, extracted: &Extracted, title: Option<&str>) -> Result<Vec<Span>, NoText> {
+        let deadline = Instant::now() + SPLIT_TIME_MAX;
+        let is_stopped = || self.cancellation.is_cancelled() || Instant::now() >= deadline;
+        let chunks = chunk::split(&extracted.body, title, extracted.structure, self.chunking, &is_stopped);
+        chunks.ok_or_else(|| match self.cancellation.is_cancelled() {
+            true => NoText::NotNow("splitting it was interrupted".to_owned()),
+            false => NoText::Failed(format!("splitting it took longer than {} s", SPLIT_TIME_MAX.as_secs())),
+        })
+    }
+
+    /// Embeds a document with the instant model; `None` if the sync is cancelled.
+    fn vectors(&self, document: &NewDocument) -> Option<NewVectors> {
+        let Some(models) = &self.models else { return Some(NewVectors::default()) };
         let model = models.instant();
-        let made = model.vectors(&texts, Effort::Low);
-        let warn = |error: &EmbedError| tracing::warn!(%error, "a document has no vectors yet");
-        let made = made.inspect_err(warn).ok().map(|vectors| (model.key, vectors));
-        let hashes = texts.into_iter().map(|(_, _, hash)| hash).collect();
-        NewVectors { hashes, made, wanted: Some(models.own.key) }
+        let mut hashes = Vec::with_capacity(document.chunks.len());
+        let mut made = Some(Vec::with_capacity(document.chunks.len()));
+        for (index, spans) in document.chunks.chunks(VECTOR_BATCH_SIZE).enumerate() {
+            if self.cancellation.is_cancelled() {
+                return None;
+            }
+            let texts: Vec<(usize, String, TextHash)> = (index * VECTOR_BATCH_SIZE..)
+                .zip(spans)
+                .map(|(position, span)| {
+                    let title = document.title.as_deref();
+                    let (text, hash) = chunk::embedded_text(title, &document.body, span, self.chunking);
+                    (position, text, hash)
+                })
+                .collect();
+            hashes.extend(texts.iter().map(|(_, _, hash)| *hash));
+            if let Some(all) = &mut made {
+                match model.vectors(&texts, Effort::Low) {
+                    Ok(vectors) => all.extend(vectors),
+                    Err(error) => {
+                        tracing::warn!(%error, "a document has no vectors yet");
+                        made = None;
+                    }
+                }
+            }
+        }
+        let made = made.map(|vectors| (model.key, vectors));
+        Some(NewVectors { hashes, made, wanted: Some(models.own.key) })
     }
 
     fn pass_over(&mut self, id: Uuid, document: Document, no_text: NoText) -> Result<(), StoreError> {
@@ -321,13 +376,14 @@ impl Writer {
         }
     }
 
-    fn prepare(&self, id: Uuid, document: Document, extracted: Extracted) -> NewDocument {
-        let title = document
-            .title
-            .or(extracted.title)
-            .or_else(|| document.source_id.rsplit('/').next().map(str::to_owned))
-            .map(|title| title[..title.floor_char_boundary(TITLE_BYTES_MAX)].to_owned())
-            .filter(|title| !title.is_empty());
+    fn prepare(
+        &self,
+        id: Uuid,
+        document: Document,
+        extracted: Extracted,
+        title: Option<String>,
+        chunks: Vec<Span>,
+    ) -> NewDocument {
         let mut tags = self.tags.clone();
         for tag in document.tags.into_iter().chain(extracted.tags) {
             if !tags.contains(&tag) {
@@ -337,7 +393,6 @@ impl Writer {
         let mut metadata = extracted.metadata;
         metadata.extend(document.metadata);
         let updated_at = document.updated_at.or(extracted.updated_at).unwrap_or_else(Timestamp::now);
-        let chunks = chunk::split(&extracted.body, title.as_deref(), extracted.structure, self.chunking);
         let mut prepared = NewDocument {
             id,
             source: self.source.to_string(),
@@ -368,13 +423,21 @@ pub(super) fn delete(store: &Store, id: Uuid, dry_run: bool) -> Result<bool, Sto
     if dry_run { Ok(store.stamp(id)?.is_some()) } else { store.delete(id) }
 }
 
+/// Title of a document: from its source, else from its content, else its file name.
+fn title(extracted: &Extracted, document: &Document) -> Option<String> {
+    let given = document.title.as_deref().or(extracted.title.as_deref());
+    let title = given.or_else(|| document.source_id.rsplit('/').next())?;
+    let title = &title[..title.floor_char_boundary(TITLE_BYTES_MAX)];
+    (!title.is_empty()).then(|| title.to_owned())
+}
+
 /// The text of a document, which is left without content.
-fn text_of(document: &mut Document) -> Result<Extracted, NoText> {
+fn text_of(document: &mut Document, cancellation: &CancellationToken) -> Result<Extracted, NoText> {
     let content = mem::replace(&mut document.content, Content::Text(String::new()));
     let (name, content_type) = (&document.source_id, document.content_type.as_deref());
     let extracted = match content {
-        Content::Bytes(bytes) => extract::extract(Raw::new(bytes, name, content_type)),
-        Content::Text(text) => extract::from_text(&text, name, content_type),
+        Content::Bytes(bytes) => extract::extract(Raw::new(bytes, name, content_type), cancellation),
+        Content::Text(text) => extract::from_text(&text, name, content_type, cancellation),
     }?;
     within(extracted, TEXT_BYTES_MAX)
 }

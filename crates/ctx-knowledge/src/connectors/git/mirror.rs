@@ -4,8 +4,10 @@
 //! It can be thrown away at any time, and is when it is damaged or of another repository. Its own
 //! configuration is what `git init` writes; the remote is known only to the commands that reach it.
 
-use super::address::{Address, Transport};
+use super::address::Address;
 use super::program::{Failure, Program, REMOTE};
+use super::user_config::UserConfig;
+use crate::private;
 use ctx_core::SourceError;
 use std::collections::BTreeSet;
 use std::fs;
@@ -75,6 +77,49 @@ impl From<Failure> for NoSnapshot {
     }
 }
 
+/// `core` settings that `git init` writes into the config of a mirror.
+const INIT_SETTINGS: [&str; 6] =
+    ["bare", "filemode", "ignorecase", "precomposeunicode", "repositoryformatversion", "symlinks"];
+/// Files that a mirror never has: they name programs to run, other repositories or other settings.
+const FORBIDDEN_FILES: [&str; 8] = [
+    "commondir",
+    "config.worktree",
+    "hooks",
+    "info/attributes",
+    "info/grafts",
+    "objects/info/alternates",
+    "objects/info/http-alternates",
+    "worktrees",
+];
+/// Maximum size of a mirror's config file.
+const CONFIG_BYTES_MAX: u64 = 4 << 10;
+
+/// Part of a mirror that neither ctx nor git creates: a sign of tampering.
+fn find_tampering(folder: &Path) -> Option<&'static str> {
+    let metadata = fs::symlink_metadata(folder).ok()?;
+    if !metadata.is_dir() {
+        return Some("it is no folder");
+    }
+    if let Some(file) = FORBIDDEN_FILES.iter().find(|file| fs::symlink_metadata(folder.join(file)).is_ok()) {
+        return Some(file);
+    }
+    let config = folder.join("config");
+    match fs::symlink_metadata(&config) {
+        Err(_) => None,
+        Ok(metadata) if !metadata.is_file() || metadata.len() > CONFIG_BYTES_MAX => Some("config"),
+        Ok(_) => {
+            let text = fs::read_to_string(&config).unwrap_or_else(|_| "unreadable".to_owned());
+            (!text.lines().all(is_init_line)).then_some("config")
+        }
+    }
+}
+
+fn is_init_line(line: &str) -> bool {
+    let line = line.trim();
+    let key = line.split_once('=').map(|(key, _)| key.trim().to_ascii_lowercase());
+    line == "[core]" || key.is_some_and(|key| INIT_SETTINGS.contains(&key.as_str()))
+}
+
 /// The copy of one source's repository.
 pub(super) struct Mirror<'a> {
     pub(super) program: Program,
@@ -87,12 +132,29 @@ pub(super) struct Mirror<'a> {
 
 impl<'a> Mirror<'a> {
     /// `own_ssh`: the environment has an ssh command of the user's own.
-    pub(super) async fn new(folder: &Path, address: &'a Address, partial: bool, own_ssh: bool) -> Self {
-        let mut program = Program::new(folder, address, own_ssh);
-        if address.transport == Transport::Ssh && !own_ssh && program.has_own_ssh().await {
-            program = Program::new(folder, address, true);
+    pub(super) async fn new(
+        folder: &Path,
+        address: &'a Address,
+        partial: bool,
+        own_ssh: bool,
+    ) -> Result<Self, SourceError> {
+        let refused = |failure: Failure| refused(address, &failure.text());
+        let user = UserConfig::read().await.map_err(refused)?;
+        let global_config = user
+            .write_global_config(folder.with_extension("config"))
+            .map_err(|error| refused(error.into()))?;
+        let program = Program::new(folder, address, user, own_ssh).with_global_config(global_config);
+        let mirror = Self { program, address, folder: folder.to_owned(), partial, patience: ASK_MAX };
+        // Before git runs in the folder: a tampered config or hook would execute programs.
+        if let Some(strange) = find_tampering(folder) {
+            tracing::warn!(
+                repository = address.shown,
+                strange,
+                "the copy is not as we made it, and is made anew"
+            );
+            mirror.discard().map_err(|error| mirror.unavailable(&error.into()))?;
         }
-        Self { program, address, folder: folder.to_owned(), partial, patience: ASK_MAX }
+        Ok(mirror)
     }
 
     /// What the remote has to read from: the branch of this name, or its default.
@@ -131,8 +193,8 @@ impl<'a> Mirror<'a> {
     }
 
     async fn ask(&self, question: &[&str]) -> Result<String, Failure> {
-        let arguments = ["ls-remote"].iter().chain(question);
-        let told = self.program.answer(self.program.remote(arguments, false), self.patience).await?;
+        let arguments: Vec<&str> = ["ls-remote"].iter().chain(question).copied().collect();
+        let told = self.program.query_remote(&arguments, self.patience).await?;
         Ok(String::from_utf8_lossy(&told).into_owned())
     }
 
@@ -188,7 +250,7 @@ impl<'a> Mirror<'a> {
             return Ok(false);
         }
         self.discard()?;
-        fs::create_dir_all(&self.folder)?;
+        private::create_folder(&self.folder)?;
         let init = self.program.local(["init", "--quiet", "--bare", "--template="]);
         self.program.answer(init, ASK_MAX).await?;
         fs::write(path, identity(self.partial))?;
@@ -197,8 +259,8 @@ impl<'a> Mirror<'a> {
 
     async fn fetch_tip(&self, head: &Head) -> Result<(), Failure> {
         let refspec = format!("+{}:{TIP}", head.reference());
-        let arguments = FETCH.into_iter().chain([REMOTE, &refspec]);
-        self.program.fetch(self.program.remote(arguments, self.partial), b"").await
+        let arguments: Vec<&str> = FETCH.into_iter().chain([REMOTE, &refspec]).collect();
+        self.program.fetch(&arguments, self.partial, b"").await
     }
 
     /// Brings the contents of these objects here, all at once.
@@ -213,8 +275,8 @@ impl<'a> Mirror<'a> {
         let list: String = ids.iter().flat_map(|id| [id, "\n"]).collect();
         let alone = ["-c", "fetch.negotiationAlgorithm=noop"];
         let arguments = alone.into_iter().chain(FETCH).chain(["--no-auto-gc", "--stdin", REMOTE]);
-        let Err(failure) = self.program.fetch(self.program.remote(arguments, true), list.as_bytes()).await
-        else {
+        let arguments: Vec<&str> = arguments.collect();
+        let Err(failure) = self.program.fetch(&arguments, true, list.as_bytes()).await else {
             return Ok(());
         };
         // Servers that keep contents back but do not hand them out one by one.
@@ -260,6 +322,10 @@ impl<'a> Mirror<'a> {
     }
 
     pub(super) fn refused(&self, reason: &str) -> SourceError {
-        SourceError::Unavailable(format!("cannot read the repository {}: {reason}", self.address.shown))
+        refused(self.address, reason)
     }
+}
+
+fn refused(address: &Address, reason: &str) -> SourceError {
+    SourceError::Unavailable(format!("cannot read the repository {}: {reason}", address.shown))
 }

@@ -8,6 +8,8 @@ mod history;
 mod mirror;
 mod objects;
 mod program;
+mod reach;
+mod user_config;
 
 use super::globs::Globs;
 use super::{ConnectorKind, OpenOptions, Opened, names};
@@ -128,7 +130,7 @@ type Files = BTreeMap<Vec<u8>, Wanted>;
 #[async_trait]
 impl Connector for Git {
     async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
-        let mut mirror = self.mirror().await;
+        let mut mirror = self.mirror().await?;
         let head = mirror.head(self.branch.as_deref()).await?;
         if head == Head::Empty {
             // Somebody emptied it, or answered in its place: no reason to forget what it had.
@@ -157,12 +159,12 @@ impl Connector for Git {
     }
 
     async fn check(&self) -> Result<(), SourceError> {
-        self.mirror().await.check(self.branch.as_deref()).await
+        self.mirror().await?.check(self.branch.as_deref()).await
     }
 }
 
 impl Git {
-    async fn mirror(&self) -> Mirror<'_> {
+    async fn mirror(&self) -> Result<Mirror<'_>, SourceError> {
         Mirror::new(&self.cache, &self.address, self.shallow, self.own_ssh).await
     }
 

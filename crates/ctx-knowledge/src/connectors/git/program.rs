@@ -6,12 +6,15 @@
 //! they cannot reach for the network.
 
 use super::address::{Address, Transport};
+use super::reach::Remote;
+use super::user_config::UserConfig;
 use ctx_core::{Redactor, Secret};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, Command};
@@ -24,6 +27,8 @@ pub(super) const REMOTE: &str = "ctx";
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// How long a fetch may take.
 const FETCH_MAX: Duration = Duration::from_secs(3600);
+/// Timeout of a local command that touches neither the mirror nor the remote.
+const LOCAL_MAX: Duration = Duration::from_secs(20);
 /// How much of what git says is kept: its end.
 const STDERR_BYTES_MAX: usize = 8 << 10;
 /// How much a short answer may be.
@@ -35,9 +40,19 @@ const SHOWN_CHARS_MAX: usize = 300;
 /// sends a sign of life now and then.
 const LOW_SPEED: [(&str, &str); 2] = [("http.lowSpeedLimit", "1"), ("http.lowSpeedTime", "120")];
 
-/// What the user's own configuration must not change. Credential helpers live there too, so it is
-/// not left out.
+/// Settings of every command; they override any config file. The user's and the system's config files are not read:
+/// their allow-listed keys are passed one by one ([`UserConfig`]).
 const CONFIG: &[(&str, &str)] = &[
+    ("core.attributesFile", "/dev/null"),
+    ("core.excludesFile", "/dev/null"),
+    ("core.alternateRefsCommand", "false"),
+    ("core.gitProxy", "none"),
+    ("core.pager", "cat"),
+    ("core.editor", "false"),
+    ("core.sshCommand", "ssh"),
+    ("credential.helper", ""),
+    ("remote.ctx.uploadpack", "git-upload-pack"),
+    ("remote.ctx.proxy", ""),
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.askPass", ""),
@@ -55,6 +70,7 @@ const CONFIG: &[(&str, &str)] = &[
 /// Variables that would lead git elsewhere, or make it talk.
 const REMOVED: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_ATTR_SOURCE",
     "GIT_COMMON_DIR",
     "GIT_CONFIG",
     "GIT_CONFIG_PARAMETERS",
@@ -67,6 +83,7 @@ const REMOVED: &[&str] = &[
     "GIT_NOGLOB_PATHSPECS",
     "GIT_OBJECT_DIRECTORY",
     "GIT_PREFIX",
+    "GIT_PROXY_COMMAND",
     "GIT_PROTOCOL",
     "GIT_QUARANTINE_PATH",
     "GIT_REPLACE_REF_BASE",
@@ -83,6 +100,7 @@ const REMOVED: &[&str] = &[
 
 /// Variables that every git gets.
 const VARIABLES: &[(&str, &str)] = &[
+    ("GIT_ATTR_NOSYSTEM", "1"),
     // Set and empty: neither the configuration's nor the desktop's dialog.
     ("GIT_ASKPASS", ""),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -111,6 +129,8 @@ pub(super) enum Failure {
     Missing,
     /// It took too long.
     Late,
+    /// The SSRF policy forbids the address of the remote; why.
+    Unreachable(String),
     /// It said no; what it said, masked.
     Said(String),
     /// It could not be talked to.
@@ -123,6 +143,7 @@ impl Failure {
         match self {
             Self::Missing => "the program `git` is not on the PATH; install git 2.29 or later".to_owned(),
             Self::Late => "it took too long".to_owned(),
+            Self::Unreachable(why) => why.clone(),
             Self::Said(said) => telling_line(said),
             Self::Io(error) => format!("git could not be used: {error}"),
         }
@@ -145,12 +166,20 @@ pub(super) struct Program {
     folder: PathBuf,
     address: Address,
     redactor: Redactor,
+    /// Allow-listed settings of the user's own git configuration.
+    user: UserConfig,
+    /// File for `GIT_CONFIG_GLOBAL`, in place of the user's own. Needed for `safe.directory`: the `git-upload-pack`
+    /// that serves a local repository does not inherit `GIT_CONFIG_COUNT`.
+    global_config: Option<PathBuf>,
     /// Whether the user has an ssh command of their own.
     own_ssh: bool,
+    /// URL and pinned addresses of the remote, after redirects; `None` until first resolved.
+    remote: Arc<Mutex<Option<Remote>>>,
 }
 
 impl Program {
-    pub(super) fn new(folder: &Path, address: &Address, own_ssh: bool) -> Self {
+    /// `own_ssh`: the environment has an ssh command of the user's own.
+    pub(super) fn new(folder: &Path, address: &Address, user: UserConfig, own_ssh: bool) -> Self {
         let login = address.login.iter();
         let secrets = login.flat_map(|login| match &login.password {
             Some(password) => vec![password.clone()],
@@ -159,7 +188,42 @@ impl Program {
         });
         let query = address.url.split_once('?').map(|(_, query)| Secret::new(query));
         let redactor = Redactor::new(secrets.chain(query));
-        Self { folder: folder.to_owned(), address: address.clone(), redactor, own_ssh }
+        let own_ssh = own_ssh || user.has_ssh_command();
+        let (folder, address, remote) = (folder.to_owned(), address.clone(), Arc::default());
+        Self { folder, address, redactor, user, global_config: None, own_ssh, remote }
+    }
+
+    /// Sets the file that every command reads in place of the user's global config.
+    pub(super) fn with_global_config(mut self, file: Option<PathBuf>) -> Self {
+        self.global_config = file;
+        self
+    }
+
+    /// Checks the remote against the SSRF policy and resolves its addresses, once.
+    async fn resolve_remote(&self) -> Result<(), Failure> {
+        if self.resolved_remote().is_none() {
+            let found = Remote::of_address(&self.address).await.map_err(Failure::Unreachable)?;
+            *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        }
+        Ok(())
+    }
+
+    /// After a command failed with an HTTP redirect: resolves the new location of the remote. Returns whether there is
+    /// one.
+    async fn resolve_redirect(&self, failure: &Failure) -> Result<bool, Failure> {
+        let Some(remote) = self.resolved_remote().filter(|_| failure.says("returned error: 30")) else {
+            return Ok(false);
+        };
+        let moved = remote.follow_redirects().await.map_err(Failure::Unreachable)?;
+        let has_moved = moved.is_some();
+        if has_moved {
+            *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = moved;
+        }
+        Ok(has_moved)
+    }
+
+    fn resolved_remote(&self) -> Option<Remote> {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A command that reads the copy, and knows of nothing else.
@@ -168,12 +232,14 @@ impl Program {
     }
 
     /// A command that may reach the remote; `filter` keeps contents there until they are wanted.
-    pub(super) fn remote<I: AsRef<OsStr>>(
-        &self,
-        arguments: impl IntoIterator<Item = I>,
-        filter: bool,
-    ) -> Command {
-        let mut config = vec![(format!("remote.{REMOTE}.url"), self.address.url.clone())];
+    fn remote<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>, filter: bool) -> Command {
+        let remote = self.resolved_remote();
+        let url = remote.as_ref().map_or(&self.address.url, |remote| &remote.url);
+        let mut config = self.user.settings.clone();
+        config.push((format!("remote.{REMOTE}.url"), url.clone()));
+        // Git has no SSRF checks: pin the resolved addresses, and follow redirects ourselves.
+        config.push(("http.followRedirects".to_owned(), "false".to_owned()));
+        config.extend(remote.and_then(|remote| Some(("http.curloptResolve".to_owned(), remote.pin?))));
         if filter {
             config.push((format!("remote.{REMOTE}.promisor"), "true".to_owned()));
             config.push((format!("remote.{REMOTE}.partialclonefilter"), "blob:none".to_owned()));
@@ -209,16 +275,10 @@ impl Program {
         arguments: impl IntoIterator<Item = I>,
         config: &[(String, String)],
     ) -> Command {
-        let mut command = Command::new("git");
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.kill_on_drop(true);
-        // Of its own, so that it can be ended with its children, and Ctrl-C reaches only us.
-        #[cfg(unix)]
-        command.process_group(0);
-        REMOVED.iter().for_each(|name| {
-            command.env_remove(name);
-        });
-        command.envs(VARIABLES.iter().copied()).env("GIT_DIR", &self.folder);
+        let mut command = base_command(arguments);
+        command.env("GIT_DIR", &self.folder);
+        let global = self.global_config.as_deref().unwrap_or(Path::new("/dev/null"));
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", global);
         let fixed = CONFIG.iter().map(|(key, value)| (*key, *value));
         let all = fixed.chain(config.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         let mut count = 0;
@@ -231,27 +291,41 @@ impl Program {
         command
     }
 
-    /// Whether the user's configuration has an ssh command, which is then left alone.
-    pub(super) async fn has_own_ssh(&self) -> bool {
-        let asked = self.local(["config", "--get", "core.sshCommand"]);
-        self.answer(asked, SILENCE_MAX).await.is_ok()
-    }
-
     /// What a command prints, if that is little.
     pub(super) async fn answer(&self, command: Command, within: Duration) -> Result<Vec<u8>, Failure> {
-        let mut running = Running::start(command)?;
-        let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
-        let until = Instant::now() + within;
-        let both =
-            async { tokio::join!(read_bounded(stdout, OUTPUT_BYTES_MAX), tail(stderr, until, within)) };
-        let (printed, said) = timeout_at(until, both).await.map_err(|_| Failure::Late)?;
-        let status = timeout_at(until, running.child.wait()).await.map_err(|_| Failure::Late)??;
-        self.judge(status, &said?)?;
-        Ok(printed?)
+        let (status, printed, said) = collect_output(command, within).await?;
+        self.judge(status, &said)?;
+        Ok(printed)
+    }
+
+    /// Output of a command that queries the remote; retried once at the new location after a redirect.
+    pub(super) async fn query_remote(
+        &self,
+        arguments: &[&str],
+        within: Duration,
+    ) -> Result<Vec<u8>, Failure> {
+        self.resolve_remote().await?;
+        match self.answer(self.remote(arguments, false), within).await {
+            Err(failure) if self.resolve_redirect(&failure).await? => {
+                self.answer(self.remote(arguments, false), within).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Fetches from the remote; retried once at the new location after a redirect.
+    pub(super) async fn fetch(&self, arguments: &[&str], filter: bool, input: &[u8]) -> Result<(), Failure> {
+        self.resolve_remote().await?;
+        match self.fetch_once(self.remote(arguments, filter), input).await {
+            Err(failure) if self.resolve_redirect(&failure).await? => {
+                self.fetch_once(self.remote(arguments, filter), input).await
+            }
+            fetched => fetched,
+        }
     }
 
     /// Runs a fetch to its end, for as long as it makes progress; `input` is written to it.
-    pub(super) async fn fetch(&self, mut command: Command, input: &[u8]) -> Result<(), Failure> {
+    async fn fetch_once(&self, mut command: Command, input: &[u8]) -> Result<(), Failure> {
         command.stdout(Stdio::null()).stdin(Stdio::piped());
         let mut running = Running::start(command)?;
         let (stdin, stderr) = (running.child.stdin.take(), running.child.stderr.take());
@@ -282,6 +356,44 @@ impl Program {
         }
         Err(Failure::Said(self.redactor.text(String::from_utf8_lossy(said).into_owned())))
     }
+}
+
+/// A git command with a sanitized environment, without repository or config.
+pub(super) fn base_command<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Command {
+    let mut command = Command::new("git");
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.kill_on_drop(true);
+    // A process group of its own: it is killed together with its children, and Ctrl-C reaches only ctx.
+    #[cfg(unix)]
+    command.process_group(0);
+    REMOVED.iter().for_each(|name| {
+        command.env_remove(name);
+    });
+    command.envs(VARIABLES.iter().copied());
+    command
+}
+
+/// Output of a local command that touches neither the mirror nor the remote.
+pub(super) async fn run_local(command: Command) -> Result<Vec<u8>, Failure> {
+    let (status, printed, said) = collect_output(command, LOCAL_MAX).await?;
+    match status.success() {
+        true => Ok(printed),
+        false => Err(Failure::Said(String::from_utf8_lossy(&said).into_owned())),
+    }
+}
+
+/// Runs a command to its end: exit status, stdout, and the tail of stderr.
+async fn collect_output(
+    command: Command,
+    within: Duration,
+) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), Failure> {
+    let mut running = Running::start(command)?;
+    let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
+    let until = Instant::now() + within;
+    let both = async { tokio::join!(read_bounded(stdout, OUTPUT_BYTES_MAX), tail(stderr, until, within)) };
+    let (printed, said) = timeout_at(until, both).await.map_err(|_| Failure::Late)?;
+    let status = timeout_at(until, running.child.wait()).await.map_err(|_| Failure::Late)??;
+    Ok((status, printed?, said?))
 }
 
 /// A git that is running; it and its children end when this is dropped.

@@ -1,5 +1,6 @@
 //! A bucket: listed page by page, objects read one by one, failures in plain words.
 
+use super::connect::CheckedConnector;
 use super::credentials::{Environment, Keys};
 use crate::connectors::names;
 use ctx_core::{Redactor, Secret, chain};
@@ -13,11 +14,11 @@ use std::time::Duration;
 /// How often a request is tried again, and for how long.
 const RETRIES: usize = 4;
 const RETRY_MAX: Duration = Duration::from_secs(60);
-const CONNECT_MAX: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How long a server may send nothing.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long one object may take.
-const REQUEST_MAX: Duration = Duration::from_secs(600);
+pub(super) const REQUEST_MAX: Duration = Duration::from_secs(600);
 /// Keys in a page; what the service gives at most.
 const PAGE: usize = 1000;
 /// How much of an error is shown.
@@ -82,11 +83,7 @@ impl Bucket {
         };
         let endpoint_url = place.endpoint_url.as_deref().or_else(|| environment.endpoint_url());
         let is_plain = endpoint_url.is_some_and(|url| url.starts_with("http://"));
-        let options = ClientOptions::new()
-            .with_allow_http(is_plain)
-            .with_connect_timeout(CONNECT_MAX)
-            .with_read_timeout(SILENCE_MAX)
-            .with_timeout(REQUEST_MAX);
+        let options = ClientOptions::new().with_allow_http(is_plain);
         let retry =
             RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: RETRY_MAX };
         let region = place.region.clone().or_else(|| environment.region());
@@ -95,6 +92,7 @@ impl Bucket {
             .with_bucket_name(&place.bucket)
             .with_region(region.unwrap_or_else(|| "us-east-1".to_owned()))
             .with_client_options(options)
+            .with_http_connector(CheckedConnector)
             .with_retry(retry)
             // A dot would not fit the certificate; other services seldom have a name for each bucket.
             .with_virtual_hosted_style_request(endpoint_url.is_none() && !place.bucket.contains('.'));

@@ -3,6 +3,7 @@
 //! The listing tells what changed: an object is read again only when its ETag or size is another.
 
 mod bucket;
+mod connect;
 mod credentials;
 
 use super::globs::Globs;

@@ -100,7 +100,7 @@ fn simple_widths(font: &Dictionary, document: &Document) -> (HashMap<u32, f32>, 
     let first = u32::try_from(first).unwrap_or(0);
     let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
     let Ok(widths) = widths else { return (HashMap::new(), None) };
-    let numbered = (first..).zip(widths.iter().take(256));
+    let numbered = (first..=u32::MAX).zip(widths.iter().take(256));
     (numbered.filter_map(|(code, width)| Some((code, number(width)?))).collect(), None)
 }
 
@@ -126,7 +126,9 @@ fn wide_widths(font: &Dictionary, document: &Document) -> (HashMap<u32, f32>, Op
         let Some(first) = code(first) else { break };
         match (document.dereference(second).map(|(_, second)| second), after) {
             (Ok(Object::Array(each)), _) => {
-                widths.extend((first..).zip(each).filter_map(|(code, width)| Some((code, number(width)?))));
+                widths.extend(
+                    (first..=u32::MAX).zip(each).filter_map(|(code, width)| Some((code, number(width)?))),
+                );
             }
             (Ok(last), [width, after @ ..]) => {
                 rest = after;
@@ -172,8 +174,9 @@ impl CharacterMap {
                 Token::Close => {
                     if let ([first, _], Some(list)) = (held.as_slice(), list.take()) {
                         let first = code(first);
-                        map.characters
-                            .extend((first..).zip(list.iter().map(|units| String::from_utf16_lossy(units))));
+                        map.characters.extend(
+                            (first..=u32::MAX).zip(list.iter().map(|units| String::from_utf16_lossy(units))),
+                        );
                     }
                     held.clear();
                 }

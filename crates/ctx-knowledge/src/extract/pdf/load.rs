@@ -35,7 +35,7 @@ pub(super) fn load(bytes: &[u8], bounds: &Bounds) -> Result<Document, NoText> {
         max_decompressed_size: Some(OBJECT_STREAM_BYTES_MAX),
         ..LoadOptions::default()
     };
-    LOADING.set(Some(Loading { bounds: *bounds, seen: HashSet::new() }));
+    LOADING.set(Some(Loading { bounds: bounds.clone(), seen: HashSet::new() }));
     let loaded = catch_unwind(AssertUnwindSafe(|| Document::load_mem_with_options(bytes, options)));
     LOADING.set(None);
     match loaded {

@@ -1,0 +1,208 @@
+//! SSRF checks for git over HTTP. Host names are resolved and checked here, and git is pinned to those addresses
+//! against DNS rebinding. Redirects are followed here and not by git, which checks nothing.
+
+use super::address::{Address, Transport};
+use crate::reach::CheckedResolver;
+use ctx_core::{NetworkScope, Reach, chain};
+use reqwest::Url;
+use reqwest::header::LOCATION;
+use reqwest::redirect::Policy;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Timeout of a DNS lookup, and of each request that follows a redirect.
+const TIME_MAX: Duration = Duration::from_secs(20);
+/// Maximum number of redirects.
+const REDIRECTS_MAX: usize = 5;
+/// Path of the first request of the smart HTTP protocol.
+const INFO_REFS: &str = "/info/refs";
+
+/// URL of a remote repository, with its host pinned to checked addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    pub(super) url: String,
+    /// Value of `http.curloptResolve`. `None` for a literal address, and for a host that cannot be resolved locally:
+    /// the user's proxy may resolve it.
+    pub(super) pin: Option<String>,
+}
+
+impl Remote {
+    /// Checks and pins a configured address; the error says why it is forbidden.
+    pub(super) async fn of_address(address: &Address) -> Result<Self, String> {
+        let url = Url::parse(&address.url).ok().filter(|_| address.transport == Transport::Http);
+        let Some(url) = url else { return Ok(Self { url: address.url.clone(), pin: None }) };
+        let reach = Reach::configured(url.host_str().unwrap_or_default());
+        Ok(Self { url: address.url.clone(), pin: pin(&url, reach).await? })
+    }
+
+    /// Follows HTTP redirects to the new location, if there is one. Sends no credentials.
+    pub(super) async fn follow_redirects(&self) -> Result<Option<Self>, String> {
+        self.follow_redirects_as(|peer| peer.map_or(NetworkScope::Internet, NetworkScope::of)).await
+    }
+
+    async fn follow_redirects_as(
+        &self,
+        scope_of: fn(Option<IpAddr>) -> NetworkScope,
+    ) -> Result<Option<Self>, String> {
+        let Ok(base) = Url::parse(&self.url) else { return Ok(None) };
+        let mut reach = Reach::configured(base.host_str().unwrap_or_default());
+        let mut url = base.clone();
+        url.set_path(&format!("{}{INFO_REFS}", base.path().trim_end_matches('/')));
+        url.query_pairs_mut().append_pair("service", "git-upload-pack");
+        for _ in 0..=REDIRECTS_MAX {
+            let response = probe(&url, reach).await?;
+            let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
+            let Some(location) = location else {
+                return Ok(match url.path().strip_suffix(INFO_REFS) {
+                    Some(path) if url.path() != base.path() || url.origin() != base.origin() => {
+                        let path = path.to_owned();
+                        let pin = pin(&url, reach).await?;
+                        url.set_path(&path);
+                        url.set_query(base.query());
+                        let url = url.to_string();
+                        (url != self.url).then_some(Self { url, pin })
+                    }
+                    _ => None,
+                });
+            };
+            let from = url.clone();
+            url = location
+                .to_str()
+                .ok()
+                .and_then(|to| from.join(to).ok())
+                .ok_or("its redirect cannot be read")?;
+            let is_downgrade = from.scheme() == "https" && url.scheme() != "https";
+            if !matches!(url.scheme(), "http" | "https") || is_downgrade {
+                return Err(format!("it redirects to {}", url.scheme()));
+            }
+            // Credentials in a redirect URL are never used.
+            if url.set_username("").and_then(|()| url.set_password(None)).is_err() {
+                return Err("its redirect cannot be read".to_owned());
+            }
+            reach = reach.within(scope_of(response.remote_addr().map(|peer| peer.ip())));
+            let host = url.host_str().unwrap_or_default();
+            reach.check_host(host).map_err(|forbidden| format!("it redirects to {forbidden}"))?;
+        }
+        Err(format!("it redirects more than {REDIRECTS_MAX} times"))
+    }
+}
+
+/// The checked addresses of a URL's host, as a value of `http.curloptResolve`.
+async fn pin(url: &Url, reach: Reach) -> Result<Option<String>, String> {
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+    reach.check_host(host).map_err(|forbidden| format!("it leads to {forbidden}"))?;
+    // A literal address needs no DNS lookup, so there is nothing to pin.
+    let is_literal = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    if is_literal {
+        return Ok(None);
+    }
+    let found = tokio::time::timeout(TIME_MAX, tokio::net::lookup_host((host, port))).await;
+    let Ok(Ok(addresses)) = found else { return Ok(None) };
+    let reachable = reach.reachable(addresses).map_err(|forbidden| format!("it leads to {forbidden}"))?;
+    let shown = reachable.iter().map(|address| match address.ip() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    });
+    let shown: Vec<String> = shown.collect();
+    Ok((!shown.is_empty()).then(|| format!("{host}:{port}:{}", shown.join(","))))
+}
+
+/// Sends the first request of a fetch, without credentials.
+async fn probe(url: &Url, reach: Reach) -> Result<reqwest::Response, String> {
+    let failed = |error: reqwest::Error| {
+        format!("where it has moved to is not known: {}", chain(&error.without_url()))
+    };
+    crate::tls::prepare();
+    let client = reqwest::Client::builder()
+        .user_agent(concat!("git/2 ctx/", env!("CARGO_PKG_VERSION")))
+        .redirect(Policy::none())
+        .referer(false)
+        .no_proxy()
+        .dns_resolver(Arc::new(CheckedResolver(reach)))
+        .timeout(TIME_MAX)
+        .build()
+        .map_err(failed)?;
+    client.get(url.clone()).header("git-protocol", "version=2").send().await.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A server that sends this response to every request, and counts the requests.
+    fn serve(answer: String) -> (u16, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, count) = (listener.local_addr().unwrap().port(), Arc::<AtomicUsize>::default());
+        let seen = count.clone();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                seen.fetch_add(1, Ordering::SeqCst);
+                if stream.read(&mut [0; 4096]).is_ok() {
+                    // The client may have closed the connection.
+                    stream.write_all(answer.as_bytes()).ok();
+                }
+            }
+        });
+        (port, count)
+    }
+
+    fn redirect(to: &str) -> String {
+        format!("HTTP/1.1 301 Moved\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    }
+
+    async fn remote_of(url: &str) -> Result<Remote, String> {
+        Remote::of_address(&Address::parse(url, Path::new("/workspace")).unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn git_is_given_the_addresses_that_were_checked() {
+        let pin = remote_of("http://localhost:8080/a.git").await.unwrap().pin.unwrap();
+        let (host, addresses) = pin.split_at("localhost:8080:".len());
+        assert_eq!(host, "localhost:8080:");
+        for address in addresses.split(',') {
+            assert!(["127.0.0.1", "[::1]"].contains(&address), "{pin}");
+        }
+        for url in ["http://127.0.0.1/a.git", "https://nobody.invalid/a.git", "git@localhost:a", "/srv/a.git"]
+        {
+            assert_eq!(remote_of(url).await.unwrap().pin, None, "{url}");
+        }
+        // A literal link-local address is allowed in configuration; a name that resolves to one is not.
+        assert!(remote_of("http://169.254.7.7/a.git").await.is_ok());
+        let url = Url::parse("http://localhost/a.git").unwrap();
+        let refused = super::pin(&url, Reach::INTERNET).await.unwrap_err();
+        assert_eq!(refused, "it leads to an address of this machine");
+    }
+
+    #[tokio::test]
+    async fn a_repository_that_has_moved_is_found_and_none_on_this_machine_by_a_public_host() {
+        let (inner, asked) = serve("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned());
+        for host in ["127.0.0.1", "localhost"] {
+            let to = format!("http://{host}:{inner}/new.git/info/refs?service=git-upload-pack");
+            let (outer, _) = serve(redirect(&to));
+            let remote = Remote { url: format!("http://localhost:{outer}/old.git"), pin: None };
+            let before = asked.load(Ordering::SeqCst);
+            let refused = remote.follow_redirects_as(|_| NetworkScope::Internet).await.unwrap_err();
+            assert_eq!(refused, "it redirects to an address of this machine");
+            assert_eq!(asked.load(Ordering::SeqCst), before);
+            let moved = remote.follow_redirects().await.unwrap().unwrap();
+            assert_eq!(moved.url, format!("http://{host}:{inner}/new.git"));
+            assert_eq!(moved.pin.is_some(), host == "localhost");
+        }
+        for to in
+            ["http://169.254.169.254/info/refs", "http://[2002:a9fe:a9fe::]/info/refs", "file:///etc/passwd"]
+        {
+            let (outer, _) = serve(redirect(to));
+            let remote = Remote { url: format!("http://127.0.0.1:{outer}/old.git"), pin: None };
+            assert!(remote.follow_redirects().await.is_err(), "{to}");
+        }
+        let (outer, count) = serve(redirect("/again"));
+        let remote = Remote { url: format!("http://127.0.0.1:{outer}/old.git"), pin: None };
+        assert_eq!(remote.follow_redirects().await.unwrap_err(), "it redirects more than 5 times");
+        assert_eq!(count.load(Ordering::SeqCst), REDIRECTS_MAX + 1);
+    }
+}

@@ -1,0 +1,280 @@
+//! The crash journal of a source: records which document is being read, so that one that crashes the process
+//! (an abort, the kernel's out-of-memory killer) can be identified by the next process.
+//!
+//! A small file in the source's cache names the current document and is cleared when the document is done. If a
+//! sync finds a document named there, the previous process died while reading it. That document is a suspect: it
+//! is read exclusively, and if the process dies again, it is skipped until it changes. Nothing is fsynced: the
+//! file has to survive the process, not the machine.
+
+use crate::extract::VERSION;
+use crate::private;
+use ctx_core::{Content, Document};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// The journal's name in the cache of its source.
+const FILE: &str = "reading.json";
+/// Number of crashes after which a document is skipped.
+const CRASHES_MAX: u32 = 2;
+/// Maximum number of suspects per source.
+const SUSPECTS_MAX: usize = 100;
+/// Maximum bytes that are read of a journal; one of ours is smaller.
+const JOURNAL_BYTES_MAX: u64 = 4 << 20;
+/// Warning for a skipped document.
+const SKIPPED: &str = "reading it has ended ctx twice; it is skipped until it changes";
+
+/// One version of a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct DocumentVersion {
+    source_id: String,
+    /// BLAKE3 hash of its content, the first 32 hex digits.
+    content: String,
+}
+
+/// A document that was being read when the process died, with the number of such crashes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Suspect {
+    #[serde(flatten)]
+    version: DocumentVersion,
+    /// Number of crashes.
+    ends: u32,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct JournalContents {
+    /// Version of ctx that wrote it; another version may have fixed the crash, so it starts afresh.
+    program: String,
+    /// The document being read; still set if the process died.
+    reading: Option<DocumentVersion>,
+    suspects: Vec<Suspect>,
+}
+
+/// How to treat a document.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Read,
+    /// Read it exclusively, so that a crash is attributed to it.
+    ReadAlone,
+    /// Skip it, with this warning.
+    Skip(&'static str),
+}
+
+/// The crash journal of one source. The caller holds the source's lock.
+pub(super) struct Journal {
+    path: PathBuf,
+    /// Opened on the first write.
+    file: Option<File>,
+    contents: JournalContents,
+    /// Set for a dry run.
+    is_read_only: bool,
+}
+
+impl Journal {
+    /// Opens the journal in a source's cache and records a suspect if the last process crashed. An unreadable
+    /// journal counts as empty.
+    pub(super) fn open(cache: &Path, is_read_only: bool) -> Self {
+        let path = cache.join(FILE);
+        let mut contents = read(&path).unwrap_or_default();
+        let program = format!("{} {VERSION}", env!("CARGO_PKG_VERSION"));
+        if contents.program != program {
+            contents = JournalContents { program, ..JournalContents::default() };
+        }
+        let crashed = contents.reading.take();
+        let mut journal = Self { path, file: None, contents, is_read_only };
+        if let Some(reading) = crashed {
+            tracing::warn!(source_id = reading.source_id, "ctx ended while it read this document");
+            journal.add_suspect(reading);
+            journal.write();
+        }
+        journal
+    }
+
+    fn add_suspect(&mut self, version: DocumentVersion) {
+        let suspects = &mut self.contents.suspects;
+        if let Some(suspect) = suspects.iter_mut().find(|suspect| suspect.version == version) {
+            suspect.ends = suspect.ends.saturating_add(1);
+        } else if suspects.len() < SUSPECTS_MAX {
+            suspects.push(Suspect { version, ends: 1 });
+        }
+    }
+
+    /// Decides how to treat a document.
+    pub(super) fn judge(&mut self, document: &Document) -> (DocumentVersion, Verdict) {
+        let content = match &document.content {
+            Content::Bytes(bytes) => blake3::hash(bytes),
+            Content::Text(text) => blake3::hash(text.as_bytes()),
+        };
+        let reading = DocumentVersion {
+            source_id: document.source_id.clone(),
+            content: content.to_hex()[..32].to_owned(),
+        };
+        // A changed document is no longer a suspect.
+        self.contents.suspects.retain(|suspect| {
+            suspect.version.source_id != reading.source_id || suspect.version.content == reading.content
+        });
+        let ends = self.contents.suspects.iter().find(|suspect| suspect.version == reading);
+        let verdict = match ends.map_or(0, |suspect| suspect.ends) {
+            0 => Verdict::Read,
+            ends if ends < CRASHES_MAX => Verdict::ReadAlone,
+            _ => Verdict::Skip(SKIPPED),
+        };
+        (reading, verdict)
+    }
+
+    /// Records the document that is about to be read.
+    pub(super) fn begin(&mut self, reading: DocumentVersion) {
+        self.contents.reading = Some(reading);
+        self.write();
+    }
+
+    /// Clears the current document. If it was read completely, it is no longer a suspect.
+    pub(super) fn finish(&mut self, is_complete: bool) {
+        if let Some(reading) = self.contents.reading.take() {
+            self.contents.suspects.retain(|suspect| !is_complete || suspect.version != reading);
+            self.write();
+        }
+    }
+
+    /// Deletes the file if there are no suspects.
+    pub(super) fn close(mut self) {
+        self.contents.reading = None;
+        if self.is_read_only || self.file.is_none() {
+            return;
+        }
+        self.write();
+        if self.contents.suspects.is_empty() {
+            drop(self.file.take());
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    /// Writes the journal; a failure, as on a full disk, is only logged and never stops a sync.
+    fn write(&mut self) {
+        if self.is_read_only {
+            return;
+        }
+        if let Err(error) = self.try_write() {
+            tracing::debug!(%error, "the crash journal cannot be written");
+        }
+    }
+
+    fn try_write(&mut self) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&self.contents)?;
+        // The file is not truncated: the rest of an earlier, longer line stays after the newline and is ignored.
+        line.push(b'\n');
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(create(&self.path)?),
+        };
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&line)
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        private::create_folder(folder)?;
+    }
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+    }
+    options.open(path)
+}
+
+fn read(path: &Path) -> Option<JournalContents> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(JOURNAL_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(bytes.split(|byte| *byte == b'\n').next()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(source_id: &str, text: &str) -> Document {
+        Document::new(source_id, Content::Text(text.to_owned()))
+    }
+
+    /// Simulates a process that crashes while it reads this document.
+    fn crash_while_reading(cache: &Path, document: &Document) -> Verdict {
+        let mut journal = Journal::open(cache, false);
+        let verdict = begin(&mut journal, document);
+        std::mem::forget(journal);
+        verdict
+    }
+
+    fn begin(journal: &mut Journal, document: &Document) -> Verdict {
+        let (reading, verdict) = journal.judge(document);
+        if !matches!(verdict, Verdict::Skip(_)) {
+            journal.begin(reading);
+        }
+        verdict
+    }
+
+    #[test]
+    fn a_document_that_ends_the_process_twice_is_skipped_until_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("cache");
+        let bad = document("bad.html", "harm");
+        assert_eq!(crash_while_reading(&cache, &bad), Verdict::Read);
+        assert_eq!(crash_while_reading(&cache, &bad), Verdict::ReadAlone);
+        for _ in 0..3 {
+            let mut journal = Journal::open(&cache, false);
+            assert_eq!(begin(&mut journal, &document("good.md", "fine")), Verdict::Read);
+            journal.finish(true);
+            assert_eq!(begin(&mut journal, &bad), Verdict::Skip(SKIPPED));
+            journal.close();
+        }
+        let mut journal = Journal::open(&cache, false);
+        assert_eq!(begin(&mut journal, &document("bad.html", "no harm")), Verdict::Read);
+        journal.finish(true);
+        assert_eq!(begin(&mut journal, &bad), Verdict::Read, "it is another one again");
+        journal.finish(true);
+        journal.close();
+        assert!(!cache.join(FILE).exists(), "nothing is left to remember");
+    }
+
+    #[test]
+    fn a_document_that_was_only_there_when_the_process_ended_is_cleared() {
+        let folder = tempfile::tempdir().unwrap();
+        let unlucky = document("a-long-name-that-leaves-a-long-line.md", "fine");
+        crash_while_reading(folder.path(), &unlucky);
+        let mut journal = Journal::open(folder.path(), false);
+        assert_eq!(begin(&mut journal, &unlucky), Verdict::ReadAlone);
+        journal.finish(true);
+        assert_eq!(crash_while_reading(folder.path(), &document("b", "fine")), Verdict::Read);
+        let mut journal = Journal::open(folder.path(), false);
+        assert_eq!(begin(&mut journal, &unlucky), Verdict::Read, "one end long ago counts no more");
+    }
+
+    #[test]
+    fn another_version_of_the_program_tries_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let bad = document("bad", "harm");
+        crash_while_reading(folder.path(), &bad);
+        crash_while_reading(folder.path(), &bad);
+        assert_eq!(begin(&mut Journal::open(folder.path(), true), &bad), Verdict::Skip(SKIPPED));
+        let path = folder.path().join(FILE);
+        let older = fs::read_to_string(&path).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.0");
+        fs::write(&path, older).unwrap();
+        assert_eq!(begin(&mut Journal::open(folder.path(), true), &bad), Verdict::Read);
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_read_or_written_stops_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(FILE), b"{\"reading\": 7").unwrap();
+        assert_eq!(begin(&mut Journal::open(folder.path(), false), &document("a", "b")), Verdict::Read);
+        let no_folder = folder.path().join(FILE).join("below-a-file");
+        let mut journal = Journal::open(&no_folder, false);
+        assert_eq!(begin(&mut journal, &document("a", "b")), Verdict::Read);
+        journal.finish(true);
+        journal.close();
+    }
+}
