@@ -3,7 +3,7 @@
 use ctx_core::{
     AgentSpec, Annotations, ArgumentSchema, Call, ContentBlock, Entry, ErrorKind, Inside, LogLine, Output,
     Progress, Question, Resource, ResourceContent, ResourceTemplate, Role, Schema, ToolError, ToolSpec,
-    Unanswered, Want,
+    Unanswered, Want, escape_invisible, json_size,
 };
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -13,6 +13,9 @@ use rmcp::model::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// Bytes of the schema of an elicitation form.
+const FORM_BYTES_MAX: usize = 64 << 10;
 
 /// A tool as clients see it. Its schemas are passed on as they are.
 pub(crate) fn tool(entry: &Entry) -> mcp::Tool {
@@ -267,8 +270,11 @@ pub(crate) fn answer(want: &Want, response: Value) -> Result<Value, Unanswered> 
         Want::Person { schema, .. } => match response.get("action").and_then(Value::as_str) {
             Some("accept") => {
                 let content = response.remove("content").unwrap_or_else(|| json!({}));
+                if json_size(schema) > FORM_BYTES_MAX {
+                    return Err(Unanswered::Unaskable);
+                }
                 let schema = ArgumentSchema::compile(schema.clone()).map_err(|_| Unanswered::Unaskable)?;
-                schema.prepare(content).map(Value::Object).map_err(|_| Unanswered::Unfit)
+                schema.prepare_at_once(content).map(Value::Object).map_err(|_| Unanswered::Unfit)
             }
             Some("decline") => Err(Unanswered::Declined),
             Some("cancel") => Err(Unanswered::Dismissed),
@@ -371,7 +377,7 @@ pub(crate) fn server_error(error: &ErrorData) -> ToolError {
         ErrorCode::RESOURCE_NOT_FOUND => ErrorKind::NotFound,
         _ => ErrorKind::Tool,
     };
-    ToolError::new(kind, cut(&error.message))
+    ToolError::new(kind, escape_invisible(cut(&error.message)))
 }
 
 fn cut(text: &str) -> &str {
@@ -395,7 +401,7 @@ pub(crate) fn told_log(params: mcp::LoggingMessageNotificationParam) -> (tracing
         Value::String(text) => text,
         other => other.to_string(),
     };
-    (level, cut(&message).to_owned())
+    (level, escape_invisible(cut(&message)).into_owned())
 }
 
 /// A server's question to a person; `None` where it is not one that can be answered by filling in a form.
@@ -403,7 +409,7 @@ pub(crate) fn want_person(request: &mcp::ElicitRequestParams) -> Option<Want> {
     match request {
         mcp::ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             Some(Want::Person {
-                message: message.clone(),
+                message: escape_invisible(message).into_owned(),
                 schema: serde_json::to_value(requested_schema).ok()?,
             })
         }

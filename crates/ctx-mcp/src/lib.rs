@@ -12,9 +12,10 @@ mod convert;
 mod server;
 
 pub use client::{
-    ChangedField, ChangedPlaces, ChangedTool, Changes, Command, CredentialStore, Difference, FieldChange,
-    Headers, HttpKind, InvalidHeader, InvalidPattern, Login, LoginError, Memory, MemoryError, OAuthSettings,
-    ReaperProgram, Remembered, ServerKey, Start, ToolFilter, Transport, UpstreamLimits, UpstreamOptions,
-    UpstreamSettings, UpstreamState, UpstreamStatus, Upstreams, forget_login, reaper_main,
+    ChangedField, ChangedOffer, ChangedPlaces, ChangedTool, Changes, Command, CredentialStore, Difference,
+    FieldChange, Headers, HttpKind, InvalidHeader, InvalidPattern, Login, LoginError, Memory, MemoryError,
+    OAuthSettings, ReaperProgram, Remembered, ServerKey, Start, StartCheck, ToolFilter, Transport,
+    UpstreamLimits, UpstreamOptions, UpstreamSettings, UpstreamState, UpstreamStatus, Upstreams,
+    forget_login, reaper_main,
 };
 pub use server::{McpServer, ServerSettings, StdioError};

@@ -36,6 +36,11 @@ impl Memory for UpstreamMemory {
     fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
         Ok(remembered(self.0.see(server.name.as_str(), &server.reach, seen)?))
     }
+
+    fn accept(&self, server: &ServerKey, accepted: &str) -> Result<(), MemoryError> {
+        self.0.accept(server.name.as_str(), &server.reach, accepted)?;
+        Ok(())
+    }
 }
 
 /// The file.

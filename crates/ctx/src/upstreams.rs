@@ -42,6 +42,7 @@ impl Upstreams {
             memory: Some(Arc::new(UpstreamMemory::of(config))),
             credentials: logins::store(),
             on_change,
+            may_start: Arc::new(|_| Ok(())),
         };
         Self { servers: Servers::start(servers, options), apis }
     }

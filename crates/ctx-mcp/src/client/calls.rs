@@ -88,9 +88,9 @@ impl Calls {
 
     /// The call that caused what came: the one whose answer it came with where that is known, else any if
     /// all that are open have the same other end. Nobody is told or asked on another's behalf.
-    fn cause(&self, extensions: &Extensions) -> Option<mpsc::Sender<Event>> {
+    fn cause(&self, origin: Option<&InboundStreamOrigin>) -> Option<mpsc::Sender<Event>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(InboundStreamOrigin::OutboundRequest(id)) = extensions.get() {
+        if let Some(InboundStreamOrigin::OutboundRequest(id)) = origin {
             let is_it = |call: &&Open| call.request.as_ref().is_some_and(|(own, _)| own == id);
             if let Some(call) = open.iter().find(is_it) {
                 return Some(call.events.clone());
@@ -104,13 +104,13 @@ impl Calls {
     pub(super) async fn tell(&self, telling: Telling) {
         match telling {
             Telling::Progress(told) => {
-                if let Some(events) = self.by_progress(&told.params.progress_token).await {
-                    offer(&events, Event::Progress(convert::told_progress(told.params)));
+                if let Some(events) = self.by_progress(&told.progress_token).await {
+                    offer(&events, Event::Progress(convert::told_progress(told)));
                 }
             }
-            Telling::Log(told) => {
-                if let Some(events) = self.cause(&told.extensions) {
-                    let (level, message) = convert::told_log(told.params);
+            Telling::Log(told, origin) => {
+                if let Some(events) = self.cause(origin.as_ref()) {
+                    let (level, message) = convert::told_log(told);
                     offer(&events, Event::Log(level, message));
                 }
             }
@@ -118,7 +118,7 @@ impl Calls {
     }
 
     async fn ask(&self, want: Want, extensions: &Extensions) -> Result<Value, Unanswered> {
-        let events = self.cause(extensions).ok_or(Unanswered::Unable)?;
+        let events = self.cause(extensions.get()).ok_or(Unanswered::Unable)?;
         let (reply, answer) = oneshot::channel();
         let question = Question { key: None, want };
         events.send(Event::Ask(question, reply)).await.map_err(|_| Unanswered::TooLate)?;
@@ -229,7 +229,9 @@ impl ClientHandler for Handler {
         params: ResourceUpdatedNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.follows.tell(ResourceChange::Content { uri: self.namespace.uri(&params.uri) });
+        if let Some(uri) = self.namespace.checked_uri(&params.uri) {
+            self.follows.tell(ResourceChange::Content { uri });
+        }
     }
 }
 

@@ -1,17 +1,18 @@
 //! A connection to an upstream server: made, followed to its end, its tools listed.
 
+use super::StartCheck;
 use super::calls::{Calls, Handler};
+use super::definition::ToolDefinition;
 use super::follows::{Follower, Follows};
+use super::guard::Guard;
 use super::namespace::Namespace;
 use super::oauth::Authority;
-use super::process::{Process, Said};
-use super::reaper::Reaper;
+use super::process::{Process, Said, Starter};
 use super::settings::{HttpKind, Transport, UpstreamSettings};
 use super::sse::Sse;
 use super::told::Heard;
 use super::web::{Web, why};
-use crate::convert;
-use ctx_core::{Redactor, ToolSpec, chain};
+use ctx_core::{Redactor, chain, escape_line};
 use rmcp::model::{Implementation, PaginatedRequestParams, ProtocolVersion};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle_and_ct,
@@ -45,8 +46,9 @@ pub(super) enum Era {
 pub(super) struct Maker {
     pub(super) us: Implementation,
     pub(super) redactor: Redactor,
-    pub(super) reaper: Arc<Reaper>,
+    pub(super) starter: Starter,
     pub(super) tasks: TaskTracker,
+    pub(super) may_start: Arc<StartCheck>,
 }
 
 /// A server that answers.
@@ -74,33 +76,45 @@ impl Maker {
         namespace: &Arc<Namespace>,
     ) -> Result<Connection, String> {
         let calls = Arc::new(Calls::default());
+        let guard = Arc::new(match &settings.transport {
+            Transport::Http { kind: HttpKind::Streamable, .. } => Guard::for_streamable_http(),
+            _ => Guard::default(),
+        });
         let handler = Handler::new(calls.clone(), follows.clone(), namespace.clone(), self.us.clone());
         let stop = CancellationToken::new();
         let drop_guard = stop.clone().drop_guard();
         let (running, process) = match &settings.transport {
             Transport::Stdio(command) => {
-                let started = Process::start(command, settings.limits.message_bytes, said, &self.reaper);
-                let (process, lines) = started.map_err(|error| {
+                let (may_start, name) = (self.may_start.clone(), settings.name.clone());
+                let allowed = tokio::task::spawn_blocking(move || may_start(&name)).await;
+                allowed.unwrap_or_else(|error| Err(error.to_string()))?;
+                let bytes_max = settings.limits.message_bytes;
+                let started =
+                    Process::start(command, bytes_max, (said, &self.redactor), &self.starter, &guard);
+                let (process, lines) = started.await.map_err(|error| {
                     format!("`{}` cannot be started: {error}", command.program.to_string_lossy())
                 })?;
-                let lines = Heard::new(lines, calls.clone(), &self.tasks);
+                let lines = Heard::new(lines, guard.clone(), calls.clone(), &self.tasks);
                 let serving = serve_client_with_lifecycle_and_ct(handler, lines, era.mode(), stop.clone());
                 match serving.await {
                     Ok(running) => (running, Some(process)),
                     Err(
                         ClientInitializeError::ConnectionClosed(_)
                         | ClientInitializeError::TransportError { .. },
-                    ) => return Err(process.end().await),
+                    ) => {
+                        let how = process.end().await;
+                        return Err(guard.reason().unwrap_or(how));
+                    }
                     Err(error) => return Err(explain(&error)),
                 }
             }
             Transport::Http { url, headers, kind: HttpKind::Sse, .. } => {
-                let sse = Sse::open(url, headers, authority, settings.limits.message_bytes).await?;
-                let sse = Heard::new(sse, calls.clone(), &self.tasks);
+                let sse = Sse::open(url, headers, authority, settings.limits.message_bytes, &guard).await?;
+                let sse = Heard::new(sse, guard.clone(), calls.clone(), &self.tasks);
                 // None of these knows anything but sessions.
                 let mode = ClientLifecycleMode::Initialize;
                 let serving = serve_client_with_lifecycle_and_ct(handler, sse, mode, stop.clone());
-                (serving.await.map_err(|error| explain(&error))?, None)
+                (serving.await.map_err(|error| guard.reason().unwrap_or_else(|| explain(&error)))?, None)
             }
             Transport::Http { url, headers, kind: HttpKind::Streamable, .. } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
@@ -108,18 +122,21 @@ impl Maker {
                     .max_concurrent_requests(settings.limits.in_flight);
                 // A session that is gone is a connection that is lost, which is ours to make anew.
                 config.reinit_on_expired_session = false;
-                let web = Web::new(settings.limits.message_bytes, authority.cloned())
+                let web = Web::new(url, settings.limits.message_bytes, authority.cloned(), &self.redactor)
                     .map_err(|error| chain(&error))?;
-                let transport = StreamableHttpClientTransport::with_client(web, config);
-                let transport = Heard::new(transport, calls.clone(), &self.tasks);
+                let transport = StreamableHttpClientTransport::with_client(web.clone(), config);
+                let transport = Heard::new(transport, guard.clone(), calls.clone(), &self.tasks);
                 let serving =
                     serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), stop.clone());
-                (serving.await.map_err(|error| explain(&error))?, None)
+                let running =
+                    serving.await.map_err(|error| guard.reason().unwrap_or_else(|| explain(&error)))?;
+                web.standalone_stream_answered().await;
+                (running, None)
             }
         };
         let peer = running.peer().clone();
         let (ended_in, ended) = watch::channel(None);
-        self.tasks.spawn(until_its_end(running, process, ended_in));
+        self.tasks.spawn(until_its_end(running, process, guard, ended_in));
         drop_guard.disarm();
         let mut connection =
             Connection { peer, calls, has_sessions: false, can_log_in: authority.is_some(), stop, ended };
@@ -133,17 +150,34 @@ impl Maker {
 /// Stays with a connection to its end, and then sees to it that its process ends too.
 async fn until_its_end(
     running: RunningService<RoleClient, Handler>,
-    process: Option<Process>,
+    mut process: Option<Process>,
+    guard: Arc<Guard>,
     ended: watch::Sender<Option<String>>,
 ) {
-    if let Err(error) = running.waiting().await {
+    let mut waiting = std::pin::pin!(running.waiting());
+    let process_exit = async {
+        match &mut process {
+            Some(process) => process.wait().await,
+            None => std::future::pending().await,
+        }
+    };
+    let result = tokio::select! {
+        biased;
+        result = &mut waiting => result,
+        how = process_exit => {
+            // A descendant may still hold the pipe of its stdout, which then never reaches end of file.
+            guard.close(how);
+            waiting.await
+        }
+    };
+    if let Err(error) = result {
         tracing::debug!(%error, "a connection broke");
     }
     let how = match process {
         Some(process) => process.end().await,
         None => "the connection was closed".to_owned(),
     };
-    ended.send_replace(Some(how));
+    ended.send_replace(Some(guard.reason().unwrap_or(how)));
 }
 
 impl Era {
@@ -186,7 +220,13 @@ impl Connection {
     pub(super) fn server(&self) -> (Option<String>, Option<String>) {
         let Some(info) = self.peer.peer_info() else { return (None, None) };
         let server = info.server_info.as_ref().map(|server| format!("{} {}", server.name, server.version));
-        (server, Some(info.protocol_version.to_string()))
+        let server = server.map(|server| escape_line(&server).into_owned());
+        (server, Some(escape_line(&info.protocol_version.to_string()).into_owned()))
+    }
+
+    /// The server's `instructions` for agents; empty if it sends none.
+    pub(super) fn instructions(&self) -> String {
+        self.peer.peer_info().and_then(|info| info.instructions.clone()).unwrap_or_default()
     }
 
     /// Waits until the list of tools has changed.
@@ -232,7 +272,7 @@ impl Connection {
     }
 
     /// All tools in the server's order; also those that are not taken, since they may be one day.
-    pub(super) async fn tools(&self, settings: &UpstreamSettings) -> Result<Vec<ToolSpec>, String> {
+    pub(super) async fn tools(&self, settings: &UpstreamSettings) -> Result<Vec<ToolDefinition>, String> {
         let mut specs = Vec::new();
         let (mut taken, mut others) = (0, 0);
         let mut names = HashSet::new();
@@ -261,7 +301,7 @@ impl Connection {
                 }
                 if names.insert(tool.name.to_string()) {
                     *count += 1;
-                    specs.push(convert::tool_spec(tool));
+                    specs.push(ToolDefinition::of(tool));
                 }
             }
             match listed.next_cursor {

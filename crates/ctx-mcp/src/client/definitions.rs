@@ -1,10 +1,11 @@
-//! The definitions of a server's tools, held against those that were accepted.
+//! The definition of a server, compared with the one that was accepted.
 
-use super::difference::Difference;
+use super::definition::ServerDefinition;
+use super::difference::{Difference, PROMPT};
 use super::memory::{self, Memory, MemoryError, Remembered, ServerKey};
-use super::settings::{ToolFilter, UpstreamSettings};
-use ctx_core::{Redactor, ToolSpec};
-use std::sync::{Arc, Mutex, PoisonError};
+use super::settings::{Changes, ToolFilter, UpstreamSettings};
+use ctx_core::{Redactor, ToolSpec, escape_line};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Definitions of one server that are remembered, in bytes.
 const REMEMBERED_BYTES_MAX: usize = 64 << 20;
@@ -12,6 +13,7 @@ const REMEMBERED_BYTES_MAX: usize = 64 << 20;
 pub(super) struct Definitions {
     key: ServerKey,
     taken: ToolFilter,
+    changes: Changes,
     memory: Option<Arc<dyn Memory>>,
     /// What a server was given may be in what it says of itself, and is not to be written down.
     redactor: Redactor,
@@ -20,10 +22,12 @@ pub(super) struct Definitions {
 
 #[derive(Default)]
 struct Now {
-    seen: Vec<ToolSpec>,
+    seen: ServerDefinition,
     /// None as long as nothing was seen.
-    accepted: Option<Vec<ToolSpec>>,
+    accepted: Option<ServerDefinition>,
     difference: Difference,
+    /// Places that contain invisible characters.
+    invisible_places: Vec<String>,
     /// Why it cannot be known what was accepted.
     trouble: Option<String>,
 }
@@ -35,23 +39,26 @@ impl Definitions {
         redactor: Redactor,
     ) -> Self {
         let (key, taken) = (ServerKey::of(settings), settings.tools.clone());
-        Self { key, taken, memory, redactor, now: Mutex::default() }
+        Self { key, taken, changes: settings.changes, memory, redactor, now: Mutex::default() }
     }
 
     /// The tools that were seen when we last ran.
     pub(super) fn recall(&self) -> Option<Vec<ToolSpec>> {
         let remembered = self.read_memory()?;
-        let mut seen = memory::read(&remembered.seen)?;
-        self.hold(Some(seen.clone()), Ok(Some(remembered)));
-        seen.retain(|spec| self.taken.takes(&spec.name));
-        Some(seen)
+        let seen = ServerDefinition::read(&remembered.seen)?;
+        let mut tools = seen.visible_tools();
+        self.hold(Some(seen), Ok(Some(remembered)));
+        tools.retain(|spec| self.taken.takes(&spec.name));
+        Some(tools)
     }
 
-    /// Remembers what the server has, and tells if it is not what was accepted.
-    pub(super) fn see(&self, specs: &[ToolSpec]) {
-        let text = serde_json::to_string(specs).map(|text| self.redactor.text(text)).unwrap_or_default();
+    /// Stores the definition of the server, and warns if it is not the accepted one. Parts that could not be listed
+    /// keep their last value.
+    pub(super) fn see(&self, mut seen: ServerDefinition) {
+        seen.fill(&self.now().seen);
+        let text = serde_json::to_string(&seen).map(|text| self.redactor.text(text)).unwrap_or_default();
         // As it is remembered, so that equals stay equal.
-        let seen = memory::read(&text).unwrap_or_else(|| specs.to_vec());
+        let seen = ServerDefinition::read(&text).unwrap_or(seen);
         let remembered = match &self.memory {
             None => Ok(None),
             Some(_) if text.len() > REMEMBERED_BYTES_MAX => {
@@ -60,6 +67,12 @@ impl Definitions {
             Some(memory) => memory.remember(&self.key, &text).map(Some),
         };
         self.hold(Some(seen), remembered);
+    }
+
+    /// [`Self::see`] for a definition without tools, of which only prompts, templates or resources were listed.
+    pub(super) fn see_offers(&self, mut seen: ServerDefinition) {
+        seen.tools.clone_from(&self.now().seen.tools);
+        self.see(seen);
     }
 
     /// Looks again at what was accepted: somebody may have done so meanwhile.
@@ -78,54 +91,114 @@ impl Definitions {
     }
 
     /// Holds what is seen, or was before, against what is accepted.
-    fn hold(&self, seen: Option<Vec<ToolSpec>>, remembered: Result<Option<Remembered>, MemoryError>) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+    fn hold(&self, seen: Option<ServerDefinition>, remembered: Result<Option<Remembered>, MemoryError>) {
+        let name = &self.key.name;
+        let mut now = self.now();
         now.trouble = None;
         let seen = seen.unwrap_or_else(|| std::mem::take(&mut now.seen));
         match remembered {
             Ok(Some(remembered)) => now.accepted = Some(memory::accepted(&remembered.accepted)),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!("{}: its tools cannot be remembered: {error}", self.key.name);
+                tracing::warn!("{name}: its tools cannot be remembered: {error}");
                 now.trouble = Some(error.to_string());
             }
         }
         let accepted = now.accepted.get_or_insert_with(|| seen.clone());
-        let difference = memory::difference(accepted, &seen, &self.taken);
+        // Trust on first use, for each part: one that was never seen before is accepted.
+        let is_filled = accepted.fill(&seen);
+        let filled = is_filled.then(|| serde_json::to_string(accepted).unwrap_or_default());
+        let difference = Difference::of(accepted, &seen, &self.taken);
+        let invisible_places = seen.invisible_places();
         let is_told = std::mem::replace(&mut now.difference, difference.clone()) == difference;
+        let are_places_told =
+            std::mem::replace(&mut now.invisible_places, invisible_places.clone()) == invisible_places;
         now.seen = seen;
+        drop(now);
+        if let (Some(memory), Some(filled)) = (&self.memory, filled)
+            && let Err(error) = memory.accept(&self.key, &filled)
+        {
+            tracing::debug!("{name}: what was accepted cannot be remembered: {error}");
+        }
         if !is_told && !difference.is_empty() {
-            let name = &self.key.name;
             tracing::warn!(
                 "{name}: its tools are not those that were accepted: {difference}; look at them with \
                  `ctx upstream list`, accept them with `ctx upstream accept {name}`"
             );
         }
+        if !are_places_told && !invisible_places.is_empty() {
+            tracing::warn!("{name}: {}", describe_invisible(&invisible_places));
+        }
     }
 
-    /// How the tools differ from those that were accepted.
+    /// How the definition differs from the accepted one.
     pub(super) fn difference(&self) -> Difference {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).difference.clone()
+        self.now().difference.clone()
+    }
+
+    /// Warnings about the definition: invisible characters.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let places = self.now().invisible_places.clone();
+        if places.is_empty() { Vec::new() } else { vec![describe_invisible(&places)] }
     }
 
     /// Why a tool is not to be called, where it is not the one that was accepted.
     pub(super) fn objection(&self, tool: &str) -> Option<String> {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(trouble) = &now.trouble {
+        let now = self.now();
+        if self.changes == Changes::Tell {
+            return None;
+        }
+        if let Some(trouble) = now.trouble.as_ref().filter(|_| self.changes == Changes::Ask) {
             return Some(format!("whether the definition of `{tool}` was accepted is not known: {trouble}"));
         }
+        let shown = escape_line(tool);
         let what = match &now.difference {
-            difference if difference.changed.iter().any(|changed| changed.name == tool) => {
-                format!("the definition of `{tool}` has changed since it was accepted")
+            difference if difference.changed.iter().any(|changed| changed.name == shown) => {
+                // Both definitions must say read-only: a tool that says so only now may have written until now.
+                let accepted = now.accepted.iter();
+                if self.changes == Changes::AskUnlessReadOnly
+                    && accepted.chain([&now.seen]).all(|definition| is_read_only(definition, tool))
+                {
+                    return None;
+                }
+                format!("the definition of `{shown}` has changed since it was accepted")
             }
-            difference if difference.added.iter().any(|added| added == tool) => {
-                format!("`{tool}` was not there when its tools were accepted")
+            difference if difference.added.iter().any(|added| *added == shown) => {
+                format!("`{shown}` was not there when its tools were accepted")
             }
             _ => return None,
         };
-        let name = &self.key.name;
-        Some(format!(
-            "{what}; look at it with `ctx upstream list`, accept it with `ctx upstream accept {name}`"
-        ))
+        Some(self.with_remedy(&what))
     }
+
+    /// Why a prompt must not be fetched, if it is not the one that was accepted.
+    pub(super) fn prompt_objection(&self, prompt: &str) -> Option<String> {
+        if self.changes != Changes::Ask {
+            return None;
+        }
+        let (now, shown) = (self.now(), escape_line(prompt));
+        let other = now.difference.others.iter().find(|other| other.kind == PROMPT && other.name == shown)?;
+        Some(self.with_remedy(&format!(
+            "the prompt `{shown}` was {} since its prompts were accepted",
+            other.change
+        )))
+    }
+
+    fn with_remedy(&self, what: &str) -> String {
+        let name = &self.key.name;
+        format!("{what}; look at it with `ctx upstream list`, accept it with `ctx upstream accept {name}`")
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_read_only(definition: &ServerDefinition, tool: &str) -> bool {
+    let spec = definition.tools.iter().map(|tool| &tool.spec).find(|spec| spec.name == tool);
+    spec.is_some_and(|spec| spec.annotations.read_only == Some(true))
+}
+
+fn describe_invisible(places: &[String]) -> String {
+    format!("it uses invisible characters, which are shown escaped, in {}", places.join("; "))
 }

@@ -1,13 +1,19 @@
-//! How the tools of a server differ from those that were accepted.
+//! Differences between the definition of a server and the accepted one. Texts have invisible characters escaped.
 
-use ctx_core::{Schema, ToolSpec};
+use super::definition::{OfferDefinitions, ServerDefinition, visible};
+use super::settings::ToolFilter;
+use ctx_core::{Schema, ToolSpec, escape_line};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Places in one schema that are told of each kind; of more, only the number is.
 const PLACES_TOLD_MAX: usize = 8;
+/// [`ChangedOffer::kind`] of prompts.
+pub(super) const PROMPT: &str = "prompt";
+/// [`ChangedOffer::kind`] of resources.
+const RESOURCE: &str = "resource";
 
 /// How a list of tools differs from an earlier one. The order of tools does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,6 +24,34 @@ pub struct Difference {
     pub removed: Vec<String>,
     /// Tools that say something else of themselves.
     pub changed: Vec<ChangedTool>,
+    /// Changes to instructions, prompts, resources and resource templates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ChangedOffer>,
+}
+
+/// A change to something other than a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChangedOffer {
+    /// `instructions`, `prompt`, `template` or `resource`.
+    pub kind: &'static str,
+    /// Its name or URI; empty for instructions.
+    pub name: String,
+    /// `added`, `removed` or `changed`.
+    pub change: &'static str,
+    /// The changed fields, if it is `changed`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<ChangedField>,
+}
+
+impl fmt::Display for ChangedOffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind)?;
+        if !self.name.is_empty() {
+            write!(f, " {}", self.name)?;
+        }
+        let fields: Vec<&str> = self.fields.iter().map(|changed| changed.field).collect();
+        if fields.is_empty() || self.name.is_empty() { Ok(()) } else { write!(f, " ({})", fields.join(", ")) }
+    }
 }
 
 /// A tool that says something else of itself than before.
@@ -68,7 +102,35 @@ pub struct ChangedPlaces {
 }
 
 impl Difference {
-    /// How `after` differs from `before`.
+    /// Compares the definition `seen` with the `accepted` one; only tools that are `taken` count.
+    pub(super) fn of(accepted: &ServerDefinition, seen: &ServerDefinition, taken: &ToolFilter) -> Self {
+        let specs = |definition: &'_ ServerDefinition| {
+            definition.tools.iter().filter(|tool| taken.takes(&tool.spec.name)).cloned().collect::<Vec<_>>()
+        };
+        let (before, after) = (specs(accepted), specs(seen));
+        let mut difference =
+            Self::between(before.iter().map(|tool| &tool.spec), after.iter().map(|tool| &tool.spec));
+        let more_by_name: BTreeMap<&str, _> =
+            after.iter().map(|tool| (tool.spec.name.as_str(), tool.more.as_ref())).collect();
+        for tool in &before {
+            let (Some(old), Some(Some(new))) = (&tool.more, more_by_name.get(tool.spec.name.as_str())) else {
+                continue;
+            };
+            let fields = json_fields(old, new);
+            if fields.is_empty() {
+                continue;
+            }
+            let name = escape_line(&tool.spec.name);
+            match difference.changed.iter_mut().find(|changed| changed.name == name) {
+                Some(changed) => changed.fields.extend(fields),
+                None => difference.changed.push(ChangedTool { name: name.into_owned(), fields }),
+            }
+        }
+        difference.others = changed_offers(accepted, seen);
+        difference
+    }
+
+    /// Compares two lists of tools.
     pub(super) fn between<'a>(
         before: impl IntoIterator<Item = &'a ToolSpec>,
         after: impl IntoIterator<Item = &'a ToolSpec>,
@@ -80,18 +142,21 @@ impl Difference {
         let missing = |from: &BTreeMap<&str, _>, name: &&&str| !from.contains_key(**name);
         let changed = before.iter().filter_map(|(name, old)| {
             let new = after.get(name)?;
-            (old != new).then(|| ChangedTool { name: (*name).to_owned(), fields: fields(old, new) })
+            (old != new)
+                .then(|| ChangedTool { name: escape_line(name).into_owned(), fields: fields(old, new) })
         });
+        let shown = |name: &&str| escape_line(name).into_owned();
         Self {
-            added: after.keys().filter(|name| missing(&before, name)).map(ToString::to_string).collect(),
-            removed: before.keys().filter(|name| missing(&after, name)).map(ToString::to_string).collect(),
+            added: after.keys().filter(|name| missing(&before, name)).map(shown).collect(),
+            removed: before.keys().filter(|name| missing(&after, name)).map(shown).collect(),
             changed: changed.collect(),
+            others: Vec::new(),
         }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty() && self.others.is_empty()
     }
 }
 
@@ -102,11 +167,14 @@ impl fmt::Display for Difference {
             let fields: Vec<&str> = tool.fields.iter().map(|changed| changed.field).collect();
             format!("{} ({})", tool.name, fields.join(", "))
         });
-        let parts = [
+        let mut parts = [
             ("added", self.added.clone()),
             ("removed", self.removed.clone()),
             ("changed", changed.collect::<Vec<_>>()),
         ];
+        for (word, names) in &mut parts {
+            names.extend(self.others.iter().filter(|other| other.change == *word).map(ToString::to_string));
+        }
         let parts = parts.iter().filter(|(_, names)| !names.is_empty());
         let parts: Vec<String> = parts.map(|(word, names)| format!("{word} {}", names.join(", "))).collect();
         f.write_str(&parts.join("; "))
@@ -115,7 +183,7 @@ impl fmt::Display for Difference {
 
 fn fields(old: &ToolSpec, new: &ToolSpec) -> Vec<ChangedField> {
     let text = |field, before: Option<String>, after: Option<String>| {
-        (before != after).then_some(ChangedField { field, change: FieldChange::Text { before, after } })
+        (before != after).then(|| text_field(field, before, after))
     };
     let hint = |field, before: Option<bool>, after: Option<bool>| {
         text(field, before.map(|hint| hint.to_string()), after.map(|hint| hint.to_string()))
@@ -139,6 +207,78 @@ fn fields(old: &ToolSpec, new: &ToolSpec) -> Vec<ChangedField> {
         hint("annotations.open_world", was.open_world, is.open_world),
     ];
     all.into_iter().flatten().collect()
+}
+
+fn text_field(field: &'static str, before: Option<String>, after: Option<String>) -> ChangedField {
+    let shown = |text: Option<String>| text.map(|text| visible(&text));
+    ChangedField { field, change: FieldChange::Text { before: shown(before), after: shown(after) } }
+}
+
+/// Compares fields that are stored as JSON.
+fn json_fields(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<ChangedField> {
+    let added = new.keys().filter(|key| !old.contains_key(*key));
+    let keys = old.keys().chain(added).filter(|key| old.get(*key) != new.get(*key));
+    let field = |key: &String| match (old.get(key), new.get(key)) {
+        (before @ (None | Some(Value::String(_))), after @ (None | Some(Value::String(_)))) => {
+            let text = |value: Option<&Value>| value.and_then(Value::as_str).map(ToOwned::to_owned);
+            text_field(known_field(key), text(before), text(after))
+        }
+        (before, after) => {
+            let mut places = ChangedPlaces::default();
+            compare(before, after, &mut String::new(), &mut places);
+            ChangedField { field: known_field(key), change: FieldChange::Schema(places) }
+        }
+    };
+    keys.map(field).collect()
+}
+
+/// The static name of a field; `more` for any that is not listed.
+fn known_field(key: &str) -> &'static str {
+    const KNOWN: [&str; 9] = [
+        "_meta",
+        "annotations",
+        "annotations.title",
+        "arguments",
+        "description",
+        "icons",
+        "mimeType",
+        "name",
+        "title",
+    ];
+    KNOWN.iter().find(|known| **known == key).copied().unwrap_or("more")
+}
+
+/// Compares instructions, prompts, resources and resource templates.
+fn changed_offers(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec<ChangedOffer> {
+    let mut changes = Vec::new();
+    if let (Some(before), Some(after)) = (&accepted.instructions, &seen.instructions)
+        && before != after
+    {
+        let fields = vec![text_field("instructions", Some(before.clone()), Some(after.clone()))];
+        changes.push(ChangedOffer { kind: "instructions", name: String::new(), change: "changed", fields });
+    }
+    let mut compare = |kind, before: &Option<OfferDefinitions>, after: &Option<OfferDefinitions>| {
+        let (Some(before), Some(after)) = (before, after) else { return };
+        let mut push = |name: &str, change, fields| {
+            changes.push(ChangedOffer { kind, name: escape_line(name).into_owned(), change, fields });
+        };
+        // Resources are added and removed with the data they stand for; only changes to one of them count.
+        let is_volatile = kind == RESOURCE;
+        for (name, old) in before {
+            match after.get(name) {
+                Some(new) if old != new => push(name, "changed", json_fields(old, new)),
+                None if !is_volatile => push(name, "removed", Vec::new()),
+                _ => {}
+            }
+        }
+        for name in after.keys().filter(|name| !is_volatile && !before.contains_key(*name)) {
+            push(name, "added", Vec::new());
+        }
+    };
+    compare(PROMPT, &accepted.prompts, &seen.prompts);
+    compare("template", &accepted.templates, &seen.templates);
+    compare(RESOURCE, &accepted.resources, &seen.resources);
+    changes
 }
 
 /// All its tags, told apart by what is in none of them.
@@ -169,7 +309,7 @@ fn compare(before: Option<&Value>, after: Option<&Value>, path: &mut String, pla
         places.more += 1;
         return;
     }
-    list.push(if path.is_empty() { "/".to_owned() } else { path.clone() });
+    list.push(if path.is_empty() { "/".to_owned() } else { escape_line(path).into_owned() });
 }
 
 #[cfg(test)]

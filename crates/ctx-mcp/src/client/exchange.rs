@@ -19,6 +19,10 @@ use rmcp::{RoleClient, ServiceError};
 
 /// How often one call may ask for something before it goes on.
 const ROUNDS_MAX: usize = 10;
+/// Requests of the server (elicitation, sampling, roots) during one request of ours; further ones are refused.
+const QUESTIONS_PER_CALL_MAX: usize = 100;
+/// Input requests in one `InputRequiredResult`; a call with more fails.
+const QUESTIONS_PER_ROUND_MAX: usize = 16;
 /// What servers on the web answer to a request of a session they do not know.
 const NO_SESSION: i32 = -32000;
 /// The same.
@@ -90,6 +94,12 @@ impl Connection {
             };
             match answer {
                 ServerResult::InputRequiredResult(wanted) => {
+                    if wanted.input_requests.as_ref().map_or(0, |requests| requests.len())
+                        > QUESTIONS_PER_ROUND_MAX
+                    {
+                        let why = format!("it asked more than {QUESTIONS_PER_ROUND_MAX} questions at once");
+                        return Ok(Err(ToolError::new(ErrorKind::Tool, why)));
+                    }
                     let state = wanted.request_state.clone();
                     match answers(wanted, call).await {
                         Ok(responses) => asked.go_on(state, responses),
@@ -180,6 +190,7 @@ pub(super) async fn request(
 /// Waits for an answer; meanwhile tells and asks the other end of the call.
 async fn attended<T>(answer: impl Future<Output = T>, open: &mut OpenCall, call: &Call) -> T {
     let mut asking = FuturesUnordered::new();
+    let mut question_count = 0;
     let mut answer = std::pin::pin!(answer);
     loop {
         tokio::select! {
@@ -187,6 +198,11 @@ async fn attended<T>(answer: impl Future<Output = T>, open: &mut OpenCall, call:
             Some(()) = asking.next(), if !asking.is_empty() => {}
             Some(event) = open.events.recv() => {
                 if let Some((question, reply)) = tell(event, call) {
+                    question_count += 1;
+                    if question_count > QUESTIONS_PER_CALL_MAX {
+                        let _ = reply.send(Err(Unanswered::Unable));
+                        continue;
+                    }
                     asking.push(call.ask(question).map(|answer| {
                         // The server may have given up.
                         let _ = reply.send(answer);

@@ -237,8 +237,9 @@ impl Follower {
                     self.calls.list_changed.notify_one();
                 }
                 Ok(Some(ServerNotification::ResourceUpdatedNotification(told))) => {
-                    let uri = self.namespace.uri(&told.params.uri);
-                    self.follows.tell(ResourceChange::Content { uri });
+                    if let Some(uri) = self.namespace.checked_uri(&told.params.uri) {
+                        self.follows.tell(ResourceChange::Content { uri });
+                    }
                 }
                 Ok(Some(_)) => self.follows.list_changed.notify_one(),
                 Ok(None) => return,

@@ -3,59 +3,45 @@
 //! A server may write anything to its standard output. What is no message is passed over; an answer that
 //! is too long, or that nobody can read, still ends the call that waits for it.
 
+use super::guard::Guard;
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{ErrorCode, ErrorData, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 
 /// Bytes at either end of a line that is too long in which its number is looked for.
 const ENDS: usize = 256;
+/// Bytes of an overlong line that are skipped; a longer one is taken for endless, and the server is disconnected.
+const SKIPPED_BYTES_MAX: usize = 1 << 30;
+
+type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A server's output and input.
 pub(super) struct Lines {
-    output: BufReader<ChildStdout>,
-    input: Arc<Mutex<Option<ChildStdin>>>,
+    output: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
+    input: Arc<Mutex<Option<Input>>>,
     reader: Reader,
-    /// The question which revisions it speaks.
-    probe: Option<RequestId>,
-    /// The same, when nobody waits for its answer any more: a server that is slow to start answers late.
-    given_up: Option<RequestId>,
+    guard: Arc<Guard>,
 }
 
 impl Lines {
-    pub(super) fn new(output: ChildStdout, input: ChildStdin, bytes_max: usize) -> Self {
+    pub(super) fn new(
+        output: impl AsyncRead + Send + Unpin + 'static,
+        input: impl AsyncWrite + Send + Unpin + 'static,
+        bytes_max: usize,
+        guard: Arc<Guard>,
+    ) -> Self {
         Self {
-            output: BufReader::with_capacity(64 << 10, output),
-            input: Arc::new(Mutex::new(Some(input))),
+            output: BufReader::with_capacity(64 << 10, Box::new(output)),
+            input: Arc::new(Mutex::new(Some(Box::new(input)))),
             reader: Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max },
-            probe: None,
-            given_up: None,
+            guard,
         }
-    }
-
-    fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
-        let JsonRpcMessage::Request(request) = message else { return };
-        match request.request {
-            ClientRequest::DiscoverRequest(_) => self.probe = Some(request.id.clone()),
-            ClientRequest::InitializeRequest(_) => self.given_up = self.probe.take(),
-            _ => {}
-        }
-    }
-
-    /// Whether it is an answer that nobody waits for any more.
-    fn is_late(&self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
-        let id = match message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            _ => None,
-        };
-        id.is_some() && id == self.given_up.as_ref()
     }
 }
 
@@ -66,7 +52,6 @@ impl Transport<RoleClient> for Lines {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        self.note(&message);
         let input = self.input.clone();
         async move {
             let mut line = serde_json::to_vec(&message)?;
@@ -88,10 +73,14 @@ impl Transport<RoleClient> for Lines {
             };
             let (taken, line) = self.reader.take(bytes);
             self.output.consume(taken);
-            if let Some(message) = line.and_then(Line::message)
-                && !self.is_late(&message)
-            {
-                return Some(message);
+            match line.map(Line::message) {
+                Some(Some(message)) => return Some(message),
+                Some(None) if !self.guard.admits_noise() => return None,
+                None if self.reader.length > SKIPPED_BYTES_MAX => {
+                    self.guard.close(format!("it writes a line of more than {SKIPPED_BYTES_MAX} bytes"));
+                    return None;
+                }
+                _ => {}
             }
         }
     }
@@ -128,6 +117,7 @@ impl Reader {
                 self.tail.extend_from_slice(&self.line[self.line.len().saturating_sub(ENDS)..]);
             }
             self.line.truncate(ENDS);
+            self.line.extend_from_slice(&part[..part.len().min(ENDS - self.line.len())]);
             self.tail.extend_from_slice(&part[part.len().saturating_sub(ENDS)..]);
             self.tail.drain(..self.tail.len().saturating_sub(ENDS));
         }
@@ -200,7 +190,6 @@ fn number(head: &[u8], tail: &[u8]) -> Option<RequestId> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde_json::json;
 
     fn read(bytes: &[u8], chunk: usize, bytes_max: usize) -> Vec<Option<Value>> {
         let mut reader = Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max };
@@ -235,33 +224,6 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_late_answer_to_the_question_which_revisions_it_speaks_is_passed_over() {
-        // A server that has answered neither question before both were asked.
-        let script = r#"read a; read b
-            echo '{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}'
-            echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"begun"}}'"#;
-        let mut server = tokio::process::Command::new("sh");
-        server.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut server = server.spawn().unwrap();
-        let mut lines = Lines::new(server.stdout.take().unwrap(), server.stdin.take().unwrap(), 1_000);
-        for (id, method, params) in [
-            (0, "server/discover", json!({})),
-            (
-                1,
-                "initialize",
-                json!({"protocolVersion": "2025-11-25", "capabilities": {},
-                "clientInfo": {"name": "t", "version": "1"}}),
-            ),
-        ] {
-            let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-            lines.send(serde_json::from_value(message).unwrap()).await.unwrap();
-        }
-        let heard = lines.receive().await.map(|message| serde_json::to_value(message).unwrap());
-        assert_eq!(error_of(&heard), (1, "begun".to_owned()));
-        assert!(server.wait().await.unwrap().success());
-    }
-
     #[test]
     fn what_is_no_message_is_passed_over_and_an_answer_nobody_can_read_fails_its_call() {
         let text = "Server running!\n\n{\"jsonrpc\":\"2.0\",\"id\":3,\"outcome\":1}\n[]\n";
@@ -271,7 +233,42 @@ mod tests {
         assert_eq!(error_of(&messages[2]).0, 3);
     }
 
+    /// Arbitrary output of a server: whole and broken messages among random bytes.
+    fn any_output() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..40),
+            Just(b"\n".to_vec()),
+            Just(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n".to_vec()),
+            Just(b"{\"jsonrpc\":\"2.0\",\"id\":\"1\",\"method\":\"ping\"}\r\n".to_vec()),
+            Just(b"{\"result\":{\"id\":1,\"a\":\"".to_vec()),
+            Just(b"\"},\"id\":7,\"jsonrpc\":\"2.0\"}\n".to_vec()),
+            Just("[".repeat(300).into_bytes()),
+        ];
+        proptest::collection::vec(part, 0..20).prop_map(|parts| parts.concat())
+    }
+
     proptest! {
+        #[test]
+        fn what_is_kept_of_a_line_is_bounded(
+            bytes in any_output(),
+            chunk in 1_usize..50,
+            bytes_max in 1_usize..100,
+        ) {
+            let mut reader = Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max };
+            for mut part in bytes.chunks(chunk) {
+                while !part.is_empty() {
+                    let (taken, line) = reader.take(part);
+                    part = &part[taken..];
+                    prop_assert!(taken > 0);
+                    prop_assert!(reader.line.len() <= bytes_max.max(ENDS) && reader.tail.len() <= ENDS);
+                    if let Some(line) = line {
+                        drop(line.message());
+                    }
+                }
+            }
+            prop_assert_eq!(read(&bytes, chunk, bytes_max), read(&bytes, bytes.len(), bytes_max));
+        }
+
         #[test]
         fn any_bytes_in_any_pieces_are_as_many_lines(
             bytes in proptest::collection::vec(any::<u8>(), 0..600),

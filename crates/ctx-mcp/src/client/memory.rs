@@ -1,20 +1,24 @@
-//! What is remembered of servers while we do not run: the tools last seen, and those that were accepted.
+//! Definitions of servers that outlive the program: the one seen last, and the one that was accepted.
 
+use super::definition::ServerDefinition;
 use super::difference::Difference;
 use super::settings::{ToolFilter, Transport, UpstreamSettings};
-use ctx_core::{Identifier, ToolSpec};
+use ctx_core::Identifier;
 use std::ffi::OsStr;
 
 /// Why something cannot be remembered.
 pub type MemoryError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Keeps definitions of tools. It may block.
+/// Persistent storage of server definitions. It may block.
 pub trait Memory: Send + Sync + 'static {
     /// What is remembered of a server.
     fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError>;
 
     /// Remembers what was seen; what is seen first is accepted with it. Tells what is remembered then.
     fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError>;
+
+    /// Replaces the accepted definition with this one: the same, with parts that were seen for the first time added.
+    fn accept(&self, server: &ServerKey, accepted: &str) -> Result<(), MemoryError>;
 }
 
 /// A server as memories know it: another one under an old name is another.
@@ -26,12 +30,12 @@ pub struct ServerKey {
     pub reach: String,
 }
 
-/// Definitions of a server's tools, written down.
+/// The stored definitions of a server, serialized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// Those that were seen last.
+    /// The one seen last.
     pub seen: String,
-    /// Those that were accepted: seen first, or accepted later.
+    /// The accepted one: seen first, or accepted later.
     pub accepted: String,
 }
 
@@ -61,25 +65,19 @@ impl ServerKey {
 }
 
 impl Remembered {
-    /// How those that were seen differ from those that were accepted, as far as they are taken.
+    /// How the definition seen last differs from the accepted one; only tools that are `taken` count.
     pub fn difference(&self, taken: &ToolFilter) -> Difference {
-        difference(&accepted(&self.accepted), &read(&self.seen).unwrap_or_default(), taken)
+        Difference::of(
+            &accepted(&self.accepted),
+            &ServerDefinition::read(&self.seen).unwrap_or_default(),
+            taken,
+        )
     }
 }
 
-pub(super) fn difference(accepted: &[ToolSpec], seen: &[ToolSpec], taken: &ToolFilter) -> Difference {
-    let taken = |spec: &&ToolSpec| taken.takes(&spec.name);
-    Difference::between(accepted.iter().filter(taken), seen.iter().filter(taken))
-}
-
-/// Definitions that were written down, where they still can be read.
-pub(super) fn read(text: &str) -> Option<Vec<ToolSpec>> {
-    serde_json::from_str(text).ok()
-}
-
-/// Those that were accepted: what cannot be read any more was not.
-pub(super) fn accepted(text: &str) -> Vec<ToolSpec> {
-    read(text).unwrap_or_default()
+/// Parses the accepted definition; one that is unreadable counts as empty, so that nothing is accepted.
+pub(super) fn accepted(text: &str) -> ServerDefinition {
+    ServerDefinition::read(text).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -96,7 +94,7 @@ mod tests {
             start: Start::Eager,
             exposed: false,
             tools: ToolFilter::default(),
-            changes: Changes::Tell,
+            changes: Changes::default(),
             limits: UpstreamLimits::default(),
         }
     }

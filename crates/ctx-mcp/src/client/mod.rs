@@ -1,18 +1,24 @@
 //! Upstream MCP servers: their tools, prompts and resources, as if they were ours.
 //!
-//! `upstream` keeps one server connected and calls it, `connection` and `exchange` speak to it, `calls` and `told`
-//! pass on what it tells and asks meanwhile. `provider`, `prompts` and `resources` are what catalogs see of it, under
-//! the names of `namespace`; `offers` and `follows` keep that current, and `definitions` holds its tools
-//! against those that were accepted, of which `memory` knows and `difference` tells. `process` and `lines` are a
-//! server that is a process, `web`, `post` and `sse` are one that has an address, `oauth` is how such a one lets us in, and
-//! `reaper` is who cleans up behind us.
+//! `upstream` keeps one server connected and calls it; `connection` and `exchange` speak the protocol, within the
+//! limits of `guard`; `calls` and `told` pass on notifications and server requests during calls. `provider`, `prompts`
+//! and `resources` are the catalog's view of a server, under the names of `namespace`; `offers` and `follows` keep it
+//! current. `definitions` compares the server's `definition` with the accepted one, which `memory` stores;
+//! `difference` is the result.
+//!
+//! Transports: `process`, `lines`, and `supervisor` on Linux or `group` and `reaper` elsewhere for stdio servers;
+//! `web`, `post` and `sse` for HTTP, with `oauth` for logins and `reach` as the DNS resolver that prevents SSRF.
 
 mod calls;
 mod connection;
+mod definition;
 mod definitions;
 mod difference;
 mod exchange;
 mod follows;
+#[cfg(not(target_os = "linux"))]
+mod group;
+mod guard;
 mod lines;
 mod memory;
 mod namespace;
@@ -22,15 +28,18 @@ mod post;
 mod process;
 mod prompts;
 mod provider;
+mod reach;
 mod reaper;
 mod resources;
 mod settings;
 mod sse;
+#[cfg(target_os = "linux")]
+mod supervisor;
 mod told;
 mod upstream;
 mod web;
 
-pub use difference::{ChangedField, ChangedPlaces, ChangedTool, Difference, FieldChange};
+pub use difference::{ChangedField, ChangedOffer, ChangedPlaces, ChangedTool, Difference, FieldChange};
 pub use memory::{Memory, MemoryError, Remembered, ServerKey};
 pub use oauth::{CredentialStore, Login, LoginError, OAuthSettings, forget_login};
 pub use reaper::{ReaperProgram, reaper_main};
@@ -44,8 +53,8 @@ use connection::Maker;
 use ctx_core::{Identifier, Provider, Redactor, ToolError};
 use definitions::Definitions;
 use oauth::Authority;
+use process::Starter;
 use provider::UpstreamProvider;
-use reaper::Reaper;
 use rmcp::model::Implementation;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +81,12 @@ pub struct UpstreamOptions {
     pub credentials: Option<Arc<dyn CredentialStore>>,
     /// Told whenever the tools of one are others than before.
     pub on_change: Arc<dyn Fn() + Send + Sync>,
+    /// Called before each start of a stdio server: its program may have changed since it was trusted. It may block.
+    pub may_start: Arc<StartCheck>,
 }
+
+/// Decides whether the program of the server of this name may be started; the error says why not.
+pub type StartCheck = dyn Fn(&Identifier) -> Result<(), String> + Send + Sync;
 
 /// The upstream servers of a workspace. Dropped, they are given up; [`Upstreams::shutdown`] waits for that.
 pub struct Upstreams {
@@ -85,13 +99,15 @@ pub struct Upstreams {
 impl Upstreams {
     /// Connects to all of them, in the background and side by side.
     pub fn start(settings: Vec<UpstreamSettings>, options: UpstreamOptions) -> Self {
-        let UpstreamOptions { name, version, reaper, redactor, memory, credentials, on_change } = options;
+        let UpstreamOptions { name, version, reaper, redactor, memory, credentials, on_change, may_start } =
+            options;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let maker = Arc::new(Maker {
             us: Implementation::new(name, version),
             redactor: redactor.clone(),
-            reaper: Arc::new(Reaper::new(reaper)),
+            starter: Starter::new(reaper),
             tasks: tasks.clone(),
+            may_start,
         });
         let start = |settings: UpstreamSettings| {
             let definitions = Definitions::new(&settings, memory.clone(), redactor.clone());

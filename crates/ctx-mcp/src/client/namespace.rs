@@ -3,6 +3,7 @@
 //! A URI is `mcp://<server>/` and the server's own, unchanged; so one that is wrapped already, by a server
 //! that is itself a gateway, is wrapped once more, and unwrapped once on the way back.
 
+use super::definition::{is_hidden_name, make_visible, visible};
 use ctx_core::{
     AgentArgument, AgentSource, AgentSpec, ContentBlock, Identifier, Message, Prompt, Resource,
     ResourceContent, ResourceTemplate, Role,
@@ -34,6 +35,11 @@ impl Namespace {
         format!("{}{original}", self.prefix)
     }
 
+    /// [`Self::uri`] for a URI that the server sent; `None` if it cannot be passed on.
+    pub(super) fn checked_uri(&self, original: &str) -> Option<String> {
+        is_name(original).then(|| self.uri(original))
+    }
+
     /// What the server calls it; `None` where it is not the server's, or nothing that a URI can be.
     pub(super) fn original<'a>(&self, uri: &'a str) -> Option<&'a str> {
         uri.strip_prefix(&self.prefix).filter(|original| is_name(original))
@@ -60,9 +66,9 @@ impl Namespace {
     pub(super) fn resource(&self, resource: mcp::Resource) -> Option<Resource> {
         is_name(&resource.uri).then(|| Resource {
             uri: self.uri(&resource.uri),
-            name: resource.name,
-            title: resource.title,
-            description: resource.description,
+            name: visible(&resource.name),
+            title: resource.title.as_deref().map(visible),
+            description: resource.description.as_deref().map(visible),
             mime_type: resource.mime_type,
             size: resource.size,
             more: more(&resource.annotations, &resource.icons, &resource.meta),
@@ -73,9 +79,9 @@ impl Namespace {
     pub(super) fn template(&self, template: mcp::ResourceTemplate) -> Option<ResourceTemplate> {
         is_name(&template.uri_template).then(|| ResourceTemplate {
             uri_template: self.uri(&template.uri_template),
-            name: template.name,
-            title: template.title,
-            description: template.description,
+            name: visible(&template.name),
+            title: template.title.as_deref().map(visible),
+            description: template.description.as_deref().map(visible),
             mime_type: template.mime_type,
             more: more(&template.annotations, &template.icons, &template.meta),
         })
@@ -100,14 +106,16 @@ impl Namespace {
     pub(super) fn agent(&self, prompt: mcp::Prompt) -> Option<AgentSpec> {
         let argument = |argument: mcp::PromptArgument| AgentArgument {
             name: argument.name,
-            description: argument.description.unwrap_or_default(),
+            description: visible(argument.description.as_deref().unwrap_or_default()),
             required: argument.required.unwrap_or_default(),
             choices: Vec::new(),
         };
-        is_name(&prompt.name).then(|| AgentSpec {
+        let arguments = prompt.arguments.iter().flatten();
+        let has_visible_arguments = arguments.into_iter().all(|argument| !is_hidden_name(&argument.name));
+        (is_name(&prompt.name) && has_visible_arguments).then(|| AgentSpec {
             name: format!("{}/{}", self.server, prompt.name),
-            title: prompt.title,
-            description: prompt.description.unwrap_or_default(),
+            title: prompt.title.as_deref().map(visible),
+            description: visible(prompt.description.as_deref().unwrap_or_default()),
             tools: Vec::new(),
             source: AgentSource::Mcp,
             arguments: prompt.arguments.unwrap_or_default().into_iter().map(argument).collect(),
@@ -119,6 +127,9 @@ impl Namespace {
         let message = |message: mcp::PromptMessage| {
             let mut block = serde_json::to_value(message.content).ok()?;
             self.rename(&mut block);
+            if let Some(text) = block.get_mut("text") {
+                make_visible(text);
+            }
             let role = match message.role {
                 mcp::Role::Assistant => Role::Assistant,
                 _ => Role::User,
@@ -132,7 +143,7 @@ impl Namespace {
 
 /// Whether a text can be a name or a URI: whoever reads it in a line must not be misled.
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.len() <= NAME_BYTES_MAX && !text.chars().any(char::is_control)
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && !is_hidden_name(text)
 }
 
 /// What clients are told besides.
@@ -147,7 +158,8 @@ fn more(
         ("_meta", serde_json::to_value(meta)),
     ];
     let there = |(key, value): (&str, Result<Value, _>)| {
-        let value = value.ok().filter(|value| !value.is_null())?;
+        let mut value = value.ok().filter(|value| !value.is_null())?;
+        make_visible(&mut value);
         Some((key.to_owned(), value))
     };
     written.into_iter().filter_map(there).collect()
@@ -196,7 +208,9 @@ mod tests {
     #[test]
     fn what_is_no_name_is_not_passed_on() {
         let namespace = namespace();
-        for uri in ["", "file:///a\nb", "a\u{0}", &"x".repeat(NAME_BYTES_MAX + 1)] {
+        for uri in
+            ["", "file:///a\nb", "a\u{0}", "file:///a\u{200b}b", "\u{202e}a", &"x".repeat(NAME_BYTES_MAX + 1)]
+        {
             assert_eq!(namespace.resource(mcp::Resource::new(uri, "r")), None);
             assert_eq!(namespace.template(mcp::ResourceTemplate::new(uri, "t")), None);
             assert_eq!(namespace.agent(mcp::Prompt::new(uri, None::<String>, None)), None);
@@ -208,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_uri_is_what_it_was_on_its_way_back(uri in "[^\\p{Cc}]{1,50}") {
+        fn a_uri_is_what_it_was_on_its_way_back(uri in "[^\\p{C}\\p{Z}\\p{M}\\u{115f}\\u{1160}\\u{3164}\\u{ffa0}]{1,50}") {
             let (inner, outer) = (Namespace::new(&Identifier::sanitize("inner")), namespace());
             let twice = outer.uri(&inner.uri(&uri));
             let once = outer.original(&twice).unwrap();
@@ -217,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn a_prompt_is_what_it_was_on_its_way_back(name in "[^\\p{Cc}]{1,50}") {
+        fn a_prompt_is_what_it_was_on_its_way_back(name in "[^\\p{C}\\p{Z}\\p{M}\\u{115f}\\u{1160}\\u{3164}\\u{ffa0}]{1,50}") {
             let agent = namespace().agent(mcp::Prompt::new(&name, None::<String>, None)).unwrap();
             prop_assert_eq!(namespace().original_prompt(&agent.name), Some(name.as_str()));
         }

@@ -1,12 +1,13 @@
 //! What a server has besides tools, as it was last listed: prompts, and forms of URIs; and pages of its lists.
 
 use super::connection::Connection;
+use super::definition::{OfferDefinitions, ServerDefinition, offer_definitions};
 use super::namespace::Namespace;
 use ctx_core::{AgentSpec, ResourceTemplate};
 use rmcp::ServiceError;
 use rmcp::model::{
     ClientRequest, ErrorCode, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
-    PaginatedRequestParams,
+    PaginatedRequestParams, Prompt, Resource, ResourceTemplate as Template,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -43,6 +44,17 @@ struct Known {
 pub(super) struct Listed {
     prompts: Option<Vec<Arc<AgentSpec>>>,
     templates: Option<Vec<ResourceTemplate>>,
+    /// As the server sent them.
+    prompt_definitions: Option<OfferDefinitions>,
+    template_definitions: Option<OfferDefinitions>,
+}
+
+impl Listed {
+    /// The listed parts of the server's definition.
+    pub(super) fn definition(&self) -> ServerDefinition {
+        let (prompts, templates) = (self.prompt_definitions.clone(), self.template_definitions.clone());
+        ServerDefinition { prompts, templates, ..ServerDefinition::default() }
+    }
 }
 
 impl Offers {
@@ -78,18 +90,31 @@ impl Connection {
         });
         let prompts = async {
             let mut names = HashSet::new();
-            let listed: Vec<_> = self.all(List::Prompts, has_prompts).await?;
+            let listed: Vec<Prompt> = self.all(List::Prompts, has_prompts).await?;
+            let definitions = offer_definitions(&listed, |prompt| &prompt.name);
             let agents = listed.into_iter().filter_map(|prompt| namespace.agent(prompt));
-            Some(agents.filter(|agent| names.insert(agent.name.clone())).map(Arc::new).collect())
+            let agents = agents.filter(|agent| names.insert(agent.name.clone())).map(Arc::new);
+            Some((agents.collect(), definitions))
         };
         let templates = async {
             let mut forms = HashSet::new();
-            let listed: Vec<_> = self.all(List::Templates, has_resources).await?;
+            let listed: Vec<Template> = self.all(List::Templates, has_resources).await?;
+            let definitions = offer_definitions(&listed, |template| &template.uri_template);
             let templates = listed.into_iter().filter_map(|template| namespace.template(template));
-            Some(templates.filter(|template| forms.insert(template.uri_template.clone())).collect())
+            let templates = templates.filter(|template| forms.insert(template.uri_template.clone()));
+            Some((templates.collect(), definitions))
         };
         let (prompts, templates) = tokio::join!(prompts, templates);
-        Listed { prompts, templates }
+        let (prompts, prompt_definitions) = prompts.unzip();
+        let (templates, template_definitions) = templates.unzip();
+        Listed { prompts, templates, prompt_definitions, template_definitions }
+    }
+
+    /// Lists the definitions of resources; `None` if they cannot be listed in time.
+    pub(super) async fn resources(&self) -> Option<OfferDefinitions> {
+        let has_resources = self.peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some());
+        let listed: Vec<Resource> = self.all(List::Resources, has_resources).await?;
+        Some(offer_definitions(&listed, |resource| &resource.uri))
     }
 
     /// A whole list, as far as it is taken; `None` where it cannot be listed in time.

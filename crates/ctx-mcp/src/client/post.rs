@@ -2,6 +2,7 @@
 
 use super::web::WebError;
 use bytes::Bytes;
+use ctx_core::Redactor;
 use futures::{Stream, StreamExt};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -25,6 +26,8 @@ const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 /// Bytes of a refusal that are told.
 const REFUSAL_BYTES_MAX: usize = 2_000;
+/// Events of one SSE response that are not messages, or that answer another request.
+const STRAY_EVENTS_MAX: usize = 1_000;
 
 /// A message, and how it is sent.
 pub(super) struct Post<'a> {
@@ -36,6 +39,7 @@ pub(super) struct Post<'a> {
     pub(super) headers: HashMap<HeaderName, HeaderValue>,
     /// Bytes of an answer, or of an event.
     pub(super) bytes_max: usize,
+    pub(super) redactor: &'a Redactor,
 }
 
 impl Post<'_> {
@@ -118,7 +122,8 @@ impl Post<'_> {
             Ok(JsonRpcMessage::Error(error)) if is_json => Some(error),
             _ => None,
         };
-        let text = String::from_utf8_lossy(&body);
+        // Redacted before it is truncated: part of a secret is not recognized as one.
+        let text = self.redactor.text(String::from_utf8_lossy(&body).into_owned());
         let text = &text[..text.floor_char_boundary(REFUSAL_BYTES_MAX)];
         let is_question = matches!(self.message, ClientJsonRpcMessage::Request(request)
             if matches!(request.request, ClientRequest::DiscoverRequest(_)));
@@ -153,18 +158,53 @@ async fn read_whole(mut response: Response, bytes_max: usize) -> reqwest::Result
     Ok(Some(body))
 }
 
-/// Events, of which one that is too long is the failure of what was asked.
+/// The events of an SSE response. An event that is too long, or too many stray events, fail the request.
 fn events(response: Response, id: RequestId, bytes_max: usize) -> BoxedSseResponse {
     let is_too_long = Arc::new(AtomicBool::new(false));
     let bytes = bounded(response.bytes_stream(), bytes_max, is_too_long.clone());
-    let stream = SseStream::from_bytes_stream(bytes).map(move |event| match event {
-        Err(_) if is_too_long.load(Ordering::Relaxed) => {
-            let told = serde_json::to_string(&too_long(id.clone(), bytes_max)).unwrap_or_default();
-            Ok(Sse { data: Some(told), ..Sse::default() })
+    let mut stray_events = 0;
+    let stream = SseStream::from_bytes_stream(bytes).map(move |event| {
+        let as_event = |failure: ServerJsonRpcMessage| {
+            let data = serde_json::to_string(&failure).unwrap_or_default();
+            Ok(Sse { data: Some(data), ..Sse::default() })
+        };
+        match event {
+            Err(_) if is_too_long.load(Ordering::Relaxed) => as_event(too_long(id.clone(), bytes_max)),
+            Ok(mut event) if is_stray(&event, &id) => {
+                stray_events += 1;
+                if stray_events > STRAY_EVENTS_MAX {
+                    let message = format!("it sent more than {STRAY_EVENTS_MAX} events that are no answer");
+                    return as_event(failure(id.clone(), message));
+                }
+                // rmcp takes the first response on a stream for the response to the request, whatever its id.
+                event.data = None;
+                Ok(event)
+            }
+            event => event,
         }
-        event => event,
     });
     stream.boxed()
+}
+
+/// Whether an event is not a message although its type says so, or answers another request.
+fn is_stray(event: &Sse, id: &RequestId) -> bool {
+    let Some(data) = event.data.as_deref().filter(|data| !data.is_empty()) else { return false };
+    // Events of other types are keep-alives.
+    if !matches!(event.event.as_deref(), None | Some("" | "message")) {
+        return false;
+    }
+    #[derive(serde::Deserialize)]
+    struct MessageHead {
+        id: Option<RequestId>,
+        method: Option<serde::de::IgnoredAny>,
+    }
+    match serde_json::from_str(data) {
+        Ok(MessageHead { id: Some(other), method: None }) => {
+            other != *id && other.to_string() != id.to_string()
+        }
+        Ok(_) => false,
+        Err(_) => true,
+    }
 }
 
 /// Bytes, as long as no event among them is too long.
@@ -222,6 +262,19 @@ fn failure(id: RequestId, message: String) -> ServerJsonRpcMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_event_is_as_long_however_it_is_cut(
+            bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), any::<u8>()], 0..300),
+            chunk in 1_usize..40,
+        ) {
+            let (mut cut, mut whole) = (EventLength::default(), EventLength::default());
+            let longest = bytes.chunks(chunk).map(|part| cut.longest_with(part)).max().unwrap_or(0);
+            prop_assert_eq!(longest, whole.longest_with(&bytes));
+        }
+    }
 
     #[test]
     fn an_event_is_as_long_as_what_is_between_two_empty_lines() {

@@ -1,26 +1,35 @@
-//! The process of an upstream server: started with an environment of its own and a group of its own, and
-//! ended with all that it has started.
+//! The process of a stdio server: started with an environment of its own, and ended with all of its descendants. The
+//! supervisor does that on Linux, a process group elsewhere.
 
+#[cfg(not(target_os = "linux"))]
+use super::group as platform;
+use super::guard::Guard;
 use super::lines::Lines;
-use super::reaper::{Reaper, end_group};
 use super::settings::Command;
+#[cfg(target_os = "linux")]
+use super::supervisor as platform;
+use ctx_core::{Redactor, escape_line};
+pub(super) use platform::Starter;
 use std::collections::VecDeque;
 use std::io;
-use std::process::Stdio;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::process::{Child, ChildStderr};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
 /// How long a server may take to end by itself once its input has ended, and once more after a signal.
 const ENDING: Duration = Duration::from_secs(2);
 /// How long the last of what it said may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How long its last output may take to be read after it has exited.
+const FINAL_OUTPUT_WAIT: Duration = Duration::from_secs(1);
 /// Lines of what a server says on stderr that are kept.
 const SAID_LINES_MAX: usize = 50;
 /// Bytes of such a line that are kept.
 const SAID_LINE_BYTES_MAX: usize = 500;
+/// Bytes read beyond that, so that a secret across the cut is redacted as a whole.
+const REDACTION_MARGIN_BYTES: usize = 16 << 10;
 
 /// The last lines that a server has written to stderr.
 #[derive(Clone, Default)]
@@ -36,9 +45,11 @@ impl Said {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn add(&self, line: &[u8]) {
-        let line = String::from_utf8_lossy(line);
-        let line = line.trim_end();
+    fn add(&self, line: &[u8], redactor: &Redactor) {
+        // Redacted before it is truncated: part of a secret is not recognized as one.
+        let line = redactor.text(String::from_utf8_lossy(line).into_owned());
+        let line = &line[..line.floor_char_boundary(SAID_LINE_BYTES_MAX)];
+        let line = escape_line(strip_colours(line.trim_end()).trim()).into_owned();
         if line.is_empty() {
             return;
         }
@@ -47,97 +58,88 @@ impl Said {
         if lines.len() == SAID_LINES_MAX {
             lines.pop_front();
         }
-        lines.push_back(line.to_owned());
+        lines.push_back(line);
     }
 
     /// Reads to the end. Whatever a server writes is read, else it would wait for us.
-    async fn listen(self, mut stderr: ChildStderr) {
+    async fn listen(self, mut stderr: impl AsyncRead + Unpin, redactor: Redactor) {
         let mut chunk = [0; 4096];
         let mut line = Vec::new();
         while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
             for byte in &chunk[..count] {
                 match byte {
                     b'\n' => {
-                        self.add(&line);
+                        self.add(&line, &redactor);
                         line.clear();
                     }
-                    byte if line.len() < SAID_LINE_BYTES_MAX => line.push(*byte),
+                    byte if line.len() < SAID_LINE_BYTES_MAX + REDACTION_MARGIN_BYTES => line.push(*byte),
                     _ => {}
                 }
             }
         }
-        self.add(&line);
+        self.add(&line, &redactor);
     }
+}
+
+/// Removes ANSI colour sequences.
+fn strip_colours(line: &str) -> String {
+    let mut parts = line.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let end = part.find(|letter: char| !letter.is_ascii_digit() && letter != ';');
+        match end.map(|end| part.split_at(end)) {
+            Some((_, rest)) if rest.starts_with('m') => text + &rest[1..],
+            _ => text + "\u{1b}[" + part,
+        }
+    })
 }
 
 /// A server that runs. Dropped, it ends at once with all that it has started.
 pub(super) struct Process {
-    child: Child,
-    group: Group,
+    server: platform::Server,
     listening: JoinHandle<()>,
 }
 
 impl Process {
     /// Starts it; what it says on stderr is added to `said`.
-    pub(super) fn start(
+    pub(super) async fn start(
         command: &Command,
         line_bytes_max: usize,
-        said: &Said,
-        reaper: &Arc<Reaper>,
+        (said, redactor): (&Said, &Redactor),
+        starter: &Starter,
+        guard: &Arc<Guard>,
     ) -> io::Result<(Self, Lines)> {
-        let mut started = tokio::process::Command::new(&command.program);
-        started
-            .args(&command.arguments)
-            .env_clear()
-            .envs(command.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(&command.directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        #[cfg(unix)]
-        started.process_group(0);
-        let mut child = started.spawn()?;
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
-        let group = Group { id: group, reaper: reaper.clone() };
-        reaper.watch(group.id)?;
-        let (Some(input), Some(output), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(io::Error::other("its standard streams are missing"));
-        };
-        let listening = tokio::spawn(said.clone().listen(stderr));
-        Ok((Self { child, group, listening }, Lines::new(output, input, line_bytes_max)))
+        let (server, streams) = starter.start(command).await?;
+        let listening = tokio::spawn(said.clone().listen(streams.errors, redactor.clone()));
+        let lines = Lines::new(streams.output, streams.input, line_bytes_max, guard.clone());
+        Ok((Self { server, listening }, lines))
+    }
+
+    /// Waits until the process itself has exited and its last output had time to be read; describes its exit.
+    pub(super) async fn wait(&mut self) -> String {
+        let exit = self.server.wait().await;
+        tokio::time::sleep(FINAL_OUTPUT_WAIT).await;
+        describe(exit)
     }
 
     /// Waits for it to end by itself, as it should once its input has ended, and then sees to it; tells how
     /// it ended.
     pub(super) async fn end(mut self) -> String {
-        let mut ended = tokio::time::timeout(ENDING, self.child.wait()).await;
-        #[cfg(unix)]
+        let mut ended = tokio::time::timeout(ENDING, self.server.wait()).await;
         if ended.is_err() {
-            super::reaper::signal_group(self.group.id, rustix::process::Signal::TERM);
-            ended = tokio::time::timeout(ENDING, self.child.wait()).await;
+            self.server.terminate().await;
+            ended = tokio::time::timeout(ENDING, self.server.wait()).await;
         }
+        self.server.kill().await;
         // What it has started may still hold the other end.
         let _ = tokio::time::timeout(LAST_WORDS, &mut self.listening).await;
-        match ended {
-            Ok(Ok(status)) => format!("its process ended with {status}"),
-            Ok(Err(error)) => format!("its process is lost: {error}"),
-            Err(_) => "its process did not end by itself".to_owned(),
-        }
+        ended.map_or_else(|_| "its process did not end by itself".to_owned(), describe)
     }
 }
 
-/// A group of processes; none of them outlives this.
-struct Group {
-    id: i32,
-    reaper: Arc<Reaper>,
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        end_group(self.id);
-        self.reaper.forget(self.id);
+fn describe(exit: io::Result<ExitStatus>) -> String {
+    match exit {
+        Ok(status) => format!("its process ended with {status}"),
+        Err(error) => format!("its process is lost: {error}"),
     }
 }

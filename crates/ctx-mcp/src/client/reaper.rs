@@ -1,8 +1,10 @@
-//! Ends what upstream servers left running when this process is gone, however it went.
+//! Kills the processes of stdio servers after this process is gone, however it ended.
 //!
-//! A server is often a process that starts others (`npx` starts node), and nothing that is killed can
-//! clean up behind itself. So one small process, the same program started again, is told of every process
-//! group there is; it hears by the end of its standard input that we are gone, and ends those groups.
+//! A server often starts other processes (`npx` starts node), and a killed process cannot clean up behind itself. On
+//! Linux the supervisor of each server does. Elsewhere one reaper process, the same program started again, is told of
+//! every process group; end of file on its standard input means that we are gone, and it kills those groups.
+
+#![cfg_attr(target_os = "linux", allow(dead_code, reason = "supervisors do this on Linux"))]
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,6 +24,14 @@ pub struct ReaperProgram {
 
 /// What the program does when it was started to be the reaper: it ends with what is returned.
 pub fn reaper_main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    {
+        use super::supervisor::{SUPERVISE, supervise};
+        let mut command = std::env::args_os().skip_while(|argument| argument != SUPERVISE);
+        if command.next().is_some() {
+            return supervise(command.collect());
+        }
+    }
     let mut groups = BTreeSet::new();
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };

@@ -117,10 +117,13 @@ pub enum Start {
 /// What comes of tools whose definitions are not those that were accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Changes {
-    /// It is told, and they can be called.
+    /// The change is reported. A tool that is read-only by both definitions can be called, any other only after it is
+    /// accepted.
     #[default]
+    AskUnlessReadOnly,
+    /// The change is reported, and the tools can be called.
     Tell,
-    /// It is told, and they cannot be called before they are accepted.
+    /// The change is reported. Tools and prompts cannot be used before they are accepted.
     Ask,
 }
 

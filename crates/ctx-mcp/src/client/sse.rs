@@ -1,7 +1,9 @@
 //! Servers of the first kind that had an address: one stream of events from the server, whose first event
 //! names where to post what is meant for it.
 
+use super::guard::Guard;
 use super::oauth::Authority;
+use super::reach::CheckedNames;
 use super::settings::Headers;
 use super::web::client;
 use ctx_core::Secret;
@@ -19,6 +21,7 @@ pub(super) struct Sse {
     endpoint: reqwest::Url,
     stream: reqwest::Response,
     events: Events,
+    guard: Arc<Guard>,
 }
 
 impl Sse {
@@ -28,8 +31,9 @@ impl Sse {
         headers: &Headers,
         authority: Option<&Arc<Authority>>,
         event_bytes_max: usize,
+        guard: &Arc<Guard>,
     ) -> Result<Self, String> {
-        let client = client().map_err(|error| ctx_core::chain(&error))?;
+        let client = client(CheckedNames::of_server(url)).map_err(|error| ctx_core::chain(&error))?;
         let open = || {
             let request = client.get(url).headers(headers.0.clone().into_iter().collect());
             request.header(http::header::ACCEPT, "text/event-stream")
@@ -59,7 +63,7 @@ impl Sse {
             return Err("it wants to be spoken to at another server's address".to_owned());
         }
         let (headers, authority) = (headers.clone(), authority.cloned());
-        Ok(Self { client, headers, authority, endpoint, stream, events })
+        Ok(Self { client, headers, authority, endpoint, stream, events, guard: guard.clone() })
     }
 }
 
@@ -92,9 +96,12 @@ impl Transport<RoleClient> for Sse {
             match self.events.next() {
                 Some(Ok(event)) if event.name == "message" => match serde_json::from_str(&event.data) {
                     Ok(message) => return Some(message),
-                    Err(error) => tracing::debug!(%error, "a server's message cannot be read"),
+                    Err(error) => {
+                        tracing::debug!(%error, "a server's message cannot be read");
+                        self.guard.admits_noise().then_some(())?;
+                    }
                 },
-                Some(Ok(_)) => {}
+                Some(Ok(_)) => self.guard.admits_noise().then_some(())?,
                 // Whose answer it was cannot be told: those who wait are told that the connection is lost.
                 Some(Err(TooLong)) => return None,
                 None => match self.stream.chunk().await {
@@ -258,6 +265,30 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_kept_of_an_event_is_bounded(
+            parts in proptest::collection::vec(
+                prop_oneof![Just("data: "), Just("event: "), Just("\n"), Just("\r\n"), Just(":"), Just("xxxxxxxxxx")],
+                0..200,
+            ),
+            chunk in 1_usize..40,
+            bytes_max in 1_usize..100,
+        ) {
+            let mut events = Events::new(bytes_max);
+            'all: for part in parts.concat().as_bytes().chunks(chunk) {
+                events.feed(part);
+                loop {
+                    match events.next() {
+                        Some(Ok(event)) => prop_assert!(event.data.len() <= bytes_max + chunk),
+                        Some(Err(TooLong)) => break 'all,
+                        None => break,
+                    }
+                }
+                prop_assert!(events.bytes.len() + events.event.data.len() <= bytes_max);
+                prop_assert!(events.event.name.len() <= bytes_max + chunk);
+            }
+        }
+
         #[test]
         fn any_bytes_are_read_the_same_in_any_pieces(
             bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'd'), Just(b':'), any::<u8>()], 0..300),

@@ -1,12 +1,18 @@
-//! What a server tells during calls, in the order in which it was told.
+//! The messages of a connection on their way to rmcp: within the limits of `guard`, with progress and log notifications
+//! in order.
 //!
-//! rmcp handles every notification by itself, beside the answers: the last line that a call logs could come
-//! behind its answer, and two of them in either order. So they are taken on their way to rmcp.
+//! rmcp handles every notification in a task of its own, beside the responses: the last log line of a call could arrive
+//! after its response, and two lines in either order. So progress and logs are taken out here, and never reach rmcp.
 
 use super::calls::Calls;
+use super::guard::Guard;
+use ctx_core::json_size;
 use rmcp::RoleClient;
-use rmcp::model::{JsonRpcMessage, LoggingMessageNotification, ProgressNotification, ServerNotification};
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::model::{
+    JsonRpcMessage, LoggingMessageNotification, LoggingMessageNotificationParam, ProgressNotification,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerNotification,
+};
+use rmcp::service::{InboundStreamOrigin, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +22,60 @@ use tokio_util::task::TaskTracker;
 
 /// What may wait to be passed on to calls; more is lost.
 const TOLD_MAX: usize = 1024;
+/// Bytes of a progress message or log line that are passed on; the rest is truncated.
+const NOTIFICATION_BYTES_MAX: usize = 16 << 10;
 /// How long an answer waits for what was told before it.
 const CATCH_UP_MAX: Duration = Duration::from_millis(250);
+/// How long a transport may take to close. rmcp's HTTP transport waits until its received messages are consumed, which
+/// does not happen any more; dropping it ends it.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-/// What is told.
+/// A progress or log notification.
 pub(super) enum Telling {
-    Progress(ProgressNotification),
-    Log(LoggingMessageNotification),
+    Progress(ProgressNotificationParam),
+    /// With the stream that it came on.
+    Log(LoggingMessageNotificationParam, Option<InboundStreamOrigin>),
+}
+
+impl Telling {
+    /// Takes a progress or log notification, truncated and without `_meta`: `Ok(None)` drops it, `Err` returns one of
+    /// another kind.
+    fn of(notification: ServerNotification) -> Result<Option<Self>, Box<ServerNotification>> {
+        match notification {
+            ServerNotification::ProgressNotification(ProgressNotification { mut params, .. }) => {
+                if let ProgressToken(RequestId::String(token)) = &params.progress_token
+                    && token.len() > NOTIFICATION_BYTES_MAX
+                {
+                    return Ok(None);
+                }
+                if let Some(message) = &mut params.message {
+                    message.truncate(message.floor_char_boundary(NOTIFICATION_BYTES_MAX));
+                    message.shrink_to_fit();
+                }
+                params.meta = None;
+                Ok(Some(Self::Progress(params)))
+            }
+            ServerNotification::LoggingMessageNotification(LoggingMessageNotification {
+                mut params,
+                extensions,
+                ..
+            }) => {
+                if json_size(&params.data) > NOTIFICATION_BYTES_MAX {
+                    let mut text = match params.data {
+                        serde_json::Value::String(text) => text,
+                        other => other.to_string(),
+                    };
+                    text.truncate(text.floor_char_boundary(NOTIFICATION_BYTES_MAX));
+                    text.shrink_to_fit();
+                    params.data = text.into();
+                }
+                params.meta = None;
+                params.logger = params.logger.filter(|logger| logger.len() <= NOTIFICATION_BYTES_MAX);
+                Ok(Some(Self::Log(params, extensions.get().cloned())))
+            }
+            other => Err(Box::new(other)),
+        }
+    }
 }
 
 /// How much was told, and how much of it was passed on.
@@ -42,15 +95,16 @@ impl Count {
     }
 }
 
-/// A transport whose messages are looked at as they come.
+/// A transport with the limits of `guard`, from which progress and log notifications are taken out.
 pub(super) struct Heard<T> {
     transport: T,
+    guard: Arc<Guard>,
     calls: Arc<Calls>,
     line: mpsc::Sender<Telling>,
 }
 
 impl<T> Heard<T> {
-    pub(super) fn new(transport: T, calls: Arc<Calls>, tasks: &TaskTracker) -> Self {
+    pub(super) fn new(transport: T, guard: Arc<Guard>, calls: Arc<Calls>, tasks: &TaskTracker) -> Self {
         let (line, mut told) = mpsc::channel(TOLD_MAX);
         let teller = calls.clone();
         tasks.spawn(async move {
@@ -59,7 +113,7 @@ impl<T> Heard<T> {
                 teller.count.passed_on.send_modify(|count| *count += 1);
             }
         });
-        Self { transport, calls, line }
+        Self { transport, guard, calls, line }
     }
 }
 
@@ -70,28 +124,47 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Heard<T> {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.transport.send(message)
+        let permit = self.guard.admit_outgoing(&message);
+        let sending = permit.map(|permit| (permit, self.transport.send(message)));
+        let guard = self.guard.clone();
+        async move {
+            // The connection is closed: whoever waits for a response learns that from its end.
+            let Some((_permit, sending)) = sending else { return Ok(()) };
+            tokio::select! {
+                biased;
+                sent = sending => sent,
+                () = guard.closed() => Ok(()),
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let message = self.transport.receive().await?;
-        if let JsonRpcMessage::Notification(told) = &message {
-            let telling = match &told.notification {
-                ServerNotification::ProgressNotification(told) => Some(Telling::Progress(told.clone())),
-                ServerNotification::LoggingMessageNotification(told) => Some(Telling::Log(told.clone())),
-                _ => None,
+        while self.guard.has_room().await {
+            let message = tokio::select! {
+                biased;
+                () = self.guard.closed() => return None,
+                message = self.transport.receive() => message?,
             };
-            if let Some(telling) = telling {
-                match self.line.try_send(telling) {
+            if !self.guard.admits(&message) {
+                continue;
+            }
+            let JsonRpcMessage::Notification(mut envelope) = message else { return Some(message) };
+            match Telling::of(envelope.notification) {
+                Ok(None) => {}
+                Ok(Some(telling)) => match self.line.try_send(telling) {
                     Ok(()) => drop(self.calls.count.heard.fetch_add(1, Ordering::Release)),
                     Err(_) => tracing::debug!("a server tells more than can be passed on; some is lost"),
+                },
+                Err(other) => {
+                    envelope.notification = *other;
+                    return Some(JsonRpcMessage::Notification(envelope));
                 }
             }
         }
-        Some(message)
+        None
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        self.transport.close().await
+        tokio::time::timeout(CLOSE_MAX, self.transport.close()).await.unwrap_or(Ok(()))
     }
 }

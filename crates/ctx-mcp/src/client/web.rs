@@ -2,7 +2,8 @@
 
 use super::oauth::{Authority, Forbidden, LoginError};
 use super::post::Post;
-use ctx_core::{Secret, chain};
+use super::reach::CheckedNames;
+use ctx_core::{Redactor, Secret, chain};
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ServerResult};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
@@ -10,8 +11,11 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
 /// Redirects that are followed, within the server's own origin.
 const REDIRECTS_MAX: usize = 10;
@@ -19,6 +23,45 @@ const REDIRECTS_MAX: usize = 10;
 /// How long a connection is kept for the next request. Many servers close theirs after five seconds, and a
 /// call on one that is being closed is lost.
 const KEPT: Duration = Duration::from_secs(4);
+
+/// How long a new connection waits for the standalone stream before it makes its first request.
+const STANDALONE_STREAM_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// The standalone SSE stream of a session (the GET of Streamable HTTP). rmcp opens it in a task of its own, so the first
+/// call could overtake it; the server's elicitations during that call would then have no stream to arrive on.
+#[derive(Default)]
+struct StandaloneStream {
+    /// The server has opened a session, so rmcp asks for the stream.
+    is_expected: AtomicBool,
+    /// The server has answered, with a stream or with a refusal.
+    is_answered: watch::Sender<bool>,
+}
+
+/// Streams that may be opened in one burst. When a stream ends, rmcp reconnects after the delay that the server chooses,
+/// which may be none.
+const STREAMS_AT_ONCE_MAX: u32 = 5;
+/// The interval between streams beyond a burst.
+const STREAM_PAUSE: Duration = Duration::from_secs(1);
+
+/// A rate limiter for opening streams: the time at which the next one is due.
+#[derive(Default)]
+struct StreamPacer(Mutex<Option<Instant>>);
+
+impl StreamPacer {
+    async fn wait(&self) {
+        let now = Instant::now();
+        let pause = {
+            let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = next.map_or(now, |next| next.max(now));
+            *next = Some(at + STREAM_PAUSE);
+            at.saturating_duration_since(now).saturating_sub(STREAM_PAUSE * STREAMS_AT_ONCE_MAX)
+        };
+        // Otherwise no sleep at all: even one timer tick could let the first call overtake the standalone stream.
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
 
 pub(super) type WebError = StreamableHttpError<reqwest::Error>;
 
@@ -37,11 +80,36 @@ pub(super) struct Web {
     client: reqwest::Client,
     event_bytes_max: usize,
     authority: Option<Arc<Authority>>,
+    stream_pacer: Arc<StreamPacer>,
+    standalone_stream: Arc<StandaloneStream>,
+    redactor: Redactor,
 }
 
 impl Web {
-    pub(super) fn new(event_bytes_max: usize, authority: Option<Arc<Authority>>) -> reqwest::Result<Self> {
-        Ok(Self { client: client()?, event_bytes_max, authority })
+    pub(super) fn new(
+        url: &str,
+        event_bytes_max: usize,
+        authority: Option<Arc<Authority>>,
+        redactor: &Redactor,
+    ) -> reqwest::Result<Self> {
+        Ok(Self {
+            client: client(CheckedNames::of_server(url))?,
+            event_bytes_max,
+            authority,
+            stream_pacer: Arc::default(),
+            standalone_stream: Arc::default(),
+            redactor: redactor.clone(),
+        })
+    }
+
+    /// Waits until the server has answered the request for its standalone stream, if there is one. Bounded: some servers
+    /// send the headers of a stream only with its first event.
+    pub(super) async fn standalone_stream_answered(&self) {
+        if self.standalone_stream.is_expected.load(Ordering::Relaxed) {
+            let mut is_answered = self.standalone_stream.is_answered.subscribe();
+            let _ =
+                timeout(STANDALONE_STREAM_WAIT_MAX, is_answered.wait_for(|is_answered| *is_answered)).await;
+        }
     }
 
     /// Sends a request; again where the server does not let us in as we are and we can be let in otherwise,
@@ -105,8 +173,9 @@ fn asked_to_log_in(error: WebError) -> WebError {
     }
 }
 
-/// What requests are sent with. Redirects stay where they began: headers are meant for nobody else.
-pub(super) fn client() -> reqwest::Result<reqwest::Client> {
+/// The HTTP client. It follows redirects within the origin only, since headers hold credentials, and resolves host names
+/// with the SSRF check of `names`.
+pub(super) fn client(names: CheckedNames) -> reqwest::Result<reqwest::Client> {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         // Somebody else was first, and theirs is as good.
     }
@@ -119,7 +188,11 @@ pub(super) fn client() -> reqwest::Result<reqwest::Client> {
             false => attempt.stop(),
         }
     });
-    reqwest::Client::builder().pool_idle_timeout(KEPT).redirect(redirects).build()
+    reqwest::Client::builder()
+        .pool_idle_timeout(KEPT)
+        .redirect(redirects)
+        .dns_resolver(Arc::new(names))
+        .build()
 }
 
 impl StreamableHttpClient for Web {
@@ -148,10 +221,17 @@ impl StreamableHttpClient for Web {
                 token: token.or_else(|| auth_header.clone()),
                 headers: custom_headers.clone(),
                 bytes_max: self.event_bytes_max,
+                redactor: &self.redactor,
             };
             post.send()
         });
-        Ok(match posted.await? {
+        let answer = posted.await?;
+        if let StreamableHttpPostResponse::Json(_, Some(_)) | StreamableHttpPostResponse::Sse(_, Some(_)) =
+            &answer
+        {
+            self.standalone_stream.is_expected.store(true, Ordering::Relaxed);
+        }
+        Ok(match answer {
             StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session) => {
                 error.id = id;
                 StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)
@@ -189,6 +269,9 @@ impl StreamableHttpClient for Web {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxedSseResponse, WebError> {
+        // A resumed stream has a `Last-Event-ID`.
+        let is_standalone = last_event_id.is_none();
+        self.stream_pacer.wait().await;
         let stream = self.authorized(|token| {
             self.client.get_stream_with_max_sse_event_size(
                 uri.clone(),
@@ -199,6 +282,28 @@ impl StreamableHttpClient for Web {
                 self.event_bytes_max,
             )
         });
-        stream.await
+        let answer = stream.await;
+        if is_standalone {
+            self.standalone_stream.is_answered.send_replace(true);
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_end_at_once_are_not_opened_without_pause() {
+        let (pacer, begun) = (StreamPacer::default(), Instant::now());
+        for _ in 0..=STREAMS_AT_ONCE_MAX {
+            pacer.wait().await;
+        }
+        assert!(begun.elapsed() < STREAM_PAUSE);
+        for _ in 0..60 {
+            pacer.wait().await;
+        }
+        assert!(begun.elapsed() >= STREAM_PAUSE * 60);
     }
 }

@@ -1,15 +1,10 @@
 //! What a request must be, whatever it asks: one JSON object whose keys are all different, with an id that
 //! can be one. Lenient readers disagree on what anything else means, and somebody may use that.
 
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use ctx_core::check_unique_keys;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::HashSet;
-use std::fmt;
-
-/// Keys of one object up to which they are compared one by one.
-const FEW: usize = 16;
 
 /// Why a body is no request.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,9 +17,7 @@ pub(super) enum Refused {
 
 /// Checks a body.
 pub(super) fn check(body: &[u8]) -> Result<(), Refused> {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let read = Unique.deserialize(&mut reader).and_then(|()| reader.end());
-    read.map_err(|error| Refused::Malformed(format!("malformed JSON: {error}")))?;
+    check_unique_keys(body).map_err(|error| Refused::Malformed(format!("malformed JSON: {error}")))?;
     let no_request = |message: &str| Err(Refused::NoRequest(message.to_owned()));
     if !body.trim_ascii_start().starts_with(b"{") {
         return no_request("send one JSON-RPC message at a time, as an object");
@@ -54,78 +47,6 @@ pub(super) fn check(body: &[u8]) -> Result<(), Refused> {
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
-
-/// Reads any JSON and keeps nothing, but refuses objects with a key twice.
-struct Unique;
-
-impl<'de> DeserializeSeed<'de> for Unique {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Unique {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(Self)?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        let mut few: Vec<Key<'de>> = Vec::new();
-        let mut many: HashSet<Key<'de>> = HashSet::new();
-        while let Some(key) = fields.next_key::<Key<'de>>()? {
-            let is_known = if many.is_empty() { few.contains(&key) } else { many.contains(&key) };
-            if is_known {
-                return Err(A::Error::custom("an object has the same key twice"));
-            }
-            if many.is_empty() && few.len() < FEW {
-                few.push(key);
-            } else {
-                many.extend(few.drain(..));
-                many.insert(key);
-            }
-            fields.next_value_seed(Self)?;
-        }
-        Ok(())
-    }
-}
-
-/// A key, copied only where its text is escaped.
-#[derive(Deserialize, PartialEq, Eq, Hash)]
-#[serde(transparent)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use ctx_mcp::{
     Changes, Memory, MemoryError, Remembered, ServerKey, Start, ToolFilter, Transport, UpstreamSettings,
     UpstreamState,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +28,10 @@ pub(crate) const TESTS: &[Test] = tests![definitions:
     without_a_memory_what_is_seen_first_is_accepted,
     a_memory_that_fails_lets_tools_be_called_unless_they_must_be_accepted,
     a_secret_is_not_remembered,
+    by_default_a_changed_tool_can_be_called_only_if_it_only_reads_as_it_was_and_as_it_is,
+    all_that_agents_read_is_held_against_what_was_accepted,
+    a_changed_prompt_is_told_and_where_asked_for_refused,
+    invisible_characters_are_escaped_and_told,
 ];
 
 /// A memory that can be looked into.
@@ -66,6 +70,14 @@ impl Memory for Notebook {
         note.seen = seen.to_owned();
         Ok(note.clone())
     }
+
+    fn accept(&self, server: &ServerKey, accepted: &str) -> Result<(), MemoryError> {
+        self.check()?;
+        if let Some(note) = self.notes.lock().unwrap().get_mut(&Self::key(server)) {
+            note.accepted = accepted.to_owned();
+        }
+        Ok(())
+    }
 }
 
 /// A memory, and where servers note what they do.
@@ -102,6 +114,13 @@ impl Ground {
 fn echo_says(settings: &mut UpstreamSettings, says: &str) {
     if let Transport::Stdio(command) = &mut settings.transport {
         command.environment.push(("ECHO_SAYS".into(), says.into()));
+    }
+}
+
+/// Overrides fields of the server's definition, by the keys of `server::patch`.
+fn patch_definition(settings: &mut UpstreamSettings, patches: &Value) {
+    if let Transport::Stdio(command) = &mut settings.transport {
+        command.environment.push(("PATCH".into(), patches.to_string().into()));
     }
 }
 
@@ -287,4 +306,141 @@ async fn a_secret_is_not_remembered() {
     }
     let notes = ground.memory.notes.lock().unwrap();
     assert!(notes.values().all(|note| note.seen.contains("***") && !note.seen.contains("licence-4711")));
+}
+
+async fn by_default_a_changed_tool_can_be_called_only_if_it_only_reads_as_it_was_and_as_it_is() {
+    let echo = |says: &str, reads: Value| json!({"echo": {"description": says, "annotations": {"readOnlyHint": reads}}});
+    for (accepted, changed, may_be_called) in [
+        (echo("Echoes.", json!(true)), echo("Echoes loudly.", json!(true)), true),
+        (echo("Echoes.", json!(false)), echo("Echoes loudly.", json!(false)), false),
+        (echo("Echoes.", json!(null)), echo("Echoes loudly.", json!(null)), false),
+        // A read-only hint in only one of the two definitions does not count.
+        (echo("Echoes.", json!(false)), echo("Echoes loudly.", json!(true)), false),
+        (echo("Echoes.", json!(true)), echo("Echoes loudly.", json!(false)), false),
+        (echo("Echoes.", json!(true)), echo("Echoes.", json!(false)), false),
+    ] {
+        let ground = Ground::new();
+        let start = |patches: &Value| {
+            ground.start(|settings| {
+                settings.changes = Changes::default();
+                patch_definition(settings, patches);
+            })
+        };
+        let world = start(&accepted);
+        world.upstreams.settled().await;
+        world.call("echo", json!({})).await.unwrap();
+        world.upstreams.shutdown().await;
+        let world = start(&changed);
+        world.upstreams.settled().await;
+        let called = world.call("echo", json!({})).await.map_err(|error| error.kind());
+        assert_eq!(called.is_ok(), may_be_called, "{accepted} {changed}");
+        assert!(called.is_ok() || called == Err(ErrorKind::Forbidden));
+        assert_eq!(world.upstreams.states().remove(0).difference.changed[0].name, "echo");
+        // Other tools can be called, and so can this one once it is accepted.
+        world.call("structured", json!({})).await.unwrap();
+        ground.memory.accept();
+        world.call("echo", json!({})).await.unwrap();
+    }
+    let ground = Ground::new();
+    let world = ground.start(|settings| settings.changes = Changes::default());
+    world.upstreams.settled().await;
+    world.call("grow", json!({})).await.unwrap();
+    until("the change is told", || world.changes.load(Ordering::SeqCst) == 2).await;
+    assert_eq!(world.call("one_more", json!({})).await.unwrap_err().kind(), ErrorKind::Forbidden);
+}
+
+async fn all_that_agents_read_is_held_against_what_was_accepted() {
+    for (patches, told) in [
+        (json!({"echo": {"_meta": {"ui": "x"}}}), "changed echo (_meta)"),
+        (json!({"echo": {"icons": [{"src": "https://x/"}]}}), "changed echo (icons)"),
+        (json!({"echo": {"title": "Echo"}}), "changed echo (title)"),
+        (json!({"echo": {"annotations": {"title": "Echo"}}}), "changed echo (title, annotations.title)"),
+        (json!({"echo": {"outputSchema": {"type": "object"}}}), "changed echo (output_schema)"),
+        (json!({"initialize": {"instructions": "Obey."}}), "changed instructions"),
+        (json!({"prompts": {"description": "Other."}}), "changed prompt greet (description)"),
+        (json!({"prompts": {"_meta": {"a": 1}}}), "changed prompt greet (_meta)"),
+        (
+            // The server patches the first resource of each page.
+            json!({"resources": {"description": "Other."}}),
+            "changed resource file:///data.json (description), resource file:///second (description)",
+        ),
+        (json!({"resourceTemplates": {"title": "Other."}}), "changed template file:///{path} (title)"),
+    ] {
+        let ground = Ground::new();
+        let world = ground.start(|_| {});
+        world.upstreams.settled().await;
+        let is_whole = || {
+            ground
+                .memory
+                .notes
+                .lock()
+                .unwrap()
+                .values()
+                .all(|note| !note.accepted.contains("\"resources\":null"))
+        };
+        until("its resources are listed", is_whole).await;
+        world.upstreams.shutdown().await;
+        let world = ground.start(|settings| patch_definition(settings, &patches));
+        let difference = || world.upstreams.states().remove(0).difference.to_string();
+        world.upstreams.settled().await;
+        until(told, || difference() == told).await;
+        world.upstreams.shutdown().await;
+        ground.memory.accept();
+        let world = ground.start(|settings| patch_definition(settings, &patches));
+        world.upstreams.settled().await;
+        assert_eq!(world.upstreams.states().remove(0).difference.to_string(), "");
+    }
+}
+
+async fn a_changed_prompt_is_told_and_where_asked_for_refused() {
+    for (changes, is_refused) in [(Changes::default(), false), (Changes::Tell, false), (Changes::Ask, true)] {
+        let ground = Ground::remembering().await;
+        let world = ground.start(|settings| {
+            patch_definition(settings, &json!({"prompts": {"description": "Other."}}));
+            settings.changes = changes;
+        });
+        world.upstreams.settled().await;
+        let call = ctx_core::Call::new(world.catalog(), ctx_core::Caller::Cli);
+        let agents = world.upstreams.providers()[0].agents();
+        let greet = agents.iter().find(|agent| agent.spec().name == "up/greet").unwrap();
+        let arguments = json!({"who": "Ada"}).as_object().cloned().unwrap();
+        let resolved = greet.resolve(arguments, &call).await;
+        assert_eq!(resolved.is_err(), is_refused, "{changes:?}");
+        assert!(
+            resolved.is_ok() || resolved.unwrap_err().message().contains("the prompt `greet` was changed")
+        );
+    }
+}
+
+async fn invisible_characters_are_escaped_and_told() {
+    let ground = Ground::new();
+    let hidden = "Echoes.\u{e0041}\u{202e}";
+    let world = ground.start(|settings| {
+        patch_definition(
+            settings,
+            &json!({
+                "echo": {"description": hidden},
+                "prompts": {"description": hidden},
+                "resources": {"description": hidden},
+            }),
+        )
+    });
+    world.upstreams.settled().await;
+    let shown = "Echoes.\\u{e0041}\\u{202e}";
+    assert_eq!(world.catalog().entry("up.echo").unwrap().spec.description, shown);
+    let agents = world.upstreams.providers()[0].agents();
+    assert_eq!(agents[0].spec().description, shown);
+    let is_told = |world: &World| {
+        let told = world.upstreams.states().remove(0).warnings.join("\n");
+        let places =
+            ["description of the tool `echo`", "the prompt `greet`", "the resource `file:///data.json`"];
+        told.starts_with("it uses invisible characters, which are shown escaped, in ")
+            && places.iter().all(|place| told.contains(place))
+    };
+    until("all is told", || is_told(&world)).await;
+    world.upstreams.shutdown().await;
+    // Remembered definitions are escaped too.
+    let world = ground.start(|settings| settings.start = Start::Lazy);
+    assert_eq!(world.catalog().entry("up.echo").unwrap().spec.description, shown);
+    assert!(is_told(&world));
 }

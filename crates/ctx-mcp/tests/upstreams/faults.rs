@@ -22,6 +22,9 @@ pub(crate) const TESTS: &[Test] = tests![faults:
     one_that_does_not_end_is_ended,
     dropping_them_leaves_no_process,
     no_process_outlives_a_parent_that_is_killed,
+    what_was_started_in_another_session_ends_with_its_server,
+    a_server_that_is_killed_takes_what_it_has_started_with_it,
+    a_supervisor_stays_when_it_is_asked_to_end,
 ];
 
 async fn one_that_cannot_be_started_is_told_with_what_it_said() {
@@ -90,7 +93,12 @@ async fn lists_of_tools_are_bounded() {
 }
 
 async fn grandchild(world: &World) -> String {
-    let process = world.call("grandchild", json!({})).await.unwrap().into_data();
+    start_process(world, "grandchild").await
+}
+
+/// Has the server start a process with this tool; returns its pid.
+async fn start_process(world: &World, tool: &str) -> String {
+    let process = world.call(tool, json!({})).await.unwrap().into_data();
     let process = process.as_str().unwrap().to_owned();
     assert!(runs(&process));
     process
@@ -123,16 +131,66 @@ async fn dropping_them_leaves_no_process() {
 async fn no_process_outlives_a_parent_that_is_killed() {
     let mut parent =
         std::process::Command::new(program()).arg(PARENT).stdout(Stdio::piped()).spawn().unwrap();
-    let mut process = String::new();
-    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut process).unwrap();
-    let process = process.trim();
-    assert!(runs(process));
+    let mut processes = String::new();
+    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut processes).unwrap();
+    let processes: Vec<&str> = processes.split_whitespace().collect();
+    assert!(!processes.is_empty() && processes.iter().all(|process| runs(process)), "{processes:?}");
     parent.kill().unwrap();
     parent.wait().unwrap();
-    until("the process has ended", || !runs(process)).await;
+    until("the processes have ended", || !processes.iter().any(|process| runs(process))).await;
 }
 
-/// A program whose server has started another, to be killed.
+/// Tools of the test server that start a process. That of `escaped` leaves the process group, so only Linux can end it.
+const SPAWN_TOOLS: &[&str] =
+    if cfg!(target_os = "linux") { &["grandchild", "escaped"] } else { &["grandchild"] };
+
+async fn what_was_started_in_another_session_ends_with_its_server() {
+    for kind in ["good", "stays"] {
+        let world = World::of(kind).await;
+        let mut processes = Vec::new();
+        for tool in SPAWN_TOOLS {
+            processes.push(start_process(&world, tool).await);
+        }
+        world.upstreams.shutdown().await;
+        assert!(!processes.iter().any(|process| runs(process)), "{kind}: {processes:?}");
+    }
+}
+
+async fn a_server_that_is_killed_takes_what_it_has_started_with_it() {
+    let world = World::of("good").await;
+    let mut processes = Vec::new();
+    for tool in SPAWN_TOOLS {
+        processes.push(start_process(&world, tool).await);
+    }
+    world.call("destroys", json!({})).await.unwrap_err();
+    until("the processes have ended", || !processes.iter().any(|process| runs(process))).await;
+    assert_eq!(world.call("echo", json!({"text": "back"})).await.unwrap().into_data(), json!("back"));
+}
+
+/// `pkill ctx` is meant for the main process, but signals supervisors too.
+async fn a_supervisor_stays_when_it_is_asked_to_end() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let world = World::of("good").await;
+    let process = start_process(&world, "escaped").await;
+    let parent = || {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat.split_whitespace().collect();
+        fields.get(3).copied().unwrap_or_default().to_owned()
+    };
+    let supervisor = parent();
+    let line = std::fs::read_to_string(format!("/proc/{supervisor}/cmdline")).unwrap();
+    assert!(line.contains("--supervise"), "{line}");
+    let asked = std::process::Command::new("kill").args(["-TERM", &supervisor]).status().unwrap();
+    assert!(asked.success());
+    assert_eq!(world.call("echo", json!({"text": "on"})).await.unwrap().into_data(), json!("on"));
+    assert!(runs(&supervisor) && parent() == supervisor);
+    world.upstreams.shutdown().await;
+    assert!(!runs(&process) && !runs(&supervisor));
+}
+
+/// A program to be killed, whose server has started other processes.
 #[allow(clippy::print_stdout, reason = "what it says is for the test")]
 pub(crate) fn parent() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -141,9 +199,13 @@ pub(crate) fn parent() -> ExitCode {
         let upstreams = Upstreams::start(vec![settings], options(Arc::new(|| {})));
         upstreams.settled().await;
         let catalog = ctx_core::Catalog::builder().provider(upstreams.providers().remove(0)).build();
-        let call = ctx_core::Call::new(catalog, ctx_core::Caller::Cli);
-        let process = ctx_core::Catalog::call("up.grandchild", json!({}), call).await.unwrap().into_data();
-        println!("{}", process.as_str().unwrap());
+        let mut processes = Vec::new();
+        for tool in SPAWN_TOOLS {
+            let call = ctx_core::Call::new(catalog.clone(), ctx_core::Caller::Cli);
+            let started = ctx_core::Catalog::call(&format!("up.{tool}"), json!({}), call).await;
+            processes.push(started.unwrap().into_data().as_str().unwrap().to_owned());
+        }
+        println!("{}", processes.join(" "));
         std::future::pending::<()>().await;
     });
     ExitCode::SUCCESS

@@ -20,11 +20,13 @@ mod harness;
 mod calls;
 mod definitions;
 mod faults;
+mod misbehaviours;
 mod offers;
 mod rude;
 mod server;
 mod shelf;
 mod web;
+mod wild;
 mod world;
 
 fn main() -> ExitCode {
@@ -33,10 +35,19 @@ fn main() -> ExitCode {
     match argument(0) {
         world::REAPER => return ctx_mcp::reaper_main(),
         world::SERVER if argument(1) == rude::KIND => return rude::main(argument(2)),
+        world::SERVER if argument(1) == wild::KIND => return wild::main(argument(2)),
         world::SERVER => return server::main(argument(1), argument(2)),
         world::PARENT => return faults::parent(),
         _ => {}
     }
-    let all = [calls::TESTS, definitions::TESTS, faults::TESTS, offers::TESTS, rude::TESTS, web::TESTS];
+    let all = [
+        calls::TESTS,
+        definitions::TESTS,
+        faults::TESTS,
+        misbehaviours::TESTS,
+        offers::TESTS,
+        rude::TESTS,
+        web::TESTS,
+    ];
     harness::run(&all.concat(), &arguments)
 }

@@ -177,7 +177,7 @@ async fn an_answer_that_is_no_text_fails_its_call() {
 
 /// Megabytes that this process has taken at most since that was asked last.
 #[cfg(target_os = "linux")]
-fn peak() -> usize {
+pub(crate) fn peak() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
@@ -185,7 +185,7 @@ fn peak() -> usize {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn peak() -> usize {
+pub(crate) fn peak() -> usize {
     0
 }
 

@@ -65,16 +65,20 @@ impl Server {
     fn hear(&mut self, message: &Value) {
         let id = &message["id"];
         match message["method"].as_str() {
-            Some("initialize") => say(&json!({"jsonrpc": "2.0", "id": id, "result": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {
-                    "tools": {"listChanged": true},
-                    "resources": {"listChanged": true, "subscribe": true},
-                    "prompts": {"listChanged": true},
-                    "completions": {},
-                },
-                "serverInfo": {"name": "obedient", "version": "1.0"},
-            }})),
+            Some("initialize") => {
+                let mut result = json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {
+                        "tools": {"listChanged": true},
+                        "resources": {"listChanged": true, "subscribe": true},
+                        "prompts": {"listChanged": true},
+                        "completions": {},
+                    },
+                    "serverInfo": {"name": "obedient", "version": "1.0"},
+                });
+                patch("initialize", &mut result);
+                answer(id, &result);
+            }
             Some("tools/list") => self.list(message),
             Some("tools/call") => self.call(id, &message["params"]),
             Some("notifications/cancelled") => self.note("cancelled"),
@@ -85,7 +89,12 @@ impl Server {
             }
             Some(method) if shelf::METHODS.contains(&method) => {
                 let answered = shelf::answer(&self.kind, method, &message["params"], self.more_prompts);
-                if let Some(answered) = answered {
+                if let Some(mut answered) = answered {
+                    for list in ["prompts", "resources", "resourceTemplates"] {
+                        let first =
+                            answered.as_mut().ok().and_then(|result| result.get_mut(list)?.get_mut(0));
+                        first.into_iter().for_each(|first| patch(list, first));
+                    }
                     let mut reply = json!({"jsonrpc": "2.0", "id": id});
                     let (key, value) = match answered {
                         Ok(result) => ("result", result),
@@ -138,6 +147,7 @@ impl Server {
                     "crash",
                     "crash_once",
                     "grandchild",
+                    "escaped",
                     "environment",
                     "huge",
                     "wrong_id",
@@ -157,6 +167,7 @@ impl Server {
                 if let Some(says) = says {
                     tools[0]["description"] = json!(says);
                 }
+                patch("echo", &mut tools[0]);
                 tools.extend(self.more.then(|| plain("one_more")));
                 (tools, None)
             }
@@ -234,6 +245,12 @@ impl Server {
                 let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
                 answer(id, &text(&child.id().to_string()));
             }
+            // In a session of its own, and orphaned before its pid is returned.
+            "escaped" => {
+                let script = "(setsid sh -c 'trap \"\" TERM HUP; echo $$; exec sleep 1000 <&- >&- 2>&-' &) | head -n 1";
+                let started = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
+                answer(id, &text(String::from_utf8(started.stdout).unwrap().trim()));
+            }
             "environment" => {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
                 answer(id, &json!({"structuredContent": {"names": names}, "content": []}));
@@ -259,6 +276,15 @@ impl Server {
             }
             _ => answer(id, &text("?")),
         }
+    }
+}
+
+/// Overrides fields of a definition with those under this key in the environment variable `PATCH`.
+fn patch(key: &str, value: &mut Value) {
+    let patches: Value =
+        serde_json::from_str(&std::env::var("PATCH").unwrap_or_default()).unwrap_or_default();
+    for (field, patched) in patches[key].as_object().into_iter().flatten() {
+        value[field] = patched.clone();
     }
 }
 

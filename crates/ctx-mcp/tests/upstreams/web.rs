@@ -6,8 +6,10 @@ use ctx_core::ErrorKind;
 use ctx_mcp::{Headers, HttpKind, OAuthSettings, Transport, UpstreamState};
 use ctx_testkit::{Asked, Web, reply, reply_with};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = tests![web:
     a_server_is_called_with_the_headers_it_wants,
@@ -16,6 +18,7 @@ pub(crate) const TESTS: &[Test] = tests![web:
     one_that_lets_nobody_in_is_told,
     headers_are_sent_to_nobody_else,
     an_answer_that_is_too_long_or_unreadable_fails_its_call,
+    no_request_overtakes_the_standalone_stream,
 ];
 
 /// A server with sessions, of which it forgets the first when it is told to.
@@ -143,4 +146,25 @@ async fn an_answer_that_is_too_long_or_unreadable_fails_its_call() {
     let error = world.call("unreadable", json!({})).await.unwrap_err();
     assert!(error.message().starts_with("up: its answer cannot be read"), "{error}");
     assert_eq!(world.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 1"));
+}
+
+async fn no_request_overtakes_the_standalone_stream() {
+    let server = Server { sessions: AtomicUsize::new(0), forgets: false };
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let noted = events.clone();
+    let web = Web::stream(move |asked, stream| {
+        let is_stream = asked.line.starts_with("GET");
+        if is_stream {
+            // A slow network.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let event = if is_stream { json!("GET") } else { asked.json()["method"].clone() };
+        noted.lock().unwrap().push(event);
+        stream.write_all(&server.answer(asked)).ok();
+    });
+    let world = upstream(web.url("/mcp")).await;
+    assert_eq!(world.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 1"));
+    let events = events.lock().unwrap().clone();
+    let position = |event: &str| events.iter().position(|noted| noted == event);
+    assert!(position("GET").is_some() && position("GET") < position("tools/list"), "{events:?}");
 }

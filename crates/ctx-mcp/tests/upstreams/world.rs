@@ -129,6 +129,7 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
         memory: None,
         credentials: None,
         on_change,
+        may_start: Arc::new(|_| Ok(())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTTP as a login uses it: every answer bounded in size and time, and nothing sent in the clear.
 
 use super::LoginError;
+use crate::client::reach::{CheckedNames, scope_of};
 use crate::client::web;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,6 +19,9 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Sends requests to authorization servers.
 pub(super) struct Fetch {
     client: reqwest::Client,
+    /// The configured MCP server that requires the login. It names all other hosts, directly or by its metadata.
+    server: Url,
+    names: CheckedNames,
     /// Whether the server that wants the login is on this machine; only then may others be.
     is_local: bool,
 }
@@ -40,8 +44,9 @@ impl Answer {
 
 impl Fetch {
     pub(super) fn new(server: &Url) -> Result<Self, LoginError> {
-        let client = web::client().map_err(|error| LoginError::new(chain(&error)))?;
-        Ok(Self { client, is_local: is_loopback(server) })
+        let names = CheckedNames::of_server(server.as_str());
+        let client = web::client(names.clone()).map_err(|error| LoginError::new(chain(&error)))?;
+        Ok(Self { client, server: server.clone(), names, is_local: is_loopback(server) })
     }
 
     /// An address that may be used: nobody else reads what is sent there, and no server on the web sends
@@ -60,12 +65,23 @@ impl Fetch {
         }
     }
 
+    /// SSRF check of a request's host: a public server may refer to public hosts only.
+    async fn check(&self, url: &Url) -> Result<(), LoginError> {
+        if url.host() == self.server.host() {
+            return Ok(());
+        }
+        let (host, scope) = (url.host_str().unwrap_or_default(), scope_of(&self.server).await);
+        self.names.refer(host, scope).map_err(|why| LoginError::new(format!("`{}` {why}", shown(url))))
+    }
+
     pub(super) async fn get(&self, url: &Url) -> Result<Answer, LoginError> {
+        self.check(url).await?;
         let request = self.client.get(url.clone()).header(http::header::ACCEPT, "application/json");
         read(url, request).await
     }
 
     pub(super) async fn post_json(&self, url: &Url, body: &Value) -> Result<Answer, LoginError> {
+        self.check(url).await?;
         let request = self.client.post(url.clone()).header(http::header::ACCEPT, "application/json");
         let request = request.header(http::header::CONTENT_TYPE, "application/json");
         read(url, request.body(body.to_string())).await
@@ -78,6 +94,7 @@ impl Fetch {
         fields: &[(&str, &str)],
         user: Option<(&str, &Secret)>,
     ) -> Result<Answer, LoginError> {
+        self.check(url).await?;
         let mut request = self.client.post(url.clone()).header(http::header::ACCEPT, "application/json");
         if let Some((name, password)) = user {
             // Both are encoded as in a form first, so that neither can hold a colon.
@@ -165,6 +182,28 @@ mod tests {
     fn nothing_is_sent_in_the_clear_but_on_this_machine() {
         assert_eq!(addresses("http://localhost:3000/mcp"), [true, false, true, true, true, false]);
         assert_eq!(addresses("https://s.example/mcp"), [true, false, false, false, false, false]);
+    }
+
+    #[tokio::test]
+    async fn a_public_server_cannot_have_a_request_sent_to_a_private_network() {
+        // Refused before any connection is made.
+        let fetch = Fetch::new(&"https://8.8.8.8/mcp".parse().unwrap()).unwrap();
+        for url in [
+            "https://10.0.0.1/x",
+            "https://[fd12::1]/x",
+            "https://169.254.169.254/x",
+            "https://[2002:7f00:1::]/x",
+        ] {
+            let url = fetch.address(url).unwrap();
+            let refused = [
+                fetch.get(&url).await.err().unwrap(),
+                fetch.post_json(&url, &Value::Null).await.err().unwrap(),
+                fetch.post_form(&url, &[], None).await.err().unwrap(),
+            ];
+            for error in refused {
+                assert!(error.to_string().ends_with("and the server that names it is not"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::discover::Discovered;
 use super::fetch::{Fetch, shown};
 use super::token::refusal;
 use super::{LoginError, OAuthSettings};
-use ctx_core::Secret;
+use ctx_core::{Redactor, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -100,7 +100,7 @@ pub(super) async fn client(
         return Err(LoginError::new(format!(
             "{} does not register us: {}",
             shown(endpoint),
-            refusal(&answer)
+            refusal(&answer, &Redactor::default())
         )));
     }
     let registered: Registered = answer

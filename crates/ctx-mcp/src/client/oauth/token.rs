@@ -5,11 +5,13 @@ use super::challenge::scopes;
 use super::fetch::{Answer, Fetch, shown};
 use super::keep::{Tokens, now};
 use super::register::{Client, Method};
-use ctx_core::Secret;
+use ctx_core::{Redactor, Secret};
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// Form fields that hold credentials.
+const SECRET_FIELDS: [&str; 4] = ["client_secret", "code", "code_verifier", "refresh_token"];
 /// Characters of a refusal that are told.
 const REFUSAL_MAX: usize = 300;
 
@@ -55,7 +57,11 @@ pub(super) async fn ask(
     }
     let answer = fetch.post_form(endpoint, &fields, user).await.map_err(Refused::Failed)?;
     if !answer.is_success() {
-        let error = LoginError::new(format!("{} gives out no token: {}", shown(endpoint), refusal(&answer)));
+        // Some servers echo the request in their error.
+        let secrets = fields.iter().filter(|(name, _)| SECRET_FIELDS.contains(name));
+        let secrets = secrets.map(|(_, value)| Secret::new(*value)).chain(client.secret.clone());
+        let refusal = refusal(&answer, &Redactor::new(secrets));
+        let error = LoginError::new(format!("{} gives out no token: {refusal}", shown(endpoint)));
         let is_final = (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 429);
         return Err(if is_final { Refused::Rejected(error) } else { Refused::Failed(error) });
     }
@@ -82,10 +88,10 @@ pub(super) async fn ask(
     })
 }
 
-/// Why a server refuses, as far as it says.
-pub(super) fn refusal(answer: &Answer) -> String {
+/// The reason that a server gives for a refusal, with the redactor's secrets masked.
+pub(super) fn refusal(answer: &Answer, redactor: &Redactor) -> String {
     let told: Value = answer.json().unwrap_or_default();
-    let text = |field: &str| told[field].as_str().unwrap_or_default().to_owned();
+    let text = |field: &str| redactor.text(told[field].as_str().unwrap_or_default().to_owned());
     told_refusal(&text("error"), &text("error_description"))
         .unwrap_or_else(|| format!("it answered with HTTP {}", answer.status))
 }
@@ -99,4 +105,35 @@ pub(super) fn told_refusal(error: &str, description: &str) -> Option<String> {
         (error, description) => format!("{error} ({description})"),
     };
     Some(text.chars().filter(|character| !character.is_control()).take(REFUSAL_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctx_testkit::{CANARIES, Web, canary_leaks, canary_text, reply};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn what_a_token_endpoint_repeats_is_masked() {
+        for (number, canary) in CANARIES.iter().enumerate() {
+            for method in [Method::Basic, Method::Post] {
+                let web = Web::serve(|asked| {
+                    let line = canary_text();
+                    let sent = format!("{} {}", asked.head, String::from_utf8_lossy(&asked.body));
+                    let told = json!({ "error": sent.replace(['\r', '\n'], " "), "error_description": line });
+                    reply(400, &told.to_string())
+                });
+                let endpoint: Url = web.url("/token").parse().unwrap();
+                let fetch = Fetch::new(&endpoint).unwrap();
+                let client = Client { id: "me".to_owned(), secret: Some(Secret::new(*canary)), method };
+                let asked =
+                    ask(&endpoint, &client, &[("code", canary), ("refresh_token", canary)], &fetch).await;
+                let Err(Refused::Rejected(error)) = asked else { panic!("it is refused") };
+                let own = format!("{number} (");
+                let leaks = canary_leaks(&error.to_string());
+                assert!(!leaks.iter().any(|leak| leak.starts_with(&own)), "{leaks:?}: {error}");
+                assert!(error.to_string().contains("***"), "{error}");
+            }
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! Asking a server: room for it, a connection, and once more where the connection was lost.
 
 use super::super::connection::Connection;
+use super::super::definitions::Definitions;
 use super::super::exchange::{Asked, Lost};
 use super::super::oauth::Need;
-use super::super::settings::{Changes, Start};
+use super::super::settings::Start;
 use super::{Phase, Upstream};
 use crate::convert;
 use ctx_core::{Call, ErrorKind, Output, ToolError, ToolSpec};
@@ -79,16 +80,19 @@ impl Upstream {
         ToolError::new(error.kind(), format!("{}: {error}", self.settings.name))
     }
 
-    /// Refuses a tool that is not the one that was accepted, where that is wanted.
+    /// Refuses a tool or prompt whose definition is not the accepted one, if the `changes` setting says so.
     async fn allow(&self, asked: &Asked) -> Result<(), ToolError> {
-        let Asked::Tool(params) = asked else { return Ok(()) };
-        let tool = &params.name;
-        if self.settings.changes == Changes::Tell || self.definitions.objection(tool).is_none() {
+        let objection = |definitions: &Definitions| match asked {
+            Asked::Tool(params) => definitions.objection(&params.name),
+            Asked::Prompt(params) => definitions.prompt_objection(&params.name),
+            Asked::Resource(_) => None,
+        };
+        if objection(&self.definitions).is_none() {
             return Ok(());
         }
         let definitions = self.definitions.clone();
         self.remembering(move || definitions.look_again()).await;
-        self.definitions.objection(tool).map_or(Ok(()), |objection| {
+        objection(&self.definitions).map_or(Ok(()), |objection| {
             let message = format!("{}: {objection}", self.settings.name);
             Err(ToolError::new(ErrorKind::Forbidden, message))
         })

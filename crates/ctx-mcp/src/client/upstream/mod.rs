@@ -59,8 +59,10 @@ pub struct UpstreamStatus {
     pub state: UpstreamState,
     /// How many tools it has, as far as is known.
     pub tools: usize,
-    /// How they differ from those that were accepted.
+    /// How its definition (tools, instructions, prompts, resources) differs from the accepted one.
     pub difference: Difference,
+    /// Warnings for the user: invisible characters in text that agents read.
+    pub warnings: Vec<String>,
     /// What it calls itself, once it has been reached.
     pub server: Option<String>,
     /// The revision of the protocol it speaks, once it has been reached.
@@ -178,6 +180,7 @@ impl Upstream {
             state,
             tools: self.listed.get().len(),
             difference: self.definitions.difference(),
+            warnings: self.definitions.warnings(),
             server: known.server.clone(),
             protocol: known.protocol.clone(),
             said: self.said.lines(),

@@ -2,10 +2,11 @@
 //! changed.
 
 use super::super::connection::{Connection, Era, Maker};
+use super::super::definition::{ServerDefinition, ToolDefinition};
 use super::super::settings::Start;
 use super::{Known, Phase, Upstream};
 use backon::{BackoffBuilder, ExponentialBuilder};
-use ctx_core::{ResourceChange, ToolSpec};
+use ctx_core::{ResourceChange, escape_line};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +18,34 @@ const WAIT_MIN: Duration = Duration::from_millis(500);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// A connection that held this long was a good one: the next try need not wait.
 const HELD: Duration = Duration::from_secs(30);
-/// How long a server's lists are left alone after it said that they are others: it may say so often.
+/// The delay before lists are read again after a `list_changed` notification (debounce); doubled each time that another
+/// one follows soon.
 const RELIST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest such delay.
+const RELIST_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The delay starts over after this long without a notification.
+const RELIST_QUIET: Duration = Duration::from_secs(60);
 /// Lines of what a server said that are told with its failure.
 const SAID_TOLD: usize = 5;
+
+/// Debounce of `list_changed` notifications: a server that sends them without pause is asked ever less often.
+#[derive(Default)]
+struct RelistDebounce {
+    pause: Duration,
+    last: Option<Instant>,
+}
+
+impl RelistDebounce {
+    async fn wait(&mut self) {
+        let is_soon = self.last.is_some_and(|last| last.elapsed() < RELIST_QUIET);
+        self.pause = match is_soon {
+            true => (self.pause * 2).min(RELIST_PAUSE_MAX),
+            false => RELIST_PAUSE,
+        };
+        tokio::time::sleep(self.pause).await;
+        self.last = Some(Instant::now());
+    }
+}
 
 /// Why attending to a connection ended.
 enum Over {
@@ -103,7 +128,7 @@ impl Upstream {
             };
             is_news = true;
             // What a server says may be anything that it was given.
-            let reason = maker.redactor.text(self.with_said(reason));
+            let reason = maker.redactor.text(escape_line(&self.with_said(reason)).into_owned());
             let pause = wait.next().unwrap_or(WAIT_MAX);
             let (name, seconds) = (&self.settings.name, pause.as_secs_f32());
             if told.as_ref() == Some(&reason) {
@@ -161,7 +186,7 @@ impl Upstream {
             let (tools, offers) =
                 tokio::join!(connection.tools(&self.settings), connection.offers(&self.namespace));
             match tools {
-                Ok(specs) => Ok((connection, specs, offers)),
+                Ok(tools) => Ok((connection, tools, offers)),
                 Err(reason) => {
                     connection.drop_it();
                     Err(reason)
@@ -173,10 +198,12 @@ impl Upstream {
         let connected =
             connected.unwrap_or_else(|_| Err(format!("it did not answer within {} s", start.as_secs_f32())));
         match connected {
-            Ok((connection, specs, offers)) => {
+            Ok((connection, tools, offers)) => {
                 let (server, protocol) = connection.server();
                 let era = connection.era();
-                let changed = self.take_up(specs).await;
+                let instructions = Some(connection.instructions());
+                let seen = ServerDefinition { tools, instructions, ..offers.definition() };
+                let changed = self.take_up(seen).await;
                 let is_new = self.with_known(|known| {
                     let now = Known { listed: true, tried: true, era, server, protocol };
                     !std::mem::replace(known, now).listed
@@ -205,34 +232,31 @@ impl Upstream {
         if last.is_empty() { reason } else { format!("{reason}; it said: {}", last.join(" | ")) }
     }
 
-    /// Takes up what the server has, and remembers it; tells whether that is something else than before.
-    async fn take_up(&self, mut specs: Vec<ToolSpec>) -> bool {
-        let (definitions, seen) = (self.definitions.clone(), specs.clone());
-        self.remembering(move || definitions.see(&seen)).await;
+    /// Stores the definition of the server and publishes its tools; returns whether they changed.
+    async fn take_up(&self, seen: ServerDefinition) -> bool {
+        let mut specs = seen.visible_tools();
+        let definitions = self.definitions.clone();
+        self.remembering(move || definitions.see(seen)).await;
         specs.retain(|spec| self.settings.tools.takes(&spec.name));
         self.listed.set(specs)
+    }
+
+    async fn apply_tools(&self, tools: Vec<ToolDefinition>) -> bool {
+        self.take_up(ServerDefinition { tools, ..ServerDefinition::default() }).await
     }
 
     /// Stays with a connection until it ends, or is needed no more.
     async fn attend(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Over {
         let idle = self.settings.limits.idle;
-        let mut listing = std::pin::pin!(self.keep_offers(connection, on_change));
+        let mut tools = std::pin::pin!(self.keep_tools(connection, on_change));
+        let mut offers = std::pin::pin!(self.keep_offers(connection, on_change));
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Over::Stopped,
                 how = connection.ended() => return Over::Lost(how),
-                () = connection.list_changed() => {
-                    let listing = tokio::time::timeout(self.settings.limits.start, connection.tools(&self.settings));
-                    match listing.await {
-                        Ok(Ok(specs)) => if self.take_up(specs).await {
-                            on_change();
-                        },
-                        Ok(Err(reason)) => tracing::warn!("{}: {reason}", self.settings.name),
-                        Err(_) => tracing::warn!("{}: its tools cannot be listed in time", self.settings.name),
-                    }
-                }
-                never = &mut listing => match never {},
+                never = &mut tools => match never {},
+                never = &mut offers => match never {},
                 () = self.wanted.notified() => {}
                 () = tokio::time::sleep(idle), if self.settings.start == Start::Lazy => {
                     let is_unused = self.room.available_permits() == self.settings.limits.in_flight;
@@ -244,15 +268,64 @@ impl Upstream {
         }
     }
 
+    /// Lists tools again after each `tools/list_changed` notification.
+    async fn keep_tools(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Infallible {
+        let mut debounce = RelistDebounce::default();
+        loop {
+            connection.list_changed().await;
+            debounce.wait().await;
+            let listing = tokio::time::timeout(self.settings.limits.start, connection.tools(&self.settings));
+            match listing.await {
+                Ok(Ok(tools)) => {
+                    if self.apply_tools(tools).await {
+                        on_change();
+                    }
+                }
+                Ok(Err(reason)) => tracing::warn!("{}: {reason}", self.settings.name),
+                Err(_) => tracing::warn!("{}: its tools cannot be listed in time", self.settings.name),
+            }
+        }
+    }
+
     /// Lists prompts and forms of URIs again whenever the server says that they, or its resources, are others.
     async fn keep_offers(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Infallible {
+        let mut debounce = RelistDebounce::default();
         loop {
+            // After the connection is made, not as part of it: listing resources may be slow.
+            let resources = connection.resources().await;
+            let (definitions, seen) =
+                (self.definitions.clone(), ServerDefinition { resources, ..Default::default() });
+            self.remembering(move || definitions.see_offers(seen)).await;
             self.follows.list_changed.notified().await;
-            tokio::time::sleep(RELIST_PAUSE).await;
-            if self.offers.set(connection.offers(&self.namespace).await) {
+            debounce.wait().await;
+            let offers = connection.offers(&self.namespace).await;
+            let (definitions, seen) = (self.definitions.clone(), offers.definition());
+            self.remembering(move || definitions.see_offers(seen)).await;
+            if self.offers.set(offers) {
                 on_change();
             }
             self.follows.tell(ResourceChange::List);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_that_change_without_pause_are_listed_ever_less_often() {
+        let mut debounce = RelistDebounce::default();
+        let begun = Instant::now();
+        let mut times = 0;
+        while begun.elapsed() < Duration::from_secs(600) {
+            debounce.wait().await;
+            times += 1;
+        }
+        assert!((20..40).contains(&times), "{times}");
+        tokio::time::advance(RELIST_QUIET).await;
+        let before = Instant::now();
+        debounce.wait().await;
+        assert!(before.elapsed() < RELIST_PAUSE * 2);
     }
 }

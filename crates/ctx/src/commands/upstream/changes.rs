@@ -66,6 +66,7 @@ mod tests {
             ChangedField { field: "input_schema", change: FieldChange::Schema(places) },
         ];
         let difference = Difference {
+            others: Vec::new(),
             added: vec!["new".to_owned()],
             removed: vec!["old".to_owned()],
             changed: vec![ChangedTool { name: "read".to_owned(), fields }],
