@@ -122,18 +122,6 @@ impl Reach {
     }
 }
 
-impl ForbiddenAddress {
-    /// [`Reach::check_host`] for the user's own machine and network.
-    pub fn check_host(host: &str) -> Result<(), Self> {
-        Reach::OWN.check_host(host)
-    }
-
-    /// [`Reach::reachable`] for the user's own machine and network.
-    pub fn reachable(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Self> {
-        Reach::OWN.reachable(addresses)
-    }
-}
-
 impl NetworkScope {
     /// Scope of an address. An always refused one counts as private: only configuration can have named it.
     pub fn of(address: IpAddr) -> Self {

@@ -3,15 +3,16 @@
 use crate::auth::{self, Credentials};
 use crate::client::{Client, Granted};
 use crate::interface::Interface;
+use crate::load::WebAddress;
 use crate::operation::{Description, Operation, Skipped};
 use crate::page::Exchange;
-use crate::request::{Request, base_url};
-use crate::settings::ApiSettings;
+use crate::request::{ApiBase, Request, base_url};
+use crate::settings::{ApiSettings, Spec};
 use async_trait::async_trait;
 use ctx_core::{
-    Annotations, BodyArgument, Call, Identifier, Output, Provider, Schema, Tool, ToolError, ToolSpec,
+    Annotations, BodyArgument, Call, ErrorKind, Identifier, Output, Provider, Reach, Schema, Tool, ToolError,
+    ToolSpec,
 };
-use reqwest::Url;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(crate) struct Api {
 struct Inner {
     settings: Arc<ApiSettings>,
     /// Where the description came from, if that is on the web: relative servers begin there.
-    address: Option<Url>,
+    address: Option<WebAddress>,
     /// Titles and what operations do in words are with the tools.
     description: Arc<Description>,
     /// Whether the description asks for credentials nowhere.
@@ -38,7 +39,7 @@ impl Api {
     /// What a description has that is wanted, as these settings say.
     pub(crate) fn new(
         mut description: Description,
-        address: Option<Url>,
+        address: Option<WebAddress>,
         settings: Arc<ApiSettings>,
         client: Arc<Client>,
     ) -> Self {
@@ -82,10 +83,9 @@ impl Api {
     /// Why it is not known where the API is, where it is not.
     pub(crate) fn unplaced(&self) -> Option<String> {
         let Inner { description, settings, address, .. } = &*self.inner;
-        let mut bases = description
-            .operations
-            .iter()
-            .map(|operation| base_url(settings.base_url.as_deref(), operation, address.as_ref()));
+        let mut bases = description.operations.iter().map(|operation| {
+            base_url(settings.base_url.as_deref(), operation, address.as_ref().map(|address| &address.url))
+        });
         bases.find_map(Result::err).map(|error| error.to_string())
     }
 
@@ -186,6 +186,27 @@ impl Tool for OperationTool {
 }
 
 impl Inner {
+    /// Base URL and SSRF policy of an operation. A description from the web must not name an address in a nearer
+    /// network than its own origin; the host of `spec` and `base_url` come from the settings and are exempt.
+    fn base(&self, operation: &Operation) -> Result<ApiBase, ToolError> {
+        let (settings, address) = (&self.settings, self.address.as_ref());
+        let url = base_url(settings.base_url.as_deref(), operation, address.map(|address| &address.url))?;
+        let described_reach = address.map_or(Reach::OWN, |address| Reach::of_referrer(address.scope));
+        let is_configured = match &settings.spec {
+            Spec::Web(spec) => settings.base_url.is_some() || spec.host() == url.host(),
+            Spec::File(_) => true,
+        };
+        let reach = if is_configured { Reach::OWN } else { described_reach };
+        if let (Err(forbidden), false) = (reach.check_host(url.host_str().unwrap_or_default()), is_configured)
+        {
+            let message = format!(
+                "the description is from the web and says that the API is at {forbidden}; set `base_url` if it is"
+            );
+            return Err(ToolError::new(ErrorKind::Forbidden, message));
+        }
+        Ok(ApiBase { url, reach, described_reach })
+    }
+
     /// Calls an operation. Credentials that come with the call stand for all that are configured.
     async fn send(
         &self,
@@ -195,8 +216,8 @@ impl Inner {
         own: Option<&Credentials>,
         call: Option<&Call>,
     ) -> Result<Output, ToolError> {
-        let base = base_url(self.settings.base_url.as_deref(), operation, self.address.as_ref())?;
-        let request = Request::new(operation, arguments, &base, call)?;
+        let base = self.base(operation)?;
+        let request = Request::new(operation, arguments, &base.url, call)?;
         let credentials = own.unwrap_or(&self.settings.credentials);
         let grants = auth::choose(operation, &self.description.schemes, self.is_silent, credentials)?;
         let (shown, url) = (request.shown(), request.url.clone());

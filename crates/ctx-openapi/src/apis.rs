@@ -8,7 +8,7 @@ use crate::settings::{ApiError, ApiSettings, Spec};
 use async_trait::async_trait;
 use ctx_core::{ArgumentSchema, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec, nearest};
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
@@ -30,7 +30,12 @@ pub struct ApiOptions {
     pub cache: Option<PathBuf>,
     /// Called when the functions of one of them are others than before.
     pub on_change: Arc<dyn Fn() + Send + Sync>,
+    /// Checks a changed description file before it is reloaded: the file decides where credentials are sent.
+    pub is_trusted: Arc<TrustCheck>,
 }
+
+/// Whether the description file of the named API may be reloaded.
+pub type TrustCheck = dyn Fn(&Identifier, &Path) -> bool + Send + Sync;
 
 /// The APIs of a workspace. Dropped, nothing of theirs is read any more.
 pub struct Apis {
@@ -76,6 +81,7 @@ struct Reading {
     client: Arc<Client>,
     texts: Arc<WebTexts>,
     kept: Option<Kept>,
+    is_trusted: Arc<TrustCheck>,
     found: watch::Sender<Found>,
 }
 
@@ -99,7 +105,7 @@ impl Apis {
         let mut apis = Self { all: Vec::new(), tasks: Vec::new() };
         for settings in settings {
             let name = settings.name.clone();
-            let reading = match Reading::new(settings, kept.clone()) {
+            let reading = match Reading::new(settings, kept.clone(), options.is_trusted.clone()) {
                 Ok(reading) => Arc::new(reading),
                 Err(error) => {
                     tracing::warn!("{name} is left out: {error}");
@@ -146,13 +152,14 @@ impl Drop for Apis {
 }
 
 impl Reading {
-    fn new(settings: ApiSettings, kept: Option<Kept>) -> Result<Self, ApiError> {
+    fn new(settings: ApiSettings, kept: Option<Kept>, is_trusted: Arc<TrustCheck>) -> Result<Self, ApiError> {
         let texts = WebTexts::new(Web::new(&settings)?, kept.clone(), Handle::current());
         Ok(Self {
             client: Arc::new(Client::new(&settings)?),
             settings: Arc::new(settings),
             texts: Arc::new(texts),
             kept,
+            is_trusted,
             found: watch::Sender::default(),
         })
     }
@@ -206,6 +213,14 @@ impl Reading {
     async fn read(self: &Arc<Self>, asking: Asking) -> bool {
         let own = self.clone();
         let loading = move || {
+            if let Spec::File(path) = &own.settings.spec
+                && own.found.borrow().api.is_some()
+                && !(own.is_trusted)(&own.settings.name, path)
+            {
+                return Err(LoadError::Text(
+                    "it is no longer what was trusted, and was not edited here".to_owned(),
+                ));
+            }
             let loaded = load(&own.settings.spec, own.kept.as_ref(), &own.texts, asking)?;
             let known = own.found.borrow().fingerprint.clone();
             Ok::<_, LoadError>((known.as_ref() != Some(&loaded.fingerprint)).then(|| {
@@ -345,14 +360,18 @@ impl Tool for PresumedTool {
             let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
             return Err(ToolError::not_found(format!("{api} has no function `{name}`{hint}")));
         };
-        // The door did not know what fits.
-        let schema = Arc::unwrap_or_clone(tool.spec().input_schema.get());
-        let arguments = match ArgumentSchema::compile(schema) {
-            Ok(schema) => schema.with_body(tool.spec().body.clone()).prepare(Value::Object(arguments))?,
-            Err(_) => ArgumentSchema::unchecked((*tool.spec().input_schema.get()).clone())
-                .with_body(tool.spec().body.clone())
-                .prepare(Value::Object(arguments))?,
+        // The catalog validated against the placeholder schema of this tool; validate against the real one.
+        let spec = tool.spec();
+        let prepare_arguments = move || {
+            let schema = Arc::unwrap_or_clone(spec.input_schema.get());
+            let schema = ArgumentSchema::compile(schema)
+                .unwrap_or_else(|_| ArgumentSchema::unchecked((*spec.input_schema.get()).clone()));
+            schema.with_body(spec.body.clone()).prepare(Value::Object(arguments))
         };
+        // Off the async executor: compiling an untrusted schema may take long.
+        let prepared = spawn_blocking(prepare_arguments).await;
+        let arguments =
+            prepared.map_err(|error| ToolError::internal("the arguments cannot be checked", error))??;
         tool.run(arguments, call).await
     }
 

@@ -23,7 +23,7 @@ mod settings;
 mod survey;
 mod whole;
 
-pub use apis::{ApiOptions, ApiState, ApiStatus, Apis};
+pub use apis::{ApiOptions, ApiState, ApiStatus, Apis, TrustCheck};
 pub use auth::{Credential, Credentials, InvalidCredentials};
 pub use document::{InvalidPattern, Selection};
 pub use interface::{Interface, InterfaceFunction};

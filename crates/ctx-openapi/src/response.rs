@@ -4,7 +4,7 @@ use crate::kept;
 use crate::request::is_json;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use ctx_core::{Call, ErrorKind, Output, Redactor, ToolError};
+use ctx_core::{Call, ErrorKind, NetworkScope, Output, Redactor, ToolError};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Value, json};
@@ -38,6 +38,8 @@ pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
     /// Of a failure, no more than its beginning.
     pub(crate) body: Vec<u8>,
+    /// Network scope of the peer that sent it; a redirect must not lead to a nearer one.
+    pub(crate) scope: NetworkScope,
 }
 
 impl Received {
@@ -159,7 +161,8 @@ mod tests {
         if !content_type.is_empty() {
             headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
         }
-        Received { status: StatusCode::from_u16(status).unwrap(), headers, body: body.to_vec() }
+        let status = StatusCode::from_u16(status).unwrap();
+        Received { status, headers, body: body.to_vec(), scope: NetworkScope::Internet }
     }
 
     fn output(received: Received) -> Result<Output, ToolError> {

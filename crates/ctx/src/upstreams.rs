@@ -32,7 +32,7 @@ impl Upstreams {
         // What is to be known of their names was told when the workspace was opened.
         let (servers, _) = config.upstreams(may_use);
         let (apis, _) = config.apis(may_use);
-        let options = ApiOptions { cache: api_cache(), on_change: on_change.clone() };
+        let options = ApiOptions { cache: api_cache(), on_change: on_change.clone(), is_trusted: Arc::new(|_, _| true) };
         let apis = Apis::start(apis, &options);
         let options = UpstreamOptions {
             name: "ctx".to_owned(),

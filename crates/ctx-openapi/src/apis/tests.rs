@@ -29,6 +29,7 @@ fn start(spec: Spec, cache: &Path) -> Started {
         on_change: Arc::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
         }),
+        is_trusted: Arc::new(|_, _| true),
     };
     let settings = ApiSettings::new(Identifier::sanitize("pets"), spec);
     Started { apis: Apis::start(vec![settings], &options), changes }

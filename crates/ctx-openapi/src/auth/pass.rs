@@ -3,12 +3,11 @@
 use super::{Grant, Tokens, Wanted};
 use crate::client::Web;
 use crate::operation::Place;
-use crate::request::{Request, component};
+use crate::request::{ApiBase, Request, component};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ctx_core::{ErrorKind, Redactor, Secret, ToolError};
 use percent_encoding::percent_decode_str;
-use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 
 /// Credentials as they are sent.
@@ -28,7 +27,7 @@ impl Pass {
         grants: Vec<Grant>,
         tokens: &Tokens,
         web: &Web,
-        base: &Url,
+        base: &ApiBase,
     ) -> Result<Self, ToolError> {
         let (mut pass, wanted) = Self::at_hand(grants)?;
         for wanted in wanted {
@@ -65,7 +64,7 @@ impl Pass {
         self,
         tokens: &Tokens,
         web: &Web,
-        base: &Url,
+        base: &ApiBase,
     ) -> Result<Result<Self, Self>, ToolError> {
         let Some((wanted, refused)) = self.token else { return Ok(Err(self)) };
         let token = tokens.get(&wanted, Some(&refused), web, base).await?;

@@ -1,11 +1,11 @@
 //! Tokens that are got with a client's id and secret, and kept until they are of no use.
 
 use crate::client::Web;
-use crate::request::{Request, component};
+use crate::request::{ApiBase, Request, component};
 use crate::response::{FAILURE_BYTES_MAX, Received};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use ctx_core::{ErrorKind, Redactor, Secret, ToolError};
+use ctx_core::{ErrorKind, Reach, Redactor, Secret, ToolError};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
@@ -74,9 +74,10 @@ impl Tokens {
         wanted: &Wanted,
         refused: Option<&Secret>,
         web: &Web,
-        base: &Url,
+        base: &ApiBase,
     ) -> Result<Secret, ToolError> {
-        let url = wanted.url(base)?;
+        let url = wanted.url(&base.url)?;
+        let reach = if wanted.is_described { base.reach_of_described(&url) } else { Reach::OWN };
         let slot = self.slot(&url, wanted);
         let mut kept = slot.lock().await;
         let now = Instant::now();
@@ -87,7 +88,7 @@ impl Tokens {
             return Ok(token.value.clone());
         }
         *kept = None;
-        let token = fetched(wanted, web, &url).await?;
+        let token = fetched(wanted, web, &url, reach).await?;
         Ok(kept.insert(token).value.clone())
     }
 
@@ -106,12 +107,12 @@ impl Tokens {
     }
 }
 
-async fn fetched(wanted: &Wanted, web: &Web, url: &Url) -> Result<Token, ToolError> {
+async fn fetched(wanted: &Wanted, web: &Web, url: &Url, reach: Reach) -> Result<Token, ToolError> {
     let asked = Instant::now();
-    let mut received = web.receive_once(&request(wanted, url, true), FAILURE_BYTES_MAX).await?;
+    let mut received = web.receive_once(&request(wanted, url, true), FAILURE_BYTES_MAX, reach).await?;
     if matches!(received.status.as_u16(), 400 | 401) {
         // Some take them only in the body.
-        received = web.receive_once(&request(wanted, url, false), FAILURE_BYTES_MAX).await?;
+        received = web.receive_once(&request(wanted, url, false), FAILURE_BYTES_MAX, reach).await?;
     }
     read(received, wanted, url, asked)
 }

@@ -7,11 +7,11 @@ mod web;
 pub(crate) use web::Web;
 
 use crate::auth::{Grant, Pass, Tokens};
-use crate::request::Request;
+use crate::request::{ApiBase, Request};
 use crate::response::Received;
 use crate::settings::ApiSettings;
 use ctx_core::{ErrorKind, Meter, Redactor, ToolError};
-use reqwest::{StatusCode, Url};
+use reqwest::StatusCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -53,24 +53,31 @@ impl Client {
         })
     }
 
+    /// Treats every peer as an internet host, so that loopback servers stand in for public ones.
+    #[cfg(test)]
+    pub(crate) fn with_public_peers(self) -> Self {
+        Self { web: self.web.with_public_peers(), ..self }
+    }
+
     /// Sends a request with these grants. It ends when the time is over, or the future is dropped.
     pub(crate) async fn send(
         &self,
         request: Request,
         grants: Granted,
-        base: &Url,
+        base: &ApiBase,
         time_left: Duration,
     ) -> Result<Answered, ToolError> {
         // What is always sent may be a secret, and stand in the path.
-        let shown = Pass::default().redactor(self.web.secrets()).text(request.shown());
+        let shown = request.shown();
+        let shown = || Pass::default().redactor(self.web.secrets()).text(shown.clone());
         if let Some(Err(wait)) = self.meter.as_ref().map(Meter::take) {
-            let message = format!("{shown}: the rate limit that is set for this API is used up");
+            let message = format!("{}: the rate limit that is set for this API is used up", shown());
             return Err(ToolError::new(ErrorKind::RateLimited, message).retry_after(wait));
         }
         let deadline = Instant::now().checked_add(time_left);
         let sent = self.sent(request, grants, base, deadline);
         tokio::time::timeout(time_left, sent).await.unwrap_or_else(|_| {
-            let message = format!("{shown}: no answer within {} seconds", time_left.as_secs_f64());
+            let message = format!("{}: no answer within {} seconds", shown(), time_left.as_secs_f64());
             Err(ToolError::new(ErrorKind::Timeout, message))
         })
     }
@@ -79,7 +86,7 @@ impl Client {
         &self,
         request: Request,
         Granted { grants, is_brought }: Granted,
-        base: &Url,
+        base: &ApiBase,
         deadline: Option<Instant>,
     ) -> Result<Answered, ToolError> {
         let closed = |error| ToolError::internal("requests are not sent any more", error);
@@ -87,7 +94,8 @@ impl Client {
         let mut pass = Pass::new(grants, &self.tokens, &self.web, base).await?;
         let (mut retries, mut renewed) = (0, false);
         loop {
-            let received = self.web.receive(request.clone(), &pass, is_brought, self.response_bytes).await;
+            let received =
+                self.web.receive(request.clone(), &pass, is_brought, self.response_bytes, base.reach).await;
             let received = received.map_err(|error| masked(error, &pass.redactor(self.web.secrets())))?;
             if received.status == StatusCode::UNAUTHORIZED && !renewed {
                 renewed = true;

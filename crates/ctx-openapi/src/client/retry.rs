@@ -49,7 +49,8 @@ mod tests {
     fn waits(status: u16, retry_after: &str) -> Option<Duration> {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, retry_after.parse().unwrap());
-        wait(&Received { status: StatusCode::from_u16(status).unwrap(), headers, body: Vec::new() })
+        let (status, scope) = (StatusCode::from_u16(status).unwrap(), ctx_core::NetworkScope::Internet);
+        wait(&Received { status, headers, body: Vec::new(), scope })
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! HTTP: where a request may go is checked each time, on the address that is connected to.
+//! HTTP with SSRF checks: every request is checked on the address that is connected to. A redirect never leads to a
+//! nearer network (internet, private, loopback) than the peer that sent it.
 
 use super::redirect;
 use crate::ApiError;
@@ -6,10 +7,11 @@ use crate::auth::Pass;
 use crate::request::Request;
 use crate::response::{FAILURE_BYTES_MAX, Received};
 use crate::settings::ApiSettings;
-use ctx_core::{ErrorKind, ForbiddenAddress, Redactor, Secret, ToolError, chain};
+use ctx_core::{ErrorKind, ForbiddenAddress, NetworkScope, Reach, Redactor, Secret, ToolError, chain};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -35,8 +37,11 @@ const OPEN_WORDS: [&str; 2] = ["author", "keyword"];
 /// What requests are sent with.
 #[derive(Debug)]
 pub(crate) struct Web {
-    /// Made when it is first used: that reads the system's certificates.
-    client: OnceLock<reqwest::Client>,
+    /// One client per [`NetworkScope`], so that pooled connections are shared only by requests of the same reach. Built
+    /// on first use, because that loads the system's certificates.
+    clients: [OnceLock<reqwest::Client>; 3],
+    /// Network scope of the peer that sent a response.
+    scope_of: fn(Option<SocketAddr>) -> NetworkScope,
     proxy: Option<reqwest::Proxy>,
     /// Added to every request for the API itself.
     headers: HeaderMap,
@@ -68,7 +73,15 @@ impl Web {
         // The error would repeat the address, which may hold a password.
         let proxy = settings.proxy.as_ref().map(|proxy| reqwest::Proxy::all(proxy.expose()));
         let proxy = proxy.transpose().map_err(|_| ApiError::Proxy)?;
-        Ok(Self { client: OnceLock::new(), proxy, headers, open_headers, secrets })
+        // Behind a proxy the peer address is the proxy's; the real origin is unknown.
+        let scope_of = if proxy.is_some() { |_| NetworkScope::Internet } else { scope_of_peer };
+        Ok(Self { clients: Default::default(), scope_of, proxy, headers, open_headers, secrets })
+    }
+
+    /// Treats every peer as an internet host, so that loopback servers stand in for public ones.
+    #[cfg(test)]
+    pub(crate) fn with_public_peers(self) -> Self {
+        Self { scope_of: |_| NetworkScope::Internet, ..self }
     }
 
     /// Secrets that are sent with every request.
@@ -85,6 +98,7 @@ impl Web {
         pass: &Pass,
         is_brought: bool,
         bytes_max: usize,
+        mut reach: Reach,
     ) -> Result<Received, ToolError> {
         let mut is_home = true;
         for _ in 0..=REDIRECTS_MAX {
@@ -94,12 +108,13 @@ impl Web {
                 sent.headers.extend(headers.clone());
                 pass.apply(&mut sent)?;
             }
-            let received = self.receive_once(&sent, bytes_max).await?;
+            let received = self.receive_once(&sent, bytes_max, reach).await?;
             let Some(to) = redirect::target(&sent, received.status, &received) else { return Ok(received) };
             if redirect::is_downgrade(&sent.url, &to) {
                 let message = format!("{}: it leads from https to {}", request.shown(), to.scheme());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
+            reach = self.redirect_reach(reach, &received, &sent.url, &to);
             is_home &= redirect::follow(&mut request, received.status, to);
         }
         let message = format!("{}: more than {REDIRECTS_MAX} redirects", request.shown());
@@ -114,8 +129,9 @@ impl Web {
         bytes_max: usize,
         may_go: impl Fn(&Url) -> bool,
     ) -> Result<(Received, Url), ToolError> {
+        let mut reach = Reach::OWN;
         for _ in 0..=REDIRECTS_MAX {
-            let received = self.receive_once(&request, bytes_max).await?;
+            let received = self.receive_once(&request, bytes_max, reach).await?;
             let Some(to) = redirect::target(&request, received.status, &received) else {
                 return Ok((received, request.url));
             };
@@ -123,20 +139,31 @@ impl Web {
                 let message = format!("{}: it leads to where it may not", request.shown());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
+            reach = self.redirect_reach(reach, &received, &request.url, &to);
             redirect::follow(&mut request, received.status, to);
         }
         let message = format!("{}: more than {REDIRECTS_MAX} redirects", request.shown());
         Err(ToolError::new(ErrorKind::Tool, message))
     }
 
-    /// Sends one request and reads what comes back.
+    /// SSRF policy for a redirect target. Behind a proxy the peer is unknown; a redirect to the same host is then still
+    /// allowed, because that host was already permitted.
+    fn redirect_reach(&self, reach: Reach, received: &Received, from: &Url, to: &Url) -> Reach {
+        match self.proxy.is_some() && from.host() == to.host() {
+            true => reach,
+            false => reach.within(received.scope),
+        }
+    }
+
+    /// Sends one request, if `reach` allows its address, and reads the response. Follows no redirects.
     pub(crate) async fn receive_once(
         &self,
         request: &Request,
         bytes_max: usize,
+        reach: Reach,
     ) -> Result<Received, ToolError> {
-        check(request)?;
-        let client = self.client()?;
+        check(request, reach)?;
+        let client = self.client(reach)?;
         let mut sent =
             client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
         match &request.body {
@@ -148,23 +175,27 @@ impl Web {
             None => {}
         }
         let response = sent.send().await.map_err(|error| failed(request, error))?;
-        read(request, response, bytes_max).await
+        let scope = (self.scope_of)(response.remote_addr());
+        read(request, response, bytes_max, scope).await
     }
 
-    fn client(&self) -> Result<&reqwest::Client, ToolError> {
-        if let Some(client) = self.client.get() {
+    fn client(&self, reach: Reach) -> Result<&reqwest::Client, ToolError> {
+        let slot = &self.clients[reach.nearest() as usize];
+        if let Some(client) = slot.get() {
             return Ok(client);
         }
         if rustls::crypto::ring::default_provider().install_default().is_err() {
             // Somebody else was first, and theirs is as good.
         }
+        // With a proxy, the proxy's name is the only one that is resolved locally.
+        let resolver_reach = if self.proxy.is_some() { Reach::OWN } else { reach };
         let builder = reqwest::Client::builder()
             .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             // The variables that name a proxy are not ours to read.
             .no_proxy()
-            .dns_resolver(Arc::new(CheckedNames))
+            .dns_resolver(Arc::new(CheckedNames(resolver_reach)))
             .connect_timeout(CONNECT_TIME)
             .pool_idle_timeout(IDLE_TIME)
             .pool_max_idle_per_host(IDLE_PER_HOST);
@@ -175,7 +206,7 @@ impl Web {
         let client = builder
             .build()
             .map_err(|error| ToolError::internal("requests cannot be sent", chain(&error.without_url())))?;
-        Ok(self.client.get_or_init(|| client))
+        Ok(slot.get_or_init(|| client))
     }
 }
 
@@ -189,12 +220,12 @@ fn is_secret(name: &str) -> bool {
 
 /// Whether a request may be sent, as far as its URL tells. Names are checked when they are resolved; where there
 /// is a proxy, that is its business.
-fn check(request: &Request) -> Result<(), ToolError> {
+fn check(request: &Request, reach: Reach) -> Result<(), ToolError> {
     let refuse = |why: &str| Err(ToolError::new(ErrorKind::Forbidden, format!("{}: {why}", request.shown())));
     if !["http", "https"].contains(&request.url.scheme()) {
         return refuse("only http and https can be requested");
     }
-    match ForbiddenAddress::check_host(request.url.host_str().unwrap_or_default()) {
+    match reach.check_host(request.url.host_str().unwrap_or_default()) {
         Err(forbidden) => refuse(&format!("APIs may not be at {forbidden}")),
         Ok(()) => Ok(()),
     }
@@ -205,6 +236,7 @@ async fn read(
     request: &Request,
     mut response: reqwest::Response,
     bytes_max: usize,
+    scope: NetworkScope,
 ) -> Result<Received, ToolError> {
     let is_success = response.status().is_success();
     let bytes_max = if is_success { bytes_max } else { FAILURE_BYTES_MAX };
@@ -228,7 +260,7 @@ async fn read(
         }
         body.extend_from_slice(&piece);
     }
-    Ok(Received { status: response.status(), headers: std::mem::take(response.headers_mut()), body })
+    Ok(Received { status: response.status(), headers: std::mem::take(response.headers_mut()), body, scope })
 }
 
 fn failed(request: &Request, error: reqwest::Error) -> ToolError {
@@ -251,13 +283,19 @@ struct Refused(ForbiddenAddress);
 
 /// Resolves names to addresses that may be reached: what is connected to is what was checked.
 #[derive(Debug)]
-struct CheckedNames;
+struct CheckedNames(Reach);
+
+/// Network scope of a peer; an unknown peer counts as internet, the least trusted scope.
+fn scope_of_peer(peer: Option<SocketAddr>) -> NetworkScope {
+    peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip()))
+}
 
 impl Resolve for CheckedNames {
     fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.0;
         Box::pin(async move {
             let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let reachable = ForbiddenAddress::reachable(addresses).map_err(Refused)?;
+            let reachable = reach.reachable(addresses).map_err(Refused)?;
             Ok(Box::new(reachable.into_iter()) as Addrs)
         })
     }
@@ -280,10 +318,11 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_leads_to_a_forbidden_address_is_refused() {
         // What is an address already resolves to itself.
-        for name in ["169.254.169.254", "0.0.0.0", "fe80::1"] {
-            let error = CheckedNames.resolve(name.parse().unwrap()).await.err().unwrap();
+        for name in ["169.254.169.254", "0.0.0.0", "fe80::1", "2002:a9fe:a9fe::1", "fd00:ec2::254"] {
+            let error = CheckedNames(Reach::OWN).resolve(name.parse().unwrap()).await.err().unwrap();
             assert!(error.is::<Refused>(), "{name}: {error}");
         }
-        assert!(CheckedNames.resolve("127.0.0.1".parse().unwrap()).await.is_ok());
+        assert!(CheckedNames(Reach::OWN).resolve("127.0.0.1".parse().unwrap()).await.is_ok());
+        assert!(CheckedNames(Reach::INTERNET).resolve("localhost".parse().unwrap()).await.is_err());
     }
 }

@@ -137,6 +137,24 @@ mod tests {
     }
 
     #[test]
+    fn brackets_nested_too_deeply_are_refused_before_they_are_read() {
+        // The parser takes quadratic time in the depth.
+        for (before, open) in
+            [("", "["), ("{\"a\": ", "["), ("{\"a\": ", "{\"a\":"), ("a: ", "["), ("a:\n - ", "{a: ")]
+        {
+            let error = parse(&format!("{before}{}", open.repeat(100_000))).unwrap_err();
+            assert!(matches!(error, Unreadable::Faulty { .. }), "{error}");
+        }
+        // Brackets inside scalars do not nest.
+        let prose = "a: the interval [0, 1) {and so on\n".repeat(2_000).replace("a:", "- ");
+        assert!(parse(&prose).is_ok());
+        let quoted = "- \"[[[[\"\n- '{{{{'\n- \"a\\\\\"\n- 'it''s [['\n".repeat(1_000);
+        assert!(parse(&quoted).is_ok(), "{:?}", parse(&quoted));
+        let flow = format!("x: [{}]", "{a: [1, 2]}, 'it''s [', ".repeat(1_000));
+        assert!(parse(&flow).is_ok(), "{:?}", parse(&flow));
+    }
+
+    #[test]
     fn bombs_of_long_strings_are_stopped() {
         let text = "x".repeat(TEXT_BYTES_MAX >> 6);
         // As a value, and as a name.

@@ -139,7 +139,11 @@ impl Kept {
 /// Writes a file at once or not at all: others may read it meanwhile.
 fn write(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder)?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)?;
     let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);
     fill(&mut file)?;
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;

@@ -13,6 +13,7 @@ pub(crate) use web::WebTexts;
 use crate::document::{self, Fetch, Home, Unreadable};
 use crate::operation::Description;
 use crate::settings::Spec;
+use ctx_core::NetworkScope;
 use files::Files;
 use kept::{Part, Seen};
 use std::time::Instant;
@@ -24,11 +25,19 @@ use web::ALL_TIME_MAX;
 pub(crate) struct Loaded {
     pub(crate) description: Description,
     /// Where it came from, if that is on the web.
-    pub(crate) address: Option<Url>,
+    pub(crate) address: Option<WebAddress>,
     /// The texts that it was made of: others give another.
     pub(crate) fingerprint: Fingerprint,
     /// Where the others of them are, beside the first.
     pub(crate) others: Vec<String>,
+}
+
+/// Origin of a description that was fetched from the web.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WebAddress {
+    pub(crate) url: Url,
+    /// Network scope of that origin; the description must not name addresses in a nearer one (SSRF).
+    pub(crate) scope: NetworkScope,
 }
 
 /// Why a description cannot be had.
@@ -79,7 +88,8 @@ pub(crate) fn load(
                 Asking::Web => Parts::MayBeMissing,
                 Asking::Kept => Parts::Needed,
             };
-            read(&first.text, home, &beside, kept, Some(first.address.clone()), parts)
+            let address = WebAddress { url: first.address.clone(), scope: first.scope };
+            read(&first.text, home, &beside, kept, Some(address), parts)
         }
     }
 }
@@ -90,7 +100,7 @@ fn read(
     home: Home,
     fetch: &dyn Fetch,
     kept: Option<&Kept>,
-    address: Option<Url>,
+    address: Option<WebAddress>,
     needed: Parts,
 ) -> Result<Loaded, LoadError> {
     let first = Fingerprint::of_text(&home, text);

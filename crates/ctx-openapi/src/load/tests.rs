@@ -132,7 +132,7 @@ async fn a_text_of_the_web_is_asked_for_again_only_to_learn_whether_it_has_chang
     assert!(web.asked().is_empty());
 
     let first = loaded(spec(), kept.path(), Asking::Web).await.unwrap();
-    assert_eq!(first.address.as_ref().unwrap().as_str(), web.url("/api.yaml"));
+    assert_eq!(first.address.as_ref().unwrap().url.as_str(), web.url("/api.yaml"));
     let targets =
         |web: &TestWeb| web.asked().iter().map(|asked| asked.target().to_owned()).collect::<Vec<_>>();
     assert_eq!(targets(&web), ["GET /api.yaml", "GET /parts/pet.yaml"]);
@@ -159,7 +159,7 @@ async fn a_text_of_the_web_may_lead_elsewhere_but_what_it_refers_to_may_not() {
     let kept = TempDir::new().unwrap();
     let spec = Spec::read(&web.url("/old"), Path::new("/")).unwrap();
     let loaded = loaded(spec, kept.path(), Asking::Web).await.unwrap();
-    assert_eq!(loaded.address.unwrap().path(), "/new/api.yaml");
+    assert_eq!(loaded.address.unwrap().url.path(), "/new/api.yaml");
     assert_eq!(web.asked()[2].target(), "GET /new/parts/pet.yaml");
     assert!(elsewhere.asked().is_empty());
 }
@@ -223,4 +223,27 @@ async fn what_is_kept_of_the_web_is_whole_or_nothing() {
     assert_eq!(told, "a text that it refers to is not kept");
     assert_eq!(fs::read(&operations).unwrap(), before);
     assert_eq!(web.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_text_of_the_internet_does_not_lead_to_this_machine() {
+    for host in ["127.0.0.1", "localhost"] {
+        let inner = TestWeb::serve(|_| reply(200, PETS));
+        let to = inner.url("/api.yaml").replace("127.0.0.1", host);
+        let outer = TestWeb::serve(move |_| reply_with(302, &[("Location", &to)], ""));
+        let url = Url::parse(&outer.url("/")).unwrap();
+        let first = |is_public: bool| {
+            let settings = ApiSettings::new(Identifier::sanitize("x"), Spec::File("x".into()));
+            let web = Web::new(&settings).unwrap();
+            let web = if is_public { web.with_public_peers() } else { web };
+            let (texts, url) = (WebTexts::new(web, None, tokio::runtime::Handle::current()), url.clone());
+            let until = Instant::now() + ALL_TIME_MAX;
+            tokio::task::spawn_blocking(move || texts.first(&url, Asking::Web, until))
+        };
+        let refused = first(true).await.unwrap().unwrap_err();
+        assert!(refused.contains("an address of this machine"), "{refused}");
+        assert!(inner.asked().is_empty(), "{host}");
+        let got = first(false).await.unwrap().unwrap();
+        assert_eq!((got.text.as_str(), got.scope), (PETS, NetworkScope::Loopback), "{host}");
+    }
 }

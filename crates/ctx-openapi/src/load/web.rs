@@ -6,6 +6,7 @@ use super::kept::{Kept, touch};
 use crate::client::Web;
 use crate::document::{Fetch, TEXT_BYTES_MAX};
 use crate::request::Request;
+use ctx_core::NetworkScope;
 use reqwest::header::{
     ACCEPT, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
@@ -38,6 +39,8 @@ pub(crate) struct WebTexts {
 pub(super) struct WebText {
     pub(super) text: String,
     pub(super) address: Url,
+    /// Network scope of the peer that sent it.
+    pub(super) scope: NetworkScope,
 }
 
 /// What is known of a text that is kept.
@@ -46,6 +49,9 @@ struct About {
     address: String,
     etag: Option<String>,
     last_modified: Option<String>,
+    /// Network scope of the peer that sent it.
+    #[serde(default)]
+    scope: NetworkScope,
 }
 
 /// Texts of one origin.
@@ -83,7 +89,7 @@ impl WebTexts {
                 match self.ask_until(until, self.ask(url, only, about)) {
                     Ok(Some((about, address, text))) => {
                         self.keep(url, &about, &text);
-                        Ok(WebText { text, address })
+                        Ok(WebText { text, address, scope: about.scope })
                     }
                     // It has not changed; only what is kept is asked about.
                     Ok(None) => known.map(|(_, known)| known).ok_or_else(|| "has not changed".to_owned()),
@@ -144,7 +150,7 @@ impl WebTexts {
             received.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
         };
         let (etag, last_modified) = (header(ETAG), header(LAST_MODIFIED));
-        let about = About { address: address.to_string(), etag, last_modified };
+        let about = About { address: address.to_string(), etag, last_modified, scope: received.scope };
         Ok(Some((about, address, text(received.body)?)))
     }
 
@@ -157,7 +163,8 @@ impl WebTexts {
         text.drain(..=line);
         let address = Url::parse(&about.address).ok()?;
         touch(&path);
-        Some((about, WebText { text, address }))
+        let scope = about.scope;
+        Some((about, WebText { text, address, scope }))
     }
 
     fn keep(&self, url: &Url, about: &About, text: &str) {

@@ -2,7 +2,25 @@
 
 use super::RequestError;
 use crate::operation::Operation;
+use ctx_core::Reach;
 use reqwest::Url;
+
+/// Base URL of an API with the SSRF policy for its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiBase {
+    pub(crate) url: Url,
+    /// Policy for requests to the API itself.
+    pub(crate) reach: Reach,
+    /// Policy for other hosts that the description names, such as a token endpoint.
+    pub(crate) described_reach: Reach,
+}
+
+impl ApiBase {
+    /// Policy for a URL that the description names.
+    pub(crate) fn reach_of_described(&self, url: &Url) -> Reach {
+        if url.host() == self.url.host() { self.reach } else { self.described_reach }
+    }
+}
 
 /// The address that an operation's path is added to: the configured one, else the first server of the document
 /// that can be one, which may be relative to the document.

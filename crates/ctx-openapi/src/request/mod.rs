@@ -8,7 +8,7 @@ mod multipart;
 mod path;
 mod style;
 
-pub(crate) use base::base_url;
+pub(crate) use base::{ApiBase, base_url};
 pub(crate) use encode::component;
 
 use crate::operation::{Format, Operation, Parameter, Place, Style};

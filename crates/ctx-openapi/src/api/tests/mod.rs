@@ -1,6 +1,7 @@
 //! Calls to a service that remembers exactly what arrived.
 
 mod access;
+mod addresses;
 mod brought;
 mod files;
 mod hostile;
@@ -12,7 +13,7 @@ use crate::auth::Credential;
 use crate::operation::{MediaKind, Place, Scheme};
 use crate::request::tests::{body, operation, parameter};
 use crate::settings::Spec;
-use ctx_core::{Caller, Catalog, ErrorKind, Secret};
+use ctx_core::{Caller, Catalog, NetworkScope, Secret};
 use ctx_testkit::{Web, reply, reply_with};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ fn described(description: Description, base: &str, change: impl FnOnce(&mut ApiS
 
 fn of_settings(description: Description, settings: ApiSettings) -> Api {
     let address = match &settings.spec {
-        Spec::Web(url) => Some(url.clone()),
+        Spec::Web(url) => Some(WebAddress { url: url.clone(), scope: NetworkScope::Internet }),
         Spec::File(_) => None,
     };
     let client = Client::new(&settings).unwrap();

@@ -1,6 +1,7 @@
 //! Every kind of body.
 
 use super::*;
+use reqwest::Url;
 
 /// What is expected of a body: where it is taken, what is given, its kind of content and itself.
 type Row = (&'static [Version], &'static str, Value, &'static str, &'static str);
