@@ -41,7 +41,7 @@ class Setting:
 
     def __init__(self, sdk, transport, era, url, program, config):
         self.sdk, self.transport, self.era = sdk, transport, era
-        self.url, self.command = url, [program, "-c", config]
+        self.url, self.command = url, [program, "--trust", "-c", config]
         # Found again among the runs of the workspace, and never the same twice.
         self.label = f"python {sdk.__name__} {transport} {era} {os.getpid()}"
 

@@ -31,7 +31,7 @@ const within = (part, whole) => ok(whole.includes(part), `${JSON.stringify(part)
 const names = (list) => list.map((entry) => entry.name);
 
 function connect(setting, canAsk = true) {
-  const stdio = { command: program, args: ["-c", config, "serve", "mcp", "--stdio"] };
+  const stdio = { command: program, args: ["--trust", "-c", config, "serve", "mcp", "--stdio"] };
   const server = setting.transport === "http" ? { url } : stdio;
   return sdk.connect(server, setting.era, canAsk);
 }

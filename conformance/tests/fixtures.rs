@@ -8,7 +8,6 @@ use std::path::Path;
 fn workspace() -> TestWorkspace {
     TestWorkspace::of(env!("CARGO_BIN_EXE_ctx-conformance").into())
         .copied(&Path::new(env!("CARGO_MANIFEST_DIR")).join("workspace"))
-        .env("CTX_TRUST", "1")
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::run::{cargo, copy, release_binary, root, succeed, target};
 use crate::{bench, clients, codegen, conformance, tidy, tools};
 use anyhow::{Context, Result, ensure};
 use std::fs;
+use std::process::Command;
 use std::time::Instant;
 
 /// All of it.
@@ -55,13 +56,19 @@ fn release_journey() -> Result<()> {
     // Any free port: a developer's own server may be using the usual one.
     fs::write(&config, fs::read_to_string(&config)?.replace("127.0.0.1:7331", "127.0.0.1:0"))?;
 
-    let mut server = bench::process::Server::start(&binary, &["up".as_ref(), workspace.as_os_str()])?;
+    let mut up = Command::new(&binary);
+    up.arg("up").arg(&workspace).arg("--trust").env("XDG_STATE_HOME", folder.path());
+    let mut server = bench::process::Server::spawn(&mut up, drop)?;
     let mut connection = Connection::open(&server.address)?;
     let (status, body) = connection.get("/tools/sources")?;
     ensure!(status == 200 && body.contains("filesystem:handbook"), "sources: {status} {body}");
     let (status, body) =
         connection.post("/tools/search", r#"{"query":"how do I roll back a release?","limit":3}"#)?;
     ensure!(status == 200 && body.contains("roll-back-a-release.md"), "search: {status} {body}");
+    let (status, body) = connection.get("/tools/list")?;
+    ensure!(status == 200 && body.contains("echo"), "tools: {status} {body}");
+    let (status, body) = connection.get("/agents/list")?;
+    ensure!(status == 200 && body.contains("incident-responder"), "agents: {status} {body}");
     let (status, _) = connection.get("/openapi.json")?;
     ensure!(status == 200, "openapi.json: {status}");
     drop(connection);

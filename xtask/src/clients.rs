@@ -33,13 +33,22 @@ pub(crate) fn run_with(program: &Path) -> Result<()> {
     let config = workspace.join("ctx.toml");
     let many: String = (0..MANY_PROMPTS).map(prompt).collect();
     fs::write(&config, fs::read_to_string(&config)? + &many)?;
-    let mut server = Server::of(&program, &workspace)?;
+    // Clients pass hardly any variables to the servers they start; `HOME` gives all of them the same user state.
+    let home = folder.path();
+    let mut serve = Command::new(&program);
+    serve
+        .args(["--trust", "-c"])
+        .arg(&config)
+        .args(["serve", "mcp"])
+        .env("HOME", home)
+        .env_remove("XDG_STATE_HOME");
+    let mut server = Server::spawn(&mut serve, drop)?;
     let url = format!("http://{}/mcp", server.address);
 
     println!("  {:<20} {:<9} {:<10} claims", "client", "transport", "revision");
     let mut failed = 0;
     for (name, mut client) in clients {
-        client.arg(&url).arg(&program).arg(&config);
+        client.arg(&url).arg(&program).arg(&config).env("HOME", home).env_remove("XDG_STATE_HOME");
         let output = client.output().with_context(|| format!("cannot run {name}"))?;
         let said = String::from_utf8_lossy(&output.stdout);
         let tally = tally(&said);

@@ -56,6 +56,11 @@ pub(crate) fn release_binary() -> Result<PathBuf> {
     Ok(target().join("release/ctx"))
 }
 
+/// Sets the environment of a `ctx` process: it trusts generated workspaces, and its user state is below `target`.
+pub(crate) fn with_test_env(command: &mut Command) -> &mut Command {
+    command.env("CTX_TRUST", "1").env("XDG_STATE_HOME", target().join("state"))
+}
+
 /// Copies a workspace without what was made of it.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;

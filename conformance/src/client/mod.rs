@@ -107,6 +107,7 @@ impl Person<'_> {
             .args(["-c", "ctx.toml"])
             .args(arguments)
             .current_dir(self.folder)
+            .env("CTX_TRUST", "1")
             .env("HOME", self.folder)
             .env("XDG_STATE_HOME", self.folder.join("state"))
             .env("BROWSER", format!("{} {}", self.program.display(), crate::BROWSER));

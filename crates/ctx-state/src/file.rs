@@ -1,10 +1,14 @@
 //! Files of state: opened in the newest format, or refused with a reason.
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// SQLite `application_id` of our state files: "ctxS".
+const APPLICATION_ID: i32 = i32::from_be_bytes(*b"ctxS");
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -20,6 +24,12 @@ pub enum StateError {
         found: i64,
         /// The newest format we know.
         known: i64,
+    },
+    /// Its `application_id` or schema is that of another program.
+    #[error("{} is a database of another program", path.display())]
+    Foreign {
+        /// Path of the file.
+        path: PathBuf,
     },
     /// There is no thread for the writer.
     #[error("cannot start the writer of runs: {0}")]
@@ -57,17 +67,40 @@ pub(crate) fn create(path: &Path) -> Result<(), StateError> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
-        _ => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => restrict(path),
+        Err(error) if !path.exists() => return Err(failed(error)),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Removes group and other permissions (chmod). Best effort: the file may belong to another user.
+#[cfg(unix)]
+fn restrict(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 != 0 {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & 0o700)).ok();
     }
 }
+
+#[cfg(not(unix))]
+fn restrict(_: &Path) {}
 
 /// Opens a file, creating it where there is none, in the newest format. Each step of `migrations` leads
 /// from its index to the next.
 pub(crate) fn connect(path: &Path, migrations: &[&str]) -> Result<Connection, StateError> {
     let failed = |source| StateError::Sqlite { path: path.to_owned(), source };
+    create(path)?;
     let connection = Connection::open(path).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    // The file may be attacker-made: run no function that its schema names, forbid writes to the schema tables.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map_err(failed)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false).map_err(failed)?;
+    let owner = check_owner(&connection, migrations).map_err(failed)?;
+    if owner == FileOwner::Foreign {
+        return Err(StateError::Foreign { path: path.to_owned() });
+    }
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let version = |connection: &Connection| -> rusqlite::Result<i64> {
         connection.pragma_query_value(None, "user_version", |row| row.get(0))
@@ -79,8 +112,33 @@ pub(crate) fn connect(path: &Path, migrations: &[&str]) -> Result<Connection, St
     if found < known {
         migrate(&connection, migrations, version).map_err(failed)?;
     }
+    if owner == FileOwner::Unmarked {
+        connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+    }
     connection.execute_batch("PRAGMA synchronous = NORMAL").map_err(failed)?;
     Ok(connection)
+}
+
+/// Program that a database file belongs to.
+#[derive(PartialEq, Eq)]
+enum FileOwner {
+    Ours,
+    /// A new file, or one of ours from before the `application_id` was set.
+    Unmarked,
+    Foreign,
+}
+
+/// Tells the owner of a file by its `application_id`; without one, by whether it has our first table.
+fn check_owner(connection: &Connection, migrations: &[&str]) -> rusqlite::Result<FileOwner> {
+    let id: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if id == APPLICATION_ID {
+        return Ok(FileOwner::Ours);
+    }
+    let first = migrations.first().and_then(|step| step.split("CREATE TABLE ").nth(1));
+    let first = first.and_then(|rest| rest.split([' ', '(']).next()).unwrap_or_default();
+    let sql = "SELECT count(*), coalesce(sum(type = 'table' AND name = ?1), 0) FROM sqlite_schema";
+    let (all, ours): (i64, i64) = connection.query_row(sql, [first], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(if id == 0 && (all == 0 || ours == 1) { FileOwner::Unmarked } else { FileOwner::Foreign })
 }
 
 fn migrate(
@@ -98,4 +156,35 @@ fn migrate(
     }
     transaction.pragma_update(None, "user_version", migrations.len())?;
     transaction.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIGRATIONS: &[&str] = &["CREATE TABLE things (x ANY) STRICT;"];
+
+    #[test]
+    fn a_database_of_another_program_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+        let before = std::fs::read(&path).unwrap();
+        assert!(matches!(connect(&path, MIGRATIONS), Err(StateError::Foreign { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn a_file_from_before_the_mark_is_ours_and_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch("CREATE TABLE things (x); PRAGMA user_version = 1")
+            .unwrap();
+        let id_of =
+            |connection: Connection| connection.query_row("PRAGMA application_id", [], |row| row.get(0));
+        assert_eq!(id_of(connect(&path, MIGRATIONS).unwrap()), Ok(APPLICATION_ID));
+        assert_eq!(id_of(connect(&folder.path().join("new"), MIGRATIONS).unwrap()), Ok(APPLICATION_ID));
+    }
 }

@@ -6,11 +6,15 @@ use rusqlite::{Connection, OptionalExtension, params};
 use std::path::{Path, PathBuf};
 
 /// Format of the file; each step leads from its index to the next.
-const MIGRATIONS: &[&str] = &["CREATE TABLE trusted (
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE trusted (
        config TEXT PRIMARY KEY,
        hash TEXT NOT NULL,
        trusted_at INTEGER NOT NULL
-     ) STRICT, WITHOUT ROWID;"];
+     ) STRICT, WITHOUT ROWID;",
+    // Trust is granted per section now; a hash of the whole configuration cannot be converted.
+    "DELETE FROM trusted; ALTER TABLE trusted RENAME COLUMN hash TO grants;",
+];
 
 /// What the user trusts.
 #[derive(Clone, Debug)]
@@ -21,8 +25,8 @@ pub struct Trust {
 /// A configuration that was trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trusted {
-    /// Of what it ran then.
-    pub hash: String,
+    /// Grants as the caller serialized them; opaque to this crate.
+    pub grants: String,
     /// When that was.
     pub trusted_at: Timestamp,
 }
@@ -41,25 +45,25 @@ impl Trust {
         }
         self.with(|connection| {
             let row = connection.query_row(
-                "SELECT hash, trusted_at FROM trusted WHERE config = ?1",
+                "SELECT grants, trusted_at FROM trusted WHERE config = ?1",
                 [key(config)],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             );
             let found: Option<(String, i64)> = row.optional()?;
-            Ok(found.map(|(hash, at)| Trusted {
-                hash,
+            Ok(found.map(|(grants, at)| Trusted {
+                grants,
                 trusted_at: Timestamp::from_millisecond(at).unwrap_or(Timestamp::UNIX_EPOCH),
             }))
         })
     }
 
-    /// Trusts a configuration as long as the hash of what it runs is this.
-    pub fn remember(&self, config: &Path, hash: &str) -> Result<(), StateError> {
+    /// Stores the grants for a configuration, replacing earlier ones.
+    pub fn remember(&self, config: &Path, grants: &str) -> Result<(), StateError> {
         create(&self.path)?;
         self.with(|connection| {
             connection.execute(
                 "INSERT OR REPLACE INTO trusted VALUES (?1, ?2, ?3)",
-                params![key(config), hash, Timestamp::now().as_millisecond()],
+                params![key(config), grants, Timestamp::now().as_millisecond()],
             )
         })?;
         Ok(())
@@ -102,7 +106,7 @@ mod tests {
         assert!(!trust.forget(mine).unwrap());
         trust.remember(mine, "one").unwrap();
         trust.remember(mine, "two").unwrap();
-        assert_eq!(trust.of(mine).unwrap().unwrap().hash, "two");
+        assert_eq!(trust.of(mine).unwrap().unwrap().grants, "two");
         assert_eq!(trust.of(other).unwrap(), None);
         assert!(trust.forget(mine).unwrap());
         assert_eq!(trust.of(mine).unwrap(), None);

@@ -1,9 +1,11 @@
 //! The command line: what was typed, and the command that does it.
 
 use crate::commands::{self, Command};
-use crate::config::{Config, Located, Typed, locate, locate_in};
+use crate::config::{Config, LoadContext, Located, TrustRequest, Typed, is_inside, locate, locate_in};
 use crate::error::{CommandError, CommandResult};
 use crate::harness::Additions;
+use crate::masks::MaskedStderr;
+use crate::memory;
 use crate::output::Output;
 use crate::trust;
 use crate::workspace::Workspace;
@@ -31,6 +33,9 @@ pub(crate) struct Global {
     /// Print the answer as JSON.
     #[arg(long, global = true)]
     json: bool,
+    /// Trust what the workspace's file wants (programs, scripts, addresses, credentials …), from now on.
+    #[arg(long, global = true)]
+    trust: bool,
     /// Say less: answers and errors only.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
@@ -68,10 +73,10 @@ impl Global {
 
     /// The same where there need not be a workspace: then it is that of the user, or the defaults.
     pub(crate) fn load_any(&self) -> CommandResult<Config> {
-        Ok(Config::load(&self.locate()?, &Typed::default(), &variable)?)
+        self.load_located(&self.locate()?, &Typed::default())
     }
 
-    /// The configuration of the workspace that this command is about.
+    /// The configuration of the workspace that this command is about, without its untrusted sections.
     pub(crate) fn load(&self) -> CommandResult<Config> {
         self.load_with(&Typed::default())
     }
@@ -83,32 +88,84 @@ impl Global {
             return Err(CommandError::usage("there is no workspace here")
                 .hint("`ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it"));
         }
-        Ok(Config::load(&located, typed, &variable)?)
+        self.load_located(&located, typed)
     }
 
     /// What was typed, over the user's own file and one that was named; no other is looked for, and the store
     /// is the user's, not the working directory's.
-    pub(crate) fn load_without_workspace(&self, mut typed: Typed) -> CommandResult<Config> {
+    pub(crate) fn load_without_workspace(&self, typed: &Typed) -> CommandResult<Config> {
         let mut located = self.locate()?;
+        let mut typed = typed.clone();
         if !located.named {
             located = Located { user: located.user, root: working_directory()?, ..Located::default() };
             typed.store = state_folder().map(|folder| folder.join("run/ctx.sqlite"));
         }
-        let mut config = Config::load(&located, &typed, &variable)?;
+        let mut config = self.load_located(&located, &typed)?;
         config.without_knowledge = config.settings.connectors.is_empty();
         Ok(config)
     }
 
-    /// The workspace that this command is about, opened; its warnings are told.
-    pub(crate) fn open(&self) -> CommandResult<Workspace> {
-        self.open_config(self.load()?)
+    /// The configuration of the workspace in exactly this folder.
+    pub(crate) fn load_in(&self, directory: &Path) -> CommandResult<Config> {
+        self.load_located(&locate_in(directory, user_config()), &Typed::default())
     }
 
-    /// The same for a command that runs scripts of these groups: whether they may is settled first.
-    pub(crate) fn open_for_scripts(&self, groups: &[&str]) -> CommandResult<Workspace> {
-        let config = self.load()?;
-        trust::settle(&config, groups, &self.output())?;
-        self.open_config(config)
+    /// The configuration in exactly this file.
+    pub(crate) fn load_at(&self, path: &Path) -> CommandResult<Config> {
+        self.load_located(&locate(Some(path), &working_directory()?, user_config()), &Typed::default())
+    }
+
+    fn load_located(&self, located: &Located, typed: &Typed) -> CommandResult<Config> {
+        self.refuse_foreign_link(located)?;
+        let context =
+            LoadContext { variables: &variable, data_folder: &data_folder, is_trusted: &trust::evaluate };
+        let config = Config::load(located, typed, context)?;
+        match &config.path {
+            Some(path) if self.trust && !config.untrusted.is_empty() => {
+                let listed = trust::listed(&config.untrusted);
+                self.output().say(&format!("trusting {} with:\n{}", path.display(), listed.trim_end()));
+                trust::remember(path, &config.untrusted)?;
+                Ok(Config::load(located, typed, context)?)
+            }
+            _ => Ok(config),
+        }
+    }
+
+    /// Refuses an untrusted configuration file that is a symlink out of the workspace: reading it would read, and
+    /// quote in error messages, any file of the user's that the link points to.
+    fn refuse_foreign_link(&self, located: &Located) -> CommandResult {
+        let Some(path) = located.workspace.as_deref().filter(|path| !is_inside(&located.root, path)) else {
+            return Ok(());
+        };
+        if self.trust {
+            return trust::remember(path, &[]);
+        }
+        if trust::trusts_all() || trust::has_record(path) {
+            return Ok(());
+        }
+        Err(CommandError::usage(format!("{} is a link that leads out of its folder", path.display()))
+            .hint("if it is yours, run the command once with `--trust`"))
+    }
+
+    /// Loads the configuration for a command that uses these groups of sections. If some of them are untrusted, it
+    /// prompts in a terminal, and warns elsewhere.
+    pub(crate) fn load_and_settle(
+        &self,
+        groups: &[&str],
+        load: impl Fn() -> CommandResult<Config>,
+    ) -> CommandResult<Config> {
+        let config = load()?;
+        if trust::settle(&config, groups, &self.output())? { load() } else { Ok(config) }
+    }
+
+    /// Opens the workspace for a search, and prints its warnings.
+    pub(crate) fn open(&self) -> CommandResult<Workspace> {
+        self.open_for(trust::SEARCH_GROUPS)
+    }
+
+    /// Opens the workspace for a command that uses these groups of sections; trust is settled first.
+    pub(crate) fn open_for(&self, groups: &[&str]) -> CommandResult<Workspace> {
+        self.open_config(self.load_and_settle(groups, || self.load())?)
     }
 
     /// The workspace of this configuration, opened; its warnings are told.
@@ -120,15 +177,13 @@ impl Global {
     }
 }
 
-/// The configuration of the workspace in exactly this folder.
-pub(crate) fn load_in(directory: &Path) -> CommandResult<Config> {
-    Ok(Config::load(&locate_in(directory, user_config()), &Typed::default(), &variable)?)
-}
-
-/// The configuration in exactly this file.
-pub(crate) fn load_at(path: &Path) -> CommandResult<Config> {
-    let located = locate(Some(path), &working_directory()?, user_config());
-    Ok(Config::load(&located, &Typed::default(), &variable)?)
+/// The untrusted requests of a configuration file as it is on disk now; empty if it cannot be loaded.
+pub(crate) fn untrusted_requests(path: &Path) -> Vec<TrustRequest> {
+    let context =
+        LoadContext { variables: &variable, data_folder: &data_folder, is_trusted: &trust::evaluate };
+    let located = working_directory().map(|folder| locate(Some(path), &folder, user_config()));
+    let loaded = located.ok().and_then(|located| Config::load(&located, &Typed::default(), context).ok());
+    loaded.map(|config| config.untrusted).unwrap_or_default()
 }
 
 /// Where the user is.
@@ -156,6 +211,17 @@ pub(crate) fn state_folder() -> Option<PathBuf> {
     user_folder("XDG_STATE_HOME", ".local/state")
 }
 
+/// The folder for a workspace's store, indexes and git mirrors. It is below the user's state folder, never in the
+/// workspace, where a repository could plant its own database or mirror.
+fn data_folder(root: &Path) -> Option<PathBuf> {
+    let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().filter(is_plain).take(DATA_NAME_CHARS_MAX).collect();
+    let hash = blake3::hash(root.as_os_str().as_encoded_bytes()).to_hex();
+    Some(state_folder()?.join("workspaces").join(format!("{name}-{}", &hash[..DATA_HASH_CHARS])))
+}
+
 /// Our folder in one of the user's: the variable's, else this one of the home folder.
 fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable)
@@ -164,6 +230,10 @@ fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
         .or_else(|| std::env::home_dir().map(|home| home.join(in_home)))?;
     Some(folder.join("ctx"))
 }
+
+/// Lengths of the two parts of a data folder's name: the workspace folder's name, and the hash of its path.
+const DATA_NAME_CHARS_MAX: usize = 40;
+const DATA_HASH_CHARS: usize = 16;
 
 /// What the program is told to be a worker for scripts by. No command: a worker reads no settings,
 /// starts no threads and prints nothing.
@@ -174,6 +244,7 @@ pub(crate) const REAPER: &str = "__reaper";
 
 /// Runs the command that was typed, in a runtime of its own.
 pub(crate) fn main(additions: Additions) -> ExitCode {
+    memory::bound_arenas();
     let cli = read(additions);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -219,12 +290,12 @@ fn start_log(verbose: u8, quiet: bool) {
         (false, 1) => {
             "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_openapi=debug,ctx_state=debug,script=debug"
         }
-        // Requests as rmcp would show them have credentials in them.
+        // At debug level rmcp logs whole messages, including arguments and results.
         (false, _) => "debug,rmcp=info",
     };
     let filter = EnvFilter::try_from_env("CTX_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(MaskedStderr).with_ansi(ansi);
     // Otherwise a log that cannot be written is told on stderr, which panics.
     let log = log.log_internal_errors(false);
     if log.without_time().with_target(false).try_init().is_err() {

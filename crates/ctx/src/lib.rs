@@ -14,11 +14,14 @@ mod definitions;
 mod error;
 mod harness;
 mod logins;
+mod masks;
+mod memory;
 mod output;
 mod scripts;
 mod signals;
 mod trust;
 mod upstreams;
+mod version;
 mod workspace;
 
 pub use ctx_core::{

@@ -1,6 +1,7 @@
 //! Where everything is printed: answers on stdout, talk on stderr.
 
 use crate::error::CommandError;
+use crate::masks;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -15,18 +16,24 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Prints the answer: as JSON when asked for, else as `text` has it.
+    /// Prints an answer of our own with secrets masked: as JSON with `--json`, else `text`.
     pub(crate) fn answer(
         &self,
         value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<(), CommandError> {
-        let answer = if self.json {
-            serde_json::to_string_pretty(value)
-                .map_err(|error| CommandError::new(format!("the answer has no JSON: {error}")))?
-        } else {
-            text()
-        };
+        let value = serde_json::to_value(value).map(masks::json).map_err(json_error)?;
+        self.content(&value, || masks::text(text()))
+    }
+
+    /// Prints the content of a tool result, document or agent, unmasked.
+    pub(crate) fn content(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), CommandError> {
+        let answer =
+            if self.json { serde_json::to_string_pretty(value).map_err(json_error)? } else { text() };
         self.print(&answer)
     }
 
@@ -84,9 +91,13 @@ impl Output {
     }
 }
 
-/// Writes a line to stderr. Talk that nobody can hear is no failure; `eprintln!` would panic.
+fn json_error(error: serde_json::Error) -> CommandError {
+    CommandError::new(format!("the answer has no JSON: {error}"))
+}
+
+/// Writes a line to stderr with secrets masked. A closed stderr is not an error; `eprintln!` would panic.
 fn talk(line: &str) {
-    if writeln!(io::stderr().lock(), "{}", harmless(line)).is_err() {
+    if writeln!(io::stderr().lock(), "{}", harmless(&masks::text(line.to_owned()))).is_err() {
         // There is nowhere left to say so.
     }
 }

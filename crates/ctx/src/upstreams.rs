@@ -1,13 +1,15 @@
 //! Everything callable that is somewhere else: upstream MCP servers and APIs.
 
 use crate::cli::state_folder;
-use crate::config::Config;
+use crate::config::{Config, api_section};
 use crate::definitions::UpstreamMemory;
 use crate::logins;
-use ctx_core::{Provider, Redactor};
+use crate::trust::Guard;
+use ctx_core::{Identifier, Provider, Redactor};
 use ctx_mcp::{ReaperProgram, UpstreamOptions, Upstreams as Servers};
 use ctx_openapi::{ApiOptions, Apis};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The upstreams of a workspace that may be used.
@@ -32,7 +34,16 @@ impl Upstreams {
         // What is to be known of their names was told when the workspace was opened.
         let (servers, _) = config.upstreams(may_use);
         let (apis, _) = config.apis(may_use);
-        let options = ApiOptions { cache: api_cache(), on_change: on_change.clone(), is_trusted: Arc::new(|_, _| true) };
+        let guards: BTreeMap<Identifier, Guard> = config
+            .settings
+            .apis
+            .keys()
+            .filter_map(|name| Some((Identifier::sanitize(name), config.guard(&api_section(name))?)))
+            .collect();
+        let is_trusted =
+            move |name: &Identifier, file: &Path| guards.get(name).is_none_or(|guard| guard.allows(file));
+        let options =
+            ApiOptions { cache: api_cache(), on_change: on_change.clone(), is_trusted: Arc::new(is_trusted) };
         let apis = Apis::start(apis, &options);
         let options = UpstreamOptions {
             name: "ctx".to_owned(),
@@ -42,7 +53,7 @@ impl Upstreams {
             memory: Some(Arc::new(UpstreamMemory::of(config))),
             credentials: logins::store(),
             on_change,
-            may_start: Arc::new(|_| Ok(())),
+            may_start: Arc::new(start_check(config)),
         };
         Self { servers: Servers::start(servers, options), apis }
     }
@@ -65,6 +76,24 @@ impl Upstreams {
     /// Ends every connection and process.
     pub(crate) async fn shutdown(&self) {
         self.servers.shutdown().await;
+    }
+}
+
+/// The check before a server is started: the workspace files that its command line names must still have the trusted
+/// content.
+fn start_check(config: &Config) -> impl Fn(&Identifier) -> Result<(), String> + Send + Sync + 'static {
+    let guarded =
+        config.trust_requests.iter().filter(|request| !request.files.is_empty()).filter_map(|request| {
+            let name = request.section.strip_prefix("mcp_servers.")?;
+            Some((Identifier::sanitize(name), (config.guard(&request.section)?, request.files.clone())))
+        });
+    let guarded: BTreeMap<Identifier, (Guard, Vec<PathBuf>)> = guarded.collect();
+    move |name| {
+        let Some((guard, files)) = guarded.get(name) else { return Ok(()) };
+        match files.iter().find(|file| !guard.allows(file)) {
+            Some(file) => Err(Guard::refusal(&file.display().to_string())),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! An opened directory: settings, store, catalog, wired together.
 
-use crate::config::{Config, ConnectorSection, Every, InlineAgentSection, Section, Settings, SourceSettings};
+use crate::config::{
+    Config, ConnectorSection, Every, InlineAgentSection, Section, Settings, SourceSettings, TrustRequest,
+};
 use crate::definitions;
 use crate::error::{CommandError, CommandResult};
 use crate::harness::{AddedSource, Additions};
+use crate::masks::MaskedConnector;
 use crate::scripts::{self, Configured, Runner, ScriptProvider, ScriptSet, ScriptSource, Untrusted};
-use crate::trust;
 use crate::upstreams::{Surroundings, Upstreams};
 use ctx_core::chain;
 use ctx_core::{
@@ -31,8 +33,6 @@ pub(crate) struct Workspace {
     pub(crate) freshness: Vec<Freshness>,
     /// What does not stop anything but should be known.
     pub(crate) warnings: Vec<String>,
-    /// Whether the scripts of the workspace's file may run.
-    pub(crate) trusted: bool,
     parts: Arc<Parts>,
     runner: Arc<Runner>,
     runs: Option<Arc<Runs>>,
@@ -113,27 +113,30 @@ impl Workspace {
         let mut warnings = config.warnings.clone();
         warnings.extend(config.upstreams(&|_| false).1);
         warnings.extend(config.apis(&|_| false).1);
-        // Why it cannot be known is told by those commands that would run them.
-        let trusted = trust::is_trusted(&config).unwrap_or(false);
-        let runner = Runner::new(&config.settings, Redactor::new(config.secrets()))
+        let runner = Runner::new(&config.settings, config.redactor.clone())
             .map_err(|problem| CommandError::new(problem.message))?;
         let runner = Arc::new(runner);
         let (mut sources, mut freshness): (Vec<_>, Vec<Freshness>) =
             sources(&config, &mut warnings).into_iter().unzip();
-        for (source, fresh) in script_sources(&config, trusted, &runner) {
+        for (source, fresh) in script_sources(&config, &runner) {
             sources.push(source);
-            freshness.extend(fresh);
+            freshness.push(fresh);
         }
+        sources.extend(untrusted_sources(&config));
         for (source, fresh) in added_sources(&additions.sources, &mut warnings) {
             sources.push(source);
             freshness.push(fresh);
+        }
+        for source in &mut sources {
+            let (connector, redactor) = (source.connector.clone(), config.redactor.clone());
+            source.connector = Arc::new(MaskedConnector { connector, redactor });
         }
         let settings = &config.settings;
         let embedding = settings
             .embedding(&config.root)
             .map_err(|problem| CommandError::usage(format!("in [embedding]: {problem}")))?;
         let knowledge = Arc::new(Knowledge::open(KnowledgeOptions {
-            store: config.store_path(),
+            store: config.store_path().to_owned(),
             chunking: settings.chunking(),
             mode: settings.retrieval.mode,
             final_limit: settings.retrieval.final_limit.get() as usize,
@@ -172,7 +175,7 @@ impl Workspace {
         let parts = Arc::new(parts);
         parts.changing.lock().unwrap_or_else(PoisonError::into_inner).scripts = vec![parts.inline()];
         let upstreams = OnceLock::new();
-        Ok(Self { config, knowledge, catalog, freshness, warnings, trusted, parts, runner, runs, upstreams })
+        Ok(Self { config, knowledge, catalog, freshness, warnings, parts, runner, runs, upstreams })
     }
 
     /// Begins to reach the upstreams that may be used. Their functions are there at once where they are remembered,
@@ -188,8 +191,7 @@ impl Workspace {
                 redactor: self.parts.redactor.clone(),
                 on_change: on_change(&self.parts, &self.catalog),
             };
-            let may_use = |section: &str| self.may_run(section) && wanted(section);
-            let upstreams = Upstreams::start(&self.config, &may_use, around);
+            let upstreams = Upstreams::start(&self.config, wanted, around);
             self.parts.renew(&self.catalog, |changing| changing.upstreams = upstreams.providers());
             upstreams
         })
@@ -243,14 +245,9 @@ impl Workspace {
         scripts
     }
 
-    /// The scripts that can be called, and may.
+    /// The scripts that can be called.
     pub(crate) fn configured(&self) -> Vec<Configured> {
-        scripts::configured(&self.config, &|section| self.may_run(section))
-    }
-
-    /// Whether the script of a section may run: it is the user's own, or the workspace is trusted.
-    pub(crate) fn may_run(&self, section: &str) -> bool {
-        self.trusted || !self.config.uses.iter().any(|used| used.section == section)
+        scripts::configured(&self.config)
     }
 
     /// A text without secrets.
@@ -343,20 +340,29 @@ fn inline_agents(config: &Config) -> Vec<Arc<dyn Agent>> {
     config.settings.inline_agents().into_iter().map(agent).collect()
 }
 
-/// The sources that scripts read. One that may not run is there, and is not kept fresh.
-fn script_sources(config: &Config, trusted: bool, runner: &Arc<Runner>) -> Vec<(Source, Option<Freshness>)> {
+/// The sources that scripts read.
+fn script_sources(config: &Config, runner: &Arc<Runner>) -> Vec<(Source, Freshness)> {
     let source = |(section, common): (Section<ConnectorSection>, SourceSettings)| {
         let name = SourceName::new("script", &section.name);
-        let untrusted = format!("connectors.script.{}", section.name);
-        if !trusted && config.uses.iter().any(|used| used.section == untrusted) {
-            return (Source { name, connector: Arc::new(Untrusted), tags: common.tags }, None);
-        }
         let freshness = Freshness { name: name.clone(), every: common.every, watch: false };
+        let guard = config.guard(&format!("connectors.script.{}", section.name));
         let settings = connector_settings(config, section);
-        let connector: Arc<dyn Connector> = Arc::new(ScriptSource::new(runner.clone(), settings));
-        (Source { name, connector, tags: common.tags }, Some(freshness))
+        let connector: Arc<dyn Connector> = Arc::new(ScriptSource::new(runner.clone(), settings, guard));
+        (Source { name, connector, tags: common.tags }, freshness)
     };
     config.settings.script_connectors().into_iter().map(source).collect()
+}
+
+/// Placeholders for the untrusted sources. They are listed, with the reason, so that their documents are not taken for
+/// those of a removed source; they are never synced.
+fn untrusted_sources(config: &Config) -> Vec<Source> {
+    let source = |request: &TrustRequest| {
+        let (kind, name) = request.section.strip_prefix("connectors.")?.split_once('.')?;
+        let known = kind == "script" || KINDS.iter().any(|known| known.name == kind);
+        let connector: Arc<dyn Connector> = Arc::new(Untrusted);
+        known.then(|| Source { name: SourceName::new(kind, name), connector, tags: Vec::new() })
+    };
+    config.untrusted.iter().filter_map(source).collect()
 }
 
 /// The sources that the program adds. A second one of a name is left out with a warning.
@@ -394,8 +400,8 @@ fn state_path(config: &Config) -> PathBuf {
 
 /// The configured sources; one whose settings are wrong is left out with a warning.
 fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
-    let store = config.store_path();
-    let mut own_files = store_files(&store);
+    let mut own_files = store_files(config.store_path());
+    own_files.push(config.data_folder().to_owned());
     own_files.extend([state_path(config), definitions::path(config)]);
     let mut sources = Vec::new();
     for (kind_name, named) in &config.settings.connectors {
@@ -409,7 +415,7 @@ fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshnes
             let name = SourceName::new(kind_name, name);
             let options = OpenOptions {
                 workspace_root: &config.root,
-                cache: &cache_path(&store, &name),
+                cache: &cache_path(&config.cache_base(), &name),
                 environment: &|variable| std::env::var(variable).ok(),
                 document_bytes_max: config.settings.limits.document_bytes.get(),
                 own_files: &own_files,
@@ -427,11 +433,15 @@ fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshnes
     sources
 }
 
-/// A store is not something to commit; best effort, since nothing depends on it.
+/// Writes a `.gitignore` for a store that `db.path` puts into the workspace. Best effort: nothing depends on it.
 fn keep_out_of_git(config: &Config) {
     let folder = config.root.join(".ctx");
     let ignore = folder.join(".gitignore");
-    if folder.is_dir() && !ignore.exists() && std::fs::write(&ignore, "/data/\n/.gitignore\n").is_err() {
+    if config.store_path().starts_with(&folder)
+        && folder.is_dir()
+        && !ignore.exists()
+        && std::fs::write(&ignore, "/data/\n/.gitignore\n").is_err()
+    {
         tracing::debug!("cannot write {}", ignore.display());
     }
 }

@@ -13,7 +13,7 @@ const TWO_SOURCES: &str =
 
 /// Holds the lock that a sync of this source holds.
 fn hold(w: &TestWorkspace, source_name: &str) -> File {
-    let mut locks = fs::read_dir(w.path(".ctx/data/ctx.locks")).unwrap().map(|entry| entry.unwrap().path());
+    let mut locks = fs::read_dir(w.data("ctx.locks")).unwrap().map(|entry| entry.unwrap().path());
     let path = locks.find(|path| path.file_stem().unwrap().to_str().unwrap().contains(source_name)).unwrap();
     let file = File::options().write(true).open(path).unwrap();
     file.try_lock().unwrap();

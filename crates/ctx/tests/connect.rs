@@ -414,29 +414,24 @@ fn a_project_has_files_of_its_own() {
 }
 
 #[test]
-fn a_workspace_that_is_not_trusted_is_not_connected() {
-    let config = format!("{CONFIG}[tools.script.greet]\npath = \"greet.lua\"\n");
-    let w = TestWorkspace::empty().config(&config).file("greet.lua", "");
-    ctx_snapshot!(w.ctx("connect cursor --write"), @r"
-    exit_code: 1
-    ----- stdout -----
-
-    ----- stderr -----
-    error: [ROOT]/ctx.toml is not trusted, and Cursor would run its scripts:
-      [tools.script.greet]  greet.lua
-    hint: look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)
-    ");
-    assert!(!w.path("../home/.cursor").exists());
-    w.ctx("connect cursor --http").success();
-    w.ctx("trust").success();
-    w.ctx("connect cursor --write").success();
+fn connecting_a_workspace_says_what_is_not_trusted_and_trusts_nothing() {
+    let config =
+        "[connectors.filesystem.docs]\nroot = \"docs\"\n[tools.script.greet]\npath = \"greet.lua\"\n";
+    let w = TestWorkspace::empty().config(config).file("greet.lua", "").untrusted();
+    let warning = "ctx.toml is not trusted, so this is left out: tools.script.greet (greet.lua)";
+    w.ctx("connect cursor --write").success().says(warning);
+    assert!(w.path("../home/.cursor").exists());
+    w.ctx("trust --show").success().answers("is not trusted");
+    w.ctx("connect cursor --write --trust").success().says("[tools.script.greet]  greet.lua");
+    assert!(!w.ctx("connect cursor --write").success().stderr.contains("trusted"));
 }
 
 #[test]
-fn a_server_of_a_workspace_that_is_not_trusted_is_called_and_not_started() {
+fn a_server_that_is_trusted_for_once_is_called_and_not_started() {
     let config = CONFIG.replace("0.0.0.0:7331", "127.0.0.1:0");
     let config = format!("{config}token = \"${{DOOR_KEY}}\"\n[tools.script.greet]\npath = \"greet.lua\"\n");
     let w = TestWorkspace::empty().config(&config).env("DOOR_KEY", TOKEN).file("greet.lua", "");
+    // `CTX_TRUST=1` covers this process only: a server that a client starts would be untrusted.
     let said = w.spawn(["up"]).stop().success().stderr;
     assert!(said.contains(" --transport http ctx-workspace http://127.0.0.1:"), "{said}");
     assert!(said.contains("/mcp --header 'Authorization: Bearer ${DOOR_KEY}'\n"), "{said}");

@@ -26,7 +26,6 @@ fn workspace() -> TestWorkspace {
             "[server]\nbind = \"127.0.0.1:0\"\n[tools.script.create_ticket]\npath = \"create_ticket.lua\"\n",
         )
         .file("create_ticket.lua", TICKET)
-        .env("CTX_TRUST", "1")
 }
 
 #[test]

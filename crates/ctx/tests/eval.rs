@@ -87,14 +87,14 @@ fn results_are_kept_by_file_and_found_from_any_folder() {
     assert_eq!(keyword(&other)["change"], Value::Null);
     let from_below = w.shell("cd docs && ctx eval ../eval.jsonl --json").success().json();
     assert_eq!(keyword(&from_below)["change"]["questions"], 3);
-    assert_eq!(std::fs::read_dir(w.path(".ctx/data/eval")).unwrap().count(), 2);
+    assert_eq!(std::fs::read_dir(w.data("eval")).unwrap().count(), 2);
 }
 
 #[test]
 fn results_that_cannot_be_read_are_as_good_as_none() {
     let w = synced();
     w.ctx("eval eval.jsonl").success();
-    let kept = std::fs::read_dir(w.path(".ctx/data/eval")).unwrap().next().unwrap().unwrap().path();
+    let kept = std::fs::read_dir(w.data("eval")).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&kept, "{").unwrap();
     let outcome = w.ctx("eval eval.jsonl").success();
     assert!(outcome.stderr.contains("warning: the last results cannot be read"), "{}", outcome.stderr);

@@ -17,7 +17,7 @@ const ETAG: &str = "W/\"33a64df5\"";
 /// they reach what stands in.
 fn example(scripts: &[&str], changes: &[(&str, &str)]) -> TestWorkspace {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/workspace");
-    let w = TestWorkspace::copy_of(&folder).env("CTX_TRUST", "1");
+    let w = TestWorkspace::copy_of(&folder);
     let mut config = w.read("ctx.toml").replace("127.0.0.1:7331", "127.0.0.1:0");
     for script in scripts {
         let text = w.read(script);

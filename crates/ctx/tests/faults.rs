@@ -67,7 +67,7 @@ fn a_section_with_an_unset_variable_is_left_out_and_the_rest_works() {
     ----- stdout -----
     ✗ configuration: ctx.toml:5: [connectors.filesystem.team] is left out: `connectors.filesystem.team.root` needs the variable TEAM_DOCS, which is not set
         hint: the rest works without it
-    ✓ store: [ROOT]/.ctx/data/ctx.sqlite
+    ✓ store: [DATA]/ctx.sqlite
     ✓ keyword index: sound and up to date
     ✓ embeddings: none are made; documents are found by their words
     ✓ filesystem:docs: 1 document, synced [TIME]
@@ -231,6 +231,9 @@ fn a_bind_that_others_can_reach_needs_a_token() {
         let w = TestWorkspace::new().config(&format!("[server]\nbind = \"{bind}\"\n"));
         w.ctx("serve mcp").code(2).says("can be reached from outside").says("hint: set `server.token`");
         w.ctx("up").code(2).says("can be reached from outside");
+        let w = TestWorkspace::new().config(&format!("[server]\nbind = \"{bind}\"\ntoken = \"hunter2\"\n"));
+        let short = w.ctx("serve mcp").code(2).says("`server.token` is shorter than 16 characters");
+        short.says("hint: set `server.token` to this new one: \"");
     }
     let w = TestWorkspace::new().config("[server]\nbind = \"nonsense\"\n");
     ctx_snapshot!(w.ctx("serve mcp"), @r#"

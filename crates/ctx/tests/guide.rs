@@ -227,7 +227,7 @@ fn an_agent_is_made_tried_and_asked_for_as_the_guide_says() {
 #[test]
 fn many_calls_are_made_in_one_script_as_the_guide_says() {
     let guide = Chapter::read("execute.md");
-    let w = TestWorkspace::copy_of(&root().join("examples/workspace")).env("CTX_TRUST", "1");
+    let w = TestWorkspace::copy_of(&root().join("examples/workspace"));
     take_any_port(&w);
     w.ctx("sync -q").success();
     let pages = json!({"rollback": "Roll back a release", "failover": "Database failover"});
@@ -267,7 +267,7 @@ fn many_calls_are_made_in_one_script_as_the_guide_says() {
 #[test]
 fn functions_are_found_as_the_guide_says() {
     let guide = Chapter::read("execute.md");
-    let w = TestWorkspace::copy_of(&root().join("examples/workspace")).env("CTX_TRUST", "1");
+    let w = TestWorkspace::copy_of(&root().join("examples/workspace"));
     let answers: Vec<String> =
         guide.commands("ctx docs").into_iter().map(|command| w.shell(command).success().stdout).collect();
     let [overview, found, echo] = answers.as_slice() else { panic!("three commands") };
@@ -376,7 +376,7 @@ fn apis_are_called_as_the_guide_says() {
     let arguments: Vec<&str> = arguments.split(' ').skip(1).collect();
     let order = json!({"id": 4711, "quantity": 2});
 
-    let w = TestWorkspace::empty().env("PETSTORE_KEY", "hunter2-hunter2");
+    let w = TestWorkspace::empty().untrusted().env("PETSTORE_KEY", "hunter2-hunter2");
     let mut client = Client::start(&w, &arguments);
     let answer = client.execute(lua[0]);
     assert_eq!(answer["structuredContent"], order, "{answer}");
@@ -415,7 +415,7 @@ fn a_large_api_is_called_as_the_guide_says() {
     let web = Web::serve(store_and_github);
     let (spec, base) = (github_description(), web.url(""));
     let section = format!("[apis.github]\nspec = {spec:?}\nbase_url = \"{base}\"\n");
-    let w = TestWorkspace::empty().config(&section).env("CTX_TRUST", "1").env("GITHUB_TOKEN", "secret-x");
+    let w = TestWorkspace::empty().config(&section).env("GITHUB_TOKEN", "secret-x");
     w.write("labels.luau", format!("{}return 1", lua[1]));
     w.ctx("exec labels.luau").success();
     let sent: Vec<Value> = web.asked().iter().map(Asked::json).collect();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 fn handbook() -> TestWorkspace {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/workspace");
-    let workspace = TestWorkspace::copy_of(&examples).env("CTX_TRUST", "1");
+    let workspace = TestWorkspace::copy_of(&examples);
     workspace.ctx("sync").success();
     workspace
 }

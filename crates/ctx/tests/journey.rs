@@ -331,7 +331,7 @@ fn the_doctor_finds_nothing_wrong_with_a_synced_workspace_and_says_what_else_is(
     exit_code: 0
     ----- stdout -----
     ✓ configuration: [ROOT]/ctx.toml
-    ✓ store: [ROOT]/.ctx/data/ctx.sqlite
+    ✓ store: [DATA]/ctx.sqlite
     ✓ keyword index: sound and up to date
     ✓ embeddings: none are made; documents are found by their words
     ✓ filesystem:docs: 2 documents, synced [TIME]
@@ -344,7 +344,7 @@ fn the_doctor_finds_nothing_wrong_with_a_synced_workspace_and_says_what_else_is(
     exit_code: 1
     ----- stdout -----
     ✓ configuration: [ROOT]/ctx.toml
-    ✓ store: [ROOT]/.ctx/data/ctx.sqlite
+    ✓ store: [DATA]/ctx.sqlite
     ✓ keyword index: sound and up to date
     ✓ embeddings: none are made; documents are found by their words
     ✗ filesystem:docs: cannot read the folder docs: no such file or directory

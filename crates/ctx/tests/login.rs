@@ -18,7 +18,7 @@ fn workspace(server: &GuardedServer) -> TestWorkspace {
         "[server]\nbind = \"127.0.0.1:0\"\n[mcp_servers.up]\nurl = \"{}\"\n[connectors.filesystem.docs]\nroot = \"docs\"\n",
         server.url()
     );
-    let w = TestWorkspace::empty().config(&config).file("docs/a.md", "# A\n").env("CTX_TRUST", "1");
+    let w = TestWorkspace::empty().config(&config).file("docs/a.md", "# A\n");
     let browser = w.path("browser.sh");
     let w = w.file("browser.sh", "#!/bin/sh\nprintf %s \"$1\" > address.part && mv address.part address\n");
     w.mode("browser.sh", 0o755);
@@ -102,9 +102,34 @@ fn a_login_is_asked_for_made_and_taken_up_by_what_runs() {
     assert_eq!(mode(&credentials), 0o600);
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
-        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(&path), expected, "{}", path.display());
     }
     server.stop().success();
+}
+
+#[test]
+fn all_that_is_kept_is_the_users_alone_whatever_the_umask() {
+    let w = TestWorkspace::new().file("docs/a.md", "harbour").file("docs/b.md", "ship");
+    w.shell("umask 000; ctx sync && ctx search harbour && ctx trust && ctx runs").success();
+    let mut folders = vec![w.data("")];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+                files += 1;
+            }
+        }
+    }
+    assert!(files > 5);
+    let store = w.data("ctx.sqlite");
+    w.mode(w.data("").to_str().unwrap(), 0o755);
+    w.ctx("doctor").code(1).answers("✗ privacy: others on this machine may use ");
+    assert_eq!(mode(&store), 0o600);
 }
 
 #[test]
@@ -213,12 +238,10 @@ fn a_login_can_be_given_up() {
 #[test]
 fn a_server_with_a_header_of_its_own_is_not_logged_in_at() {
     let up = GuardedServer::start();
-    let w = TestWorkspace::empty()
-        .config(&format!(
-            "[mcp_servers.up]\nurl = \"{}\"\nheaders = {{ Authorization = \"Bearer wrong\" }}\n",
-            up.url()
-        ))
-        .env("CTX_TRUST", "1");
+    let w = TestWorkspace::empty().config(&format!(
+        "[mcp_servers.up]\nurl = \"{}\"\nheaders = {{ Authorization = \"Bearer wrong\" }}\n",
+        up.url()
+    ));
     assert!(w.ctx("upstream list").success().stdout.contains("failed"));
     w.ctx("upstream login up").code(1).says("up is not a server that one logs in at");
 }

@@ -44,8 +44,7 @@ fn workspace() -> TestWorkspace {
         .config(&config)
         .file("docs/deploy.md", "# Deploy\nPush the button.\n")
         .file("tools/count.lua", COUNT)
-        .file("tools/endless.lua", ENDLESS)
-        .env("CTX_TRUST", "1");
+        .file("tools/endless.lua", ENDLESS);
     workspace.ctx("sync").success();
     workspace
 }

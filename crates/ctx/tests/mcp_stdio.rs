@@ -30,7 +30,6 @@ fn workspace() -> TestWorkspace {
         .file("tools/loud.lua", &script("loud", "print(\"noise\")\nlog.info(\"heard\")\nreturn \"done\""))
         .file("tools/endless.lua", &script("endless", "log.info(\"begun\")\nwhile true do end"))
         .file("tools/broken.lua", "this is no Lua")
-        .env("CTX_TRUST", "1")
 }
 
 /// A client, and the server that it has started.

@@ -45,8 +45,7 @@ system_prompt = "Be brief."
         let workspace = TestWorkspace::empty()
             .config(&config)
             .file("docs/deploy.md", "# Deploy\nPush the button.\n")
-            .file("write.lua", WRITE)
-            .env("CTX_TRUST", "1");
+            .file("write.lua", WRITE);
         workspace.ctx("sync").success();
         let server = workspace.spawn_server();
         Self { key, issuer, workspace, server }

@@ -19,7 +19,7 @@ fn other() -> TestWorkspace {
 
 /// How it is typed.
 fn typed(name: &str, other: &TestWorkspace) -> String {
-    format!("{name}=ctx --config '{}' serve mcp --stdio", other.path("ctx.toml").display())
+    format!("{name}=ctx --trust --config '{}' serve mcp --stdio", other.path("ctx.toml").display())
 }
 
 /// What a client is answered that sends these requests one after the other.

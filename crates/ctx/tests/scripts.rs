@@ -52,7 +52,6 @@ fn with_config(config: &str) -> TestWorkspace {
     TestWorkspace::empty()
         .config(&format!("[connectors.filesystem.docs]\nroot = \"docs\"\n{SERVER}{config}"))
         .file("docs/deploy.md", "# Deploy\nPush the button.\n")
-        .env("CTX_TRUST", "1")
 }
 
 fn with_ticket() -> TestWorkspace {

@@ -59,7 +59,6 @@ fn leaky() -> TestWorkspace {
         .file("leaky.lua", LEAKY_CONNECTOR)
         .env("API_TOKEN", SECRET)
         .env("OTHER_TOKEN", "swordfish-swordfish")
-        .env("CTX_TRUST", "1")
 }
 
 /// The events of a call, as they came.
@@ -120,7 +119,7 @@ fn a_secret_is_masked_in_errors_logs_and_runs() {
         keeps(&shown.stdout);
     }
     keeps(&w.ctx("runs").success().stdout);
-    for entry in std::fs::read_dir(w.path(".ctx")).unwrap().map(Result::unwrap) {
+    for entry in std::fs::read_dir(w.data("")).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_file() {
             let kept = std::fs::read(entry.path()).unwrap();
             let found = kept.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());

@@ -29,7 +29,6 @@ fn with_script(last: &str, config: &str) -> TestWorkspace {
             "[server]\nbind = \"127.0.0.1:0\"\n[tools.script.x]\npath = \"tools/x.lua\"\n{config}"
         ))
         .file("tools/x.lua", &script(last))
-        .env("CTX_TRUST", "1")
 }
 
 /// Status, code and message of an error.

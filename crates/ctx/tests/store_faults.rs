@@ -6,7 +6,6 @@ use ctx_testkit::{TestWorkspace, ctx_snapshot};
 use std::fs;
 use std::path::PathBuf;
 
-const STORE: &str = ".ctx/data/ctx.sqlite";
 /// Where SQLite keeps `user_version` in a file's header.
 const VERSION_OFFSET: usize = 60;
 
@@ -19,8 +18,12 @@ fn synced() -> TestWorkspace {
     workspace
 }
 
+fn store(w: &TestWorkspace) -> String {
+    w.data("ctx.sqlite").display().to_string()
+}
+
 fn keyword_index(w: &TestWorkspace) -> PathBuf {
-    let mut entries = fs::read_dir(w.path(".ctx/data")).unwrap().map(|entry| entry.unwrap().path());
+    let mut entries = fs::read_dir(w.data("")).unwrap().map(|entry| entry.unwrap().path());
     entries.find(|path| path.is_dir() && path.display().to_string().contains("keyword")).unwrap()
 }
 
@@ -31,49 +34,49 @@ fn noise(length: usize) -> Vec<u8> {
 #[test]
 fn a_store_of_a_newer_version_is_refused_and_not_touched() {
     let w = synced();
-    let mut bytes = fs::read(w.path(STORE)).unwrap();
+    let mut bytes = fs::read(store(&w)).unwrap();
     bytes[VERSION_OFFSET..VERSION_OFFSET + 4].copy_from_slice(&99u32.to_be_bytes());
-    w.write(STORE, &bytes);
+    w.write(&store(&w), &bytes);
     ctx_snapshot!(w.ctx("search harbour"), @r"
     exit_code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: the store [ROOT]/.ctx/data/ctx.sqlite was written by a newer ctx (format 99, this one knows 4)
+    error: the store [DATA]/ctx.sqlite was written by a newer ctx (format 99, this one knows 4)
     hint: install a newer ctx, or set `db.path` to another file
     ");
     w.ctx("sync").code(1).says("newer ctx");
     w.ctx("serve mcp").code(1).says("newer ctx");
     w.ctx("doctor").code(1);
-    assert_eq!(fs::read(w.path(STORE)).unwrap(), bytes);
+    assert_eq!(fs::read(store(&w)).unwrap(), bytes);
 }
 
 #[test]
 fn a_store_that_is_garbage_is_refused_and_the_hint_helps() {
     let w = synced();
-    w.write(STORE, noise(8_192));
+    w.write(&store(&w), noise(8_192));
     ctx_snapshot!(w.ctx("search harbour"), @r"
     exit_code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: the store [ROOT]/.ctx/data/ctx.sqlite is damaged: file is not a database
+    error: the store [DATA]/ctx.sqlite is damaged: file is not a database
     hint: move the file away and run `ctx sync`: everything in it can be read again from its sources
     ");
     ctx_snapshot!(w.ctx("doctor"), @r"
     exit_code: 1
     ----- stdout -----
     ✓ configuration: [ROOT]/ctx.toml
-    ✗ store: the store [ROOT]/.ctx/data/ctx.sqlite is damaged: file is not a database
+    ✗ store: the store [DATA]/ctx.sqlite is damaged: file is not a database
         hint: move the file away and run `ctx sync`: everything in it can be read again from its sources
 
     ----- stderr -----
     error: 1 of 2 checks failed
     ");
     w.ctx("sync").code(1).says("damaged");
-    assert_eq!(fs::read(w.path(STORE)).unwrap(), noise(8_192));
+    assert_eq!(fs::read(store(&w)).unwrap(), noise(8_192));
 
-    fs::rename(w.path(STORE), w.path("moved-away")).unwrap();
+    fs::rename(store(&w), w.path("moved-away")).unwrap();
     w.ctx("sync").success();
     assert_eq!(w.ctx("search harbour --json").found(), ["a.md"]);
 }
@@ -81,7 +84,7 @@ fn a_store_that_is_garbage_is_refused_and_the_hint_helps() {
 #[test]
 fn a_record_of_runs_that_is_garbage_stops_nothing() {
     let w = synced();
-    w.write(".ctx/data/state.sqlite", noise(8_192));
+    w.write(w.data("state.sqlite").to_str().unwrap(), noise(8_192));
     ctx_snapshot!(w.ctx("search harbour"), @r"
     exit_code: 0
     ----- stdout -----
@@ -91,14 +94,14 @@ fn a_record_of_runs_that_is_garbage_stops_nothing() {
         id [ID]
 
     ----- stderr -----
-    warning: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: file is not a database
+    warning: runs are not recorded: cannot use [DATA]/state.sqlite: file is not a database
     ");
     ctx_snapshot!(w.ctx("runs"), @r"
     exit_code: 1
     ----- stdout -----
 
     ----- stderr -----
-    warning: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: file is not a database
+    warning: runs are not recorded: cannot use [DATA]/state.sqlite: file is not a database
     error: runs are not recorded here
     ");
 }
@@ -107,18 +110,14 @@ fn a_record_of_runs_that_is_garbage_stops_nothing() {
 fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_cannot() {
     let w = synced().unprivileged();
     w.ctx("sync").success();
-    let data = w.path(".ctx/data");
+    let data = w.data("");
     for entry in fs::read_dir(&data).unwrap() {
-        let name = entry.unwrap().file_name();
-        let path = format!(".ctx/data/{}", name.to_str().unwrap());
-        w.mode(&path, if w.path(&path).is_dir() { 0o555 } else { 0o444 });
+        let path = entry.unwrap().path();
+        w.mode(path.to_str().unwrap(), if path.is_dir() { 0o500 } else { 0o400 });
     }
     // tantivy locks this one even to read.
-    w.mode(
-        &format!(".ctx/data/{}/.tantivy-meta.lock", keyword_index(&w).file_name().unwrap().to_str().unwrap()),
-        0o444,
-    );
-    w.mode(".ctx/data", 0o555);
+    w.mode(keyword_index(&w).join(".tantivy-meta.lock").to_str().unwrap(), 0o400);
+    w.mode(data.to_str().unwrap(), 0o500);
     assert_eq!(w.ctx("search harbour --json").success().found(), ["a.md"]);
     ctx_snapshot!(w.ctx("search anchor"), @r"
     exit_code: 0
@@ -129,21 +128,21 @@ fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_canno
         id [ID]
 
     ----- stderr -----
-    warning: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: attempt to write a readonly database
+    warning: runs are not recorded: cannot use [DATA]/state.sqlite: attempt to write a readonly database
     ");
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 1
     ----- stdout -----
 
     ----- stderr -----
-    warning: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: attempt to write a readonly database
-    error: the store [ROOT]/.ctx/data/ctx.sqlite cannot be written
+    warning: runs are not recorded: cannot use [DATA]/state.sqlite: attempt to write a readonly database
+    error: the store [DATA]/ctx.sqlite cannot be written
     hint: check the permissions of the file and its folder
     ");
     ctx_snapshot!(w.ctx("doctor"), @r"
     exit_code: 1
     ----- stdout -----
-    ✗ configuration: runs are not recorded: cannot use [ROOT]/.ctx/data/state.sqlite: attempt to write a readonly database
+    ✗ configuration: runs are not recorded: cannot use [DATA]/state.sqlite: attempt to write a readonly database
         hint: the rest works without it
     ✗ store: it can be read but not written
         hint: check the permissions of its folder
@@ -160,15 +159,19 @@ fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_canno
 }
 
 #[test]
-fn a_workspace_that_may_not_be_written_says_so_at_the_first_command() {
+fn a_workspace_that_may_not_be_written_is_searched_and_a_home_that_may_not_says_so() {
     let w = TestWorkspace::new().unprivileged().file("docs/a.md", "harbour");
     w.mode(".", 0o555);
+    w.ctx("sync").success();
+    assert_eq!(w.ctx("search harbour --json").found(), ["a.md"]);
+    let w = TestWorkspace::new().unprivileged().file("docs/a.md", "harbour");
+    w.mode(w.home().to_str().unwrap(), 0o555);
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: cannot open the store [ROOT]/.ctx/data/ctx.sqlite: Permission denied (os error 13)
+    error: cannot open the store [DATA]/ctx.sqlite: Permission denied (os error 13)
     hint: check `db.path` and the permissions of its folder
     ");
     let empty = TestWorkspace::empty().unprivileged();
@@ -273,4 +276,20 @@ fn an_answer_that_cannot_be_written_is_a_failure_and_talk_that_cannot_is_not() {
     for (command, code) in [("search zeppelin", 0), ("runs", 0), ("get nothing", 2), ("-vv search ship", 0)] {
         assert_eq!(w.shell(&format!("ctx {command} 2>/dev/full")).code, Some(code), "{command}");
     }
+}
+
+#[test]
+fn searching_goes_on_where_no_file_may_grow() {
+    let w = synced();
+    // Like a full disk: SQLite cannot even create its `-wal` and `-shm` files.
+    for command in ["search harbour --json", "-q search harbour --json"] {
+        let outcome = w.shell(&format!("trap '' XFSZ; ulimit -f 0; exec ctx {command}"));
+        assert_eq!(outcome.clone().success().found(), ["a.md"], "{}", outcome.stderr);
+    }
+    w.write("docs/d.md", "compass");
+    let outcome = w.shell("trap '' XFSZ; ulimit -f 0; exec ctx sync");
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("no space left to write the store "), "{}", outcome.stderr);
+    w.ctx("sync").success();
+    assert_eq!(w.ctx("search compass --json").found(), ["d.md"]);
 }

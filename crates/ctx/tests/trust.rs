@@ -1,9 +1,11 @@
-//! Configurations that were found, not named: what they run, and who has agreed to it.
+//! Workspace trust: untrusted sections are left out, and what grants and revokes trust.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{TestWorkspace, ctx_snapshot};
+use ctx_testkit::{TestServer, TestWorkspace, ctx_snapshot, wait_until};
 use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const CONFIG: &str = "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"127.0.0.1:0\"\n\
     [embedding]\nprovider = \"disabled\"\n\
@@ -19,6 +21,7 @@ fn greeting(text: &str) -> String {
 /// A workspace as somebody else might have written it.
 fn found() -> TestWorkspace {
     TestWorkspace::empty()
+        .untrusted()
         .config(CONFIG)
         .file("docs/deploy.md", "# Deploy\nPush the button.\n")
         .file("greet.lua", &greeting("hello"))
@@ -39,8 +42,28 @@ fn greets(w: &TestWorkspace, arguments: &[&str]) -> u16 {
     status
 }
 
+fn git(folder: &Path, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=x", "-c", "user.email=x@y"]).args(arguments).current_dir(folder);
+    let done =
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Turns the workspace into a clone of a foreign repository; returns the path of that.
+fn clone_workspace(w: &TestWorkspace) -> PathBuf {
+    let base = w.root().parent().unwrap().to_owned();
+    let theirs = base.join("theirs");
+    std::fs::rename(w.root(), &theirs).unwrap();
+    git(&theirs, &["init", "-q", "-b", "main"]);
+    git(&theirs, &["add", "."]);
+    git(&theirs, &["commit", "-q", "-m", "x"]);
+    git(&base, &["clone", "-q", "theirs", "workspace"]);
+    theirs
+}
+
 #[test]
-fn scripts_of_a_configuration_that_was_found_are_left_out_and_the_rest_works() {
+fn what_nobody_trusts_is_left_out_and_the_rest_works() {
     let w = found();
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 0
@@ -48,46 +71,64 @@ fn scripts_of_a_configuration_that_was_found_are_left_out_and_the_rest_works() {
     filesystem:docs: 1 added
 
     ----- stderr -----
-    warning: [ROOT]/ctx.toml is not trusted, so its scripts are left out: connectors.script.notes (notes.lua), tools.script.greet (greet.lua)
-    hint: look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)
+    warning: [ROOT]/ctx.toml is not trusted, so this is left out: connectors.script.notes (notes.lua)
+    hint: `ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)
     ");
     w.ctx("sync script:notes")
         .code(1)
         .says("error: script:notes cannot be synced: its configuration is not trusted");
-    assert_eq!(w.ctx("search button --json").success().stderr, "", "a command that runs none says nothing");
+    assert_eq!(w.ctx("search button --json").success().stderr, "", "a command that needs none says nothing");
     assert_eq!(greets(&w, &[]), 404);
     let list = w.ctx("tool list").success().says("is not trusted");
     assert!(!list.stdout.contains("greet"), "{}", list.stdout);
-    let doctor = w.ctx("doctor --json").code(1).json();
-    assert!(doctor["checks"].to_string().contains("not trusted"), "{doctor}");
+    w.ctx("doctor")
+        .code(1)
+        .answers("✗ trust: not given, so these are left out: connectors.script.notes, tools.script.greet");
 }
 
 #[test]
-fn whoever_names_a_configuration_has_agreed_to_it() {
+fn naming_a_configuration_is_not_trusting_it() {
     let w = found();
-    assert_eq!(greets(&w, &["--config", "ctx.toml"]), 200);
-    assert_eq!(greets(&w, &[]), 404, "for that once");
-    let w = w.env("CTX_CONFIG", "ctx.toml");
-    assert_eq!(greets(&w, &[]), 200);
-    let up = found();
-    let server = up.spawn(["up", "."]);
-    assert_eq!(server.post("/tools/greet", &json!({})).status, 200);
-    server.stop().success();
-    let trusting = found().env("CTX_TRUST", "1");
-    assert_eq!(greets(&trusting, &[]), 200);
+    assert_eq!(greets(&w, &["--config", "ctx.toml"]), 404);
+    let named = found().env("CTX_CONFIG", "ctx.toml");
+    assert_eq!(greets(&named, &[]), 404);
+    let server = w.spawn(["up", "."]);
+    assert_eq!(server.post("/tools/greet", &json!({})).status, 404);
+    server.stop().success().says("tools.script.greet (greet.lua)");
+    // A hidden configuration file is not trusted either.
+    let hidden = found();
+    std::fs::create_dir(hidden.path(".ctx")).unwrap();
+    std::fs::rename(hidden.path("ctx.toml"), hidden.path(".ctx/config.toml")).unwrap();
+    let server = hidden.spawn(["up", "."]);
+    assert_eq!(server.post("/tools/greet", &json!({})).status, 404);
+    server.stop().success().says(".ctx/config.toml is not trusted");
 }
 
 #[test]
-fn trust_lasts_until_other_scripts_would_run() {
+fn the_variable_trusts_for_once_and_the_flag_from_now_on() {
+    let w = found();
+    let once = found().env("CTX_TRUST", "1");
+    assert_eq!(greets(&once, &[]), 200);
+    once.ctx("trust --show").success().answers("is not trusted");
+    assert_eq!(greets(&w, &["--trust"]), 200);
+    assert_eq!(greets(&w, &[]), 200, "from now on");
+    let up = found();
+    let server = up.spawn(["up", ".", "--trust"]);
+    assert_eq!(server.post("/tools/greet", &json!({})).body["result"], "hello");
+    server.stop().success().says("  [tools.script.greet]  greet.lua");
+}
+
+#[test]
+fn trust_lasts_until_something_else_is_wanted() {
     let w = found();
     let state = || w.ctx("trust --show --json").success().json()["state"].as_str().unwrap().to_owned();
     assert_eq!(state(), "not trusted");
     ctx_snapshot!(w.ctx("trust"), @r"
     exit_code: 0
     ----- stdout -----
-    [ROOT]/ctx.toml is trusted; it would run:
-      [connectors.script.notes]  notes.lua
-      [tools.script.greet]  greet.lua
+    [ROOT]/ctx.toml is trusted; it wants:
+    ✓  [connectors.script.notes]  notes.lua
+    ✓  [tools.script.greet]  greet.lua
 
     ----- stderr -----
     ");
@@ -95,20 +136,82 @@ fn trust_lasts_until_other_scripts_would_run() {
     w.ctx("sync").success();
     assert_eq!(w.ctx("search harbour --json").found(), ["1"]);
     w.write("greet.lua", greeting("goodbye"));
-    w.write("ctx.toml", CONFIG.replace("greet.lua\"\n", "greet.lua\"\nword = \"x\"\n"));
-    assert_eq!(greets(&w, &[]), 200, "an edit of the script, or of its settings, is no other script");
-    w.write("ctx.toml", CONFIG.replace("greet.lua", "other.lua"));
-    w.write("other.lua", greeting("other"));
-    assert_eq!(
-        (greets(&w, &[]), state().as_str()),
-        (404, "trusted no longer, since it would run other scripts now")
-    );
-    w.ctx("sync").success().says("is not trusted");
+    assert_eq!(greets(&w, &[]), 200, "the user's own edit of a script");
+    w.write("ctx.toml", CONFIG.replace("greet.lua\"\n", "greet.lua\"\nallow_hosts = [\"evil.example\"]\n"));
+    assert_eq!((greets(&w, &[]), state().as_str()), (404, "trusted in part"));
+    assert_eq!(w.ctx("sync").success().stderr, "", "the other section is as it was");
+    w.write("ctx.toml", CONFIG.replace("notes.lua", "other.lua"));
+    w.write("other.lua", "connector = { name = \"notes\" }");
+    w.ctx("sync").success().says("connectors.script.notes (other.lua)");
     assert_eq!(w.ctx("search harbour --json").found(), ["1"], "what it brought in before stays");
+    let sources = w.ctx("sources").success().stdout;
+    assert!(sources.contains("script:notes") && sources.contains("not trusted"), "{sources}");
     w.ctx("trust").success();
     assert_eq!(greets(&w, &[]), 200);
     w.ctx("trust --forget").success();
     assert_eq!((greets(&w, &[]), state().as_str()), (404, "not trusted"));
+}
+
+#[test]
+fn a_script_that_a_pull_changed_asks_again_and_an_edit_does_not() {
+    let w = found();
+    let theirs = clone_workspace(&w);
+    w.ctx("trust").success();
+    let mut server = w.spawn_server();
+    let answer = |server: &TestServer| -> String {
+        server.post("/tools/greet", &json!({})).body["result"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(answer(&server), "hello");
+    // The running server loads the user's own edit.
+    std::fs::write(w.path("greet.lua"), greeting("mine")).unwrap();
+    wait_until("the edit is loaded", || answer(&server) == "mine");
+    git(w.root(), &["checkout", "-q", "."]);
+    // A pulled change is not loaded, and the next command leaves the section out.
+    std::fs::write(theirs.join("greet.lua"), greeting("evil")).unwrap();
+    git(&theirs, &["commit", "-q", "-a", "-m", "y"]);
+    git(w.root(), &["pull", "-q"]);
+    server.wait_for("greet.lua is no longer what was trusted");
+    assert_eq!(answer(&server), "mine", "the version before it stays");
+    w.ctx("tool list").success().says("tools.script.greet (greet.lua)");
+    w.ctx("trust").success();
+    wait_until("it is loaded", || answer(&server) == "evil");
+    server.stop().success();
+}
+
+#[test]
+fn a_program_that_a_pull_changed_is_not_started_by_a_running_server() {
+    let server = "[mcp_servers.theirs]\ncommand = \"sh\"\nargs = [\"server.sh\"]\nstart = \"lazy\"\n";
+    let w = TestWorkspace::empty()
+        .untrusted()
+        .config(&format!("[server]\nbind = \"127.0.0.1:0\"\n{server}"))
+        .file("server.sh", "touch first\n");
+    let theirs = clone_workspace(&w);
+    w.ctx("trust").success();
+    let server = w.spawn_server();
+    std::fs::write(theirs.join("server.sh"), "touch second\n").unwrap();
+    git(&theirs, &["commit", "-q", "-a", "-m", "y"]);
+    git(w.root(), &["pull", "-q"]);
+    let refused = server.post("/tools/execute", &json!({"script": "return sdk.theirs.anything{}"}));
+    let message = refused.body["error"]["message"].as_str().unwrap();
+    assert!(message.contains("server.sh is no longer what was trusted"), "{message}");
+    server.stop().success();
+    assert!(!w.path("second").exists(), "what was trusted may have been started, to know its tools");
+}
+
+#[test]
+fn a_running_server_keeps_the_configuration_that_was_trusted() {
+    let w = found();
+    w.ctx("trust").success();
+    let mut server = w.spawn_server();
+    let evil = "[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"started\"]\n";
+    w.write("ctx.toml", format!("{CONFIG}{evil}"));
+    server.wait_for("ctx.toml has changed");
+    assert_eq!(server.post("/tools/greet", &json!({})).status, 200);
+    server.stop().success().says("not trusted: mcp_servers.evil (touch started)");
+    assert!(!w.path("started").exists());
+    // The next start leaves out the new section and keeps the trusted ones.
+    assert_eq!(greets(&w, &[]), 200);
+    assert!(!w.path("started").exists());
 }
 
 #[test]
@@ -123,7 +226,7 @@ fn a_workspace_elsewhere_with_the_same_scripts_is_not_trusted() {
 
 #[test]
 fn scripts_of_the_users_own_configuration_run_and_a_workspace_cannot_change_them() {
-    let w = TestWorkspace::empty().config("[server]\nbind = \"127.0.0.1:0\"\n").file(
+    let w = TestWorkspace::empty().untrusted().config("[server]\nbind = \"127.0.0.1:0\"\n").file(
         "own/greet.lua",
         "tool = { name = \"greet\", description = \"Greets\", parameters = {} }\n\
          function tool.execute(_, context) return context.config.url end\n",
@@ -136,23 +239,35 @@ fn scripts_of_the_users_own_configuration_run_and_a_workspace_cannot_change_them
     server.stop().success();
     w.write("ctx.toml", "[server]\nbind = \"127.0.0.1:0\"\n[tools.script.greet]\nurl = \"theirs\"\n");
     let server = w.spawn_server();
-    assert_eq!(server.post("/tools/greet", &json!({})).status, 404);
+    assert_eq!(server.post("/tools/greet", &json!({})).body["result"], "mine", "the user's own goes on");
     server.stop().success().says("tools.script.greet ({\"url\":\"theirs\"})");
 }
 
 #[test]
-fn apis_of_a_configuration_that_was_found_are_left_out_and_their_secrets_are_not_told() {
-    let api = |base: &str, key: &str| {
-        format!("[apis.pets]\nspec = \"pets.yaml\"\nbase_url = \"{base}\"\nauth = \"{key}\"\n")
+fn secrets_that_are_written_down_are_not_shown() {
+    let api = |base: &str| {
+        format!("[apis.pets]\nspec = \"pets.yaml\"\nbase_url = \"{base}\"\nauth = \"hunter2hunter2\"\n")
     };
-    let w = TestWorkspace::empty().config(&api("https://a", "hunter2hunter2")).file("script.lua", "return 1");
-    let told = "is not trusted, so its APIs are left out: apis.pets (pets.yaml https://a {\"auth\":\"***\"})";
-    w.ctx("exec script.lua").success().says(told);
+    let w = TestWorkspace::empty().untrusted().config(&api("https://a")).file("script.lua", "return 1");
+    let warning = "is not trusted, so this is left out: apis.pets (pets.yaml https://a {\"auth\":\"***\"})";
+    w.ctx("exec script.lua").success().says(warning);
     assert!(!w.ctx("trust").success().stdout.contains("hunter2"));
     assert!(!w.ctx("exec script.lua").success().stderr.contains("trusted"));
-    // Another key of its own is its own affair; another place to send the user's to is not.
-    w.write("ctx.toml", api("https://a", "hunter3hunter3"));
-    assert!(!w.ctx("exec script.lua").success().stderr.contains("trusted"));
-    w.write("ctx.toml", api("https://b", "hunter3hunter3"));
+    w.write("ctx.toml", api("https://b"));
     w.ctx("exec script.lua").success().says("is not trusted");
+}
+
+#[test]
+fn what_is_shown_cannot_forge_lines() {
+    let config = "[mcp_servers.\"a\\n  [ok]  echo\"]\ncommand = \"sh\"\n\
+        args = [\"-c\", \"evil\\n  [mcp_servers.b]  echo harmless\\u001b[2K\\u202e\\u200b\"]\n";
+    let w = TestWorkspace::empty().untrusted().config(config);
+    let shown = w.ctx("trust --show").success().stdout;
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    for forged in ['\u{1b}', '\u{202e}', '\u{200b}'] {
+        assert!(!shown.contains(forged), "{shown:?}");
+    }
+    assert!(shown.contains("\\n") && shown.contains("evil"), "{shown}");
+    let said = w.ctx("upstream list").success().stderr;
+    assert_eq!(said.lines().filter(|line| line.starts_with("  [")).count(), 0, "{said}");
 }

@@ -28,13 +28,14 @@ fn change(other: &TestWorkspace, says: &str, parameter: &str) {
 
 /// A workspace with that one as its upstream, started in a shell that leaves a trace.
 fn with_upstream(other: &TestWorkspace, settings: &str) -> TestWorkspace {
-    let command =
-        format!("touch started; exec ctx --config {} serve mcp --stdio", other.path("ctx.toml").display());
+    let command = format!(
+        "touch started; exec ctx --trust --config {} serve mcp --stdio",
+        other.path("ctx.toml").display()
+    );
     TestWorkspace::empty()
         .config(&format!(
             "{SERVER}[mcp_servers.the-other]\ncommand = \"sh\"\nargs = [\"-c\", \"{command}\"]\n{settings}\n"
         ))
-        .env("CTX_TRUST", "1")
         .file("greet.lua", "return sdk.the_other.greet{ name = \"Ada\" }.text")
         .file("nothing.lua", "return 1")
 }
@@ -79,11 +80,15 @@ fn a_changed_definition_is_shown_refused_and_accepted() {
 }
 
 #[test]
-fn a_changed_definition_is_told_and_can_be_called_by_default() {
+fn a_changed_definition_is_refused_by_default_and_can_be_called_where_it_is_only_told() {
     let other = other("Greets.");
     let w = with_upstream(&other, "");
     w.ctx("exec greet.lua").success();
-    change(&other, "Greets.", "called");
+    change(&other, "Greets loudly.", "name");
+    w.ctx("exec greet.lua").code(1).says("the definition of `greet` has changed since it was accepted");
+    let w = with_upstream(&other, "changes = \"tell\"");
+    w.ctx("exec greet.lua").success();
+    change(&other, "Greets loudly.", "called");
     let listed = w.ctx("upstream list").success().stdout;
     assert!(
         listed.contains("input_schema: added /properties/called; removed /properties/name\n"),
@@ -134,7 +139,7 @@ fn a_lazy_server_is_started_once_for_its_tools_and_then_only_when_it_is_called()
 #[test]
 fn a_script_finds_what_a_server_has_learnt_since_it_was_last_seen() {
     let other = other("Greets.");
-    let w = with_upstream(&other, "start = \"lazy\"");
+    let w = with_upstream(&other, "start = \"lazy\"\nchanges = \"tell\"");
     w.ctx("exec greet.lua").success();
     change(&other, "Greets.", "called");
     // As it was last seen, it takes no number.

@@ -25,14 +25,14 @@ fn other() -> TestWorkspace {
 
 /// A workspace with this configuration, in which everything may run.
 fn with_config(config: &str) -> TestWorkspace {
-    TestWorkspace::empty().config(&format!("{SERVER}{config}")).env("CTX_TRUST", "1")
+    TestWorkspace::empty().config(&format!("{SERVER}{config}"))
 }
 
 /// The section of a server that is another workspace, started.
 fn started(other: &TestWorkspace) -> String {
     let path = other.path("ctx.toml");
     format!(
-        "[mcp_servers.other]\ncommand = \"ctx\"\nargs = [\"--config\", \"{}\", \"serve\", \"mcp\", \"--stdio\"]\n",
+        "[mcp_servers.other]\ncommand = \"ctx\"\nargs = [\"--trust\", \"--config\", \"{}\", \"serve\", \"mcp\", \"--stdio\"]\n",
         path.display()
     )
 }
@@ -142,15 +142,16 @@ fn a_server_that_fails_is_told_and_the_rest_works() {
 fn servers_of_a_configuration_that_was_found_are_not_started() {
     let w = TestWorkspace::empty()
         .config(&format!("{SERVER}[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"started\"]\n"))
-        .file("script.lua", "return 1");
+        .file("script.lua", "return 1")
+        .untrusted();
     ctx_snapshot!(w.ctx("exec script.lua"), @r"
     exit_code: 0
     ----- stdout -----
     1
 
     ----- stderr -----
-    warning: [ROOT]/ctx.toml is not trusted, so its servers are left out: mcp_servers.evil (touch started)
-    hint: look at them, then let them run with `ctx trust` (or CTX_TRUST=1 where nobody can answer)
+    warning: [ROOT]/ctx.toml is not trusted, so this is left out: mcp_servers.evil (touch started)
+    hint: `ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)
     ");
     w.ctx("upstream test evil").code(1).says("[mcp_servers.evil] may not be used");
     assert!(!w.path("started").exists());

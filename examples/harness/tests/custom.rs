@@ -20,7 +20,6 @@ end
 fn workspace(config: &str) -> TestWorkspace {
     TestWorkspace::of(env!("CARGO_BIN_EXE_harness-example").into())
         .config(&format!("[server]\nbind = \"127.0.0.1:0\"\n{config}"))
-        .env("CTX_TRUST", "1")
 }
 
 fn with_script() -> TestWorkspace {

@@ -63,8 +63,9 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 
 /// Writes the `ctx.toml` of a workspace that reads `docs`, with these sections besides.
 pub(crate) fn configure(workspace: &Path, more: &str) -> Result<()> {
-    let config =
-        "[connectors.filesystem.docs]\nroot = \"docs\"\nwatch = false\n[server]\nbind = \"127.0.0.1:0\"\n";
+    // The database is in the workspace, where `reset` removes it.
+    let config = "[db]\npath = \".ctx/data/ctx.sqlite\"\n\
+        [connectors.filesystem.docs]\nroot = \"docs\"\nwatch = false\n[server]\nbind = \"127.0.0.1:0\"\n";
     Ok(fs::write(workspace.join("ctx.toml"), format!("{config}{more}"))?)
 }
 

@@ -3,6 +3,7 @@
 use super::http::Connection;
 use super::process::{self, Server};
 use super::{median, percentile};
+use crate::run::with_test_env;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -30,7 +31,9 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     fs::create_dir(folder.path().join("notes"))?;
     fs::write(folder.path().join("notes/a.md"), "# A note\n\nabout nothing.\n")?;
     let config = folder.path().join("ctx.toml");
-    crate::run::succeed(Command::new(binary).arg("-q").arg("-c").arg(&config).arg("sync"))?;
+    crate::run::succeed(
+        with_test_env(&mut Command::new(binary)).arg("-q").arg("-c").arg(&config).arg("sync"),
+    )?;
     let mut server = Server::of(binary, folder.path())?;
     overhead(&server)?;
     load(&server)?;
@@ -184,7 +187,7 @@ fn start(binary: &Path, config: &Path) -> Result<()> {
     let (mut ready, mut gone) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let started = Instant::now();
-        let mut child = Command::new(binary)
+        let mut child = with_test_env(&mut Command::new(binary))
             .arg("-c")
             .arg(config)
             .args(["serve", "mcp", "--stdio"])

@@ -1,5 +1,6 @@
 //! Processes under measurement: what they cost, and servers to talk to.
 
+use crate::run::with_test_env;
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::ffi::OsStr;
@@ -24,7 +25,7 @@ pub(crate) struct Cost {
 pub(crate) fn cost(command: &mut Command) -> Result<Cost> {
     let cpu_before = children_cpu()?;
     let started = Instant::now();
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut child = with_test_env(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let mut peak_mib: f64 = 0.0;
     let status = loop {
         peak_mib = peak_mib.max(memory_mib(child.id(), "VmHWM"));
@@ -105,7 +106,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one and waits until it tells its address.
     pub(crate) fn start(binary: &Path, arguments: &[&OsStr]) -> Result<Self> {
-        Self::spawn(Command::new(binary).args(arguments), drop)
+        Self::spawn(with_test_env(&mut Command::new(binary)).args(arguments), drop)
     }
 
     /// The same with a command; `told` gets what the server says, a line at a time.

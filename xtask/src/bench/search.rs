@@ -2,6 +2,7 @@
 
 use super::http::Connection;
 use super::{corpus, median, percentile, process};
+use crate::run::with_test_env;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ pub(super) fn measure_meanwhile(binary: &Path) -> Result<()> {
         let mut idle = round(&mut connection, &bodies, || true)?;
 
         corpus::change(&workspace)?;
-        let mut sync = Command::new(binary)
+        let mut sync = with_test_env(&mut Command::new(binary))
             .args(["sync", "-q"])
             .current_dir(&workspace)
             .stdout(Stdio::null())
@@ -96,7 +97,8 @@ fn indexed(binary: &Path, workspace: PathBuf, config: &str) -> Result<PathBuf> {
 }
 
 fn rows(binary: &Path, workspace: &Path, model: &str, modes: &[&str], requests: usize) -> Result<()> {
-    let stats = Command::new(binary).args(["stats", "--json"]).current_dir(workspace).output()?;
+    let stats =
+        with_test_env(&mut Command::new(binary)).args(["stats", "--json"]).current_dir(workspace).output()?;
     let stats: Value = serde_json::from_slice(&stats.stdout).context("no statistics")?;
     for mode in modes {
         let mut server = process::Server::of(binary, workspace)?;

@@ -8,7 +8,7 @@
 mod report;
 
 use crate::bench::process::Server;
-use crate::run::{cargo, copy, root, succeed, target};
+use crate::run::{cargo, copy, root, succeed, target, with_test_env};
 use crate::tools;
 use anyhow::{Context, Result, bail};
 use report::{Report, Side};
@@ -84,7 +84,7 @@ fn through_gateway(binary: &Path, suite: &Suite, folder: &Path, results: &Path) 
     let binary = fs::canonicalize(binary)?;
     let config = format!(
         "[server]\nbind = \"127.0.0.1:0\"\n[mcp_servers.up]\ncommand = {binary:?}\ncwd = {workspace:?}\n\
-         args = [\"-c\", \"ctx.toml\", \"serve\", \"mcp\", \"--stdio\"]\nexpose = true\n"
+         args = [\"-c\", \"ctx.toml\", \"serve\", \"mcp\", \"--stdio\"]\nenv = {{ CTX_TRUST = \"1\", XDG_STATE_HOME = \"${{XDG_STATE_HOME}}\" }}\nexpose = true\n"
     );
     fs::write(gateway.join("ctx.toml"), config)?;
     let mut outer = serve(&binary, &gateway, &results.join("gateway.log"))?;
@@ -113,7 +113,7 @@ fn through_gateway(binary: &Path, suite: &Suite, folder: &Path, results: &Path) 
 fn serve(binary: &Path, workspace: &Path, log: &Path) -> Result<Server> {
     let mut log = File::create(log)?;
     let mut command = Command::new(fs::canonicalize(binary)?);
-    command.args(["-c", "ctx.toml", "serve", "mcp"]).current_dir(workspace);
+    with_test_env(&mut command).args(["-c", "ctx.toml", "serve", "mcp"]).current_dir(workspace);
     Server::spawn(&mut command, move |line| {
         if let Err(error) = writeln!(log, "{line}") {
             eprintln!("the server's log cannot be written: {error}");

@@ -6,7 +6,7 @@ mod python;
 pub(crate) use node::{node, packages};
 
 use crate::run::{cargo, root, succeed, target};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use python::python;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,10 +28,30 @@ pub(crate) fn everything() -> Result<()> {
 
 /// Everything that tests need besides cargo and git.
 pub(crate) fn for_tests() -> Result<()> {
+    tracer()?;
     moto()?;
     mcp_servers()?;
     functions()?;
     luau_check()
+}
+
+/// `strace`, with which tests watch the system calls of `ctx` in a hostile repository; Linux only.
+fn tracer() -> Result<()> {
+    let is_there =
+        || Command::new("strace").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !cfg!(target_os = "linux") || is_there() {
+        return Ok(());
+    }
+    let apt = |arguments: &[&str]| {
+        Command::new("apt-get").args(arguments).output().is_ok_and(|output| output.status.success())
+    };
+    let installed =
+        apt(&["install", "-y", "strace"]) || (apt(&["update"]) && apt(&["install", "-y", "strace"]));
+    ensure!(
+        installed && is_there(),
+        "install `strace` with the system's package manager: tests of hostile repositories need it"
+    );
+    Ok(())
 }
 
 /// Official MCP servers to be upstreams; where they are, the tests know. Their versions are in

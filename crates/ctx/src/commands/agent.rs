@@ -60,14 +60,14 @@ impl Agent {
 
 impl Test {
     async fn run(self, global: &Global) -> CommandResult {
-        let bench = Bench::open(global)?;
+        let bench = Bench::open(global, "agents.")?;
         let given = arguments(self.args.as_deref(), self.arguments, &Value::Null)?;
         if let (false, Some(workspace)) = (self.agent.exists(), bench.workspace()) {
             let catalog = workspace.catalog.current();
             let name = self.agent.to_string_lossy();
             if catalog.agents().any(|agent| agent.name == name) {
                 let prompt = Catalog::prompt(&name, given, Call::new(catalog, Caller::Cli)).await?;
-                return global.output().answer(&prompt, || prompt.system.clone());
+                return global.output().content(&prompt, || prompt.system.clone());
             }
         }
         let mut report = Report::new("agent", global.output());
@@ -94,7 +94,7 @@ impl Test {
 }
 
 async fn list(global: &Global) -> CommandResult {
-    let workspace = global.open_for_scripts(&["agents.", "apis.", "frozen_params", "mcp_servers."])?;
+    let workspace = global.open_for(&["agents.", "apis.", "frozen_params", "mcp_servers."])?;
     let scripts = workspace.load_scripts().await;
     // Prompts of servers are agents, too.
     workspace.connect_upstreams().await;

@@ -57,7 +57,7 @@ impl Connector {
 
 impl Test {
     async fn run(self, global: &Global) -> CommandResult {
-        let bench = Bench::open(global)?;
+        let bench = Bench::open(global, "connectors.")?;
         let mut report = Report::new("connector", global.output());
         let mut settings = bench.settings("connectors", &self.file, self.source.as_deref())?;
         let scripts = bench.scripts()?;

@@ -17,7 +17,7 @@ pub(crate) struct Docs {
 
 impl Docs {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let workspace = global.open_for_scripts(&["apis.", "frozen_params", "mcp_servers.", "tools."])?;
+        let workspace = global.open_for(&["apis.", "frozen_params", "mcp_servers.", "tools."])?;
         let output = global.output();
         let scripts = workspace.load_callable().await;
         scripts.problems().iter().for_each(|problem| output.warn(problem));
@@ -32,6 +32,6 @@ impl Docs {
         workspace.close();
         let answer = answer?;
         let text = answer.as_str().unwrap_or_default().trim_end().to_owned();
-        output.answer(&json!({ "result": Value::String(text.clone()) }), || text)
+        output.content(&json!({ "result": Value::String(text.clone()) }), || text)
     }
 }

@@ -1,16 +1,16 @@
 //! `ctx doctor`
 
-use crate::cli::Global;
+use crate::cli::{Global, state_folder};
 use crate::commands::upstream;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::count;
-use crate::trust;
 use crate::workspace::Workspace;
-use ctx_core::chain;
+use ctx_core::{chain, escape_line};
 use ctx_mcp::UpstreamState;
 use ctx_openapi::ApiState;
 use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Check configuration, store, index, embeddings, sources, scripts and upstream servers, and say what to do.
 #[derive(Debug, clap::Args)]
@@ -91,6 +91,8 @@ async fn check_all(global: &Global) -> Vec<Check> {
     for warning in &workspace.warnings {
         checks.push(Check::failed("configuration", warning, "the rest works without it"));
     }
+    check_trust(&workspace, &mut checks);
+    check_privacy(&workspace, &mut checks);
     check_knowledge(&workspace, &mut checks);
     check_embeddings(&workspace, &mut checks).await;
     check_sources(&workspace, &mut checks).await;
@@ -119,7 +121,8 @@ async fn check_upstreams(workspace: &Workspace, checks: &mut Vec<Check>) {
     }
     for status in upstreams.servers.states() {
         let name = format!("mcp_servers.{}", status.name);
-        checks.push(match status.state {
+        let mut warnings = status.warnings;
+        let mut check = match status.state {
             UpstreamState::LoginNeeded { told } => {
                 let (detail, what) = told.split_once(": ").unwrap_or((&told, ""));
                 Check::failed(&name, detail, what)
@@ -137,21 +140,52 @@ async fn check_upstreams(workspace: &Workspace, checks: &mut Vec<Check>) {
                 ..Check::passed(&name, format!("not the tools that were accepted: {}", status.difference))
             },
             _ => Check::passed(&name, count(status.tools as u64, "tool")),
-        });
+        };
+        check.hints.append(&mut warnings);
+        checks.push(check);
     }
 }
 
-/// Loads every script, since only that shows whether it can be.
-async fn check_scripts(workspace: &Workspace, checks: &mut Vec<Check>) {
-    if !workspace.trusted {
-        let left_out: Vec<&str> = workspace.config.uses.iter().map(|used| used.section.as_str()).collect();
-        let detail = format!("not trusted, so these are left out: {}", left_out.join(", "));
+/// Lists the sections that are left out because they are untrusted.
+fn check_trust(workspace: &Workspace, checks: &mut Vec<Check>) {
+    let untrusted = &workspace.config.untrusted;
+    if !untrusted.is_empty() {
+        let sections: Vec<_> = untrusted.iter().map(|request| escape_line(&request.section)).collect();
+        let detail = format!("not given, so these are left out: {}", sections.join(", "));
         checks.push(Check::failed(
-            &trust::kinds(&workspace.config.uses),
+            "trust",
             detail,
-            "look at them, then run `ctx trust`",
+            "look at them with `ctx trust --show`, then run `ctx trust`",
         ));
     }
+}
+
+/// Checks file permissions: no other user of this machine may read the store, the runs, the credentials or the grants.
+#[cfg(unix)]
+fn check_privacy(workspace: &Workspace, checks: &mut Vec<Check>) {
+    use std::os::unix::fs::PermissionsExt;
+    let store = workspace.config.store_path();
+    let state = state_folder().into_iter().flat_map(|folder| {
+        ["credentials.sqlite", "trust.sqlite"].map(|file| folder.join(file)).into_iter().chain([folder])
+    });
+    let own = ["ctx.sqlite", "state.sqlite", "upstreams.sqlite"].map(|file| store.with_file_name(file));
+    let folder = workspace.config.data_folder().to_owned();
+    let open = state.chain(own).chain([store.to_owned(), folder]).filter(|path| {
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+    });
+    let open: BTreeSet<String> = open.map(|path| path.display().to_string()).collect();
+    if !open.is_empty() {
+        let open: Vec<String> = open.into_iter().collect();
+        let detail = format!("others on this machine may use {}", open.join(", "));
+        checks.push(Check::failed("privacy", detail, &format!("run `chmod go= {}`", open.join(" "))));
+    }
+}
+
+#[cfg(not(unix))]
+fn check_privacy(_: &Workspace, _: &mut Vec<Check>) {}
+
+/// Loads every script, since only that shows whether it can be.
+async fn check_scripts(workspace: &Workspace, checks: &mut Vec<Check>) {
     let scripts = workspace.load_scripts().await;
     for script in scripts.iter() {
         let section = script.configured.section();

@@ -3,6 +3,7 @@
 use super::trial::Terminal;
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult};
+use crate::trust::CALL_GROUPS;
 use ctx_core::{Call, Caller, Catalog, Entry, ErrorKind};
 use serde_json::{Value, json};
 use std::io::Read;
@@ -22,8 +23,7 @@ pub(crate) struct Exec {
 impl Exec {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let script = read(&self.file)?;
-        let workspace =
-            global.open_for_scripts(&["agents.", "apis.", "frozen_params", "mcp_servers.", "tools."])?;
+        let workspace = global.open_for(CALL_GROUPS)?;
         let scripts = workspace.load_callable().await;
         let output = global.output();
         scripts.problems().iter().for_each(|problem| output.warn(problem));
@@ -51,7 +51,7 @@ impl Exec {
             .collect();
         let meta = done.inside;
         let result = done.into_data();
-        output.answer(&json!({ "result": result, "logs": logs, "meta": meta }), || match &result {
+        output.content(&json!({ "result": result, "logs": logs, "meta": meta }), || match &result {
             Value::String(text) => text.clone(),
             result => serde_json::to_string_pretty(result).unwrap_or_default(),
         })

@@ -19,7 +19,7 @@ impl Get {
         workspace.close();
         let document = document
             .map_err(|error| CommandError::from(error).hint("`ctx search` shows the ids of what it finds"))?;
-        global.output().answer(&document, || as_text(&document))
+        global.output().content(&document, || as_text(&document))
     }
 }
 

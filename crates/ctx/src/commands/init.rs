@@ -1,9 +1,8 @@
 //! `ctx init`
 
-use crate::cli::{Global, load_in, working_directory};
-use crate::config::{Config, FILE_NAMES, locate_in};
+use crate::cli::{Global, working_directory};
+use crate::config::{FILE_NAMES, locate_in};
 use crate::error::{CommandError, CommandResult};
-use crate::trust;
 use ctx_knowledge::KINDS;
 use ignore::WalkBuilder;
 use serde_json::json;
@@ -38,11 +37,7 @@ impl Init {
             None => working_directory()?,
         };
         let created = ensure(&directory)?;
-        let config = load_in(&directory)?;
-        if created {
-            // What we wrote ourselves needs nobody's trust.
-            trust_own(&config);
-        }
+        let config = global.load_in(&directory)?;
         let file = config.path.clone();
         global.open_config(config)?;
         let shown = file.as_deref().unwrap_or(&directory).display().to_string();
@@ -53,13 +48,6 @@ impl Init {
                 format!("{shown} is there already; nothing was changed")
             }
         })
-    }
-}
-
-/// Remembers that a configuration is ours. Without that it is asked about when it has scripts, no more.
-pub(crate) fn trust_own(config: &Config) {
-    if let Err(error) = trust::remember(config) {
-        tracing::debug!("it is not remembered as trusted: {}", error.messages.join("; "));
     }
 }
 

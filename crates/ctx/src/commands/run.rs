@@ -41,7 +41,8 @@ impl Run {
             bind: self.http.flatten(),
             store: None,
         };
-        let config = global.load_without_workspace(typed)?;
+        let load = || global.load_without_workspace(&typed);
+        let config = load()?;
         let settings = &config.settings;
         let has_scripts = !settings.tools.is_empty() || !settings.agents.is_empty();
         let has_functions = !settings.mcp_servers.is_empty() || !settings.apis.is_empty() || has_scripts;
@@ -51,6 +52,6 @@ impl Run {
                  ctx run --mcp files='npx -y @modelcontextprotocol/server-filesystem .'",
             ));
         }
-        serve::config(config, at_address, global).await
+        serve::config(&load, at_address, global).await
     }
 }

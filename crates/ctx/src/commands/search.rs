@@ -58,7 +58,7 @@ impl Search {
         } else if results.is_empty() {
             output.say("nothing found");
         }
-        output.answer(&answer, || results.iter().zip(1..).map(|(hit, rank)| as_text(hit, rank)).collect())
+        output.content(&answer, || results.iter().zip(1..).map(|(hit, rank)| as_text(hit, rank)).collect())
     }
 
     fn check_source(&self, known: Vec<String>) -> CommandResult {

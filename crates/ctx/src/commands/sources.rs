@@ -5,9 +5,10 @@ use crate::cli::Global;
 use crate::config::Every;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{count, table};
+use crate::trust::SYNC_GROUPS;
 use crate::workspace::Workspace;
 use ctx_core::SourceName;
-use ctx_knowledge::SourceStatus;
+use ctx_knowledge::{SourceStatus, cache_path};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
@@ -22,7 +23,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let workspace = global.open()?;
+        let workspace = global.open_for(SYNC_GROUPS)?;
         let sources = workspace.knowledge.sources().await?;
         let output = global.output();
         if let Some(name) = &self.forget {
@@ -52,7 +53,12 @@ fn forget(workspace: &Workspace, sources: &[SourceStatus], name: &str) -> Comman
         .hint("take its section out of ctx.toml first"));
     }
     let (kind, own) = name.split_once(':').unwrap_or((name, ""));
-    Ok(workspace.knowledge.forget(&SourceName::new(kind, own))?)
+    let name = SourceName::new(kind, own);
+    let removed = workspace.knowledge.forget(&name)?;
+    // `forget` removes the cache beside the store; with `db.path` the cache is in the data folder instead. A failure
+    // only costs disk space.
+    std::fs::remove_dir_all(cache_path(&workspace.config.cache_base(), &name)).ok();
+    Ok(removed)
 }
 
 /// A source, how it is doing, and how a server keeps it fresh.

@@ -6,8 +6,8 @@ use super::refresh::{Kept, News, Outcome, Refresh, Tell};
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
-use crate::signals::Signals;
-use crate::trust;
+use crate::signals::{Signals, until_stop_deadline};
+use crate::trust::{self, SYNC_GROUPS};
 use crate::workspace::{Freshness, Workspace};
 use clap::ValueEnum;
 use ctx_core::{SourceName, nearest};
@@ -26,6 +26,8 @@ pub(super) const PARALLEL: usize = 4;
 /// How long to wait for another process that syncs the source, and how often to look.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 const BUSY_LOOK: Duration = Duration::from_millis(50);
+/// How long a cancelled sync may take to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Documents between two lines of JSON progress.
 const JSON_PROGRESS_EVERY: u64 = 100;
 /// Warnings shown for each source; the rest are counted.
@@ -75,7 +77,7 @@ pub(crate) enum ProgressKind {
 impl Sync {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let signals = Signals::listen()?;
-        let workspace = global.open_for_scripts(&["connectors."])?;
+        let workspace = global.open_for(SYNC_GROUPS)?;
         let output = global.output();
         let names = choose(&self.sources, &workspace)?;
         let options = SyncOptions {
@@ -317,11 +319,12 @@ fn choose(wanted: &[String], workspace: &Workspace) -> CommandResult<Vec<SourceN
     Ok(chosen)
 }
 
-/// Ctrl-C and SIGTERM end a sync between two documents; a second one ends it at once.
+/// The first Ctrl-C or SIGTERM cancels a sync, even within a document; the second one, or the end of [`STOP_PATIENCE`],
+/// abandons it.
 async fn stopped_twice(mut signals: Signals, cancellation: &CancellationToken) {
     signals.next().await;
     cancellation.cancel();
-    signals.next().await;
+    until_stop_deadline(signals.next(), cancellation, STOP_PATIENCE).await;
 }
 
 fn since(text: &str) -> Result<Timestamp, String> {

@@ -1,6 +1,6 @@
 //! New scripts: a file that runs as it is written, and its section in the configuration.
 
-use crate::cli::{Global, load_at};
+use crate::cli::Global;
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
 use crate::scripts::RESERVED;
@@ -53,7 +53,7 @@ pub(super) fn write(template: &Template, name: &str, global: &Global) -> Command
     create(&path, &shown, &fill(template.text))?;
     let section = format!("[{}.script.{key}]\npath = \"{shown}\"\n", template.group);
     let added = match &config {
-        Some(config) => add(config, template.group, &key, &section)?,
+        Some(config) => add(config, template.group, &key, &section, global)?,
         None => None,
     };
     let try_it = fill(template.try_it);
@@ -98,23 +98,29 @@ fn create(path: &Path, shown: &str, text: &str) -> CommandResult {
 }
 
 /// Adds a section at the end of the configuration, unless it has one; tells the file.
-fn add(config: &Config, group: &str, key: &str, section: &str) -> CommandResult<Option<String>> {
+fn add(
+    config: &Config,
+    group: &str,
+    key: &str,
+    section: &str,
+    global: &Global,
+) -> CommandResult<Option<String>> {
     let Some(path) = &config.path else { return Ok(None) };
     if config.has_section(&[group, "script", key]) {
         return Ok(None);
     }
     let file = path.strip_prefix(&config.root).unwrap_or(path).display().to_string();
     let failed = |error| CommandError::new(format!("cannot write {file}: {error}"));
-    // What the user has just asked for needs no trust; what was there before may.
-    let trusted = trust::is_remembered(config).unwrap_or(false);
     let mut text = fs::read_to_string(path).map_err(failed)?;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     let gap = if text.is_empty() { "" } else { "\n" };
     fs::write(path, format!("{text}{gap}{section}")).map_err(failed)?;
-    if trusted {
-        trust::remember(&load_at(path)?)?;
-    }
+    // Trusts the new section without a prompt, since the user has just asked for it, and no other section.
+    let name = format!("{group}.script.{key}");
+    let added: Vec<_> =
+        global.load_at(path)?.trust_requests.into_iter().filter(|request| request.section == name).collect();
+    trust::remember(path, &added)?;
     Ok(Some(file))
 }

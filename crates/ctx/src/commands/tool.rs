@@ -59,7 +59,7 @@ impl Tool {
 
 impl Test {
     async fn run(self, global: &Global) -> CommandResult {
-        let bench = Bench::open(global)?;
+        let bench = Bench::open(global, "tools.")?;
         let mut report = Report::new("tool", global.output());
         let mut settings = bench.settings("tools", &self.file, self.source.as_deref())?;
         let scripts = bench.scripts()?;
@@ -87,7 +87,7 @@ impl Test {
 }
 
 async fn list(global: &Global) -> CommandResult {
-    let workspace = global.open_for_scripts(&["tools."])?;
+    let workspace = global.open_for(&["tools."])?;
     let scripts = workspace.load_scripts().await;
     let catalog = workspace.catalog.current();
     let script = |entry: &Entry| script_of(&scripts, entry);

@@ -6,7 +6,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
 use crate::scripts::{self, Runner};
 use crate::workspace::{Workspace, connector_settings};
-use ctx_core::{Call, Caller, Catalog, Discard, Peer, Provider, Redactor, ToolError, nearest};
+use ctx_core::{Call, Caller, Catalog, Discard, Peer, Provider, ToolError, nearest};
 use ctx_luau::{Described, ScriptSettings, Scripts};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -21,16 +21,17 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn open(global: &Global) -> CommandResult<Self> {
-        let config = global.load_any()?;
-        // The user has named the script, so nobody is asked whether it may run; no other does.
+    /// Opens the workspace around a script that the user named on the command line. The script itself needs no trust;
+    /// its section, which holds the values for `context.config`, does.
+    pub(super) fn open(global: &Global, group: &str) -> CommandResult<Self> {
+        let config = global.load_and_settle(&[group], || global.load_any())?;
         let workspace = match config.path {
             Some(_) => Some(global.open()?),
             None => None,
         };
         let runner = match &workspace {
             Some(workspace) => workspace.runner().clone(),
-            None => Arc::new(Runner::new(&config.settings, Redactor::new(config.secrets())).map_err(failed)?),
+            None => Arc::new(Runner::new(&config.settings, config.redactor.clone()).map_err(failed)?),
         };
         Ok(Self { workspace, config, runner })
     }
@@ -76,8 +77,9 @@ impl Bench {
             let sections = self.config.settings.script_connectors().into_iter();
             return sections.map(|(section, _)| connector_settings(&self.config, section)).collect();
         }
-        let callable = scripts::configured(&self.config, &|section| section.starts_with(group));
-        callable.into_iter().map(|script| script.settings).collect()
+        let callable = scripts::configured(&self.config);
+        let of_group = callable.into_iter().filter(|script| script.section().starts_with(group));
+        of_group.map(|script| script.settings).collect()
     }
 
     /// A call on a catalog with what is built in, what is tried and upstream servers, which nobody records.

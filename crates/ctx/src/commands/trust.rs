@@ -4,20 +4,20 @@ use crate::cli::Global;
 use crate::config::Config;
 use crate::error::CommandResult;
 use crate::trust;
-use serde_json::json;
-use std::path::Path;
+use serde_json::{Value, json};
 
-/// Let this workspace run its scripts, use its MCP servers and call its APIs.
+/// Trust what this workspace's file wants beyond reading its own folder.
 ///
-/// A configuration that was found, and not named with `--config`, runs no scripts and no servers, and calls no
-/// APIs, before you have said so once. It is asked about again when those would be others; edits of a script do
-/// not matter.
+/// That is: programs and scripts it runs, addresses it reaches, credentials and `${VAR}` it uses, folders and
+/// databases outside, binds beyond loopback, web origins. None of it is used before you have said so once, section by
+/// section, and again when a section, or a script that it runs, has changed and not by your own edit. Search of what
+/// is inside the folder works without.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {
-    /// Only show what it would run, and whether it may.
+    /// Only show what it wants, and what of it is trusted.
     #[arg(long, conflicts_with = "forget")]
     show: bool,
-    /// Let it run them no longer.
+    /// Trust it no longer.
     #[arg(long)]
     forget: bool,
 }
@@ -26,32 +26,35 @@ impl Trust {
     pub(crate) fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
         let config = global.load()?;
-        config.warnings.iter().for_each(|warning| output.warn(warning));
         let path = config.path.clone().unwrap_or_else(|| config.root.clone());
         if self.forget {
             trust::forget(&path)?;
         } else if !self.show {
-            trust::remember(&config)?;
+            trust::remember(&path, &config.trust_requests)?;
         }
-        let state = state(&config, &path)?;
-        let scripts: Vec<_> =
-            config.uses.iter().map(|used| json!({"section": used.section, "script": used.what})).collect();
-        let answer = json!({"config": path, "state": state, "scripts": scripts});
+        let trusted = trust::remembered(&config);
+        let state = state(&config, &trusted);
+        let wants = config.trust_requests.iter().zip(&trusted).map(|(request, trusted)| -> Value {
+            json!({"section": request.section, "what": trust::excerpt(request), "trusted": trusted})
+        });
+        let answer = json!({"config": path, "state": state, "wants": wants.collect::<Vec<_>>()});
         output.answer(&answer, || {
-            let what = match config.uses.is_empty() {
-                true => "it runs no scripts".to_owned(),
-                false => format!("it would run:\n{}", trust::listed(&config.uses)),
+            let what = match config.trust_requests.is_empty() {
+                true => "it wants nothing beyond its own folder".to_owned(),
+                false => format!("it wants:\n{}", trust::checklist(&config.trust_requests, &trusted)),
             };
             format!("{} is {state}; {what}", path.display())
         })
     }
 }
 
-/// What is remembered, in a word. `CTX_TRUST` and `--config` are about one command and do not count.
-fn state(config: &Config, path: &Path) -> CommandResult<&'static str> {
-    Ok(match trust::remembered(path)? {
-        Some(trusted) if trusted.hash == trust::hash(&config.uses) => "trusted",
-        Some(_) => "trusted no longer, since it would run other scripts now",
-        None => "not trusted",
-    })
+/// Summary of the recorded grants. `CTX_TRUST` does not count: it covers one command.
+fn state(config: &Config, trusted: &[bool]) -> &'static str {
+    let count = trusted.iter().filter(|trusted| **trusted).count();
+    match (config.trust_requests.len(), count) {
+        (0, _) => "trusted",
+        (_, 0) => "not trusted",
+        (all, some) if some == all => "trusted",
+        _ => "trusted in part",
+    }
 }

@@ -4,10 +4,11 @@ use super::refresh::{Kept, News, Refresh, Tell};
 use super::serve::{Server, load_scripts};
 use super::sync::{ProgressKind, summary, sync_all, warn};
 use super::{connect, init};
-use crate::cli::{Global, load_in, working_directory};
+use crate::cli::{Global, working_directory};
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{Output, count};
+use crate::signals::until_stop_deadline;
 use crate::trust;
 use crate::workspace::Workspace;
 use ctx_knowledge::SyncOptions;
@@ -26,7 +27,6 @@ impl Up {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
         let config = self.config(global)?;
-        trust::settle(&config, trust::ALL_GROUPS, &output)?;
         let workspace = global.open_config(config)?;
         // Taken first: an address in use should be known before a long sync, not after.
         let server = Server::bind(&workspace).await?;
@@ -43,7 +43,9 @@ impl Up {
             Refresh::start(&workspace.knowledge, sources, &tell, &shutdown).end().await;
         };
         // Serving decides when to end, and syncing ends with it.
-        let (ended, ()) = tokio::join!(server.run(&workspace, scripts), syncing);
+        let drain = workspace.config.settings.http_limits().drain;
+        let syncing = until_stop_deadline(syncing, &shutdown, drain);
+        let (ended, _) = tokio::join!(server.run(&workspace, scripts), syncing);
         ended
     }
 
@@ -55,16 +57,16 @@ impl Up {
                 return Err(CommandError::usage("either a folder or `--config`, not both"));
             }
             Some(directory) => directory,
-            None if located.workspace.is_some() => return global.load(),
+            None if located.workspace.is_some() => {
+                return global.load_and_settle(trust::ALL_GROUPS, || global.load());
+            }
             None => working_directory()?,
         };
         let created = init::ensure(&directory)?;
-        let config = load_in(&directory)?;
         if created {
             global.output().say(&format!("created {}", directory.join("ctx.toml").display()));
-            init::trust_own(&config);
         }
-        Ok(config)
+        global.load_and_settle(trust::ALL_GROUPS, || global.load_in(&directory))
     }
 }
 

@@ -3,8 +3,8 @@
 use super::scripts::Rate;
 use super::settings::{LimitSettings, seconds};
 use super::tree::{Leaf, Node, Table};
-use super::upstreams::{group_uses, reserved};
-use super::{Config, ConfigError, ScriptUse, Variables};
+use super::upstreams::reserved;
+use super::{Config, ConfigError, Variables};
 use ctx_core::{Identifier, Redactor, Secret};
 use ctx_openapi::{ApiError, ApiLimits, ApiSettings, Credentials, InvalidPattern, Selection, Spec};
 use schemars::JsonSchema;
@@ -206,8 +206,7 @@ impl Config {
                      credentials of that for `{written}`"
                 ));
             }
-            // What is frozen for all of them is sent by all of them.
-            if !may_run(&section_of(written)) || !may_run(FROZEN) {
+            if !may_run(&section_of(written)) {
                 continue;
             }
             let name = Identifier::sanitize(written);
@@ -308,36 +307,8 @@ pub(super) fn is_secret(tree: &Table, path: &[String], leaf: &Leaf) -> bool {
     }
 }
 
-/// The APIs that a file would call, as it is written: what variables stand for is the user's. `known` is what
-/// the files before it say.
-pub(super) fn uses(known: &Table, expanded: &Table, written: &Table) -> Vec<ScriptUse> {
-    let mut uses = group_uses(GROUP, expanded, written, what);
-    let has_apis = expanded.has_table(&[GROUP]) || known.has_table(&[GROUP]);
-    if let Some(Node::Table(frozen)) = written.entries.get(FROZEN).filter(|_| has_apis) {
-        uses.push(ScriptUse {
-            section: FROZEN.to_owned(),
-            what: masked(frozen.to_json(), false).to_string(),
-        });
-    }
-    uses
-}
-
-/// Where its description is and where it is itself, then whatever else there is.
-fn what(mut section: Value) -> String {
-    let mut words = Vec::new();
-    if let Some(fields) = section.as_object_mut() {
-        let first = [fields.remove("spec"), fields.remove("base_url")];
-        let word = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        words.extend(first.into_iter().flatten().map(word));
-        if !fields.is_empty() {
-            words.push(masked(section, false).to_string());
-        }
-    }
-    words.join(" ")
-}
-
 /// Without secrets that are written down; names of variables stay.
-fn masked(value: Value, is_secret: bool) -> Value {
+pub(super) fn masked(value: Value, is_secret: bool) -> Value {
     match value {
         Value::String(text) if is_secret && !text.contains("${") => MASK.into(),
         Value::Array(items) => items.into_iter().map(|item| masked(item, is_secret)).collect(),

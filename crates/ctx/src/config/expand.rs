@@ -110,7 +110,8 @@ fn expand_text(text: &str, variables: Variables<'_>, used: &mut Vec<String>) -> 
     Ok(expanded)
 }
 
-fn section_of(path: &[String]) -> &[String] {
+/// The smallest section around a key that can be left out on its own.
+pub(super) fn section_of(path: &[String]) -> &[String] {
     let depth = SECTION_DEPTHS
         .iter()
         .find(|(name, _)| path.first().is_some_and(|first| first == name))
@@ -118,7 +119,8 @@ fn section_of(path: &[String]) -> &[String] {
     &path[..depth.min(path.len())]
 }
 
-fn remove(table: &mut Table, path: &[String]) {
+/// Removes the node at this path from a table.
+pub(super) fn remove(table: &mut Table, path: &[String]) {
     let [first, rest @ ..] = path else { return };
     if rest.is_empty() {
         table.entries.remove(first);

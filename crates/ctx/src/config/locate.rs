@@ -14,7 +14,7 @@ pub(crate) struct Located {
     pub(crate) workspace: Option<PathBuf>,
     /// What relative paths are relative to.
     pub(crate) root: PathBuf,
-    /// Whether the user named the workspace's file or its folder; else it was found by looking around.
+    /// Whether the user named the workspace's file; else it was found by looking around.
     pub(crate) named: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn locate_in(directory: &Path, user: Option<PathBuf>) -> Located {
         user: user.filter(|path| path.is_file()),
         workspace: file_in(directory),
         root: directory.to_owned(),
-        named: true,
+        named: false,
     }
 }
 

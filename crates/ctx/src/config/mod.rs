@@ -7,6 +7,7 @@ mod apis;
 mod check;
 mod every;
 mod expand;
+mod isolate;
 mod locate;
 mod oauth;
 mod schema;
@@ -14,30 +15,56 @@ mod scripts;
 mod settings;
 mod show;
 mod tree;
+mod trust_requests;
 mod typed;
 mod typed_apis;
 mod upstreams;
 
-pub(crate) use apis::{FROZEN as FROZEN_SECTION, section_of as api_section};
+pub(crate) use apis::section_of as api_section;
 pub(crate) use every::Every;
 pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in};
 pub(crate) use schema::settings_schema;
-pub(crate) use scripts::{ConnectorSection, InlineAgentSection, ScriptUse, Section};
+pub(crate) use scripts::{ConnectorSection, InlineAgentSection, Section};
 pub(crate) use settings::{Settings, SourceSettings};
 pub(crate) use show::Shown;
+pub(crate) use trust_requests::{TrustRequest, is_inside};
 pub(crate) use typed::{Typed, TypedServer};
 pub(crate) use typed_apis::{TypedApi, TypedAuth, name_and_spec};
 pub(crate) use upstreams::{check_entry as check_upstream, section_of as upstream_section};
 
-use ctx_core::Secret;
-use std::collections::BTreeSet;
+use crate::trust::Guard;
+use crate::version::{Version, version};
+use ctx_core::{Redactor, Secret};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use tree::{Layer, Table};
 
 const DEFAULTS: &str = include_str!("defaults.toml");
 
+/// The store's file in the user's folder for a workspace.
+const STORE_FILE: &str = "ctx.sqlite";
+const NO_DATA_FOLDER: &str =
+    "there is no folder for the store: set HOME or XDG_STATE_HOME, or `db.path` in your own configuration";
+
+/// The largest configuration file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// Looks a variable up.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The inputs of [`Config::load`] besides the files, as functions that tests replace.
+#[derive(Clone, Copy)]
+pub(crate) struct LoadContext<'a> {
+    /// Environment variables.
+    pub(crate) variables: Variables<'a>,
+    /// The data folder of the workspace with this root; none if the user has no state folder.
+    pub(crate) data_folder: &'a dyn Fn(&Path) -> Option<PathBuf>,
+    /// Whether the user trusts each of these requests, made by the workspace file at this path.
+    pub(crate) is_trusted: &'a dyn Fn(&Path, &[TrustRequest]) -> Vec<bool>,
+}
 
 /// Everything known about how to work.
 pub(crate) struct Config {
@@ -47,14 +74,20 @@ pub(crate) struct Config {
     pub(crate) root: PathBuf,
     /// The workspace's file, where there is one.
     pub(crate) path: Option<PathBuf>,
+    /// Its version when it was read.
+    pub(crate) version: Option<Version>,
     /// What does not stop anything but should be known.
     pub(crate) warnings: Vec<String>,
-    /// Whether the user named the workspace's file, or its folder, and it was not just found.
-    pub(crate) named: bool,
-    /// What the workspace's file would run.
-    pub(crate) uses: Vec<ScriptUse>,
+    /// Everything in the workspace's file that reaches beyond the workspace folder.
+    pub(crate) trust_requests: Vec<TrustRequest>,
+    /// The requests that are not trusted; their sections are left out of the settings.
+    pub(crate) untrusted: Vec<TrustRequest>,
     /// Whether there is nothing to search, and nothing that searches.
     pub(crate) without_knowledge: bool,
+    store: PathBuf,
+    data_folder: PathBuf,
+    /// Masks its secrets. Clones share secrets that are added later.
+    pub(crate) redactor: Redactor,
     /// What the files say, merged, with origins.
     tree: Table,
 }
@@ -74,43 +107,85 @@ impl ConfigError {
 }
 
 impl Config {
-    /// Reads the located files over the defaults, and what was typed over those.
+    /// Reads the located files over the defaults, and what was typed over those. Untrusted sections of the workspace's
+    /// file are left out.
     pub(crate) fn load(
         located: &Located,
         typed: &Typed,
-        variables: Variables<'_>,
+        context: LoadContext<'_>,
     ) -> Result<Self, ConfigError> {
+        let variables = context.variables;
+        // Taken before the file is read, so that a change during the read is noticed later.
+        let version = located.workspace.as_deref().and_then(version);
         let mut warnings = Vec::new();
         let mut tree = Layer::parse("default", DEFAULTS)?.table;
         let schema = settings_schema();
-        let mut uses = Vec::new();
-        for path in located.user.iter().chain(&located.workspace) {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| ConfigError::one(format!("cannot read {}: {error}", path.display())))?;
-            let mut layer = Layer::parse(&shown_path(path, &located.root), &text)?;
-            check::unknown_keys(&layer.table, &schema)?;
-            let written = layer.table.clone();
+        if let Some(path) = &located.user {
+            let mut layer = read_layer(path, &located.root, &schema)?;
             expand::expand(&mut layer, variables, &mut warnings)?;
-            if Some(path) == located.workspace.as_ref() {
-                uses = scripts::uses(&layer.table);
-                uses.extend(upstreams::uses(&layer.table, &written));
-                uses.extend(apis::uses(&tree, &layer.table, &written));
-                uses.sort();
-            }
+            tree.merge(layer.table);
+        }
+        let (mut requests, mut untrusted) = (Vec::new(), Vec::new());
+        if let Some(path) = &located.workspace {
+            let mut layer = read_layer(path, &located.root, &schema)?;
+            requests = trust_requests::find(&layer.table, &tree, &located.root);
+            requests.retain(|request| !typed.replaces(&request.section));
+            untrusted = select_untrusted(&requests, &(context.is_trusted)(path, &requests));
+            trust_requests::remove_untrusted(&mut layer.table, &untrusted);
+            expand::expand(&mut layer, variables, &mut warnings)?;
+            isolate::isolate(&mut tree, &layer.table, &mut warnings);
             tree.merge(layer.table);
         }
         typed.put_over(&mut tree, variables)?;
         apis::look_up(&mut tree, variables)?;
-        uses.retain(|used| !typed.replaces(&used.section));
+        // Before the settings are read: their error messages quote values.
+        let redactor = Redactor::new(tree.secrets().into_iter().chain(expanded_secrets(&tree, variables)));
+        crate::masks::add(&redactor);
         let settings = settings::read(&tree)?;
-        let path = located.workspace.clone();
-        let (root, named) = (located.root.clone(), located.named);
-        Ok(Self { settings, root, path, warnings, named, uses, without_knowledge: false, tree })
+        let (root, path) = (located.root.clone(), located.workspace.clone());
+        let store = settings.db.path.as_ref().map(|path| root.join(path));
+        let data_folder = (context.data_folder)(&root)
+            .or_else(|| Some(store.as_ref()?.parent()?.to_owned()))
+            .ok_or_else(|| ConfigError::one(NO_DATA_FOLDER.to_owned()))?;
+        let store = store.unwrap_or_else(|| data_folder.join(STORE_FILE));
+        Ok(Self {
+            settings,
+            root,
+            path,
+            version,
+            warnings,
+            trust_requests: requests,
+            untrusted,
+            without_knowledge: false,
+            store,
+            data_folder,
+            redactor,
+            tree,
+        })
     }
 
-    /// Where the store lies.
-    pub(crate) fn store_path(&self) -> PathBuf {
-        self.root.join(&self.settings.db.path)
+    /// The store's file: `db.path` if it is set, else in the data folder.
+    pub(crate) fn store_path(&self) -> &Path {
+        &self.store
+    }
+
+    /// The guard that decides whether a changed file of this section may be loaded; none if it needs no trust.
+    pub(crate) fn guard(&self, section: &str) -> Option<Guard> {
+        let needs_trust = self.trust_requests.iter().any(|request| request.section == section);
+        let config = self.path.clone().filter(|_| needs_trust)?;
+        Some(Guard { config, section: section.to_owned() })
+    }
+
+    /// The path that cache paths are derived from: the store's default place. `db.path` moves the store, not the
+    /// caches.
+    pub(crate) fn cache_base(&self) -> PathBuf {
+        self.data_folder.join(STORE_FILE)
+    }
+
+    /// The user's folder for this workspace. It holds git mirrors and everything else that a repository must not be
+    /// able to plant.
+    pub(crate) fn data_folder(&self) -> &Path {
+        &self.data_folder
     }
 
     /// Where a section is written, as messages begin with it: `ctx.toml:3: `.
@@ -133,24 +208,50 @@ impl Config {
         names.into_iter().collect()
     }
 
-    /// Values that must never be written anywhere.
-    pub(crate) fn secrets(&self) -> Vec<Secret> {
-        self.tree.secrets()
-    }
-
     /// Every setting in effect, secrets masked, with its origin.
     pub(crate) fn shown(&self) -> Vec<Shown> {
-        show::shown(&self.tree)
+        show::shown(&self.tree, &self.redactor)
     }
 }
 
+/// Reads one file, whose keys must all be known.
+fn read_layer(path: &Path, root: &Path, schema: &Value) -> Result<Layer, ConfigError> {
+    let failed =
+        |error: &dyn std::fmt::Display| ConfigError::one(format!("cannot read {}: {error}", path.display()));
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| failed(&error))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(failed(&format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    let layer = Layer::parse(&shown_path(path, root), &text)?;
+    check::unknown_keys(&layer.table, schema)?;
+    Ok(layer)
+}
+
+/// Selects the untrusted requests. If `[frozen_params]` is untrusted, so is every API: without the frozen values,
+/// callers could choose them.
+fn select_untrusted(requests: &[TrustRequest], trusted: &[bool]) -> Vec<TrustRequest> {
+    let judged = || requests.iter().zip(trusted.iter().copied().chain(std::iter::repeat(false)));
+    let without_frozen = judged().any(|(request, trusted)| request.section == apis::FROZEN && !trusted);
+    let is_api = |request: &TrustRequest| request.section.starts_with("apis.");
+    let untrusted = judged().filter(|(request, trusted)| !trusted || (without_frozen && is_api(request)));
+    untrusted.map(|(request, _)| request.clone()).collect()
+}
+
 /// A value with variables in place; the error is the name of one that is not set.
-pub(crate) fn expanded(
-    mut value: serde_json::Value,
-    variables: Variables<'_>,
-) -> Result<serde_json::Value, String> {
+pub(crate) fn expanded(mut value: Value, variables: Variables<'_>) -> Result<Value, String> {
     expand::expand_value(&mut value, variables, &mut Vec::new())?;
     Ok(value)
+}
+
+/// Secrets among the values of all `${VAR}`s in the tree.
+fn expanded_secrets(tree: &Table, variables: Variables<'_>) -> Vec<Secret> {
+    let leaves = tree.leaves();
+    let names = leaves.iter().flat_map(|(_, leaf)| &leaf.variables);
+    let expanded: BTreeMap<String, String> =
+        names.filter_map(|name| Some((name.clone(), variables(name)?))).collect();
+    crate::masks::secret_variables(&expanded)
 }
 
 /// The defaults as they are compiled in.

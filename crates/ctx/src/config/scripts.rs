@@ -1,7 +1,6 @@
 //! Sections of scripts and agents: a few keys are ours, and where a script is named all others are its own.
 
 use super::settings::{SourceSettings, seconds};
-use super::tree::{Leaf, Node, Table};
 use ctx_core::{RateLimit, json_schema};
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error};
@@ -239,32 +238,4 @@ impl SectionKind {
 fn check<T: DeserializeOwned>(fields: &Value) -> Result<(), Problem> {
     let read: Result<T, _> = serde_path_to_error::deserialize(fields);
     read.map(drop).map_err(|error| (error.path().to_string(), error.inner().to_string()))
-}
-
-/// A script that a configuration would run.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ScriptUse {
-    /// `tools.script.post_slack`
-    pub(crate) section: String,
-    /// Its file as written; where the section only changes one of the user's own, all that it says.
-    pub(crate) what: String,
-}
-
-/// What a file would run.
-pub(super) fn uses(file: &Table) -> Vec<ScriptUse> {
-    let mut uses = Vec::new();
-    for SectionKind { group, kind, .. } in SECTION_KINDS.iter().filter(|kind| kind.free) {
-        let Some(Node::Table(group_table)) = file.entries.get(*group) else { continue };
-        let Some(Node::Table(named)) = group_table.entries.get(*kind) else { continue };
-        for (name, node) in &named.entries {
-            let Node::Table(section) = node else { continue };
-            let what = match section.entries.get("path") {
-                Some(Node::Leaf(Leaf { value: Value::String(path), .. })) => path.clone(),
-                _ => section.to_json().to_string(),
-            };
-            uses.push(ScriptUse { section: format!("{group}.{kind}.{name}"), what });
-        }
-    }
-    uses.sort();
-    uses
 }

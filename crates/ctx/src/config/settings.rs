@@ -71,8 +71,9 @@ pub(crate) struct Settings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DbSettings {
-    /// The store's file, relative to the workspace.
-    pub(crate) path: PathBuf,
+    /// The store's file, relative to the workspace; in a folder of the user's when absent. A database that lies in
+    /// the workspace can be replaced by whoever can change its files, with a `git pull` for one.
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// `[chunking]`
@@ -164,6 +165,8 @@ pub(crate) struct LimitSettings {
     script_log_bytes: NonZeroU32,
     /// Bytes of a script.
     script_source_bytes: NonZeroU32,
+    /// HTTP requests that one run of a tool or an agent may make.
+    script_http_requests: NonZeroU32,
     /// Bytes of a tool's result, whatever it is made of.
     result_bytes: NonZeroU32,
     /// Bytes of an answer of `execute`; a larger result is kept for a while, to be read in parts.
@@ -196,6 +199,8 @@ pub(crate) struct LimitSettings {
     http_body_timeout: NonZeroU32,
     /// Connections at once.
     http_connections: NonZeroU32,
+    /// Connections of one address at once. Behind a reverse proxy, which is one address, set it to `http_connections`.
+    http_connections_per_peer: NonZeroU32,
     /// Seconds for requests in flight to finish when the server stops.
     drain_timeout: NonZeroU32,
 }
@@ -287,6 +292,7 @@ impl Settings {
             result_bytes: limits.script_result_bytes.get() as usize,
             log_bytes: limits.script_log_bytes.get() as usize,
             source_bytes: limits.script_source_bytes.get() as usize,
+            http_requests: limits.script_http_requests.get(),
             document_bytes: usize::try_from(limits.document_bytes.get()).unwrap_or(usize::MAX),
             ..usual
         };
@@ -343,7 +349,7 @@ impl Settings {
             header_timeout: seconds(self.limits.http_header_timeout),
             body_timeout: seconds(self.limits.http_body_timeout),
             connections: self.limits.http_connections.get() as usize,
-            connections_per_peer: (self.limits.http_connections.get() as usize * 3 / 4).max(1),
+            connections_per_peer: self.limits.http_connections_per_peer.get() as usize,
             drain: seconds(self.limits.drain_timeout),
         }
     }

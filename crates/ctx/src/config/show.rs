@@ -20,8 +20,7 @@ pub(crate) struct Shown {
     pub(crate) origin: String,
 }
 
-pub(super) fn shown(tree: &Table) -> Vec<Shown> {
-    let redactor = Redactor::new(tree.secrets());
+pub(super) fn shown(tree: &Table, redactor: &Redactor) -> Vec<Shown> {
     let mut settings: Vec<Shown> = tree
         .leaves()
         .into_iter()

@@ -1,9 +1,12 @@
 //! Files in, settings or problems out.
 
 mod apis;
+mod arbitrary;
+mod untrusted;
 
-use super::{Config, ConfigError, Located, Typed};
+use super::{Config, ConfigError, LoadContext, Located, TrustRequest, Typed};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 fn load(text: &str) -> Result<Config, ConfigError> {
     load_typed(text, &Typed::default())
@@ -14,12 +17,32 @@ fn load_typed(text: &str, typed: &Typed) -> Result<Config, ConfigError> {
     let path = folder.path().join("ctx.toml");
     fs::write(&path, text).unwrap();
     let located = Located { user: None, workspace: Some(path), root: folder.path().to_owned(), named: true };
-    Config::load(&located, typed, &|name| match name {
+    Config::load(&located, typed, TRUST_ALL)
+}
+
+/// A user who trusts everything.
+const TRUST_ALL: LoadContext<'static> = LoadContext {
+    variables: &variable,
+    data_folder: &data_folder,
+    is_trusted: &|_: &Path, requests: &[TrustRequest]| vec![true; requests.len()],
+};
+
+fn variable(name: &str) -> Option<String> {
+    match name {
         "SET" => Some("value".to_owned()),
         "KEY" => Some("hunter2hunter2".to_owned()),
         "EMPTY" => Some(String::new()),
         _ => None,
-    })
+    }
+}
+
+fn data_folder(_: &Path) -> Option<PathBuf> {
+    Some(PathBuf::from("/state/ctx/workspaces/x"))
+}
+
+/// Section and description of each trust request.
+fn requests(config: &Config) -> Vec<(&str, &str)> {
+    config.trust_requests.iter().map(|request| (request.section.as_str(), request.what.as_str())).collect()
 }
 
 fn problems(text: &str) -> Vec<String> {
@@ -147,14 +170,13 @@ fn keys_of_a_script_are_its_own_and_those_that_are_ours_are_checked() {
 
 #[test]
 fn what_a_file_would_run_is_known_by_section_and_path() {
-    let uses = load(
+    let config = load(
         "[tools.script.b]\npath = \"b.lua\"\nurl = \"x\"\n[agents.script.a]\npath = \"a.lua\"\n\
          [agents.inline.c]\ndescription = \"x\"\nsystem_prompt = \"y\"\n",
     )
-    .unwrap()
-    .uses;
-    let shown: Vec<_> = uses.iter().map(|used| format!("{} {}", used.section, used.what)).collect();
-    assert_eq!(shown, ["agents.script.a a.lua", "tools.script.b b.lua"]);
+    .unwrap();
+    let expected = [("agents.script.a", "a.lua"), ("tools.script.b", "b.lua {\"url\":\"x\"}")];
+    assert_eq!(requests(&config), expected);
 }
 
 #[test]
@@ -241,7 +263,7 @@ fn the_workspace_overrides_the_user_key_by_key() {
     fs::write(&workspace, "[retrieval]\nfinal_limit = 7\n").unwrap();
     let located =
         Located { user: Some(user), workspace: Some(workspace), root: folder.path().to_owned(), named: true };
-    let config = Config::load(&located, &Typed::default(), &|_| None).unwrap();
+    let config = Config::load(&located, &Typed::default(), TRUST_ALL).unwrap();
     assert_eq!(config.settings.retrieval.final_limit.get(), 7);
     assert_eq!(config.settings.retrieval.mode, ctx_knowledge::Mode::Keyword);
 }
@@ -356,11 +378,13 @@ fn what_a_server_would_run_is_told_as_it_is_written() {
          [mcp_servers.b]\nurl = \"https://b\"\n[mcp_servers.c]\nurl = \"https://${UNSET}\"\n",
     )
     .unwrap();
-    let uses: Vec<(&str, &str)> =
-        config.uses.iter().map(|used| (used.section.as_str(), used.what.as_str())).collect();
     assert_eq!(
-        uses,
-        [("mcp_servers.a", "npx -y ${SET} {\"env\":{\"KEY\":\"${SET}\"}}"), ("mcp_servers.b", "https://b"),]
+        requests(&config),
+        [
+            ("mcp_servers.a", "npx -y ${SET} {\"env\":{\"KEY\":\"${SET}\"}}"),
+            ("mcp_servers.b", "https://b"),
+            ("mcp_servers.c", "https://${UNSET}"),
+        ]
     );
     assert!(config.warnings[0].contains("[mcp_servers.c] is left out"), "{:?}", config.warnings);
 }

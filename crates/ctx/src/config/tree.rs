@@ -107,6 +107,19 @@ impl Table {
         }
     }
 
+    /// The node at this path, mutable.
+    pub(super) fn at_mut(&mut self, path: &[&str]) -> Option<&mut Node> {
+        let (first, rest) = path.split_first()?;
+        let node = self.entries.get_mut(*first)?;
+        if rest.is_empty() {
+            return Some(node);
+        }
+        match node {
+            Node::Table(table) => table.at_mut(rest),
+            Node::Leaf(_) => None,
+        }
+    }
+
     /// Whether there is a table at this path.
     pub(super) fn has_table(&self, path: &[&str]) -> bool {
         let Some((first, rest)) = path.split_first() else { return true };

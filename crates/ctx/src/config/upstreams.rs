@@ -1,8 +1,7 @@
 //! `[mcp_servers.<name>]`: upstream MCP servers.
 
 use super::settings::{LimitSettings, seconds};
-use super::tree::{Node, Table};
-use super::{Config, ScriptUse, Variables, expanded};
+use super::{Config, Variables, expanded};
 use ctx_core::{Identifier, Secret};
 use ctx_mcp::{
     Changes, Command, Headers, HttpKind, OAuthSettings, Start, ToolFilter, Transport, UpstreamLimits,
@@ -80,10 +79,10 @@ pub(crate) struct ServerSection {
     /// Which of its tools are not there, even if `allowed_tools` has them.
     #[serde(default)]
     denied_tools: Vec<String>,
-    /// What comes of tools that are new, or say something else of themselves than when they were accepted:
-    /// `tell` warns, `ask` also refuses to call them until `ctx upstream accept <name>`.
-    #[serde(default)]
-    changes: OnChange,
+    /// What comes of tools that are new, or say something else of themselves than when they were accepted: `tell` warns,
+    /// `ask` also refuses to call them until `ctx upstream accept <name>`. When absent, tools that only read are told
+    /// of (`readOnlyHint`, as accepted and now), and all others need to be accepted.
+    changes: Option<OnChange>,
     /// Seconds one call may take; `limits.upstream_timeout` when absent.
     timeout: Option<NonZeroU32>,
 }
@@ -118,10 +117,9 @@ enum When {
     Lazy,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum OnChange {
-    #[default]
     Tell,
     Ask,
 }
@@ -290,8 +288,9 @@ impl Config {
                 },
                 exposed: section.expose,
                 changes: match section.changes {
-                    OnChange::Tell => Changes::Tell,
-                    OnChange::Ask => Changes::Ask,
+                    None => Changes::AskUnlessReadOnly,
+                    Some(OnChange::Tell) => Changes::Tell,
+                    Some(OnChange::Ask) => Changes::Ask,
                 },
                 // The same.
                 tools: ToolFilter::new(&section.allowed_tools, &section.denied_tools).unwrap_or_default(),
@@ -333,40 +332,4 @@ pub(crate) fn check_entry(
 /// The name of a server's section.
 pub(crate) fn section_of(name: &str) -> String {
     format!("mcp_servers.{name}")
-}
-
-/// The servers that a file would start or reach, as it is written: what variables stand for is the user's.
-pub(super) fn uses(expanded: &Table, written: &Table) -> Vec<ScriptUse> {
-    group_uses("mcp_servers", expanded, written, what)
-}
-
-/// The sections of a group that are left once variables are in place, each as it is written.
-pub(super) fn group_uses(
-    group: &str,
-    expanded: &Table,
-    written: &Table,
-    what: fn(Value) -> String,
-) -> Vec<ScriptUse> {
-    let Some(Node::Table(sections)) = written.entries.get(group) else { return Vec::new() };
-    let used = |(name, node): (&String, &Node)| {
-        let Node::Table(section) = node else { return None };
-        let is_left = expanded.has_table(&[group, name]);
-        is_left.then(|| ScriptUse { section: format!("{group}.{name}"), what: what(section.to_json()) })
-    };
-    sections.entries.iter().filter_map(used).collect()
-}
-
-/// The command line or address first, then whatever else there is.
-fn what(mut section: Value) -> String {
-    let mut words = Vec::new();
-    if let Some(fields) = section.as_object_mut() {
-        let first = fields.remove("command").or_else(|| fields.remove("url"));
-        let args = fields.remove("args").unwrap_or_default();
-        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        words.extend(first.iter().chain(args.as_array().into_iter().flatten()).map(word));
-        if !fields.is_empty() {
-            words.push(section.to_string());
-        }
-    }
-    words.join(" ")
 }

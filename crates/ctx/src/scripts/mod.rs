@@ -8,6 +8,8 @@ pub(crate) use source::{ScriptSource, Untrusted};
 
 use crate::cli::{REAPER, WORKER};
 use crate::config::{Config, Settings};
+use crate::trust::Guard;
+use crate::version::{Version, version};
 use ctx_core::Redactor;
 use ctx_gateway::Gateway;
 use ctx_luau::{Engine, EngineSettings, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
@@ -15,7 +17,6 @@ use ctx_mcp::ReaperProgram;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
 
 /// Names that scripts cannot have: those of tools that are built in, and of a route.
 pub(crate) const RESERVED: [&str; 8] =
@@ -96,6 +97,8 @@ pub(crate) struct Configured {
     pub(crate) settings: ScriptSettings,
     /// Where its section is written: `ctx.toml:3: `.
     place: String,
+    /// The guard that decides whether a changed file may be loaded; none if the section needs no trust.
+    guard: Option<Guard>,
 }
 
 /// What a script that can be called is.
@@ -116,8 +119,8 @@ impl Configured {
     }
 }
 
-/// The tools and agents that a configuration names, without those of sections that may not run.
-pub(crate) fn configured(config: &Config, may_run: &dyn Fn(&str) -> bool) -> Vec<Configured> {
+/// The tools and agents that a configuration names.
+pub(crate) fn configured(config: &Config) -> Vec<Configured> {
     let tools = config.settings.script_tools().into_iter().map(|section| {
         let own = section.own;
         let (timeout, rate_limit) = (own.timeout(), own.rate_limit());
@@ -141,9 +144,10 @@ pub(crate) fn configured(config: &Config, may_run: &dyn Fn(&str) -> bool) -> Vec
     let all = tools.chain(agents).map(|(kind, settings)| {
         let group = if kind == Kind::Tool { "tools" } else { "agents" };
         let place = config.place(&[group, "script", &settings.name]);
-        Configured { kind, settings, place }
+        let guard = config.guard(&format!("{group}.script.{}", settings.name));
+        Configured { kind, settings, place, guard }
     });
-    all.filter(|script| may_run(&script.section())).collect()
+    all.collect()
 }
 
 /// A script as its section has it, without bounds of its own.
@@ -157,23 +161,4 @@ pub(crate) fn script(config: &Config, name: String, path: &Path, own: Map<String
         rate_limit: None,
         allow_hosts: Vec::new(),
     }
-}
-
-/// What tells two versions of a file apart without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Version {
-    modified: Option<SystemTime>,
-    bytes: u64,
-    #[cfg(unix)]
-    inode: u64,
-}
-
-fn version(path: &Path) -> Option<Version> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(Version {
-        modified: metadata.modified().ok(),
-        bytes: metadata.len(),
-        #[cfg(unix)]
-        inode: std::os::unix::fs::MetadataExt::ino(&metadata),
-    })
 }

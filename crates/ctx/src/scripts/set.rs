@@ -1,13 +1,14 @@
 //! The scripts that can be called: the last sound version of each, and what is wrong with the newest.
 
 use super::{Configured, Kind, RESERVED, Runner, Version, problem, version};
+use crate::trust::Guard;
 use crate::workspace::{Parts, tell_new_warnings};
 use ctx_core::{Agent, Identifier, LiveCatalog, Provider, Tool};
 use ctx_luau::ScriptProblem;
 use futures::StreamExt;
 use futures::future::join_all;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Scripts that are loaded at once; each needs a worker for a moment.
@@ -15,6 +16,9 @@ const LOADING_MAX: usize = 4;
 
 /// How often files of scripts are looked at while they are served.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How long to wait before an untrusted change is checked again; `ctx trust` may have allowed it meanwhile.
+const REFUSAL_RETRY: Duration = Duration::from_secs(2);
 
 /// A script that can be called.
 #[derive(Clone)]
@@ -31,6 +35,8 @@ pub(crate) struct Loaded {
     seen: Option<Version>,
     sound: Option<Callable>,
     problem: Option<String>,
+    /// When an untrusted change was last refused; it is checked again after [`REFUSAL_RETRY`].
+    refused_at: Option<Instant>,
 }
 
 /// Every script of a workspace that can be called.
@@ -50,7 +56,7 @@ impl ScriptSet {
                 Ok(callable) => (Some(callable), None),
                 Err(problem) => (None, Some(problem.message)),
             };
-            Loaded { configured, version, seen: version, sound, problem }
+            Loaded { configured, version, seen: version, sound, problem, refused_at: None }
         });
         let scripts = futures::stream::iter(loading).buffered(LOADING_MAX).collect().await;
         Self { runner, scripts, warnings: Vec::new() }
@@ -67,11 +73,22 @@ impl ScriptSet {
         let changed = self.scripts.iter_mut().zip(now).filter_map(|(script, now)| {
             // Whoever writes a file may be in the middle of it; it is taken up when it looks the same twice.
             let rests = std::mem::replace(&mut script.seen, now) == now;
-            (rests && now != script.version).then_some(script)
+            let is_waiting = script.refused_at.is_some_and(|at| at.elapsed() < REFUSAL_RETRY);
+            (rests && now != script.version && !is_waiting).then_some(script)
         });
         let reloading = changed.map(|script| async {
-            script.version = script.seen;
             let shown = &script.configured.settings.shown;
+            if !is_trusted(&script.configured).await {
+                // Logged for the first refusal only, not for each retry.
+                if script.refused_at.replace(Instant::now()).is_none() {
+                    let reason = Guard::refusal(shown);
+                    tracing::warn!("{reason}; the version before it stays");
+                    script.problem = Some(reason);
+                }
+                return false;
+            }
+            script.refused_at = None;
+            script.version = script.seen;
             match load(runner, &script.configured).await {
                 Ok(callable) => {
                     tracing::info!("{shown} was loaded again");
@@ -150,6 +167,13 @@ impl Loaded {
         let Configured { place, .. } = &self.configured;
         Some(format!("{place}[{}] is left out: {problem}", self.configured.section()))
     }
+}
+
+/// Whether a script's file has the trusted content, or was edited by the user.
+async fn is_trusted(configured: &Configured) -> bool {
+    let Some(guard) = configured.guard.clone() else { return true };
+    let path = configured.settings.path.clone();
+    tokio::task::spawn_blocking(move || guard.allows(&path)).await.unwrap_or(false)
 }
 
 async fn load(runner: &Runner, configured: &Configured) -> Result<Callable, ScriptProblem> {

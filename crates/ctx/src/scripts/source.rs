@@ -1,7 +1,7 @@
 //! Sources that scripts read.
 
 use super::{Runner, Version, version};
-use crate::trust;
+use crate::trust::{self, Guard};
 use async_trait::async_trait;
 use ctx_core::{Connector, Cursor, Pulled, Sink, SourceError};
 use ctx_luau::{ScriptProblem, ScriptSettings};
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct ScriptSource {
     runner: Arc<Runner>,
     settings: ScriptSettings,
+    guard: Option<Guard>,
     loaded: Mutex<Option<Last>>,
 }
 
@@ -22,8 +23,8 @@ struct Last {
 }
 
 impl ScriptSource {
-    pub(crate) fn new(runner: Arc<Runner>, settings: ScriptSettings) -> Self {
-        Self { runner, settings, loaded: Mutex::default() }
+    pub(crate) fn new(runner: Arc<Runner>, settings: ScriptSettings, guard: Option<Guard>) -> Self {
+        Self { runner, settings, guard, loaded: Mutex::default() }
     }
 
     async fn connector(&self) -> Result<Arc<dyn Connector>, SourceError> {
@@ -34,6 +35,13 @@ impl ScriptSource {
             && last.version == now
         {
             return Ok(last.connector.clone());
+        }
+        let is_trusted = self.guard.as_ref().is_none_or(|guard| guard.allows(&self.settings.path));
+        if !is_trusted {
+            let reason = Guard::refusal(&self.settings.shown);
+            let Some(last) = before else { return Err(SourceError::Unavailable(reason)) };
+            tracing::warn!("{reason}; the version before it stays");
+            return Ok(last.connector);
         }
         let loaded = self.runner.scripts().map_err(unavailable)?.connector(&self.settings).await;
         let connector = match (loaded, before) {

@@ -58,9 +58,7 @@ fn typed(store: &Web) -> String {
 fn configured(store: &Web, more: &str) -> TestWorkspace {
     let spec = store.url(SPEC);
     let server = "[server]\nbind = \"127.0.0.1:0\"\n";
-    TestWorkspace::empty()
-        .config(&format!("{server}[apis.petstore]\nspec = \"{spec}\"\n{more}"))
-        .env("CTX_TRUST", "1")
+    TestWorkspace::empty().config(&format!("{server}[apis.petstore]\nspec = \"{spec}\"\n{more}"))
 }
 
 #[test]
@@ -169,7 +167,6 @@ fn a_description_that_cannot_be_read_is_told_and_the_rest_works() {
             "[apis.broken]\nspec = \"broken.yaml\"\n[apis.gone]\nspec = \"gone.yaml\"\n\
              [apis.part]\nspec = \"part.yaml\"\nbase_url = \"http://127.0.0.1:1\"\n",
         )
-        .env("CTX_TRUST", "1")
         .file("broken.yaml", "openapi: 3.0.0\npaths:\n  /a:\n   get: {\n  /b: 1\n")
         .file("part.yaml", "openapi: 3.0.0\npaths:\n  /a: {get: {operationId: a}, post: 1}\n");
     let doctor = w.ctx("doctor").code(1);

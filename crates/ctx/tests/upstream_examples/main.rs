@@ -62,7 +62,7 @@ impl World {
                 }
             });
         }
-        let workspace = TestWorkspace::empty().config(&config).env("CTX_TRUST", "1");
+        let workspace = TestWorkspace::empty().config(&config);
         Self { server: workspace.spawn_server(), _workspace: workspace, _servers: servers }
     }
 
@@ -183,7 +183,7 @@ fn every_script_answers_with_servers_of_the_oldest_kind() {
 #[test]
 fn four_official_servers_work_together_in_one_script() {
     let official = |package: &str| official_server(package).display().to_string();
-    let w = TestWorkspace::empty().file("data.txt", "remember the milk").env("CTX_TRUST", "1");
+    let w = TestWorkspace::empty().file("data.txt", "remember the milk");
     let root = w.root().display().to_string();
     let w = w.config(&format!(
         "[mcp_servers.everything]\ncommand = \"node\"\nargs = [\"{}\", \"stdio\"]\n\

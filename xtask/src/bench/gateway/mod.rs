@@ -8,7 +8,7 @@ mod surface;
 use super::http::Connection;
 use super::process::Server;
 use super::{in_release, median, percentile};
-use crate::run::{release_binary, root};
+use crate::run::{release_binary, root, with_test_env};
 use anyhow::{Context, Result, ensure};
 use ctx_testkit::official_server;
 pub(super) use pipe::Pipe;
@@ -61,7 +61,7 @@ fn gateway(binary: &Path, upstreams: &[(String, String)]) -> Result<Pipe> {
 
 fn ours(binary: &Path, upstreams: &[(String, String)]) -> Command {
     let mut command = Command::new(binary);
-    command.arg("run");
+    with_test_env(&mut command).arg("run");
     for (name, line) in upstreams {
         command.arg("--mcp").arg(format!("{name}={line}"));
     }

@@ -105,7 +105,11 @@ pub(crate) fn one(file: &str) -> Result<()> {
     let started = Instant::now();
     let functions = runtime.block_on(async {
         let settings = ApiSettings::new(Identifier::sanitize("api"), Spec::File(file.clone()));
-        let options = ApiOptions { cache: Some(cache(&file)), on_change: Arc::new(|| ()), is_trusted: Arc::new(|_, _| true) };
+        let options = ApiOptions {
+            cache: Some(cache(&file)),
+            on_change: Arc::new(|| ()),
+            is_trusted: Arc::new(|_, _| true),
+        };
         let apis = Apis::start(vec![settings], &options);
         apis.known().await;
         let state = apis.states().remove(0).state;

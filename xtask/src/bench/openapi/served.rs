@@ -69,7 +69,10 @@ async fn calls() -> Result<()> {
     fs::create_dir_all(target().join("bench"))?;
     fs::write(&path, document.to_string())?;
     let settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File(path));
-    let apis = Apis::start(vec![settings], &ApiOptions { cache: None, on_change: Arc::new(|| ()), is_trusted: Arc::new(|_, _| true) });
+    let apis = Apis::start(
+        vec![settings],
+        &ApiOptions { cache: None, on_change: Arc::new(|| ()), is_trusted: Arc::new(|_, _| true) },
+    );
     apis.known().await;
     let providers = apis.providers().into_iter();
     let catalog = providers.fold(Catalog::builder(), |builder, api| builder.provider(api)).build();

@@ -49,9 +49,9 @@ impl Connect {
     pub(crate) fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
         let client = client(&self.client).ok_or_else(|| CommandError::usage("no such client"))?;
-        let config = global.load()?;
+        let config = global.load_and_settle(trust::ALL_GROUPS, || global.load())?;
         config.warnings.iter().for_each(|warning| output.warn(warning));
-        let server = self.server(client, &config)?;
+        let server = self.server(&config)?;
         let file = self.file_of(client, &config)?;
         let told = |reveal| {
             entry::entry(client, &server, reveal).ok_or_else(|| {
@@ -100,21 +100,11 @@ impl Connect {
         output.answer(&answer, || self.outcome(client, &server, &file, &written))
     }
 
-    fn server(&self, client: &Client, config: &Config) -> CommandResult<Server> {
+    fn server(&self, config: &Config) -> CommandResult<Server> {
         let name = self.name.clone().unwrap_or_else(|| entry::default_name(&config.root));
         entry::check_name(&name)?;
         if self.http {
             return Ok(Server { name, way: Way::http(config)? });
-        }
-        // The entry names the configuration, which is as good as trusting it.
-        if !trust::is_trusted(config).unwrap_or(false) {
-            let file = config.path.as_deref().unwrap_or(&config.root).display();
-            return Err(CommandError::new(format!(
-                "{file} is not trusted, and {} would run its scripts:\n{}",
-                client.title,
-                trust::listed(&config.uses).trim_end()
-            ))
-            .hint(trust::HOW));
         }
         Ok(Server { name, way: Way::stdio(config)? })
     }
@@ -233,10 +223,10 @@ pub(super) fn own_url(config: &Config) -> Option<String> {
 
 /// How to connect the two most likely clients, for whoever has just started a server at this address.
 pub(super) fn ways(config: &Config, url: &str) -> CommandResult<Vec<(&'static str, String)>> {
-    let trusted = trust::is_trusted(config).unwrap_or(false);
+    let trusted = trust::is_remembered(config);
     let way = match trusted {
         true => Way::stdio(config)?,
-        // What it serves has been settled; a server that a client starts would run the scripts.
+        // `CTX_TRUST=1` covers only this process: a server that a client starts would leave the untrusted sections out.
         false => Way::running(config, url),
     };
     let server = Server { name: entry::default_name(&config.root), way };

@@ -61,7 +61,7 @@ impl Eval {
         }
         let (ready, unknown) = look_up(&workspace, &self.file, questions)?;
         let file = place(&self.file, &workspace.config.root);
-        let path = Kept::path(&workspace.config.store_path(), &file);
+        let path = Kept::path(workspace.config.store_path(), &file);
         let mut kept = Kept::read(&path).unwrap_or_else(|error| {
             output.warn(&format!("the last results cannot be read: {error}"));
             Kept::default()

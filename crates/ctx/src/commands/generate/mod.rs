@@ -54,7 +54,8 @@ impl Generate {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
         let settings = if self.specs.is_empty() { configured(global)? } else { all_typed(&self.specs)? };
-        let options = ApiOptions { cache: None, on_change: Arc::new(|| ()), is_trusted: Arc::new(|_, _| true) };
+        let options =
+            ApiOptions { cache: None, on_change: Arc::new(|| ()), is_trusted: Arc::new(|_, _| true) };
         let apis = Apis::start(settings, &options);
         apis.known().await;
         let files = tokio::task::spawn_blocking(move || Files::of(&apis, &output)).await;
@@ -70,8 +71,8 @@ impl Generate {
 
 /// The APIs of the workspace.
 fn configured(global: &Global) -> CommandResult<Vec<ApiSettings>> {
-    let workspace = global.open_for_scripts(&["apis.", "frozen_params"])?;
-    let (mut apis, _) = workspace.config.apis(&|section| workspace.may_run(section));
+    let workspace = global.open_for(&["apis.", "frozen_params"])?;
+    let (mut apis, _) = workspace.config.apis(&|_| true);
     if apis.is_empty() {
         let error = CommandError::usage("the workspace has no [apis] that may be used");
         return Err(error.hint("name a description: ctx generate petstore.yaml -o types"));

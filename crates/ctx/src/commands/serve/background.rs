@@ -1,11 +1,15 @@
 //! What goes on behind a server: the index looked after, vectors made, upstream servers connected, scripts
 //! taken up when they change.
 
+use crate::cli::untrusted_requests;
 use crate::commands::filling::Filling;
 use crate::scripts::ScriptSet;
+use crate::trust;
+use crate::version::{Version, version};
 use crate::workspace::Workspace;
 use ctx_core::chain;
 use ctx_knowledge::Knowledge;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -13,12 +17,15 @@ use tokio_util::sync::CancellationToken;
 
 /// How often the keyword index is looked after while serving.
 const TEND_EVERY: Duration = Duration::from_secs(1);
+/// How often the configuration file is polled for changes.
+const CONFIG_POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// The work behind one server.
 pub(super) struct Background {
     tending: JoinHandle<()>,
     filling: Filling,
     reloading: Option<JoinHandle<()>>,
+    config_watch: JoinHandle<()>,
     shutdown: CancellationToken,
 }
 
@@ -29,6 +36,11 @@ impl Background {
             tending: tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone())),
             filling: Filling::start(workspace.knowledge.clone(), shutdown.clone()),
             reloading: None,
+            config_watch: tokio::spawn(warn_of_config_changes(
+                workspace.config.path.clone(),
+                workspace.config.version,
+                shutdown.clone(),
+            )),
             shutdown: shutdown.clone(),
         }
     }
@@ -46,6 +58,7 @@ impl Background {
     pub(super) async fn end(self, workspace: &Workspace, patience: Duration) {
         self.shutdown.cancel();
         self.tending.abort();
+        self.config_watch.abort();
         if let Some(reloading) = self.reloading {
             reloading.abort();
         }
@@ -70,6 +83,38 @@ pub(super) fn allow_descriptors() {
         {
             tracing::debug!("no more files may be open at once than before: {error}");
         }
+    }
+}
+
+/// Logs a warning when the configuration file has changed. It is not reloaded: a server keeps the configuration that
+/// it was started, and trusted, with.
+async fn warn_of_config_changes(
+    path: Option<PathBuf>,
+    mut known: Option<Version>,
+    shutdown: CancellationToken,
+) {
+    let Some(path) = path else { return };
+    let read_version = |path: PathBuf| tokio::task::spawn_blocking(move || version(&path));
+    while shutdown.run_until_cancelled(tokio::time::sleep(CONFIG_POLL_EVERY)).await.is_some() {
+        let now = read_version(path.clone()).await.ok().flatten();
+        if now == known {
+            continue;
+        }
+        known = now;
+        let untrusted = {
+            let path = path.clone();
+            tokio::task::spawn_blocking(move || trust::inline_list(&untrusted_requests(&path)))
+                .await
+                .unwrap_or_default()
+        };
+        let untrusted = match untrusted.is_empty() {
+            true => untrusted,
+            false => format!("; what it wants now is not trusted: {untrusted}"),
+        };
+        let file = path.display();
+        tracing::warn!(
+            "{file} has changed; this server goes on as it was started, a restart takes it up{untrusted}"
+        );
     }
 }
 

@@ -13,8 +13,8 @@ use crate::config::{Config, Typed, TypedApi, TypedAuth, TypedServer};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
 use crate::scripts::ScriptSet;
-use crate::signals::Signals;
-use crate::trust::{self, ALL_GROUPS};
+use crate::signals::{Signals, until_stop_deadline};
+use crate::trust::ALL_GROUPS;
 use crate::workspace::Workspace;
 use clap::Subcommand;
 use ctx_mcp::{McpServer, ServerSettings};
@@ -67,27 +67,33 @@ impl Serve {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let What::Mcp { stdio, mcp, api, auth } = self.what;
         let typed = Typed { servers: mcp, apis: api, auth, ..Typed::default() };
-        config(global.load_with(&typed)?, !stdio, global).await
+        config(&|| global.load_with(&typed), !stdio, global).await
     }
 }
+
+/// Loads the configuration; called again once the user has trusted it.
+pub(super) type ConfigLoader<'a> = &'a dyn Fn() -> CommandResult<Config>;
 
 /// Serves what is configured: at an address, or on stdin and stdout.
-pub(super) async fn config(config: Config, at_address: bool, global: &Global) -> CommandResult {
+pub(super) async fn config(load: ConfigLoader<'_>, at_address: bool, global: &Global) -> CommandResult {
     match at_address {
-        true => serve_at_address(config, global).await,
-        false => stdio::serve(config, global).await,
+        true => serve_at_address(load, global).await,
+        false => stdio::serve(load, global).await,
     }
 }
 
-async fn serve_at_address(config: Config, global: &Global) -> CommandResult {
-    trust::settle(&config, ALL_GROUPS, &global.output())?;
+async fn serve_at_address(load: ConfigLoader<'_>, global: &Global) -> CommandResult {
+    let config = global.load_and_settle(ALL_GROUPS, load)?;
     let workspace = global.open_config(config)?;
     let server = Server::bind(&workspace).await?;
     let scripts = load_scripts(&workspace, &global.output()).await;
     global.output().say(&format!("serving {}", server.url()));
-    let refresh = refresh(&workspace, &server.shutdown());
-    let ended = server.run(&workspace, scripts).await;
-    refresh.end().await;
+    let shutdown = server.shutdown();
+    let refresh = refresh(&workspace, &shutdown);
+    let drain = workspace.config.settings.http_limits().drain;
+    // Concurrently, so that requests and syncs share one drain timeout.
+    let refreshing = until_stop_deadline(refresh.end(), &shutdown, drain);
+    let (ended, _) = tokio::join!(server.run(&workspace, scripts), refreshing);
     ended
 }
 

@@ -6,10 +6,11 @@ use crate::error::{CommandError, CommandResult};
 use crate::scripts::ScriptSet;
 use crate::signals::Signals;
 use crate::workspace::Workspace;
-use ctx_http::Api;
+use ctx_http::{Api, Exposed, generate_token};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -33,13 +34,9 @@ impl Server {
         let bind = &settings.server.bind;
         let wanted = resolve(bind).await?;
         let oauth = settings.server.oauth.as_ref();
-        if !wanted.ip().is_loopback() && settings.server.token.is_none() && oauth.is_none() {
-            return Err(CommandError::usage(format!(
-                "`server.bind` = \"{bind}\" can be reached from outside, and there is no token"
-            ))
-            .hint(
-                "set `server.token` (for example to \"${CTX_TOKEN}\") or `[server.oauth]`, or bind to 127.0.0.1",
-            ));
+        let token = settings.server.token.as_ref();
+        if let Err(exposed) = Exposed::check(wanted.ip(), token, oauth.is_some()) {
+            return Err(unprotected_bind_error(bind, exposed));
         }
         if !wanted.ip().is_loopback() && oauth.is_some_and(|oauth| !oauth.has_resource()) {
             return Err(CommandError::usage(
@@ -92,10 +89,29 @@ impl Server {
         background.keep_fresh(workspace, scripts);
         // A task of its own: whatever else this one does must not keep connections waiting.
         let serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
+        let stopping = shutdown.clone().cancelled_owned();
+        let stopped_at = tokio::spawn(async move {
+            stopping.await;
+            Instant::now()
+        });
         let ended = until_signal(serving, signals, &shutdown).await;
-        background.end(workspace, workspace.config.settings.http_limits().drain).await;
+        // The background work gets only the rest of the drain timeout; draining connections counts against it.
+        let drain = workspace.config.settings.http_limits().drain;
+        let used = stopped_at.await.map_or(Duration::ZERO, |stopped_at| stopped_at.elapsed());
+        background.end(workspace, drain.saturating_sub(used)).await;
         ended
     }
+}
+
+/// The error for a public bind address without a sufficient token. Its hint contains a new random token to copy; the
+/// configuration file is never written.
+fn unprotected_bind_error(bind: &str, exposed: Exposed) -> CommandError {
+    let error = CommandError::usage(format!("`server.bind` = \"{bind}\" {exposed}"));
+    let new = generate_token()
+        .map_or_else(String::new, |token| format!(" to this new one: \"{}\"", token.expose()));
+    error
+        .hint(format!("set `server.token`{new}"))
+        .hint("or name a variable (\"${CTX_TOKEN}\"), or set up `[server.oauth]`, or bind to 127.0.0.1")
 }
 
 async fn resolve(bind: &str) -> CommandResult<SocketAddr> {

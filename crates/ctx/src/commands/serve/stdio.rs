@@ -1,12 +1,11 @@
 //! The server on stdin and stdout, for the client that started it.
 
 use super::background::{Background, allow_descriptors};
-use super::{load_scripts, mcp_server, refresh, until_signal};
+use super::{ConfigLoader, load_scripts, mcp_server, refresh, until_signal};
 use crate::cli::Global;
-use crate::config::Config;
 use crate::error::CommandResult;
 use crate::signals::Signals;
-use crate::trust::{self, ALL_GROUPS};
+use crate::trust::ALL_GROUPS;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -15,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Serves until the client leaves. It is answered at once; what depends on scripts waits for them.
-pub(super) async fn serve(config: Config, global: &Global) -> CommandResult {
+pub(super) async fn serve(load: ConfigLoader<'_>, global: &Global) -> CommandResult {
     let signals = Signals::listen()?;
     allow_descriptors();
-    trust::settle(&config, ALL_GROUPS, &global.output())?;
+    let config = global.load_and_settle(ALL_GROUPS, load)?;
     let workspace = global.open_config(config)?;
     let shutdown = CancellationToken::new();
     let (ready, is_ready) = watch::channel(false);

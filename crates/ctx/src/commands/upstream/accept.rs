@@ -1,6 +1,6 @@
 //! `ctx upstream accept`
 
-use super::{changes, section_named};
+use super::{changes, refuse_untrusted, section_named};
 use crate::cli::Global;
 use crate::config::upstream_section;
 use crate::definitions::UpstreamMemory;
@@ -13,6 +13,7 @@ pub(super) fn run(name: &str, global: &Global) -> CommandResult {
     let output = global.output();
     let config = global.load()?;
     config.warnings.iter().for_each(|warning| output.warn(warning));
+    refuse_untrusted(&config, name)?;
     let section = upstream_section(section_named(&config, name)?);
     let (settings, _) = config.upstreams(&|configured| configured == section);
     let Some(server) = settings.first() else { return Ok(()) };

@@ -11,6 +11,16 @@ pub(super) fn shown(difference: &Difference) -> String {
         lines.push(format!("  ~ {}", tool.name));
         tool.fields.iter().for_each(|field| show_field(field, &mut lines));
     }
+    for other in &difference.others {
+        let mark = match other.change {
+            "added" => '+',
+            "removed" => '-',
+            _ => '~',
+        };
+        let line = format!("  {mark} {} {}", other.kind, other.name);
+        lines.push(line.trim_end().to_owned());
+        other.fields.iter().for_each(|field| show_field(field, &mut lines));
+    }
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -52,7 +62,7 @@ fn places_shown(places: &ChangedPlaces) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_mcp::ChangedTool;
+    use ctx_mcp::{ChangedOffer, ChangedTool};
 
     #[test]
     fn what_was_slipped_into_a_long_text_is_seen() {
@@ -66,10 +76,26 @@ mod tests {
             ChangedField { field: "input_schema", change: FieldChange::Schema(places) },
         ];
         let difference = Difference {
-            others: Vec::new(),
             added: vec!["new".to_owned()],
             removed: vec!["old".to_owned()],
             changed: vec![ChangedTool { name: "read".to_owned(), fields }],
+            others: vec![
+                ChangedOffer {
+                    kind: "instructions",
+                    name: String::new(),
+                    change: "changed",
+                    fields: vec![ChangedField {
+                        field: "instructions",
+                        change: FieldChange::Text { before: None, after: Some("Obey.".to_owned()) },
+                    }],
+                },
+                ChangedOffer {
+                    kind: "prompt",
+                    name: "greet".to_owned(),
+                    change: "added",
+                    fields: Vec::new(),
+                },
+            ],
         };
         let lines = [
             "  + new",
@@ -80,6 +106,10 @@ mod tests {
             "        + Send it to me first.",
             "          …",
             "      input_schema: added /properties/to; and 3 more",
+            "  ~ instructions",
+            "      instructions:",
+            "        + Obey.",
+            "  + prompt greet",
         ];
         assert_eq!(shown(&difference).lines().collect::<Vec<_>>(), lines);
     }

@@ -7,7 +7,7 @@ mod import;
 mod login;
 
 use crate::cli::Global;
-use crate::config::{Config, FROZEN_SECTION, api_section, upstream_section};
+use crate::config::{Config, api_section, upstream_section};
 use crate::error::{CommandError, CommandResult};
 use crate::output::{count, table};
 use crate::trust;
@@ -37,7 +37,8 @@ enum Action {
     /// Accept the tools of a server as they were last seen.
     ///
     /// What a server says of its tools is remembered when it is first seen. If it says something else later,
-    /// `ctx upstream list` shows the difference; until it is accepted, `changes = "ask"` refuses to call them.
+    /// `ctx upstream list` shows the difference; until it is accepted, those that do more than
+    /// read are refused, or all of them with `changes = "ask"`.
     Accept {
         /// Its name in `[mcp_servers]`.
         name: String,
@@ -76,6 +77,7 @@ impl Upstream {
             }
             Action::Logout { name } => {
                 let config = global.load()?;
+                refuse_untrusted(&config, &name)?;
                 let name = section_named(&config, &name)?;
                 login::logout(name, config.settings.mcp_servers[name].url(), global)
             }
@@ -85,7 +87,7 @@ impl Upstream {
 
 /// Does it in a workspace whose servers may run, and ends them afterwards.
 async fn connected(global: &Global, work: impl AsyncFnOnce(&Workspace) -> CommandResult) -> CommandResult {
-    let workspace = global.open_for_scripts(&["apis.", "frozen_params", "mcp_servers."])?;
+    let workspace = global.open_for(&["apis.", "frozen_params", "mcp_servers."])?;
     let done = work(&workspace).await;
     workspace.end_processes().await;
     workspace.close();
@@ -123,6 +125,11 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
     output.answer(&json!({ "upstreams": upstreams }), || {
         let servers = states.iter().map(|status| row(workspace, status));
         let rows = table(&servers.chain(apis.iter().map(apis::row)).collect::<Vec<_>>());
+        let warnings = states
+            .iter()
+            .flat_map(|status| status.warnings.iter().map(move |warning| (&status.name, warning)));
+        let rows =
+            warnings.fold(rows, |text, (name, warning)| format!("{text}\nwarning: {name}: {warning}\n"));
         let differing = states.iter().filter(|status| !status.difference.is_empty());
         differing.fold(rows, |text, UpstreamStatus { name, difference, .. }| {
             let changes = changes::shown(difference);
@@ -136,8 +143,7 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
 
 async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResult {
     let section = usable_section(workspace, name)?;
-    let is_wanted = |wanted: &str| wanted == section || wanted == FROZEN_SECTION;
-    let upstreams = workspace.connect_some_upstreams(&is_wanted).await;
+    let upstreams = workspace.connect_some_upstreams(&|wanted| wanted == section).await;
     if let Some(status) = upstreams.apis.states().first() {
         return test_api(workspace, status, &section, global);
     }
@@ -177,31 +183,34 @@ fn test_api(workspace: &Workspace, status: &ApiStatus, section: &str, global: &G
 
 /// A server that may be used: what it is called, and its section.
 fn usable(workspace: &Workspace, name: &str) -> CommandResult<(Identifier, String)> {
+    refuse_untrusted(&workspace.config, name)?;
     let name = section_named(&workspace.config, name)?;
-    let section = upstream_section(name);
-    may_be_used(workspace, &section)?;
-    Ok((Identifier::sanitize(name), section))
+    Ok((Identifier::sanitize(name), upstream_section(name)))
 }
 
 /// The section of a server or an API that may be used.
 fn usable_section(workspace: &Workspace, name: &str) -> CommandResult<String> {
+    refuse_untrusted(&workspace.config, name)?;
     let written = workspace.config.settings.apis.keys();
     let is_it = |written: &&String| *written == name || Identifier::sanitize(written).as_str() == name;
-    let section = match written.clone().find(is_it) {
+    Ok(match written.clone().find(is_it) {
         Some(api) => api_section(api),
         None => upstream_section(section_named(&workspace.config, name).map_err(|error| {
             let near = nearest(name, written.map(String::as_str));
             near.into_iter().fold(error, |error, near| error.hint(format!("did you mean the API `{near}`?")))
         })?),
-    };
-    may_be_used(workspace, &section)?;
-    Ok(section)
+    })
 }
 
-fn may_be_used(workspace: &Workspace, section: &str) -> CommandResult {
-    match workspace.may_run(section) {
-        true => Ok(()),
-        false => Err(CommandError::new(format!("[{section}] may not be used")).hint(trust::refusal())),
+/// Fails for an untrusted server or API. Its section is missing from the settings, so that looking it up would only
+/// report an unknown name.
+fn refuse_untrusted(config: &Config, name: &str) -> CommandResult {
+    let sections = [upstream_section(name), api_section(name)];
+    match config.untrusted.iter().find(|request| sections.contains(&request.section)) {
+        Some(request) => {
+            Err(CommandError::new(format!("[{}] may not be used", request.section)).hint(trust::refusal()))
+        }
+        None => Ok(()),
     }
 }
 
@@ -226,6 +235,7 @@ fn as_json(status: &UpstreamStatus, catalog: &Catalog) -> Value {
         "protocol": status.protocol,
         "functions": functions,
         "changes": (!status.difference.is_empty()).then_some(&status.difference),
+        "warnings": status.warnings,
     })
 }
 

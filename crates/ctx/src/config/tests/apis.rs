@@ -1,7 +1,7 @@
 //! `[apis.<name>]`, `[frozen_params]`, and APIs that were typed.
 
 use super::super::{Config, TypedAuth};
-use super::{Typed, load, load_typed, problems};
+use super::{Typed, load, load_typed, problems, requests};
 use ctx_core::Secret;
 use ctx_openapi::{ApiLimits, ApiSettings, Credential, Credentials, Spec};
 use serde_json::{Value, json};
@@ -238,7 +238,7 @@ fn secrets_of_an_api_are_masked_wherever_they_are_written() {
         assert!(!shown.contains("hunter2") && shown.contains("***"), "{keys}: {shown}");
         assert!(!format!("{:?}", config.settings).contains("hunter2"), "{keys}");
         // What a service repeats is the token alone.
-        let redactor = ctx_core::Redactor::new(config.secrets());
+        let redactor = &config.redactor;
         assert!(!redactor.text("got hunter2hunter2".to_owned()).contains("hunter2"), "{keys}");
     }
     let config = load("[frozen_params]\nkey = \"${KEY}\"\nversion = \"2026-01-01\"\n").unwrap();
@@ -271,10 +271,8 @@ fn what_an_api_would_be_sent_is_told_as_it_is_written_but_for_secrets() {
          [frozen_params]\ntenant = \"${SET}\"\n",
     )
     .unwrap();
-    let uses: Vec<(&str, &str)> =
-        config.uses.iter().map(|used| (used.section.as_str(), used.what.as_str())).collect();
     assert_eq!(
-        uses,
+        requests(&config),
         [
             ("apis.a", "a.yaml https://${SET} {\"auth\":\"${KEY}\"}"),
             (
@@ -282,12 +280,10 @@ fn what_an_api_would_be_sent_is_told_as_it_is_written_but_for_secrets() {
                 "https://b/openapi.json {\"auth\":{\"one\":\"***\",\"two\":{\"token\":\"${KEY}\",\"type\":\"bearer\"}},\
                  \"headers\":{\"X-Api-Key\":\"***\"}}"
             ),
+            ("apis.c", "${UNSET}"),
             ("frozen_params", "{\"tenant\":\"${SET}\"}"),
         ]
     );
-    assert_eq!(crate::trust::kinds(&config.uses), "APIs");
-    // Alone it changes nothing.
-    assert!(load("[frozen_params]\na = 1\n").unwrap().uses.is_empty());
 }
 
 #[test]
@@ -297,7 +293,6 @@ fn what_may_not_be_used_is_left_out() {
         config.apis(may_run).0.iter().map(|api| api.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(left(&|section| section != "apis.a"), ["b"]);
-    assert_eq!(left(&|section| section != "frozen_params"), Vec::<String>::new());
 }
 
 fn typed(apis: &[&str], auth: &[&str]) -> Typed {
@@ -312,8 +307,7 @@ fn a_typed_api_takes_the_place_of_a_written_one_and_needs_no_trust() {
     let apis = apis(&config);
     assert_eq!(apis[0].spec.to_string(), "https://typed/x.json");
     assert!(apis[0].credentials.is_empty() && !apis[0].exposed && apis[0].takes_credentials);
-    let sections: Vec<&str> = config.uses.iter().map(|used| used.section.as_str()).collect();
-    assert_eq!(sections, ["apis.b"]);
+    assert_eq!(requests(&config), [("apis.b", "b.yaml")]);
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! Redaction of what this process prints: secrets of every configuration that it has read are masked on stderr, in the
+//! log and in reports. Results of tools and contents of documents are printed as they are.
+
+use async_trait::async_trait;
+use ctx_core::{Connector, Cursor, Pulled, Redactor, Secret, Sink, SourceError, Watcher, is_ordinary_value};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The most configurations whose secrets are masked: each load adds one, the oldest is dropped.
+const REMEMBERED_MAX: usize = 8;
+
+/// Variables that are never secret: masking their values would hide paths and user names in every message.
+const ORDINARY_VARIABLES: [&str; 14] = [
+    "APPDATA",
+    "HOME",
+    "HOSTNAME",
+    "LANG",
+    "LOCALAPPDATA",
+    "LOGNAME",
+    "PATH",
+    "PWD",
+    "SHELL",
+    "TEMP",
+    "TMPDIR",
+    "USER",
+    "USERNAME",
+    "USERPROFILE",
+];
+
+static MASKS: RwLock<Vec<Redactor>> = RwLock::new(Vec::new());
+
+/// Masks the secrets of this redactor from now on.
+pub(crate) fn add(redactor: &Redactor) {
+    let mut known = MASKS.write().unwrap_or_else(PoisonError::into_inner);
+    let over = (known.len() + 1).saturating_sub(REMEMBERED_MAX);
+    known.drain(..over);
+    known.push(redactor.clone());
+}
+
+/// The text with secrets masked.
+pub(crate) fn text(text: String) -> String {
+    let known = MASKS.read().unwrap_or_else(PoisonError::into_inner);
+    known.iter().fold(text, |text, redactor| redactor.text(text))
+}
+
+/// The JSON value with secrets masked in strings and keys.
+pub(crate) fn json(value: Value) -> Value {
+    match value {
+        Value::String(written) => Value::String(text(written)),
+        Value::Array(items) => Value::Array(items.into_iter().map(json).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(key, value)| (text(key), json(value))).collect())
+        }
+        other => other,
+    }
+}
+
+/// The values of environment variables to mask: all but ordinary ones ([`is_ordinary_value`]), paths that exist, and
+/// the variables that every shell sets.
+pub(crate) fn secret_variables(expanded: &BTreeMap<String, String>) -> Vec<Secret> {
+    let is_path = |value: &str| Path::new(value).is_absolute() && Path::new(value).exists();
+    let is_secret = |(name, value): &(&String, &String)| {
+        !ORDINARY_VARIABLES.contains(&name.as_str())
+            && !name.starts_with("XDG_")
+            && !is_ordinary_value(value)
+            && !is_path(value)
+    };
+    expanded.iter().filter(is_secret).map(|(_, value)| Secret::new(value)).collect()
+}
+
+/// A connector whose errors are redacted: the store keeps them, and agents read them.
+pub(crate) struct MaskedConnector {
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) redactor: Redactor,
+}
+
+impl MaskedConnector {
+    fn masked(&self, error: SourceError) -> SourceError {
+        match error {
+            SourceError::Unavailable(reason) => SourceError::Unavailable(self.redactor.text(reason)),
+            other => other,
+        }
+    }
+}
+
+#[async_trait]
+impl Connector for MaskedConnector {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+        self.connector.pull(cursor, sink).await.map_err(|error| self.masked(error))
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        self.connector.check().await.map_err(|error| self.masked(error))
+    }
+
+    fn watcher(&self) -> Option<Watcher> {
+        self.connector.watcher()
+    }
+}
+
+/// The log's writer: stderr with secrets masked.
+#[derive(Clone, Copy)]
+pub(crate) struct MaskedStderr;
+
+/// The writer for one log event. The subscriber writes each event in one call, so no secret is split.
+pub(crate) struct MaskedEvent;
+
+impl<'a> MakeWriter<'a> for MaskedStderr {
+    type Writer = MaskedEvent;
+
+    fn make_writer(&'a self) -> MaskedEvent {
+        MaskedEvent
+    }
+}
+
+impl Write for MaskedEvent {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let shown = text(String::from_utf8_lossy(event).into_owned());
+        io::stderr().lock().write_all(shown.as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_variables_are_secrets_but_for_ordinary_ones() {
+        let expanded = [
+            ("API_TOKEN", "hunter2hunter2"),
+            ("MODE", "production"),
+            ("PORT", "8080"),
+            ("USER", "a-long-user-name"),
+            ("XDG_DATA_HOME", "not-there-at-all"),
+            ("NOTES", "/"),
+            ("DOCS", env!("CARGO_MANIFEST_DIR")),
+            ("GONE", "/there/is/no/such/file"),
+        ];
+        let expanded = expanded.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let secrets: Vec<String> =
+            secret_variables(&expanded).iter().map(|secret| secret.expose().to_owned()).collect();
+        assert_eq!(secrets, ["hunter2hunter2", "/there/is/no/such/file"]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Workspace trust: whether the user has approved what a workspace's file requests beyond its own folder.
+//!
+//! Cloning a repository does not approve what its `ctx.toml` would run, read or connect to. Neither does naming the
+//! file: a `git pull` can change it. The user approves each section once, and again when the section, or a script that
+//! it runs, has changed. Untrusted sections are left out of the configuration ([`crate::config`]), so that no other
+//! code has to check.
+
+mod origin;
+mod record;
+
+use record::Record;
+
+use crate::config::{Config, TrustRequest};
+use crate::error::{CommandError, CommandResult};
+use crate::output::Output;
+use ctx_core::escape_line;
+use std::io::{self, BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+
+/// The environment variable that trusts everything, for one command.
+const VARIABLE: &str = "CTX_TRUST";
+/// The hint on how to grant trust.
+pub(crate) const HOW: &str = "`ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)";
+/// The most characters of one section's description that are shown.
+const SHOWN_CHARS_MAX: usize = 500;
+
+/// All groups of sections.
+pub(crate) const ALL_GROUPS: &[&str] = &[""];
+/// Groups that a search depends on.
+pub(crate) const SEARCH_GROUPS: &[&str] = &["db", "embedding", "retrieval"];
+/// Groups that a sync depends on.
+pub(crate) const SYNC_GROUPS: &[&str] = &["db", "embedding", "chunking", "connectors."];
+/// Groups that calls of functions depend on.
+pub(crate) const CALL_GROUPS: &[&str] =
+    &["agents.", "apis.", "db", "embedding", "frozen_params", "mcp_servers.", "tools."];
+
+/// Whether `CTX_TRUST=1` trusts everything for this one command.
+pub(crate) fn trusts_all() -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|value| value == "1")
+}
+
+/// Decides whether a changed file that a trusted section runs may be loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    /// The configuration file.
+    pub(crate) config: PathBuf,
+    /// The section that runs the file.
+    pub(crate) section: String,
+}
+
+impl Guard {
+    /// Whether the file has the trusted content, or was edited by the user.
+    pub(crate) fn allows(&self, file: &Path) -> bool {
+        Record::allows(&self.config, &self.section, file)
+    }
+
+    /// The reason why a file is not loaded.
+    pub(crate) fn refusal(file: &str) -> String {
+        format!(
+            "{file} is no longer what was trusted, and was not edited here; `ctx trust` allows it as it is now"
+        )
+    }
+}
+
+/// Whether each request is trusted; none is if the record cannot be read.
+pub(crate) fn evaluate(path: &Path, requests: &[TrustRequest]) -> Vec<bool> {
+    if requests.is_empty() || trusts_all() {
+        return vec![true; requests.len()];
+    }
+    match Record::of(path) {
+        Ok(mut record) => record.evaluate(requests),
+        Err(problem) => {
+            tracing::warn!("what is trusted cannot be known: {problem}");
+            vec![false; requests.len()]
+        }
+    }
+}
+
+/// Whether each request of a configuration has a recorded grant; `CTX_TRUST` does not count.
+pub(crate) fn remembered(config: &Config) -> Vec<bool> {
+    let trusted = config
+        .path
+        .as_deref()
+        .map(|path| Record::of(path).map(|mut record| record.evaluate(&config.trust_requests)));
+    match trusted {
+        Some(Ok(trusted)) => trusted,
+        _ => vec![false; config.trust_requests.len()],
+    }
+}
+
+/// Whether every request of a configuration has a recorded grant.
+pub(crate) fn is_remembered(config: &Config) -> bool {
+    remembered(config).iter().all(|trusted| *trusted)
+}
+
+/// Records grants for these requests as they are now; earlier grants stay.
+pub(crate) fn remember(path: &Path, requests: &[TrustRequest]) -> CommandResult {
+    Record::of(path).and_then(|mut record| record.add(requests)).map_err(failed)
+}
+
+/// Whether there is a record for a configuration file, with or without grants.
+pub(crate) fn has_record(path: &Path) -> bool {
+    Record::exists(path)
+}
+
+/// Revokes all grants of a configuration file.
+pub(crate) fn forget(path: &Path) -> CommandResult {
+    Record::forget(path).map_err(failed)
+}
+
+/// Settles the untrusted requests that concern the command: prompts in a terminal, and warns of what is left out
+/// elsewhere. Returns whether the user has just agreed, so that the configuration must be loaded again.
+pub(crate) fn settle(config: &Config, groups: &[&str], output: &Output) -> CommandResult<bool> {
+    let concerns = |request: &&TrustRequest| groups.iter().any(|group| request.section.starts_with(group));
+    let Some(path) =
+        config.path.as_ref().filter(|_| config.untrusted.iter().any(|request| concerns(&request)))
+    else {
+        return Ok(false);
+    };
+    let file = escape_line(&path.display().to_string()).into_owned();
+    if !output.quiet && io::stdin().is_terminal() && io::stderr().is_terminal() {
+        output.say(&format!(
+            "{file} wants more than to read this folder, and you have not trusted it with this:"
+        ));
+        output.say(listed(&config.untrusted).trim_end());
+        output.ask("trust it? [y/N] ");
+        let mut answer = String::new();
+        let heard = io::stdin().lock().read_line(&mut answer).is_ok();
+        if heard && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+            remember(path, &config.untrusted)?;
+            return Ok(true);
+        }
+    }
+    let left_out = inline_list(config.untrusted.iter().filter(concerns));
+    output.warn(&format!("{file} is not trusted, so this is left out: {left_out}"));
+    output.hint(HOW);
+    Ok(false)
+}
+
+/// The requests on one line: sections with their descriptions, separated by commas.
+pub(crate) fn inline_list<'a>(requests: impl IntoIterator<Item = &'a TrustRequest>) -> String {
+    let item = |request: &TrustRequest| format!("{} ({})", escape_line(&request.section), excerpt(request));
+    requests.into_iter().map(item).collect::<Vec<_>>().join(", ")
+}
+
+/// The requests as a list, one per line.
+pub(crate) fn listed(requests: &[TrustRequest]) -> String {
+    let line =
+        |request: &TrustRequest| format!("  [{}]  {}\n", escape_line(&request.section), excerpt(request));
+    requests.iter().map(line).collect()
+}
+
+/// The requests as a list, each marked as trusted (✓) or not (✗).
+pub(crate) fn checklist(requests: &[TrustRequest], trusted: &[bool]) -> String {
+    let mark = |trusted: &bool| if *trusted { '✓' } else { '✗' };
+    let lines = requests.iter().zip(trusted);
+    lines
+        .map(|(request, trusted)| format!("{}{}", mark(trusted), listed(std::slice::from_ref(request))))
+        .collect()
+}
+
+/// A request's description, truncated and escaped: it cannot forge further lines of a list.
+pub(crate) fn excerpt(request: &TrustRequest) -> String {
+    let escaped = escape_line(&request.what);
+    match escaped.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}… ({} characters)", &escaped[..end], escaped.chars().count()),
+        None => escaped.into_owned(),
+    }
+}
+
+/// The reason why an untrusted section is not used.
+pub(crate) fn refusal() -> String {
+    format!("its configuration is not trusted; {HOW}")
+}
+
+fn failed(problem: String) -> CommandError {
+    CommandError::new(problem).hint("the file holds only what you trust; it can be moved away")
+}
