@@ -314,7 +314,12 @@ impl Catalog {
                     run.arguments = masked;
                 }
                 match catalog.admit(registered, arguments, argument_bytes, &call).await {
-                    Ok(arguments) => catalog.run(registered, arguments, &mut call, started).await,
+                    Ok(arguments) => {
+                        if is_outermost {
+                            call.peer().admitted();
+                        }
+                        catalog.run(registered, arguments, &mut call, started).await
+                    }
                     Err(refusal) => Err(refusal),
                 }
             }

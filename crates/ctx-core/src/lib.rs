@@ -11,6 +11,7 @@ mod catalog;
 mod complete;
 mod content;
 mod deadline;
+mod defaults;
 mod document;
 mod effort;
 mod error;

@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// Whoever is at the other end of a call.
 #[async_trait]
 pub trait Peer: Send + Sync + 'static {
+    /// Tells that the outermost call is admitted: policy, schema and rate limit let it pass, and its tool runs now.
+    fn admitted(&self) {}
+
     /// Tells how far the work has come.
     fn progress(&self, _progress: Progress) {}
 
@@ -93,6 +96,10 @@ pub(crate) struct Masking {
 
 #[async_trait]
 impl Peer for Masking {
+    fn admitted(&self) {
+        self.peer.admitted();
+    }
+
     fn progress(&self, progress: Progress) {
         let message = progress.message.map(|message| self.catalog.masked(message));
         self.peer.progress(Progress { message, ..progress });

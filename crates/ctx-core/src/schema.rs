@@ -4,31 +4,29 @@
 //! large or secret.
 
 use crate::body::Given;
-use crate::effort::{EffortExceeded, effort, resolve_reference, unbounded_reason};
-use crate::{BodyArgument, ErrorKind, ToolError, json_size, nearest};
+use crate::defaults::{
+    DEFAULTS_STEPS_MAX, default_pointers, drop_misfits, has_defaults, inject_defaults, reference_target,
+};
+use crate::effort::{EFFORT_MAX, EffortExceeded, effort, subschemas};
+use crate::{BodyArgument, ErrorKind, ToolError, nearest};
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{Draft, PatternOptions, ValidationError, Validator, ValidatorMap};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 /// How many problems one answer names.
 const PROBLEMS_MAX: usize = 5;
-/// How deep defaults are looked for; also ends recursive schemas.
-const DEFAULTS_DEPTH_MAX: usize = 32;
-
-/// How many objects and arrays are looked at for defaults; a schema that refers to itself twice
-/// would double the arguments at every level.
-const DEFAULTS_STEPS_MAX: usize = 10_000;
 
 /// Validation effort (see `effort`) that may be spent on the runtime thread: a millisecond or two.
 const INLINE_EFFORT_MAX: u64 = 50_000;
 
-/// Validation effort that may be spent at all: about a second.
-const EFFORT_MAX: u64 = 20_000_000;
+/// Memory for the errors of one validation, estimated: the validator collects all of them before it returns the first.
+/// Above this limit the message names no parameter.
+const ERRORS_BYTES_MAX: u64 = 128 << 20;
 
-/// Largest validation effort for which errors are collected; beyond it the message names no parameter.
-const EXPLAINED_EFFORT_MAX: u64 = 1_000_000;
+/// Memory of an error besides its path, for each unit of validation effort.
+const ERROR_BYTES: u64 = 128;
 
 /// Backtracking limit of one match of a pattern with look-around or backreferences.
 const BACKTRACKING_MAX: usize = 10_000;
@@ -92,19 +90,17 @@ impl ArgumentSchema {
     /// Compiles a schema (2020-12 unless it says otherwise). Refuses external references, and schemas whose validation
     /// effort cannot be computed in advance.
     pub fn compile(mut schema: Value) -> Result<Self, SchemaError> {
-        if let Some(why) = unbounded_reason(&schema) {
-            return Err(SchemaError(why.to_owned()));
-        }
+        let refused = |why: &str| SchemaError(why.to_owned());
+        let pointers = default_pointers(&schema, &subschemas(&schema).map_err(refused)?);
         let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACKING_MAX);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
-        let faulty = |error: ValidationError<'_>| SchemaError(error.to_string());
-        let validator = options.build(&schema).map_err(faulty)?;
-        let has_defaults = has_defaults(&schema);
+        let build = |schema: &Value| options.build(schema).map_err(|error| SchemaError(error.to_string()));
+        let validator = build(&schema)?;
+        let has_defaults = !pointers.is_empty();
         if has_defaults {
-            let parts = options.build_map(&schema).map_err(faulty)?;
-            let root = schema.clone();
-            let mut defaults = DefaultsPass { root: &root, parts: &parts, effort_left: EFFORT_MAX };
-            defaults.drop_misfits(&mut schema, &root, "#");
+            drop_misfits(&mut schema, &pointers, build)?;
+            // A dropped default may have been the target of a `$ref`.
+            subschemas(&schema).map_err(refused)?;
         }
         Ok(Self { schema, has_defaults, validator: Some(validator), body: None })
     }
@@ -191,7 +187,8 @@ impl ArgumentSchema {
 
     fn validate(&self, arguments: Value, given: Given, effort: u64) -> Result<Map<String, Value>, ToolError> {
         if let Some(validator) = self.validator.as_ref().filter(|validator| !validator.is_valid(&arguments)) {
-            if effort > EXPLAINED_EFFORT_MAX {
+            let error_bytes = ERROR_BYTES.saturating_add(path_length_max(&arguments));
+            if effort.saturating_mul(error_bytes) > ERRORS_BYTES_MAX {
                 return Err(ToolError::bad_request("the arguments do not fit the tool's schema"));
             }
             let errors = validator.iter_errors(&arguments).take(PROBLEMS_MAX);
@@ -291,121 +288,17 @@ fn dotted(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~")
 }
 
-/// Walks schema and value together. Alternatives (`anyOf`, `oneOf`, `if`) are left alone: which
-/// one applies is not known before validation.
-fn inject_defaults(root: &Value, schema: &Value, value: &mut Value, depth: usize, steps_left: &mut usize) {
-    let has_parts = value.is_object() || value.is_array();
-    if !has_parts || depth > DEFAULTS_DEPTH_MAX || *steps_left == 0 {
-        return;
-    }
-    *steps_left -= 1;
-    if let Some(target) = reference_target(root, schema) {
-        inject_defaults(root, target, value, depth + 1, steps_left);
-    }
-    for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        inject_defaults(root, part, value, depth + 1, steps_left);
-    }
+/// Length of the longest JSON pointer into a value.
+fn path_length_max(value: &Value) -> u64 {
     match value {
-        Value::Object(fields) => {
-            let properties = schema.get("properties").and_then(Value::as_object);
-            *steps_left = steps_left.saturating_sub(properties.map_or(0, |properties| properties.len() / 16));
-            for (name, property) in properties.into_iter().flatten() {
-                if !fields.contains_key(name)
-                    && let Some(default) = default_of(root, property, 0)
-                {
-                    *steps_left = steps_left.saturating_sub(json_size(default) / 64);
-                    if *steps_left == 0 {
-                        return;
-                    }
-                    fields.insert(name.clone(), default.clone());
-                }
-                if let Some(field) = fields.get_mut(name) {
-                    inject_defaults(root, property, field, depth + 1, steps_left);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(schema) = schema.get("items") {
-                for item in items {
-                    inject_defaults(root, schema, item, depth + 1, steps_left);
-                }
-            }
-        }
-        _ => {}
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| name.len() as u64 + 1 + path_length_max(field))
+            .max()
+            .unwrap_or(0),
+        Value::Array(items) => items.iter().map(|item| 8 + path_length_max(item)).max().unwrap_or(0),
+        _ => 0,
     }
-}
-
-fn has_defaults(schema: &Value) -> bool {
-    match schema {
-        Value::Object(fields) => fields.contains_key("default") || fields.values().any(has_defaults),
-        Value::Array(items) => items.iter().any(has_defaults),
-        _ => false,
-    }
-}
-
-/// The pass over a schema's defaults when it is compiled.
-struct DefaultsPass<'a> {
-    root: &'a Value,
-    parts: &'a ValidatorMap,
-    /// Validation effort left for all defaults together.
-    effort_left: u64,
-}
-
-impl DefaultsPass<'_> {
-    /// Drops defaults that their own schema refuses, such as `null` for a string: the caller who left the parameter
-    /// out has done nothing wrong. Drops those that are too expensive to validate, too.
-    fn drop_misfits(&mut self, schema: &mut Value, original: &Value, pointer: &str) {
-        match (&mut *schema, original) {
-            (Value::Object(fields), Value::Object(original)) => {
-                for (name, field) in fields.iter_mut() {
-                    let pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
-                    self.drop_misfits(field, original.get(name).unwrap_or(&Value::Null), &pointer);
-                }
-            }
-            (Value::Array(items), Value::Array(original)) => {
-                for (index, (item, original)) in items.iter_mut().zip(original).enumerate() {
-                    self.drop_misfits(item, original, &format!("{pointer}/{index}"));
-                }
-            }
-            _ => {}
-        }
-        let (Some(default), Some(validator)) = (schema.get("default").cloned(), self.parts.get(pointer))
-        else {
-            return;
-        };
-        if !self.fits(default, schema, original, validator)
-            && let Value::Object(fields) = schema
-        {
-            fields.remove("default");
-        }
-    }
-
-    fn fits(&mut self, mut default: Value, schema: &Value, original: &Value, validator: &Validator) -> bool {
-        let mut steps_left = DEFAULTS_STEPS_MAX.min(usize::try_from(self.effort_left).unwrap_or(usize::MAX));
-        let steps = steps_left;
-        inject_defaults(self.root, schema, &mut default, 0, &mut steps_left);
-        self.effort_left = self.effort_left.saturating_sub((steps - steps_left) as u64);
-        match effort(self.root, original, &default, self.effort_left) {
-            Ok(effort) if steps_left > 0 => {
-                self.effort_left -= effort;
-                validator.is_valid(&default)
-            }
-            _ => false,
-        }
-    }
-}
-
-fn default_of<'a>(root: &'a Value, schema: &'a Value, depth: usize) -> Option<&'a Value> {
-    if depth > DEFAULTS_DEPTH_MAX {
-        return None;
-    }
-    schema
-        .get("default")
-        .or_else(|| reference_target(root, schema).and_then(|target| default_of(root, target, depth + 1)))
-}
-
-fn reference_target<'a>(root: &'a Value, schema: &Value) -> Option<&'a Value> {
-    resolve_reference(root, schema.get("$ref")?)
 }
 
 fn property<'a>(root: &'a Value, schema: &'a Value, name: &str) -> Option<&'a Value> {
@@ -516,5 +409,34 @@ mod tests {
         assert!(schema.prepare(json!({})).is_ok());
         let looped = ArgumentSchema::unchecked(json!({"$ref": "#"}));
         assert!(looped.prepare(json!({})).is_ok());
+    }
+
+    #[test]
+    fn a_parameter_named_default_is_no_default() {
+        let text = json!({"type": "string"});
+        let schema = json!({"properties": {"const": text, "default": text}, "additionalProperties": false});
+        let schema = ArgumentSchema::compile(schema).unwrap();
+        assert!(schema.prepare(json!({"default": "x"})).is_ok());
+    }
+
+    #[test]
+    fn a_reference_into_a_default_that_is_dropped_is_refused() {
+        let schema = json!({"properties": {
+            "a": {"type": "string", "default": {"items": {"type": "string"}}},
+            "b": {"$ref": "#/properties/a/default"},
+        }});
+        assert!(ArgumentSchema::compile(schema).is_err());
+    }
+
+    #[test]
+    fn scalar_items_count_as_steps_too() {
+        let item = json!({"properties": {"a": {"default": 1}}});
+        let leaf = json!({"properties": {"list": {"items": item}}});
+        let schema = (0..10).fold(leaf, |inside, _| json!({"allOf": [inside, inside]}));
+        let schema = ArgumentSchema::unchecked(schema);
+        let error = schema.prepare(json!({"list": vec![0; 20_000]})).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        let flat = ArgumentSchema::unchecked(json!({"properties": {"list": {"items": item}}}));
+        assert!(flat.prepare(json!({"list": vec![0; 1_000_000]})).is_ok());
     }
 }

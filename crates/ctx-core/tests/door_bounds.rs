@@ -3,9 +3,10 @@
 mod common;
 
 use common::{echo, provider};
-use ctx_core::{Call, Caller, Catalog, ErrorKind, Output, ToolError};
+use ctx_core::{ArgumentSchema, Call, Caller, Catalog, ErrorKind, Output, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// A schema that takes exponentially many validation steps for any value.
 fn branching_schema() -> Value {
@@ -76,6 +77,53 @@ async fn patterns_that_explode_are_not_followed() {
     let evil = json!({"type": "object", "properties": {"a": {"items": {"pattern": "^(a|a)*\\1?(?=b)$"}}}});
     let error = call_with_schema(evil, json!({"a": vec!["a".repeat(40) + "!"; 20]})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadRequest);
+}
+
+/// A validator for each subschema that has a default would compile a million subschemas here.
+#[test]
+fn defaults_are_checked_in_time_linear_in_the_schema() {
+    let fields =
+        |schema: Value| (0..1_000).map(|n| (format!("f{n}"), schema.clone())).collect::<Map<String, Value>>();
+    let large = json!({"anyOf": [{"type": "string"}, {"properties": fields(json!({"minLength": 1}))}]});
+    let mut properties = fields(json!({"$ref": "#/$defs/large", "default": "x"}));
+    properties.insert("misfit".to_owned(), json!({"type": "string", "default": 7}));
+    let schema = json!({"type": "object", "properties": properties, "$defs": {"large": large}});
+    let started = Instant::now();
+    let compiled = ArgumentSchema::compile(schema).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    let prepared = compiled.prepare(json!({})).unwrap();
+    assert_eq!((prepared.len(), prepared.get("misfit")), (1_000, None));
+}
+
+#[test]
+fn nested_defaults_are_checked_in_time_linear_in_the_schema() {
+    let leaf: Map<String, Value> = (0..2_000).map(|n| (format!("f{n}"), json!({"minLength": 1}))).collect();
+    let nest = |inside: Value, _| json!({"properties": {"n": inside}, "default": {}});
+    let schema = (0..100).fold(json!({"properties": leaf}), nest);
+    let started = Instant::now();
+    let compiled = ArgumentSchema::compile(schema).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(compiled.prepare(json!({"n": {}})).is_ok());
+}
+
+/// The validator stores the whole path of a subschema with each of its keywords.
+#[test]
+fn a_schema_with_long_names_and_many_parts_is_not_compiled() {
+    let parts: Map<String, Value> = (0..2_000).map(|n| (format!("f{n}"), json!({"minLength": 1}))).collect();
+    let schema = json!({"properties": {"k".repeat(1 << 15): {"properties": parts}}});
+    assert!(ArgumentSchema::compile(schema).is_err());
+}
+
+/// Each error holds the path of its value.
+#[tokio::test]
+async fn errors_are_explained_only_where_all_of_them_fit_in_memory() {
+    let schema = json!({"additionalProperties": {"items": {"type": "string"}}});
+    let error = call_with_schema(schema.clone(), json!({"k": vec![1; 2_000]})).await.unwrap_err();
+    assert!(error.message().contains("parameter `k.0`"), "{}", error.message());
+    let long = json!({"k".repeat(100_000): vec![1; 2_000]});
+    let error = call_with_schema(schema, long).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadRequest);
+    assert_eq!(error.message(), "the arguments do not fit the tool's schema");
 }
 
 #[tokio::test]

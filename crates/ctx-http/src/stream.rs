@@ -9,13 +9,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use ctx_core::{Call, Catalog, ErrorKind, LogLine, Output, Peer, Progress, ToolError};
-use futures::{FutureExt, Stream, stream};
+use futures::{Stream, stream};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::task::JoinError;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// How long nothing is said before a comment shows that the server is still there.
@@ -42,9 +43,9 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Calls a tool and streams its events. A call that the catalog refuses before it has sent an event is answered with an
-/// HTTP error status; a failure of the tool itself is always an `error` event, however soon it comes.
-pub(crate) fn stream(
+/// Calls a tool and streams its events. A call that the catalog does not admit is answered with an HTTP error status;
+/// once it is admitted, every failure is an `error` event, however soon it comes.
+pub(crate) async fn stream(
     name: String,
     arguments: Value,
     call: Call,
@@ -53,19 +54,20 @@ pub(crate) fn stream(
 ) -> Result<Response, ApiError> {
     let outbox = Arc::new(Outbox::default());
     let call = call.with_peer(outbox.clone());
-    let mut running = Box::pin(async move { Catalog::call(&name, arguments, call).await });
-    let state = match running.as_mut().now_or_never() {
-        Some(Err(error)) if outbox.is_empty() && !is_tool_failure(&error) => return Err(error.into()),
-        Some(ended) => State::Ended(ended),
-        None => State::Running(AbortOnDropHandle::new(calls.spawn(running))),
+    let running = async move { Catalog::call(&name, arguments, call).await };
+    let mut running = AbortOnDropHandle::new(calls.spawn(running));
+    let state = tokio::select! {
+        biased;
+        () = outbox.admitted.notified() => State::Running(running),
+        ended = &mut running => State::Ended(Ok(unless_broken(ended)?)),
     };
     let events = Sse::new(events(Feed { outbox, state, form }));
     Ok(([UNBUFFERED], events).into_response())
 }
 
-/// Whether the tool itself failed. Such a failure is an event even if it is immediate, like one that comes later.
-fn is_tool_failure(error: &ToolError) -> bool {
-    matches!(error.kind(), ErrorKind::Tool | ErrorKind::Timeout)
+/// The outcome of a call whose task may have panicked.
+fn unless_broken(ended: Result<Result<Output, ToolError>, JoinError>) -> Result<Output, ToolError> {
+    ended.unwrap_or_else(|error| Err(ToolError::internal("the request failed", error)))
 }
 
 fn events(feed: Feed) -> impl Stream<Item = Result<Event, Infallible>> {
@@ -100,8 +102,7 @@ impl Feed {
                 State::Running(task) => tokio::select! {
                     () = self.outbox.filled.notified() => {}
                     ended = task => {
-                        let broken = |error| Err(ToolError::internal("the request failed", error));
-                        self.state = State::Ended(ended.unwrap_or_else(broken));
+                        self.state = State::Ended(unless_broken(ended));
                     }
                     () = tokio::time::sleep(KEEP_ALIVE) => return Event::default().comment(""),
                 },
@@ -131,6 +132,7 @@ fn event(name: &str, data: &Value) -> Event {
 struct Outbox {
     queue: Mutex<Queue>,
     filled: Notify,
+    admitted: Notify,
 }
 
 #[derive(Default)]
@@ -202,11 +204,6 @@ impl Outbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_empty(&self) -> bool {
-        let queue = self.queue();
-        queue.told.is_empty() && queue.lines_lost == 0
-    }
-
     fn put(&self, told: Told) {
         self.queue().push(told);
         self.filled.notify_one();
@@ -224,6 +221,10 @@ impl Outbox {
 }
 
 impl Peer for Outbox {
+    fn admitted(&self) {
+        self.admitted.notify_one();
+    }
+
     fn progress(&self, progress: Progress) {
         self.put(Told::Progress(progress));
     }

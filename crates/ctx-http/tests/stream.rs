@@ -6,7 +6,7 @@ use common::documents::serving_documents;
 use common::{
     Events, Gate, LIMITS, SHORT, Setup, TestTool, echo, followed, get, post, provider, standard_tools,
 };
-use ctx_core::{ErrorKind, LogLine, Outcome, Output, Progress, ToolError};
+use ctx_core::{ErrorKind, LogLine, Outcome, Output, Progress, Schema, ToolError};
 use ctx_http::HttpLimits;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -141,6 +141,42 @@ async fn what_is_refused_before_it_runs_is_answered_like_any_other_request() {
     let refused = server.send(followed("limited")).await;
     assert!(refused.header("retry-after").is_some());
     assert_eq!(refused.error().0, 429);
+}
+
+/// Validation on the blocking pool is part of the admission, too: a schema that is compiled at its first call, and large
+/// arguments.
+#[tokio::test]
+async fn a_refusal_has_an_error_status_the_first_time_and_whatever_its_size() {
+    let titled =
+        || json!({"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]});
+    let lazy = echo("lazy").schema(Schema::made(move |_| titled()));
+    let setup = Setup::with([lazy, echo("there").schema(titled())]);
+    let server = setup.limits(HttpLimits { body_bytes: 1 << 20, ..LIMITS }).start().await;
+    let large = json!({"other": "x".repeat(200 << 10)});
+    for arguments in [json!({}), json!({}), large.clone(), large] {
+        for name in ["lazy", "there"] {
+            let (status, code, _) = server.send(followed(name).json(&arguments)).await.error();
+            assert_eq!((status, code.as_str()), (400, "bad_request"), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_refuses_by_itself_is_an_error_event_however_soon() {
+    let picky = ctx_testkit::tool("picky", |arguments, _| {
+        Box::pin(async move {
+            if arguments.contains_key("later") {
+                tokio::task::yield_now().await;
+            }
+            Err(ToolError::not_found("no such document"))
+        })
+    });
+    let server = Setup::with([picky]).start().await;
+    let error = json!({"error": {"code": "not_found", "message": "no such document"}});
+    for arguments in [json!({}), json!({"later": true})] {
+        let events = Events::of(&server, followed("picky").json(&arguments)).await;
+        assert_eq!(events.all().await, [event("error", error.clone())]);
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,13 @@
 //! All kinds in one pass: error texts nest them in any order, and the search is for known values, so that decoding too
 //! much does no harm.
 
-/// DecodedText bytes with their positions in the source.
+/// Base64 digits at the end of a line from which it is taken for one of several; the narrowest usual width is 64.
+const WRAPPED_LINE_MIN: usize = 40;
+
+/// Indentation of such a line, as in YAML.
+const WRAPPED_INDENT_MAX: usize = 32;
+
+/// Decoded bytes with their positions in the source.
 pub(super) struct DecodedText {
     pub(super) bytes: Vec<u8>,
     /// For each byte, the start of its source character or escape.
@@ -24,24 +30,56 @@ impl DecodedText {
 
 /// Decodes one layer of escapes; `None` where there is none.
 pub(super) fn decode(source: &[u8]) -> Option<DecodedText> {
-    let mut bytes = Vec::new();
-    let mut starts = Vec::new();
-    let mut at = 0;
-    let mut is_changed = false;
+    // Most texts have nothing to decode, and positions take eight times the text.
+    let mut at = (0..source.len()).find(|at| escape(&source[*at..]).is_some())?;
+    let mut bytes = source[..at].to_vec();
+    let mut starts: Vec<usize> = (0..at).collect();
     while let Some(byte) = source.get(at) {
-        let escaped = match byte {
-            b'\\' => backslash(&source[at..]),
-            b'%' => hex(source.get(at + 1..at + 3)).map(|byte| (EscapeBytes::byte(byte), 3)),
-            b'&' => entity(&source[at..]),
-            _ => None,
-        };
-        let (piece, length) = escaped.unwrap_or((EscapeBytes::byte(*byte), 1));
-        is_changed |= escaped.is_some();
+        let (piece, length) = escape(&source[at..]).unwrap_or((EscapeBytes::byte(*byte), 1));
         bytes.extend_from_slice(&piece.bytes[..piece.length]);
         starts.resize(bytes.len(), at);
         at += length;
     }
-    is_changed.then_some(DecodedText { bytes, starts, source_length: source.len() })
+    Some(DecodedText { bytes, starts, source_length: source.len() })
+}
+
+/// Joins the lines of wrapped base64 (MIME, PEM): drops line breaks, and indentation after them, between long runs of
+/// base64 digits. `None` where there is nothing to join.
+pub(super) fn join_lines(source: &[u8]) -> Option<DecodedText> {
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
+    let (mut bytes, mut starts) = (Vec::new(), Vec::new());
+    let (mut line_start, mut copied) = (0, 0);
+    while let Some(length) = source[line_start..].iter().position(|byte| *byte == b'\n') {
+        let line_end = line_start + length;
+        let line = source[line_start..line_end].trim_ascii_end();
+        let next = &source[line_end + 1..];
+        let indent =
+            next.iter().take(WRAPPED_INDENT_MAX).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let run = line.iter().rev().take(WRAPPED_LINE_MIN).take_while(|byte| is_digit(byte)).count();
+        if run == WRAPPED_LINE_MIN && next.get(indent).is_some_and(is_digit) {
+            let joined_end = line_start + line.len();
+            bytes.extend_from_slice(&source[copied..joined_end]);
+            starts.extend(copied..joined_end);
+            copied = line_end + 1 + indent;
+        }
+        line_start = line_end + 1;
+    }
+    if copied == 0 {
+        return None;
+    }
+    bytes.extend_from_slice(&source[copied..]);
+    starts.extend(copied..source.len());
+    Some(DecodedText { bytes, starts, source_length: source.len() })
+}
+
+/// Decodes the escape that the source begins with; returns its value and source length.
+fn escape(source: &[u8]) -> Option<(EscapeBytes, usize)> {
+    match source.first()? {
+        b'\\' => backslash(source),
+        b'%' => hex(source.get(1..3)).map(|byte| (EscapeBytes::byte(byte), 3)),
+        b'&' => entity(source),
+        _ => None,
+    }
 }
 
 /// The UTF-8 bytes of one decoded escape.

@@ -13,9 +13,18 @@ const LINE_LENGTH_MIN: usize = 16;
 /// Layers of apparent escapes in the secret itself that are decoded.
 const LAYERS_MAX: usize = 3;
 
+/// Lines of a secret that are masked on their own.
+const LINES_MAX: usize = 512;
+
+/// Bytes of a form that are searched for; the rest of a longer one is masked by its length. Every byte is a state of the
+/// automaton, in some thirty forms.
+const SEARCHED_LENGTH_MAX: usize = 512;
+
 /// A pattern, and the number of base64 digits around a match that hold bits of the secret, too.
 pub(super) struct SecretForm {
     pub(super) bytes: Vec<u8>,
+    /// Bytes of the form that follow the pattern.
+    pub(super) rest: usize,
     pub(super) before: usize,
     pub(super) after: usize,
 }
@@ -26,7 +35,7 @@ pub(super) fn forms(secret: &str) -> Vec<SecretForm> {
     if secret.contains('\n') {
         let lines = secret.lines().map(str::trim);
         let is_masked = |line: &&str| line.len() >= LINE_LENGTH_MIN && !line.starts_with("-----");
-        plain.extend(lines.filter(is_masked).map(|line| line.as_bytes().to_vec()));
+        plain.extend(lines.filter(is_masked).take(LINES_MAX).map(|line| line.as_bytes().to_vec()));
     }
     // Texts are decoded before the search, which also changes a secret that merely looks escaped.
     let mut last = secret.as_bytes().to_vec();
@@ -42,11 +51,11 @@ pub(super) fn forms(secret: &str) -> Vec<SecretForm> {
     plain.extend(spaced);
 
     let mut forms: Vec<SecretForm> =
-        plain.into_iter().map(|bytes| SecretForm { bytes, before: 0, after: 0 }).collect();
+        plain.into_iter().map(|bytes| SecretForm { bytes, rest: 0, before: 0, after: 0 }).collect();
     for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
         let digit = |value: u8| digits[usize::from(value)];
         let bytes = secret.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
-        forms.push(SecretForm { bytes, before: 0, after: 0 });
+        forms.push(SecretForm { bytes, rest: 0, before: 0, after: 0 });
     }
     // Basic credentials may be form-encoded before base64, and JSON is escaped before it.
     let escaped =
@@ -58,6 +67,10 @@ pub(super) fn forms(secret: &str) -> Vec<SecretForm> {
     }
     let mut seen = HashSet::new();
     forms.retain(|form| form.bytes.len() >= MASKED_LENGTH_MIN && seen.insert(form.bytes.clone()));
+    for form in &mut forms {
+        form.rest = form.bytes.len().saturating_sub(SEARCHED_LENGTH_MAX);
+        form.bytes.truncate(SEARCHED_LENGTH_MAX);
+    }
     forms
 }
 
@@ -74,7 +87,7 @@ fn base64(bytes: &[u8], offset: usize, alphabet: &[u8; 64]) -> SecretForm {
     }
     let (shared_digits, before) = [(0, 0), (2, 1), (3, 1)][offset];
     digits.drain(..shared_digits.min(digits.len()));
-    SecretForm { bytes: digits, before, after: usize::from(bits > 0) }
+    SecretForm { bytes: digits, rest: 0, before, after: usize::from(bits > 0) }
 }
 
 /// Percent-encodes all but alphanumeric and `kept` bytes; `plus` encodes a space as `+`, like HTML forms.

@@ -53,18 +53,34 @@ const ORDINARY_VALUES: [&str; 24] = [
 ];
 
 /// Parts of a key that mark its value as secret, whatever the value is.
-const SECRET_KEY_PARTS: [&str; 10] = [
-    "apikey",
+const SECRET_KEY_PARTS: [&str; 22] = [
+    "_pwd",
+    "access_key",
+    "accesskey",
     "api_key",
+    "apikey",
     "authorization",
+    "bearer",
+    "connection_string",
+    "connectionstring",
+    "cookie",
     "credential",
+    "encryption_key",
+    "encryptionkey",
+    "passphrase",
     "passwd",
     "password",
     "private_key",
     "privatekey",
     "secret",
+    "signing_key",
+    "signingkey",
     "token",
 ];
+
+/// Words before `tokens` that make it credentials; `max_tokens` and the like are counts.
+const TOKEN_KINDS: [&str; 11] =
+    ["access", "api", "auth", "bearer", "bot", "csrf", "device", "jwt", "personal", "refresh", "session"];
 
 /// Whether the value of an environment variable is not masked: shorter than six bytes, a number of up to nine digits,
 /// or a common setting like `production`. All other values are treated as secrets.
@@ -93,10 +109,26 @@ struct SecretSet {
 
 /// A multi-pattern search for all forms of all secrets.
 struct SecretMatcher {
-    /// `None` where there are no secrets, or too many for an automaton.
-    automaton: Option<AhoCorasick>,
-    /// By pattern: base64 digits before and after the match that hold bits of the secret, too.
-    edges: Vec<(usize, usize)>,
+    automaton: Search,
+    /// By pattern: how far the secret goes beyond the match.
+    edges: Vec<Edges>,
+}
+
+enum Search {
+    /// There are no secrets.
+    Unneeded,
+    Automaton(AhoCorasick),
+    /// The automaton cannot be built, so any text may hold a secret.
+    Impossible,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Edges {
+    /// Bytes after the match, where only the beginning is searched for.
+    rest: usize,
+    /// Base64 digits before the match and after the rest that hold bits of the secret, too.
+    before: usize,
+    after: usize,
 }
 
 impl Redactor {
@@ -134,8 +166,13 @@ impl Redactor {
     /// Whether the value of this key must be masked, judged by the key's name.
     pub fn is_secret_key(key: &str) -> bool {
         let key = key.to_ascii_lowercase().replace('-', "_");
-        // `max_tokens` counts, it does not authenticate.
-        !key.ends_with("tokens") && SECRET_KEY_PARTS.iter().any(|part| key.contains(part))
+        let is_secret = |key: &str| SECRET_KEY_PARTS.iter().any(|part| key.contains(part));
+        match key.strip_suffix("tokens").map(|kind| kind.trim_end_matches('_')) {
+            Some(kind) => {
+                kind == "id" || is_secret(kind) || TOKEN_KINDS.iter().any(|known| kind.ends_with(known))
+            }
+            None => is_secret(&key),
+        }
     }
 
     /// The text with every known secret masked.
@@ -187,35 +224,49 @@ impl SecretMatcher {
     fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
         let forms: Vec<_> = secrets.flat_map(|secret| forms::forms(secret.expose())).collect();
         if forms.is_empty() {
-            return Self { automaton: None, edges: Vec::new() };
+            return Self { automaton: Search::Unneeded, edges: Vec::new() };
         }
         // Searches as fast as the other kinds and builds in a sixth of the time; each API call builds one.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
         let automaton = AhoCorasickBuilder::new().kind(kind).build(forms.iter().map(|form| &form.bytes));
-        if automaton.is_err() {
-            tracing::error!("there are too many secrets to be masked");
-        }
-        Self {
-            automaton: automaton.ok(),
-            edges: forms.iter().map(|form| (form.before, form.after)).collect(),
-        }
+        let automaton = automaton.map_or_else(
+            |error| {
+                tracing::error!(%error, "texts are masked whole, because they cannot be searched for secrets");
+                Search::Impossible
+            },
+            Search::Automaton,
+        );
+        let edges =
+            |form: &forms::SecretForm| Edges { rest: form.rest, before: form.before, after: form.after };
+        Self { automaton, edges: forms.iter().map(edges).collect() }
     }
 
     /// Byte spans of secrets in a text, unsorted; they may overlap.
     fn spans(&self, text: &[u8]) -> Vec<(usize, usize)> {
-        let Some(automaton) = &self.automaton else { return Vec::new() };
-        let mut spans = self.literal_spans(automaton, text);
+        let automaton = match &self.automaton {
+            Search::Unneeded => return Vec::new(),
+            Search::Automaton(automaton) => automaton,
+            Search::Impossible => return vec![(0, text.len())],
+        };
+        let mut spans = Vec::new();
         let mut layers: Vec<decode::DecodedText> = Vec::new();
-        while layers.len() < LAYERS_MAX {
-            let Some(decoded) = decode::decode(layers.last().map_or(text, |layer| &layer.bytes)) else {
-                break;
-            };
-            layers.push(decoded);
-            for span in self.literal_spans(automaton, &layers[layers.len() - 1].bytes) {
-                spans.push(layers.iter().rev().fold(span, |span, layer| layer.source(span)));
+        loop {
+            let layer = layers.last().map_or(text, |layer| &layer.bytes);
+            let mut found = self.literal_spans(automaton, layer);
+            if let Some(joined) = decode::join_lines(layer) {
+                let in_lines = self.literal_spans(automaton, &joined.bytes);
+                found.extend(in_lines.into_iter().map(|span| joined.source(span)));
+            }
+            let to_text = |span| layers.iter().rev().fold(span, |span, layer| layer.source(span));
+            spans.extend(found.into_iter().map(to_text));
+            if layers.len() == LAYERS_MAX {
+                return spans;
+            }
+            match decode::decode(layer) {
+                Some(decoded) => layers.push(decoded),
+                None => return spans,
             }
         }
-        spans
     }
 
     fn literal_spans(&self, automaton: &AhoCorasick, text: &[u8]) -> Vec<(usize, usize)> {
@@ -227,8 +278,9 @@ impl SecretMatcher {
             text.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte))
         };
         let span = |found: aho_corasick::Match| {
-            let (before, after) = self.edges.get(found.pattern().as_usize()).copied().unwrap_or_default();
-            let (mut start, mut end) = (found.start(), found.end());
+            let Edges { rest, before, after } =
+                self.edges.get(found.pattern().as_usize()).copied().unwrap_or_default();
+            let (mut start, mut end) = (found.start(), found.end().saturating_add(rest).min(text.len()));
             for _ in 0..before {
                 start -= usize::from(start > 0 && is_digit(start - 1));
             }

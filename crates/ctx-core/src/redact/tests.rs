@@ -32,6 +32,92 @@ fn secrets_are_masked_by_value_and_by_key() {
 }
 
 #[test]
+fn keys_of_credentials_are_masked_and_counts_of_tokens_are_not() {
+    for key in [
+        "token",
+        "access_token",
+        "accessToken",
+        "access_tokens",
+        "refreshTokens",
+        "refresh-tokens",
+        "api_tokens",
+        "apiKeys",
+        "X-API-Key",
+        "client_secrets",
+        "passwords",
+        "passphrase",
+        "db_pwd",
+        "id_tokens",
+        "Authorization",
+        "Cookie",
+        "set-cookie",
+        "private_keys",
+        "signing_key",
+        "encryptionKey",
+        "aws_access_key_id",
+        "connection_string",
+        "bearer",
+        "credentials",
+        "client_secret_tokens",
+    ] {
+        assert!(Redactor::is_secret_key(key), "{key}");
+    }
+    for key in [
+        "tokens",
+        "max_tokens",
+        "maxTokens",
+        "valid_tokens",
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "input_tokens",
+        "output_tokens",
+        "cached_tokens",
+        "reasoning_tokens",
+        "max_completion_tokens",
+        "author",
+        "key",
+        "keyboard",
+        "name",
+        "pwd",
+        "primary_key",
+        "public_key",
+        "sort_keys",
+    ] {
+        assert!(!Redactor::is_secret_key(key), "{key}");
+    }
+}
+
+#[test]
+fn a_text_is_masked_whole_where_it_cannot_be_searched() {
+    let matcher = SecretMatcher { automaton: Search::Impossible, edges: Vec::new() };
+    assert_eq!(matcher.spans(b"any text"), [(0, 8)]);
+}
+
+#[test]
+fn a_very_long_secret_is_masked_by_its_beginning() {
+    let secret: String = (0..100_000).map(|n| format!("{n}-")).collect();
+    let redactor = Redactor::new([Secret::new(secret.clone())]);
+    assert_eq!(redactor.text(format!("<{secret}>")), "<***>");
+    assert_eq!(redactor.text(format!("{secret}, {secret}")), "***, ***");
+    assert_eq!(redactor.text(secret[..5_000].to_owned()), "***");
+}
+
+#[test]
+fn base64_in_lines_is_masked() {
+    let secret = "correct horse battery staple ".repeat(8);
+    let redactor = Redactor::new([Secret::new(secret.clone())]);
+    let encoded = base64(format!("user:{secret}").as_bytes(), b"+/");
+    for line_end in ["\n", "\r\n", "\n "] {
+        let lines: Vec<&str> =
+            encoded.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        let shown = redactor.text(format!("Key:\n{}\n.", lines.join(line_end)));
+        let rest = shown.replace(MASK, "");
+        assert!(shown.contains(MASK) && rest.len() < 40, "{shown}");
+    }
+}
+
+#[test]
 fn secrets_that_touch_or_overlap_are_masked_whole() {
     let redactor = Redactor::new(["abcdef", "defghi", "abcdefghijkl"].map(Secret::new));
     for (text, shown) in [

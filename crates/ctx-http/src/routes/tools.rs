@@ -127,7 +127,7 @@ async fn answer(
     let arguments = read_object(headers, body, &api.limits).await?;
     let (form, call) = find(api, name, bearer)?;
     if stream::is_wanted(headers) {
-        return stream::stream(name.to_owned(), arguments, call, form, &api.streamed);
+        return stream::stream(name.to_owned(), arguments, call, form, &api.streamed).await;
     }
     whole(name, arguments, call, form).await
 }

@@ -10,6 +10,10 @@ const DEPTH_MAX: usize = 64;
 /// is left unchanged.
 const STEPS_MAX: usize = 100_000;
 
+/// Scalar items and fields that take as long as one step.
+const ITEMS_PER_STEP: usize = 32;
+const FIELDS_PER_STEP: usize = 8;
+
 /// Turns `{}` into `[]` wherever the schema wants a list.
 pub(crate) fn fit_empty(schema: &Value, value: &mut Value) {
     EmptyFitter::new(schema).fit(schema, value, 0);
@@ -79,6 +83,7 @@ impl<'a> EmptyFitter<'a> {
             Value::Object(fields) => self.fit_fields(schema, fields, depth),
             Value::Array(items) => {
                 if let Some(schema) = schema.get("items") {
+                    self.steps_left = self.steps_left.saturating_sub(items.len() / ITEMS_PER_STEP);
                     items.iter_mut().for_each(|item| self.fit(schema, item, depth + 1));
                 }
             }
@@ -89,6 +94,7 @@ impl<'a> EmptyFitter<'a> {
     fn fit_fields(&mut self, schema: &Value, fields: &mut Map<String, Value>, depth: usize) {
         let properties = schema.get("properties");
         let others = schema.get("additionalProperties");
+        self.steps_left = self.steps_left.saturating_sub(fields.len() / FIELDS_PER_STEP);
         for (name, field) in fields {
             if let Some(schema) = properties.and_then(|known| known.get(name)).or(others) {
                 self.fit(schema, field, depth + 1);
@@ -128,6 +134,21 @@ mod tests {
         }
         let schema = json!({"$ref": "#/$defs/d0", "$defs": definitions});
         assert_eq!(fitted(schema, json!({"a": {}})), json!({"a": {}}));
+    }
+
+    #[test]
+    fn scalars_use_up_steps_too() {
+        let steps = |schema: Value, mut value: Value| {
+            let mut fitter = EmptyFitter::new(&schema);
+            fitter.fit(&schema, &mut value, 0);
+            STEPS_MAX - fitter.steps_left
+        };
+        assert!(steps(json!({"items": {}}), json!(vec![0; 100_000])) > 1_000);
+        let fields: Map<String, Value> = (0..100_000).map(|n| (n.to_string(), json!(n))).collect();
+        assert!(steps(json!({}), Value::Object(fields)) > 1_000);
+        let after = json!({"a": vec![0; 1_000_000], "tags": {}});
+        let schema = json!({"properties": {"a": {"items": {}}, "tags": {"type": "array"}}});
+        assert_eq!(fitted(schema, after)["tags"], json!([]));
     }
 
     #[test]

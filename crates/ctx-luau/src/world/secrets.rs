@@ -4,26 +4,38 @@
 use std::path::{Component, Path};
 
 /// Directory names, with everything below.
-const DIRECTORY_NAMES: [&str; 8] = [".aws", ".ctx", ".docker", ".git", ".gnupg", ".kube", ".ssh", ".svn"];
+const DIRECTORY_NAMES: [&str; 10] =
+    [".aws", ".azure", ".ctx", ".docker", ".gcloud", ".git", ".gnupg", ".kube", ".ssh", ".svn"];
 
 /// Whole file names.
-const FILE_NAMES: [&str; 16] = [
+const FILE_NAMES: [&str; 27] = [
+    ".dockercfg",
+    ".dockerconfigjson",
     ".git-credentials",
     ".htpasswd",
+    ".my.cnf",
     ".netrc",
     ".npmrc",
     ".pgpass",
     ".pypirc",
+    ".vault-token",
     "_netrc",
     "credentials",
     "credentials.json",
+    "credentials.toml",
+    "credentials.yaml",
+    "credentials.yml",
     "ctx.toml",
     "id_dsa",
     "id_ecdsa",
     "id_ed25519",
     "id_rsa",
+    "kubeconfig",
+    "pgpass.conf",
     "secrets.json",
     "secrets.toml",
+    "secrets.yaml",
+    "secrets.yml",
 ];
 
 /// Prefixes of file names.
@@ -37,6 +49,12 @@ const NAME_SUFFIXES: [&str; 9] =
 const PEM_START: &[u8] = b"-----BEGIN ";
 const PEM_PRIVATE_KEY: &[u8] = b"PRIVATE KEY";
 
+/// Base64 digits of a line that is part of a key, and not an example of one.
+const KEY_LINE_MIN: usize = 40;
+
+/// Lines after a PEM header in which the key begins: there may be headers of its own.
+const KEY_LINES: usize = 4;
+
 /// Whether a component of the path is on the deny-list. Case-insensitive, as some file systems are.
 pub(super) fn is_secret(path: &Path) -> bool {
     path.components().any(|part| match part {
@@ -46,19 +64,40 @@ pub(super) fn is_secret(path: &Path) -> bool {
 }
 
 fn is_secret_name(name: &str) -> bool {
-    // Windows ignores trailing dots and spaces, and `:` begins the name of an alternate data stream.
-    let name = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']).to_lowercase();
-    DIRECTORY_NAMES.contains(&name.as_str())
-        || FILE_NAMES.contains(&name.as_str())
-        || NAME_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || NAME_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+    let name = name.to_lowercase();
+    // On Windows `:` begins the name of an alternate data stream; elsewhere it is a character of the name.
+    std::iter::once(name.as_str()).chain(name.split(':')).any(|name| {
+        // Windows ignores trailing dots and spaces.
+        let name = name.trim_end_matches(['.', ' ']);
+        DIRECTORY_NAMES.contains(&name)
+            || FILE_NAMES.contains(&name)
+            || NAME_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || NAME_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+    })
 }
 
-/// Whether the content is a PEM private key, whatever the file's name.
+/// Whether the content is, or contains, a PEM private key, whatever the file's name. A mere header, as in a manual, is a
+/// key only where the file begins with it.
 pub(super) fn is_private_key(content: &[u8]) -> bool {
-    let content = content.trim_ascii_start();
-    let line = content.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut lines = content.trim_ascii_start().split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    if lines.clone().next().is_some_and(is_key_header) {
+        return true;
+    }
+    while lines.any(is_key_header) {
+        if lines.clone().take(KEY_LINES).any(is_key_line) {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_key_header(line: &[u8]) -> bool {
     line.starts_with(PEM_START) && line.windows(PEM_PRIVATE_KEY.len()).any(|part| part == PEM_PRIVATE_KEY)
+}
+
+fn is_key_line(line: &[u8]) -> bool {
+    line.len() >= KEY_LINE_MIN
+        && line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte))
 }
 
 #[cfg(test)]
@@ -87,6 +126,18 @@ mod tests {
             ".npmrc",
             ".aws/credentials",
             "ctx.toml::$DATA",
+            "x:.env",
+            "credentials.toml",
+            "config/Credentials.yml",
+            "secrets.yaml",
+            "secrets.yml",
+            ".dockercfg",
+            ".docker/config.json",
+            ".azure/accessTokens.json",
+            ".kube/config",
+            ".pgpass",
+            ".netrc",
+            ".pypirc",
         ] {
             assert!(is_secret(Path::new(path)), "{path}");
         }
@@ -100,6 +151,8 @@ mod tests {
             "id_rsa.pub",
             "keys.md",
             "tokens.txt",
+            "secrets.md",
+            "10:30 notes.md",
             ".",
         ] {
             assert!(!is_secret(Path::new(path)), "{path}");
@@ -113,5 +166,21 @@ mod tests {
         assert!(!is_private_key(b"-----BEGIN CERTIFICATE-----\nMII"));
         assert!(!is_private_key(b"A key begins with -----BEGIN PRIVATE KEY-----"));
         assert!(!is_private_key(b""));
+    }
+
+    #[test]
+    fn a_private_key_is_known_behind_a_certificate() {
+        let line = "A".repeat(64);
+        let certificate = format!("-----BEGIN CERTIFICATE-----\n{line}\n-----END CERTIFICATE-----\n");
+        let bundle = format!(
+            "{certificate}-----BEGIN RSA PRIVATE KEY-----\r\nProc-Type: 4,ENCRYPTED\r\n\r\n{line}\r\n"
+        );
+        assert!(is_private_key(bundle.as_bytes()));
+        let exported = format!("Bag Attributes\n  localKeyID: 01\n  -----BEGIN PRIVATE KEY-----\n  {line}\n");
+        assert!(is_private_key(exported.as_bytes()));
+        assert!(!is_private_key(certificate.repeat(3).as_bytes()));
+        assert!(!is_private_key(
+            b"# Keys\nA key looks like this:\n-----BEGIN PRIVATE KEY-----\nMIIE...\n-----END"
+        ));
     }
 }
