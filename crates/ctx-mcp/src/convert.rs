@@ -236,9 +236,12 @@ pub(crate) fn level(level: tracing::Level) -> LoggingLevel {
     }
 }
 
-/// A question as MCP asks it; [`Unanswered::Unaskable`] where MCP has no form for it.
+/// A question as MCP asks it; [`Unanswered::Unaskable`] where MCP has no form for it, or the form is too large.
 pub(crate) fn input_request(want: &Want) -> Result<InputRequest, Unanswered> {
     let request = match want {
+        Want::Person { schema, .. } if json_size(schema) > FORM_BYTES_MAX => {
+            return Err(Unanswered::Unaskable);
+        }
         Want::Person { message, schema } => json!({
             "method": "elicitation/create",
             "params": { "mode": "form", "message": message, "requestedSchema": schema },
@@ -270,9 +273,6 @@ pub(crate) fn answer(want: &Want, response: Value) -> Result<Value, Unanswered> 
         Want::Person { schema, .. } => match response.get("action").and_then(Value::as_str) {
             Some("accept") => {
                 let content = response.remove("content").unwrap_or_else(|| json!({}));
-                if json_size(schema) > FORM_BYTES_MAX {
-                    return Err(Unanswered::Unaskable);
-                }
                 let schema = ArgumentSchema::compile(schema.clone()).map_err(|_| Unanswered::Unaskable)?;
                 schema.prepare_at_once(content).map(Value::Object).map_err(|_| Unanswered::Unfit)
             }
@@ -467,6 +467,17 @@ pub(crate) async fn input_response(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_form_that_is_too_large_is_not_asked() {
+        let form = |bytes: usize| {
+            let field = json!({"type": "string", "description": "x".repeat(bytes)});
+            let schema = json!({"type": "object", "properties": {"name": field}});
+            Want::Person { message: "Who?".to_owned(), schema }
+        };
+        assert!(input_request(&form(FORM_BYTES_MAX / 2)).is_ok());
+        assert!(matches!(input_request(&form(FORM_BYTES_MAX)), Err(Unanswered::Unaskable)));
+    }
 
     #[test]
     fn tags_are_taken_from_wherever_servers_keep_them() {

@@ -62,6 +62,8 @@ pub(super) struct Connection {
     stop: CancellationToken,
     /// Why it ended, once it has.
     ended: watch::Receiver<Option<String>>,
+    /// The HTTP client of a Streamable HTTP server.
+    web: Option<Web>,
 }
 
 impl Maker {
@@ -83,6 +85,7 @@ impl Maker {
         let handler = Handler::new(calls.clone(), follows.clone(), namespace.clone(), self.us.clone());
         let stop = CancellationToken::new();
         let drop_guard = stop.clone().drop_guard();
+        let mut web = None;
         let (running, process) = match &settings.transport {
             Transport::Stdio(command) => {
                 let (may_start, name) = (self.may_start.clone(), settings.name.clone());
@@ -122,15 +125,16 @@ impl Maker {
                     .max_concurrent_requests(settings.limits.in_flight);
                 // A session that is gone is a connection that is lost, which is ours to make anew.
                 config.reinit_on_expired_session = false;
-                let web = Web::new(url, settings.limits.message_bytes, authority.cloned(), &self.redactor)
+                let bytes_max = settings.limits.message_bytes;
+                let made = Web::new(url, bytes_max, authority.cloned(), &self.redactor, &guard)
                     .map_err(|error| chain(&error))?;
-                let transport = StreamableHttpClientTransport::with_client(web.clone(), config);
+                let transport = StreamableHttpClientTransport::with_client(made.clone(), config);
+                web = Some(made);
                 let transport = Heard::new(transport, guard.clone(), calls.clone(), &self.tasks);
                 let serving =
                     serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), stop.clone());
                 let running =
                     serving.await.map_err(|error| guard.reason().unwrap_or_else(|| explain(&error)))?;
-                web.standalone_stream_answered().await;
                 (running, None)
             }
         };
@@ -138,8 +142,15 @@ impl Maker {
         let (ended_in, ended) = watch::channel(None);
         self.tasks.spawn(until_its_end(running, process, guard, ended_in));
         drop_guard.disarm();
-        let mut connection =
-            Connection { peer, calls, has_sessions: false, can_log_in: authority.is_some(), stop, ended };
+        let mut connection = Connection {
+            peer,
+            calls,
+            has_sessions: false,
+            can_log_in: authority.is_some(),
+            stop,
+            ended,
+            web,
+        };
         connection.has_sessions =
             matches!(settings.transport, Transport::Http { .. }) && connection.era() == Era::Sessions;
         connection.follow(follows.clone(), namespace.clone(), &self.tasks);
@@ -227,6 +238,13 @@ impl Connection {
     /// The server's `instructions` for agents; empty if it sends none.
     pub(super) fn instructions(&self) -> String {
         self.peer.peer_info().and_then(|info| info.instructions.clone()).unwrap_or_default()
+    }
+
+    /// Waits until calls can be made: elicitations during a call may need the standalone stream to arrive on.
+    pub(super) async fn ready_for_calls(&self) {
+        if let Some(web) = &self.web {
+            web.standalone_stream_answered().await;
+        }
     }
 
     /// Waits until the list of tools has changed.

@@ -18,6 +18,9 @@ pub(super) struct Definitions {
     /// What a server was given may be in what it says of itself, and is not to be written down.
     redactor: Redactor,
     now: Mutex<Now>,
+    /// Held from reading `now` to replacing it, so that concurrent listings do not undo each other. Fair: the listing
+    /// that came last is stored last. Held across I/O, so only blocking threads may wait for it.
+    updating: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -39,10 +42,11 @@ impl Definitions {
         redactor: Redactor,
     ) -> Self {
         let (key, taken) = (ServerKey::of(settings), settings.tools.clone());
-        Self { key, taken, changes: settings.changes, memory, redactor, now: Mutex::default() }
+        let (now, updating) = Default::default();
+        Self { key, taken, changes: settings.changes, memory, redactor, now, updating }
     }
 
-    /// The tools that were seen when we last ran.
+    /// The tools that were seen when we last ran. For the start, before anything else is called.
     pub(super) fn recall(&self) -> Option<Vec<ToolSpec>> {
         let remembered = self.read_memory()?;
         let seen = ServerDefinition::read(&remembered.seen)?;
@@ -54,7 +58,27 @@ impl Definitions {
 
     /// Stores the definition of the server, and warns if it is not the accepted one. Parts that could not be listed
     /// keep their last value.
-    pub(super) fn see(&self, mut seen: ServerDefinition) {
+    pub(super) fn see(&self, seen: ServerDefinition) {
+        let _updating = self.updating.blocking_lock();
+        self.store(seen);
+    }
+
+    /// [`Self::see`] for a definition without tools, of which only prompts, templates or resources were listed.
+    pub(super) fn see_offers(&self, mut seen: ServerDefinition) {
+        let _updating = self.updating.blocking_lock();
+        seen.tools.clone_from(&self.now().seen.tools);
+        self.store(seen);
+    }
+
+    /// Looks again at what was accepted: somebody may have done so meanwhile.
+    pub(super) fn look_again(&self) {
+        let _updating = self.updating.blocking_lock();
+        if let Some(remembered) = self.read_memory() {
+            self.hold(None, Ok(Some(remembered)));
+        }
+    }
+
+    fn store(&self, mut seen: ServerDefinition) {
         seen.fill(&self.now().seen);
         let text = serde_json::to_string(&seen).map(|text| self.redactor.text(text)).unwrap_or_default();
         // As it is remembered, so that equals stay equal.
@@ -67,19 +91,6 @@ impl Definitions {
             Some(memory) => memory.remember(&self.key, &text).map(Some),
         };
         self.hold(Some(seen), remembered);
-    }
-
-    /// [`Self::see`] for a definition without tools, of which only prompts, templates or resources were listed.
-    pub(super) fn see_offers(&self, mut seen: ServerDefinition) {
-        seen.tools.clone_from(&self.now().seen.tools);
-        self.see(seen);
-    }
-
-    /// Looks again at what was accepted: somebody may have done so meanwhile.
-    pub(super) fn look_again(&self) {
-        if let Some(remembered) = self.read_memory() {
-            self.hold(None, Ok(Some(remembered)));
-        }
     }
 
     fn read_memory(&self) -> Option<Remembered> {
@@ -201,4 +212,92 @@ fn is_read_only(definition: &ServerDefinition, tool: &str) -> bool {
 
 fn describe_invisible(places: &[String]) -> String {
     format!("it uses invisible characters, which are shown escaped, in {}", places.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::definition::ToolDefinition;
+    use super::super::settings::{Command, Start, Transport, UpstreamLimits};
+    use super::*;
+    use ctx_core::Identifier;
+    use serde_json::json;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    /// A memory whose second `remember` waits.
+    struct SlowMemory {
+        accepted: Mutex<Option<String>>,
+        count: Mutex<usize>,
+        waits: Sender<()>,
+        go_on: Mutex<Receiver<()>>,
+    }
+
+    impl Memory for SlowMemory {
+        fn recall(&self, _: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
+            Ok(None)
+        }
+
+        fn remember(&self, _: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
+            let count = {
+                let mut count = self.count.lock().unwrap();
+                *count += 1;
+                *count
+            };
+            if count == 2 {
+                self.waits.send(()).unwrap();
+                self.go_on.lock().unwrap().recv().unwrap();
+            }
+            let accepted = self.accepted.lock().unwrap().get_or_insert_with(|| seen.to_owned()).clone();
+            Ok(Remembered { seen: seen.to_owned(), accepted })
+        }
+
+        fn accept(&self, _: &ServerKey, accepted: &str) -> Result<(), MemoryError> {
+            *self.accepted.lock().unwrap() = Some(accepted.to_owned());
+            Ok(())
+        }
+    }
+
+    fn echo(description: &str) -> ServerDefinition {
+        let tool = json!({"name": "echo", "description": description, "inputSchema": {"type": "object"}});
+        let tools = vec![ToolDefinition::of(serde_json::from_value(tool).unwrap())];
+        ServerDefinition { tools, ..ServerDefinition::default() }
+    }
+
+    #[test]
+    fn a_listing_of_resources_does_not_restore_old_tools() {
+        let settings = UpstreamSettings {
+            name: Identifier::sanitize("up"),
+            transport: Transport::Stdio(Command {
+                program: "up".into(),
+                arguments: Vec::new(),
+                environment: Vec::new(),
+                directory: "/".into(),
+            }),
+            start: Start::Eager,
+            exposed: false,
+            tools: ToolFilter::default(),
+            changes: Changes::Ask,
+            limits: UpstreamLimits::default(),
+        };
+        let ((waits, waiting), (go_on, goes_on)) = (channel(), channel());
+        let (accepted, count) = Default::default();
+        let memory = SlowMemory { accepted, count, waits, go_on: Mutex::new(goes_on) };
+        let definitions = Definitions::new(&settings, Some(Arc::new(memory)), Redactor::default());
+        definitions.see(echo("as accepted"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| definitions.see_offers(ServerDefinition::default()));
+            waiting.recv().unwrap();
+            let (stored, is_stored) = channel();
+            let definitions = &definitions;
+            scope.spawn(move || {
+                definitions.see(echo("changed"));
+                stored.send(()).ok();
+            });
+            // It overtakes the listing of resources, or waits for it.
+            is_stored.recv_timeout(Duration::from_millis(200)).ok();
+            go_on.send(()).unwrap();
+        });
+        let objection = definitions.objection("echo").unwrap_or_default();
+        assert!(objection.contains("has changed since it was accepted"), "{objection}");
+    }
 }

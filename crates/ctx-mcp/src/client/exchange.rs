@@ -19,7 +19,7 @@ use rmcp::{RoleClient, ServiceError};
 
 /// How often one call may ask for something before it goes on.
 const ROUNDS_MAX: usize = 10;
-/// Requests of the server (elicitation, sampling, roots) during one request of ours; further ones are refused.
+/// Questions of the server (elicitation, sampling, roots) during one call, in all its rounds; further ones are refused.
 const QUESTIONS_PER_CALL_MAX: usize = 100;
 /// Input requests in one `InputRequiredResult`; a call with more fails.
 const QUESTIONS_PER_ROUND_MAX: usize = 16;
@@ -86,20 +86,26 @@ impl Connection {
         mut asked: Asked,
         call: &Call,
     ) -> Result<Result<ServerResult, ToolError>, Lost> {
+        let mut questions_left = QUESTIONS_PER_CALL_MAX;
         for _ in 0..ROUNDS_MAX {
-            let answer = match self.round(asked.request(), call).await {
+            let answer = match self.round(asked.request(), call, &mut questions_left).await {
                 Ok(answer) => answer,
                 Err(Ok(error)) => return Ok(Err(error)),
                 Err(Err(lost)) => return Err(lost),
             };
             match answer {
                 ServerResult::InputRequiredResult(wanted) => {
-                    if wanted.input_requests.as_ref().map_or(0, |requests| requests.len())
-                        > QUESTIONS_PER_ROUND_MAX
-                    {
-                        let why = format!("it asked more than {QUESTIONS_PER_ROUND_MAX} questions at once");
-                        return Ok(Err(ToolError::new(ErrorKind::Tool, why)));
+                    let count = wanted.input_requests.as_ref().map_or(0, |requests| requests.len());
+                    let too_many = |why: String| Ok(Err(ToolError::new(ErrorKind::Tool, why)));
+                    if count > QUESTIONS_PER_ROUND_MAX {
+                        return too_many(format!(
+                            "it asked more than {QUESTIONS_PER_ROUND_MAX} questions at once"
+                        ));
                     }
+                    let Some(left) = questions_left.checked_sub(count) else {
+                        return too_many(format!("it asked more than {QUESTIONS_PER_CALL_MAX} questions"));
+                    };
+                    questions_left = left;
                     let state = wanted.request_state.clone();
                     match answers(wanted, call).await {
                         Ok(responses) => asked.go_on(state, responses),
@@ -139,13 +145,14 @@ impl Connection {
         &self,
         request: ClientRequest,
         call: &Call,
+        questions_left: &mut usize,
     ) -> Result<ServerResult, Result<ToolError, Lost>> {
         let mut open = self.calls.open(call);
         let sent = self.peer.send_request_with_option(request, self.options()).await;
         let handle = sent.map_err(|_| Err(Lost::Unsent))?;
         open.sent(handle.id.clone(), handle.progress_token.clone());
         let mut guard = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
-        let answer = attended(handle.await_response(), &mut open, call).await;
+        let answer = attended(handle.await_response(), &mut open, call, questions_left).await;
         guard.id = None;
         match answer {
             Ok(answer) => Ok(answer),
@@ -188,9 +195,13 @@ pub(super) async fn request(
 }
 
 /// Waits for an answer; meanwhile tells and asks the other end of the call.
-async fn attended<T>(answer: impl Future<Output = T>, open: &mut OpenCall, call: &Call) -> T {
+async fn attended<T>(
+    answer: impl Future<Output = T>,
+    open: &mut OpenCall,
+    call: &Call,
+    questions_left: &mut usize,
+) -> T {
     let mut asking = FuturesUnordered::new();
-    let mut question_count = 0;
     let mut answer = std::pin::pin!(answer);
     loop {
         tokio::select! {
@@ -198,11 +209,11 @@ async fn attended<T>(answer: impl Future<Output = T>, open: &mut OpenCall, call:
             Some(()) = asking.next(), if !asking.is_empty() => {}
             Some(event) = open.events.recv() => {
                 if let Some((question, reply)) = tell(event, call) {
-                    question_count += 1;
-                    if question_count > QUESTIONS_PER_CALL_MAX {
+                    let Some(left) = questions_left.checked_sub(1) else {
                         let _ = reply.send(Err(Unanswered::Unable));
                         continue;
-                    }
+                    };
+                    *questions_left = left;
                     asking.push(call.ask(question).map(|answer| {
                         // The server may have given up.
                         let _ = reply.send(answer);

@@ -227,9 +227,14 @@ impl Guard {
         }
     }
 
-    /// Counts a line or event that is not a message; `false` if that exceeds the limit.
-    pub(super) fn admits_noise(&self) -> bool {
-        let spent = self.counts().unsolicited.spend(0);
+    /// Whether `id` is that of an unanswered request of ours.
+    pub(super) fn awaits(&self, id: &RequestId) -> bool {
+        request_number(id).is_some_and(|id| self.counts().unanswered.contains(&id))
+    }
+
+    /// Counts a line or event that is not a message; `false` if that exceeds a limit.
+    pub(super) fn admits_noise(&self, bytes: usize) -> bool {
+        let spent = self.counts().unsolicited.spend(bytes);
         if let Err(reason) = &spent {
             self.close(format!("it writes what is no message without pause: {reason}"));
         }
@@ -268,7 +273,7 @@ impl Guard {
         None
     }
 
-    /// Whether `id` is that of an unanswered request of ours; it then counts as answered.
+    /// [`Self::awaits`]; the request then counts as answered.
     fn is_awaited(&self, id: &RequestId) -> bool {
         request_number(id).is_some_and(|id| self.counts().unanswered.remove(&id))
     }
@@ -408,6 +413,24 @@ mod tests {
         let admitted = (0..1_000).take_while(|_| guard.admits(&told)).count();
         assert!((14..17).contains(&admitted), "{admitted}");
         assert!(guard.reason().unwrap().starts_with("it sends `notifications/message` without pause: more"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_are_cancelled_at_once_are_bounded_too() {
+        let guard = initialized_guard();
+        let cancelled = |id: usize| {
+            let params = json!({"requestId": id});
+            server_message(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+        };
+        for never_open in 0..100 {
+            assert!(guard.admits(&cancelled(1_000_000 + never_open)));
+        }
+        let mut count = 0;
+        while guard.has_room().await && guard.admits(&ping(json!(count))) && guard.admits(&cancelled(count)) {
+            count += 1;
+        }
+        assert_eq!(count, (UNSOLICITED_BURST_MAX as usize - 100) / 2);
+        assert!(guard.reason().unwrap().contains("without pause"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -73,13 +73,20 @@ impl Transport<RoleClient> for Lines {
             };
             let (taken, line) = self.reader.take(bytes);
             self.output.consume(taken);
-            match line.map(Line::message) {
-                Some(Some(message)) => return Some(message),
-                Some(None) if !self.guard.admits_noise() => return None,
-                None if self.reader.length > SKIPPED_BYTES_MAX => {
+            let Some(line) = line else {
+                if self.reader.length > SKIPPED_BYTES_MAX {
                     self.guard.close(format!("it writes a line of more than {SKIPPED_BYTES_MAX} bytes"));
                     return None;
                 }
+                continue;
+            };
+            let length = line.length();
+            match line.parse() {
+                LineContent::Message(message) => return Some(*message),
+                LineContent::UnreadableAnswer(id, why) if self.guard.awaits(&id) => {
+                    return Some(failure(id, why));
+                }
+                _ if !self.guard.admits_noise(length) => return None,
                 _ => {}
             }
         }
@@ -101,7 +108,14 @@ struct Reader {
 
 enum Line {
     Whole(Vec<u8>),
-    TooLong { head: Vec<u8>, tail: Vec<u8>, bytes_max: usize },
+    TooLong { head: Vec<u8>, tail: Vec<u8>, length: usize, bytes_max: usize },
+}
+
+enum LineContent {
+    Message(Box<RxJsonRpcMessage<RoleClient>>),
+    /// A response to this request that is too long or cannot be parsed, and why.
+    UnreadableAnswer(RequestId, String),
+    Noise,
 }
 
 impl Reader {
@@ -123,38 +137,43 @@ impl Reader {
         }
         let Some(newline) = newline else { return (bytes.len(), None) };
         let (line, tail) = (std::mem::take(&mut self.line), std::mem::take(&mut self.tail));
-        let is_whole = std::mem::take(&mut self.length) <= self.bytes_max;
-        let line = match is_whole {
+        let (length, bytes_max) = (std::mem::take(&mut self.length), self.bytes_max);
+        let line = match length <= bytes_max {
             true => Line::Whole(line),
-            false => Line::TooLong { head: line, tail, bytes_max: self.bytes_max },
+            false => Line::TooLong { head: line, tail, length, bytes_max },
         };
         (newline + 1, Some(line))
     }
 }
 
 impl Line {
-    fn message(self) -> Option<RxJsonRpcMessage<RoleClient>> {
+    fn length(&self) -> usize {
         match self {
+            Self::Whole(line) => line.len(),
+            Self::TooLong { length, .. } => *length,
+        }
+    }
+
+    fn parse(self) -> LineContent {
+        let (id, why) = match self {
             Self::Whole(line) => {
                 let error = match serde_json::from_slice(&line) {
-                    Ok(message) => return Some(message),
+                    Ok(message) => return LineContent::Message(Box::new(message)),
                     Err(error) => error,
                 };
                 tracing::debug!(%error, "a server's message cannot be read");
                 let id = match serde_json::from_slice::<Value>(&line) {
-                    Ok(read) if read.get("method").is_some() => return None,
-                    Ok(read) => serde_json::from_value(read.get("id")?.clone()).ok()?,
-                    Err(_) => {
-                        number(&line[..line.len().min(ENDS)], &line[line.len().saturating_sub(ENDS)..])?
-                    }
+                    Ok(read) if read.get("method").is_some() => None,
+                    Ok(read) => read.get("id").and_then(|id| serde_json::from_value(id.clone()).ok()),
+                    Err(_) => number(&line[..line.len().min(ENDS)], &line[line.len().saturating_sub(ENDS)..]),
                 };
-                Some(failure(id, format!("its answer cannot be read: {error}")))
+                (id, format!("its answer cannot be read: {error}"))
             }
-            Self::TooLong { head, tail, bytes_max } => {
-                let id = number(&head, &tail)?;
-                Some(failure(id, format!("its answer is longer than {bytes_max} bytes")))
+            Self::TooLong { head, tail, bytes_max, .. } => {
+                (number(&head, &tail), format!("its answer is longer than {bytes_max} bytes"))
             }
-        }
+        };
+        id.map_or(LineContent::Noise, |id| LineContent::UnreadableAnswer(id, why))
     }
 }
 
@@ -198,9 +217,13 @@ mod tests {
             while !part.is_empty() {
                 let (taken, line) = reader.take(part);
                 part = &part[taken..];
-                if let Some(line) = line {
-                    messages.push(line.message().map(|message| serde_json::to_value(message).unwrap()));
-                }
+                let message = match line.map(Line::parse) {
+                    None => continue,
+                    Some(LineContent::Noise) => None,
+                    Some(LineContent::Message(message)) => Some(*message),
+                    Some(LineContent::UnreadableAnswer(id, why)) => Some(failure(id, why)),
+                };
+                messages.push(message.map(|message| serde_json::to_value(message).unwrap()));
             }
         }
         messages
@@ -233,6 +256,33 @@ mod tests {
         assert_eq!(error_of(&messages[2]).0, 3);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn long_lines_that_nobody_asked_for_are_bounded_by_their_bytes() {
+        let long = "x".repeat(8 << 20);
+        for line in [
+            format!("{long}\n"),
+            format!("{{\"method\":1,\"a\":\"{long}\"}}\n"),
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"outcome\":\"{long}\"}}\n"),
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{long}{long}\"}}\n"),
+        ] {
+            let guard = Arc::new(Guard::default());
+            let (mut server, output) = tokio::io::duplex(1 << 20);
+            let mut lines = Lines::new(output, tokio::io::sink(), 10 << 20, guard.clone());
+            let writing = tokio::spawn(async move {
+                let mut count = 0;
+                while server.write_all(line.as_bytes()).await.is_ok() && count < 50 {
+                    count += 1;
+                }
+                count
+            });
+            assert!(lines.receive().await.is_none());
+            drop(lines);
+            let count = writing.await.unwrap();
+            assert!((3..=9).contains(&count), "{count}");
+            assert!(guard.reason().unwrap().contains("bytes that nobody asked for"));
+        }
+    }
+
     /// Arbitrary output of a server: whole and broken messages among random bytes.
     fn any_output() -> impl Strategy<Value = Vec<u8>> {
         let part = prop_oneof![
@@ -262,7 +312,7 @@ mod tests {
                     prop_assert!(taken > 0);
                     prop_assert!(reader.line.len() <= bytes_max.max(ENDS) && reader.tail.len() <= ENDS);
                     if let Some(line) = line {
-                        drop(line.message());
+                        drop(line.parse());
                     }
                 }
             }

@@ -127,9 +127,7 @@ impl Namespace {
         let message = |message: mcp::PromptMessage| {
             let mut block = serde_json::to_value(message.content).ok()?;
             self.rename(&mut block);
-            if let Some(text) = block.get_mut("text") {
-                make_visible(text);
-            }
+            make_visible(&mut block);
             let role = match message.role {
                 mcp::Role::Assistant => Role::Assistant,
                 _ => Role::User,
@@ -202,6 +200,29 @@ mod tests {
             let mut block = block;
             namespace().rename(&mut block);
             assert_eq!(block, expected);
+        }
+    }
+
+    #[test]
+    fn all_texts_of_a_prompt_are_made_visible() {
+        let hidden = "a\u{200b}b";
+        for (content, places) in [
+            (json!({"type": "text", "text": hidden}), &["/text"][..]),
+            (
+                json!({"type": "resource", "resource": {"uri": "file:///a", "text": hidden}}),
+                &["/resource/text"],
+            ),
+            (
+                json!({"type": "resource_link", "uri": "file:///a", "name": hidden, "description": hidden}),
+                &["/name", "/description"],
+            ),
+        ] {
+            let result = json!({"messages": [{"role": "user", "content": content}]});
+            let mut prompt = namespace().prompt(serde_json::from_value(result).unwrap());
+            let block = serde_json::to_value(prompt.messages.remove(0).content.remove(0)).unwrap();
+            for place in places {
+                assert_eq!(block.pointer(place), Some(&json!(visible(hidden))), "{block}");
+            }
         }
     }
 

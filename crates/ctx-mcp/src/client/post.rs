@@ -1,5 +1,7 @@
 //! One message posted to a server on the web, and what comes back, bounded in all its forms.
 
+use super::guard::Guard;
+use super::oauth::Authority;
 use super::web::WebError;
 use bytes::Bytes;
 use ctx_core::Redactor;
@@ -40,6 +42,8 @@ pub(super) struct Post<'a> {
     /// Bytes of an answer, or of an event.
     pub(super) bytes_max: usize,
     pub(super) redactor: &'a Redactor,
+    pub(super) guard: &'a Arc<Guard>,
+    pub(super) authority: Option<&'a Authority>,
 }
 
 impl Post<'_> {
@@ -68,6 +72,9 @@ impl Post<'_> {
     }
 
     async fn read(self, response: Response) -> Result<Posted, WebError> {
+        if let Some(authority) = self.authority {
+            authority.note_peer(response.remote_addr());
+        }
         let status = response.status();
         let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
         let challenge = header(WWW_AUTHENTICATE).map(str::to_owned);
@@ -91,7 +98,7 @@ impl Post<'_> {
         }
         let Some(id) = self.id() else { return Ok(Posted::Accepted) };
         match (is_events, is_json) {
-            (true, _) => Ok(Posted::Sse(events(response, id, self.bytes_max), session)),
+            (true, _) => Ok(Posted::Sse(events(response, id, self.bytes_max, self.guard.clone()), session)),
             (_, true) => {
                 let message = match read_whole(response, self.bytes_max).await? {
                     None => too_long(id, self.bytes_max),
@@ -159,7 +166,7 @@ async fn read_whole(mut response: Response, bytes_max: usize) -> reqwest::Result
 }
 
 /// The events of an SSE response. An event that is too long, or too many stray events, fail the request.
-fn events(response: Response, id: RequestId, bytes_max: usize) -> BoxedSseResponse {
+fn events(response: Response, id: RequestId, bytes_max: usize, guard: Arc<Guard>) -> BoxedSseResponse {
     let is_too_long = Arc::new(AtomicBool::new(false));
     let bytes = bounded(response.bytes_stream(), bytes_max, is_too_long.clone());
     let mut stray_events = 0;
@@ -170,9 +177,15 @@ fn events(response: Response, id: RequestId, bytes_max: usize) -> BoxedSseRespon
         };
         match event {
             Err(_) if is_too_long.load(Ordering::Relaxed) => as_event(too_long(id.clone(), bytes_max)),
+            Ok(event) if is_keep_alive(&event) => {
+                // Too many disconnect the server.
+                guard.admits_noise(event.data.as_ref().map_or(0, String::len));
+                Ok(event)
+            }
             Ok(mut event) if is_stray(&event, &id) => {
                 stray_events += 1;
-                if stray_events > STRAY_EVENTS_MAX {
+                let is_admitted = guard.admits_noise(event.data.as_ref().map_or(0, String::len));
+                if stray_events > STRAY_EVENTS_MAX || !is_admitted {
                     let message = format!("it sent more than {STRAY_EVENTS_MAX} events that are no answer");
                     return as_event(failure(id.clone(), message));
                 }
@@ -186,25 +199,29 @@ fn events(response: Response, id: RequestId, bytes_max: usize) -> BoxedSseRespon
     stream.boxed()
 }
 
+/// The message of an event, if it is one.
+pub(super) fn message_of(event: &Sse) -> Option<ServerJsonRpcMessage> {
+    if is_keep_alive(event) {
+        return None;
+    }
+    serde_json::from_str(event.data.as_deref()?).ok()
+}
+
+/// Whether an event is not even meant to be a message: it has no data, or another type.
+fn is_keep_alive(event: &Sse) -> bool {
+    let is_empty = event.data.as_ref().is_none_or(String::is_empty);
+    is_empty || !matches!(event.event.as_deref(), None | Some("" | "message"))
+}
+
 /// Whether an event is not a message although its type says so, or answers another request.
 fn is_stray(event: &Sse, id: &RequestId) -> bool {
-    let Some(data) = event.data.as_deref().filter(|data| !data.is_empty()) else { return false };
-    // Events of other types are keep-alives.
-    if !matches!(event.event.as_deref(), None | Some("" | "message")) {
-        return false;
-    }
-    #[derive(serde::Deserialize)]
-    struct MessageHead {
-        id: Option<RequestId>,
-        method: Option<serde::de::IgnoredAny>,
-    }
-    match serde_json::from_str(data) {
-        Ok(MessageHead { id: Some(other), method: None }) => {
-            other != *id && other.to_string() != id.to_string()
-        }
-        Ok(_) => false,
-        Err(_) => true,
-    }
+    let answered = match message_of(event) {
+        None => return true,
+        Some(JsonRpcMessage::Response(response)) => Some(response.id),
+        Some(JsonRpcMessage::Error(error)) => error.id,
+        Some(_) => None,
+    };
+    answered.is_some_and(|other| other != *id && other.to_string() != id.to_string())
 }
 
 /// Bytes, as long as no event among them is too long.

@@ -98,10 +98,10 @@ impl Transport<RoleClient> for Sse {
                     Ok(message) => return Some(message),
                     Err(error) => {
                         tracing::debug!(%error, "a server's message cannot be read");
-                        self.guard.admits_noise().then_some(())?;
+                        self.guard.admits_noise(event.data.len()).then_some(())?;
                     }
                 },
-                Some(Ok(_)) => self.guard.admits_noise().then_some(())?,
+                Some(Ok(event)) => self.guard.admits_noise(event.data.len()).then_some(())?,
                 // Whose answer it was cannot be told: those who wait are told that the connection is lost.
                 Some(Err(TooLong)) => return None,
                 None => match self.stream.chunk().await {
@@ -129,12 +129,14 @@ async fn authorized(
     let Some(authority) = authority else { return send(&None).await.map_err(io::Error::other) };
     let token = authority.token().await.map_err(io::Error::other)?;
     let answer = send(&token).await.map_err(io::Error::other)?;
+    authority.note_peer(answer.remote_addr());
     let Some(header) = challenge(&answer) else { return Ok(answer) };
     let another = authority.after_refusal(token.as_ref(), &header).await.map_err(io::Error::other)?;
     if another.is_none() {
         return Ok(answer);
     }
     let answer = send(&another).await.map_err(io::Error::other)?;
+    authority.note_peer(answer.remote_addr());
     if let Some(header) = challenge(&answer) {
         authority.let_nobody_in(another.as_ref(), &header);
     }

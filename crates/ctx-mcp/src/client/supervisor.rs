@@ -16,7 +16,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, wait};
 use std::ffi::OsString;
-use std::io::{self, BufRead, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -42,6 +42,8 @@ const KILL_TIME_MAX: Duration = Duration::from_secs(10);
 const KILL_WAIT_MAX: Duration = Duration::from_millis(1_500);
 /// Bytes of a status line.
 const LINE_BYTES_MAX: u64 = 64;
+/// Bytes of `/proc/PID/stat`: a name of at most 64 bytes, and some fifty numbers.
+const STAT_BYTES_MAX: u64 = 4_096;
 
 /// Starts servers, each under a supervisor.
 pub(super) struct Starter(ReaperProgram);
@@ -316,11 +318,31 @@ fn children() -> Vec<Pid> {
         let process: i32 = folder.ok()?.file_name().to_str()?.parse().ok()?;
         let file = std::fs::File::open(format!("/proc/{process}/stat")).ok()?;
         let mut stat = Vec::new();
-        // The process name in parentheses may contain parentheses and spaces.
-        io::BufReader::new(file).read_until(b'\n', &mut stat).ok()?;
+        // The process name in parentheses may contain anything: parentheses, spaces, line breaks.
+        file.take(STAT_BYTES_MAX).read_to_end(&mut stat).ok()?;
         let stat = String::from_utf8_lossy(&stat);
         let parent: i32 = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
         (parent == us).then(|| Pid::from_raw(process))?
     };
     folders.filter_map(child).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_found_whatever_its_name_is() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a\n", ") 1 (", "a\n) S 1"] {
+            let program = folder.path().join(name);
+            std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+            let mut child = std::process::Command::new(program).arg0("sleep").arg("1000").spawn().unwrap();
+            let process = Pid::from_raw(child.id() as i32).unwrap();
+            let is_found = children().contains(&process);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(is_found, "{name:?}");
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! HTTP as the transport to a server on the web uses it.
 
+use super::guard::Guard;
 use super::oauth::{Authority, Forbidden, LoginError};
-use super::post::Post;
+use super::post::{Post, message_of};
 use super::reach::CheckedNames;
 use ctx_core::{Redactor, Secret, chain};
+use futures::StreamExt;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ServerResult};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
@@ -24,7 +26,7 @@ const REDIRECTS_MAX: usize = 10;
 /// call on one that is being closed is lost.
 const KEPT: Duration = Duration::from_secs(4);
 
-/// How long a new connection waits for the standalone stream before it makes its first request.
+/// How long a new connection waits for the standalone stream before it is used for calls.
 const STANDALONE_STREAM_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The standalone SSE stream of a session (the GET of Streamable HTTP). rmcp opens it in a task of its own, so the first
@@ -83,6 +85,7 @@ pub(super) struct Web {
     stream_pacer: Arc<StreamPacer>,
     standalone_stream: Arc<StandaloneStream>,
     redactor: Redactor,
+    guard: Arc<Guard>,
 }
 
 impl Web {
@@ -91,6 +94,7 @@ impl Web {
         event_bytes_max: usize,
         authority: Option<Arc<Authority>>,
         redactor: &Redactor,
+        guard: &Arc<Guard>,
     ) -> reqwest::Result<Self> {
         Ok(Self {
             client: client(CheckedNames::of_server(url))?,
@@ -99,6 +103,7 @@ impl Web {
             stream_pacer: Arc::default(),
             standalone_stream: Arc::default(),
             redactor: redactor.clone(),
+            guard: guard.clone(),
         })
     }
 
@@ -206,12 +211,12 @@ impl StreamableHttpClient for Web {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, WebError> {
-        let (id, asks_era) = match &message {
-            ClientJsonRpcMessage::Request(request) => {
-                (Some(request.id.clone()), matches!(request.request, ClientRequest::DiscoverRequest(_)))
-            }
-            _ => (None, false),
+        let (id, request) = match &message {
+            ClientJsonRpcMessage::Request(request) => (Some(request.id.clone()), Some(&request.request)),
+            _ => (None, None),
         };
+        let asks_era = matches!(request, Some(ClientRequest::DiscoverRequest(_)));
+        let opens_session = matches!(request, Some(ClientRequest::InitializeRequest(_)));
         let posted = self.authorized(|token| {
             let post = Post {
                 client: &self.client,
@@ -222,12 +227,16 @@ impl StreamableHttpClient for Web {
                 headers: custom_headers.clone(),
                 bytes_max: self.event_bytes_max,
                 redactor: &self.redactor,
+                guard: &self.guard,
+                authority: self.authority.as_deref(),
             };
             post.send()
         });
         let answer = posted.await?;
-        if let StreamableHttpPostResponse::Json(_, Some(_)) | StreamableHttpPostResponse::Sse(_, Some(_)) =
-            &answer
+        // Only then: rmcp opens no stream for a session id in any other response, as stateless servers may send one.
+        if opens_session
+            && let StreamableHttpPostResponse::Json(_, Some(_)) | StreamableHttpPostResponse::Sse(_, Some(_)) =
+                &answer
         {
             self.standalone_stream.is_expected.store(true, Ordering::Relaxed);
         }
@@ -286,13 +295,52 @@ impl StreamableHttpClient for Web {
         if is_standalone {
             self.standalone_stream.is_answered.send_replace(true);
         }
-        answer
+        Ok(count_noise(answer?, self.guard.clone()))
     }
+}
+
+/// Counts the events of a stream that rmcp passes over, since they are no messages; ends the stream if there are too many.
+fn count_noise(stream: BoxedSseResponse, guard: Arc<Guard>) -> BoxedSseResponse {
+    let is_admitted = move |event: &sse_stream::Sse| {
+        message_of(event).is_some() || guard.admits_noise(event.data.as_ref().map_or(0, String::len))
+    };
+    stream.take_while(move |event| std::future::ready(event.as_ref().map_or(true, &is_admitted))).boxed()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ctx_testkit::{reply, reply_with};
+    use futures::FutureExt;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn only_the_stream_of_a_session_is_waited_for() {
+        let server = ctx_testkit::Web::serve(|asked| {
+            if !asked.line.starts_with("POST") {
+                return reply(405, "");
+            }
+            let headers = [("Content-Type", "application/json"), ("Mcp-Session-Id", "1")];
+            let body = json!({"jsonrpc": "2.0", "id": asked.json()["id"], "result": {}});
+            reply_with(200, &headers, &body.to_string())
+        });
+        let uri: Arc<str> = server.url("/mcp").into();
+        let web = Web::new(&uri, 1 << 20, None, &Redactor::default(), &Arc::default()).unwrap();
+        let is_ready = || web.standalone_stream_answered().now_or_never().is_some();
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"}});
+        for (method, opens_session) in
+            [("server/discover", false), ("tools/list", false), ("initialize", true)]
+        {
+            let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+            let message = serde_json::from_value(message).unwrap();
+            web.post_message(uri.clone(), message, None, None, HashMap::new()).await.unwrap();
+            assert_eq!(is_ready(), !opens_session, "{method}");
+        }
+        // A refusal is an answer too.
+        web.get_stream(uri.clone(), Some("1".into()), None, None, HashMap::new()).await.err().unwrap();
+        assert!(is_ready());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn streams_that_end_at_once_are_not_opened_without_pause() {

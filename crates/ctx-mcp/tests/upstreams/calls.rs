@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Test] = tests![calls:
     credentials_of_a_call_are_not_passed_on,
     progress_and_logs_reach_whoever_called,
     questions_reach_whoever_called_and_nobody_else,
+    questions_that_wait_for_a_person_do_not_stop_a_server,
     a_call_that_is_given_up_is_taken_back,
     a_changed_list_is_taken_up,
     only_the_tools_that_are_taken_are_there,
@@ -120,6 +121,15 @@ async fn questions_reach_whoever_called_and_nobody_else() {
     until("the other call is there", || world.noted("slow") == 1).await;
     assert_eq!(heard("ask").await, json!({"action": "cancel"}));
     other.abort();
+}
+
+async fn questions_that_wait_for_a_person_do_not_stop_a_server() {
+    let world = World::of("good").await;
+    let person = Arc::new(Person { is_away: true, ..Person::default() });
+    let output = world.call_as("ask_much", json!({}), person).await.unwrap();
+    assert_eq!(output.into_data(), text(r#"{"action":"cancel"}"#));
+    assert_eq!(world.call("echo", json!({"text": "on"})).await.unwrap().into_data(), text("on"));
+    assert_eq!(world.noted("start"), 1);
 }
 
 async fn a_call_that_is_given_up_is_taken_back() {

@@ -26,6 +26,7 @@ pub(crate) fn main(kind: &str, file: &str) -> ExitCode {
         kind: kind.to_owned(),
         file: file.to_owned(),
         asked: None,
+        other_answers: 0,
         more: false,
         more_prompts: false,
     };
@@ -49,6 +50,8 @@ struct Server {
     file: String,
     /// The call that waits for an answer of the client's.
     asked: Option<Value>,
+    /// Answers of the client that come before the one that the call waits for.
+    other_answers: usize,
     more: bool,
     more_prompts: bool,
 }
@@ -108,6 +111,7 @@ impl Server {
                 say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "what?"}}))
             }
             Some(_) => {}
+            None if self.other_answers > 0 => self.other_answers -= 1,
             None => {
                 if let Some(call) = self.asked.take() {
                     let heard = message["result"].to_string();
@@ -142,6 +146,7 @@ impl Server {
                     "progress",
                     "logs",
                     "ask",
+                    "ask_much",
                     "model",
                     "roots",
                     "crash",
@@ -222,6 +227,18 @@ impl Server {
                 self.asked = Some(id.clone());
                 let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
                 ask("elicitation/create", json!({"message": "Who?", "requestedSchema": schema}));
+            }
+            // A hundred questions; waits until all but sixteen are answered.
+            "ask_much" => {
+                (self.asked, self.other_answers) = (Some(id.clone()), 83);
+                let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+                let params = json!({"message": "Who?", "requestedSchema": schema});
+                for number in 0..100 {
+                    let id = format!("q{number}");
+                    say(
+                        &json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}),
+                    );
+                }
             }
             "model" => {
                 self.asked = Some(id.clone());

@@ -1,7 +1,7 @@
 //! Servers that have an address.
 
 use crate::harness::Test;
-use crate::world::World;
+use crate::world::{INVISIBLE_SECRET, World};
 use ctx_core::ErrorKind;
 use ctx_mcp::{Headers, HttpKind, OAuthSettings, Transport, UpstreamState};
 use ctx_testkit::{Asked, Web, reply, reply_with};
@@ -18,7 +18,9 @@ pub(crate) const TESTS: &[Test] = tests![web:
     one_that_lets_nobody_in_is_told,
     headers_are_sent_to_nobody_else,
     an_answer_that_is_too_long_or_unreadable_fails_its_call,
-    no_request_overtakes_the_standalone_stream,
+    no_call_overtakes_the_standalone_stream,
+    questions_are_bounded_over_all_rounds_of_a_call,
+    a_secret_with_invisible_characters_is_redacted_in_a_reason,
 ];
 
 /// A server with sessions, of which it forgets the first when it is told to.
@@ -148,7 +150,7 @@ async fn an_answer_that_is_too_long_or_unreadable_fails_its_call() {
     assert_eq!(world.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 1"));
 }
 
-async fn no_request_overtakes_the_standalone_stream() {
+async fn no_call_overtakes_the_standalone_stream() {
     let server = Server { sessions: AtomicUsize::new(0), forgets: false };
     let events = Arc::new(Mutex::new(Vec::new()));
     let noted = events.clone();
@@ -166,5 +168,44 @@ async fn no_request_overtakes_the_standalone_stream() {
     assert_eq!(world.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 1"));
     let events = events.lock().unwrap().clone();
     let position = |event: &str| events.iter().position(|noted| noted == event);
-    assert!(position("GET").is_some() && position("GET") < position("tools/list"), "{events:?}");
+    assert!(position("GET").is_some() && position("GET") < position("tools/call"), "{events:?}");
+}
+
+async fn questions_are_bounded_over_all_rounds_of_a_call() {
+    let web = Web::serve(|asked| {
+        if !asked.line.starts_with("POST") {
+            return reply(405, "");
+        }
+        let message = asked.json();
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "server/discover" => json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "private"}),
+            "tools/list" => json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private",
+                "tools": [{"name": "ask", "inputSchema": {"type": "object"}}]}),
+            "tools/call" => {
+                let requests = (0..16).map(|key| (format!("q{key}"), json!({"method": "roots/list"})));
+                let requests: serde_json::Map<_, _> = requests.collect();
+                json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"})
+            }
+            _ => return reply(405, ""),
+        };
+        let body = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        reply_with(200, &[("Content-Type", "application/json")], &body.to_string())
+    });
+    let world = upstream(web.url("/mcp")).await;
+    let error = world.call("ask", json!({})).await.unwrap_err();
+    assert_eq!(error.message(), "up: it asked more than 100 questions");
+}
+
+async fn a_secret_with_invisible_characters_is_redacted_in_a_reason() {
+    let web = Web::serve(|asked| {
+        if !asked.line.starts_with("POST") {
+            return reply(405, "");
+        }
+        let error = json!({"code": -32601, "message": format!("no {INVISIBLE_SECRET}\u{200b}")});
+        let body = json!({"jsonrpc": "2.0", "id": asked.json()["id"], "error": error});
+        reply_with(200, &[("Content-Type", "application/json")], &body.to_string())
+    });
+    let world = upstream(web.url("/mcp")).await;
+    assert_eq!(world.reason(), "it refused to begin: no ***\\u{200b}");
 }

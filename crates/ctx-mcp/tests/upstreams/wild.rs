@@ -29,6 +29,9 @@ fn unsolicited_message(flood: &str, number: usize) -> String {
         "tool list changes" => notification("tools/list_changed", json!({})),
         "prompt list changes" => notification("prompts/list_changed", json!({})),
         "resource list changes" => notification("resources/list_changed", json!({})),
+        "pings that are cancelled" if number % 2 == 1 => {
+            notification("cancelled", json!({"requestId": format!("s{}", number - 1)}))
+        }
         "cancellations" => notification("cancelled", json!({"requestId": number})),
         "unknown notifications" => notification("nonsense", json!({"a": 1})),
         "unknown requests" => request("nonsense/do", json!({})),
@@ -45,6 +48,7 @@ fn unsolicited_message(flood: &str, number: usize) -> String {
         "stray errors" => {
             json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32603, "message": "no"}}).to_string()
         }
+        "long noise" => "x".repeat(1 << 20),
         "noise" => format!("listening on port {number}"),
         "empty lines" => String::new(),
         _ => request("ping", json!({})),
@@ -222,7 +226,7 @@ fn flood(case: &str) {
 fn write_flood(case: &str, count: usize) {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static SENT: AtomicUsize = AtomicUsize::new(0);
-    let count = if case == "long logs" { 1 } else { count };
+    let count = if case.starts_with("long") { 1 } else { count };
     let first = SENT.fetch_add(count, Ordering::Relaxed);
     let lines: String =
         (first..first + count).map(|number| unsolicited_message(case, number) + "\n").collect();
@@ -271,6 +275,15 @@ pub(crate) fn answer(case: &str, asked: &Asked, stream: &mut TcpStream) {
             "notifications on the stream" => {
                 send(stream, EVENTS.as_bytes());
                 write_endless(stream, |number| format!("data: {}\n\n", unsolicited_message("logs", number)));
+            }
+            "noise on the stream" | "long noise on the stream" => {
+                send(stream, EVENTS.as_bytes());
+                let noise = case.trim_end_matches(" on the stream");
+                write_endless(stream, |number| format!("data: {}\n\n", unsolicited_message(noise, number)));
+            }
+            "noise on resumed streams" => {
+                send(stream, format!("{EVENTS}retry: 0\nid: 1\ndata: \n\n").as_bytes());
+                (0..4_000).for_each(|_| send(stream, b"data: {}\n\n"));
             }
             _ => send(stream, &reply(405, "")),
         };
@@ -345,7 +358,11 @@ fn misbehave(case: &str, id: &Value, stream: &mut TcpStream) {
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
             send(stream, &format!("{head}zz\r\n{{}}\r\n0\r\n\r\n"));
         }
-        "a stream that ends at once, again and again" | "notifications on the stream" => {
+        "a stream that ends at once, again and again"
+        | "notifications on the stream"
+        | "noise on the stream"
+        | "long noise on the stream"
+        | "noise on resumed streams" => {
             drop(stream.write_all(&reply_with(200, &[JSON], &whole.to_string())));
         }
         "stray events first" => {

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 pub(crate) const SERVER: &str = "__server";
 pub(crate) const REAPER: &str = "__reaper";
 pub(crate) const PARENT: &str = "__parent";
+/// A secret that escaping changes.
+pub(crate) const INVISIBLE_SECRET: &str = "key\u{200b}-\u{202e}4712";
 
 pub(crate) fn program() -> PathBuf {
     std::env::current_exe().unwrap()
@@ -125,7 +127,7 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
         name: "tests".to_owned(),
         version: "1".to_owned(),
         reaper: ReaperProgram { path: program(), arguments: vec![REAPER.into()] },
-        redactor: Redactor::new([Secret::new("licence-4711")]),
+        redactor: Redactor::new([Secret::new("licence-4711"), Secret::new(INVISIBLE_SECRET)]),
         memory: None,
         credentials: None,
         on_change,
@@ -137,6 +139,8 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
 #[derive(Default)]
 pub(crate) struct Person {
     pub(crate) told: Mutex<Vec<String>>,
+    /// Never answers a question.
+    pub(crate) is_away: bool,
 }
 
 #[async_trait]
@@ -151,6 +155,9 @@ impl Peer for Person {
     }
 
     async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+        if self.is_away {
+            return std::future::pending().await;
+        }
         Ok(match question.want {
             Want::Person { message, .. } => json!({"name": format!("{message} Ada")}),
             Want::Model(_) => json!({

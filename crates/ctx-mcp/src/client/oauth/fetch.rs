@@ -5,10 +5,12 @@ use crate::client::reach::{CheckedNames, scope_of};
 use crate::client::web;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ctx_core::{Secret, chain};
+use ctx_core::{NetworkScope, Secret, chain};
 use reqwest::{RequestBuilder, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long one request may take.
@@ -22,6 +24,8 @@ pub(super) struct Fetch {
     /// The configured MCP server that requires the login. It names all other hosts, directly or by its metadata.
     server: Url,
     names: CheckedNames,
+    /// The farthest network scope that the server has responded from.
+    responded_from: Mutex<Option<NetworkScope>>,
     /// Whether the server that wants the login is on this machine; only then may others be.
     is_local: bool,
 }
@@ -46,7 +50,8 @@ impl Fetch {
     pub(super) fn new(server: &Url) -> Result<Self, LoginError> {
         let names = CheckedNames::of_server(server.as_str());
         let client = web::client(names.clone()).map_err(|error| LoginError::new(chain(&error)))?;
-        Ok(Self { client, server: server.clone(), names, is_local: is_loopback(server) })
+        let responded_from = Mutex::default();
+        Ok(Self { client, server: server.clone(), names, responded_from, is_local: is_loopback(server) })
     }
 
     /// An address that may be used: nobody else reads what is sent there, and no server on the web sends
@@ -65,26 +70,45 @@ impl Fetch {
         }
     }
 
-    /// SSRF check of a request's host: a public server may refer to public hosts only.
+    /// Notes where a response of the server came from. What counts for its references is where they came from; its DNS
+    /// may say something else by the time they are followed (DNS rebinding).
+    pub(super) fn note_peer(&self, peer: Option<SocketAddr>) {
+        self.note_scope(peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip())));
+    }
+
+    /// [`Self::note_peer`] for a scope that was noted at an earlier time.
+    pub(super) fn note_scope(&self, scope: NetworkScope) {
+        let mut noted = self.responded_from.lock().unwrap_or_else(PoisonError::into_inner);
+        *noted = Some(noted.map_or(scope, |noted| noted.min(scope)));
+    }
+
+    /// The farthest network scope that the server has responded from, if it has.
+    pub(super) fn responded_from(&self) -> Option<NetworkScope> {
+        *self.responded_from.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// SSRF check of a request's host: a public server may refer to public hosts only. Behind a proxy, the peer is the
+    /// proxy, so DNS counts as well.
     async fn check(&self, url: &Url) -> Result<(), LoginError> {
         if url.host() == self.server.host() {
             return Ok(());
         }
         let (host, scope) = (url.host_str().unwrap_or_default(), scope_of(&self.server).await);
+        let scope = self.responded_from().map_or(scope, |noted| noted.min(scope));
         self.names.refer(host, scope).map_err(|why| LoginError::new(format!("`{}` {why}", shown(url))))
     }
 
     pub(super) async fn get(&self, url: &Url) -> Result<Answer, LoginError> {
         self.check(url).await?;
         let request = self.client.get(url.clone()).header(http::header::ACCEPT, "application/json");
-        read(url, request).await
+        self.read(url, request).await
     }
 
     pub(super) async fn post_json(&self, url: &Url, body: &Value) -> Result<Answer, LoginError> {
         self.check(url).await?;
         let request = self.client.post(url.clone()).header(http::header::ACCEPT, "application/json");
         let request = request.header(http::header::CONTENT_TYPE, "application/json");
-        read(url, request.body(body.to_string())).await
+        self.read(url, request.body(body.to_string())).await
     }
 
     /// Sends fields of a form, as whom it names.
@@ -105,7 +129,30 @@ impl Fetch {
             request = request.header(http::header::AUTHORIZATION, value);
         }
         let request = request.header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        read(url, request.body(form(url, fields))).await
+        self.read(url, request.body(form(url, fields))).await
+    }
+
+    async fn read(&self, url: &Url, request: RequestBuilder) -> Result<Answer, LoginError> {
+        let failed = |why: String| LoginError::new(format!("{} {why}", shown(url)));
+        let reading = async {
+            let broken =
+                |error: reqwest::Error| failed(format!("cannot be reached: {}", chain(&error.without_url())));
+            let mut response = request.send().await.map_err(broken)?;
+            if url.host() == self.server.host() {
+                self.note_peer(response.remote_addr());
+            }
+            let status = response.status().as_u16();
+            let mut body = Vec::new();
+            while let Some(bytes) = response.chunk().await.map_err(broken)? {
+                if body.len() + bytes.len() > ANSWER_BYTES_MAX {
+                    return Err(failed(format!("answers with more than {ANSWER_BYTES_MAX} bytes")));
+                }
+                body.extend_from_slice(&bytes);
+            }
+            Ok(Answer { status, body })
+        };
+        let late = || failed(format!("did not answer within {} s", REQUEST_MAX.as_secs()));
+        tokio::time::timeout(REQUEST_MAX, reading).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
@@ -130,26 +177,6 @@ pub(super) fn is_loopback(url: &Url) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-async fn read(url: &Url, request: RequestBuilder) -> Result<Answer, LoginError> {
-    let failed = |why: String| LoginError::new(format!("{} {why}", shown(url)));
-    let reading = async {
-        let broken =
-            |error: reqwest::Error| failed(format!("cannot be reached: {}", chain(&error.without_url())));
-        let mut response = request.send().await.map_err(broken)?;
-        let status = response.status().as_u16();
-        let mut body = Vec::new();
-        while let Some(bytes) = response.chunk().await.map_err(broken)? {
-            if body.len() + bytes.len() > ANSWER_BYTES_MAX {
-                return Err(failed(format!("answers with more than {ANSWER_BYTES_MAX} bytes")));
-            }
-            body.extend_from_slice(&bytes);
-        }
-        Ok(Answer { status, body })
-    };
-    let late = || failed(format!("did not answer within {} s", REQUEST_MAX.as_secs()));
-    tokio::time::timeout(REQUEST_MAX, reading).await.unwrap_or_else(|_| Err(late()))
-}
-
 /// An address without what may be secret in it.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
@@ -164,6 +191,7 @@ pub(super) fn shown(url: &Url) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ctx_testkit::{Web, reply};
 
     fn addresses(server: &str) -> [bool; 6] {
         let fetch = Fetch::new(&server.parse().unwrap()).unwrap();
@@ -204,6 +232,23 @@ mod tests {
                 assert!(error.to_string().ends_with("and the server that names it is not"), "{error}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn dns_rebinding_does_not_bring_a_public_server_nearer() {
+        let web = Web::serve(|_| reply(200, "{}"));
+        // `localhost` stands for a name that is rebound to loopback.
+        let server: Url = web.url("/mcp").replace("127.0.0.1", "localhost").parse().unwrap();
+        let fetch = Fetch::new(&server).unwrap();
+        let other: Url = web.url("/other").parse().unwrap();
+        fetch.get(&server).await.unwrap();
+        assert_eq!(fetch.responded_from(), Some(NetworkScope::Loopback));
+        fetch.get(&other).await.unwrap();
+        fetch.note_peer(Some("8.8.8.8:443".parse().unwrap()));
+        fetch.get(&server).await.unwrap();
+        assert_eq!(fetch.responded_from(), Some(NetworkScope::Internet));
+        let refused = fetch.get(&other).await.err().unwrap();
+        assert!(refused.to_string().ends_with("and the server that names it is not"), "{refused}");
     }
 
     #[test]

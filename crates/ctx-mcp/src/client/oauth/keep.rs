@@ -2,7 +2,7 @@
 
 use super::LoginError;
 use super::register::{Client, Method};
-use ctx_core::Secret;
+use ctx_core::{NetworkScope, Secret};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -47,6 +47,8 @@ pub(super) struct Credentials {
     pub(super) requested: Vec<String>,
     /// What the server wants to have been asked for besides.
     pub(super) wanted: Vec<String>,
+    /// Where the server was when it named the token endpoint; `None` in a login of an earlier version.
+    pub(super) responded_from: Option<NetworkScope>,
     pub(super) tokens: Tokens,
 }
 
@@ -85,6 +87,8 @@ struct Written {
     method: Method,
     requested: Vec<String>,
     wanted: Vec<String>,
+    #[serde(default)]
+    responded_from: Option<NetworkScope>,
     access_token: String,
     refresh_token: Option<String>,
     expires_at: Option<u64>,
@@ -102,6 +106,7 @@ impl Credentials {
             method: self.client.method,
             requested: self.requested.clone(),
             wanted: self.wanted.clone(),
+            responded_from: self.responded_from,
             access_token: self.tokens.access.expose().to_owned(),
             refresh_token: exposed(&self.tokens.refresh),
             expires_at: self.tokens.expires_at,
@@ -130,6 +135,7 @@ impl Credentials {
             client,
             requested: written.requested,
             wanted: written.wanted,
+            responded_from: written.responded_from,
             tokens,
         })
     }
@@ -153,6 +159,7 @@ mod tests {
             client: Client { id: "c".into(), secret: Some(Secret::new("s3cret-1")), method: Method::Post },
             requested: vec!["a".into()],
             wanted: vec!["b".into()],
+            responded_from: Some(NetworkScope::Private),
             tokens: Tokens {
                 access: Secret::new("s3cret-2"),
                 refresh: Some(Secret::new("s3cret-3")),

@@ -139,6 +139,7 @@ impl Login {
             client: self.client,
             requested,
             wanted: Vec::new(),
+            responded_from: self.authority.fetch.responded_from(),
             tokens: granted.tokens,
         };
         let _lock = self.authority.with_store(|authority| authority.store.lock(&authority.key)).await?;
@@ -227,6 +228,7 @@ mod tests {
             client: Client { id: "c".into(), secret: None, method: Method::None },
             requested: words(requested),
             wanted: words(wanted),
+            responded_from: None,
             tokens: Tokens { access: Secret::new("t"), refresh: None, expires_at: None },
         });
         choose_scopes(&settings, &challenge, &server, before.as_ref()).join(" ")

@@ -130,6 +130,11 @@ impl Authority {
         Ok(Self { server, key, settings, store, redactor, fetch, state, renewing })
     }
 
+    /// Notes where a response of the server came from; see [`Fetch::note_peer`].
+    pub(super) fn note_peer(&self, peer: Option<std::net::SocketAddr>) {
+        self.fetch.note_peer(peer);
+    }
+
     fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -307,6 +312,7 @@ impl Authority {
         }
         let Some(refresh) = &kept.tokens.refresh else { return Ok(None) };
         let endpoint = self.fetch.address(&kept.token_endpoint)?;
+        kept.responded_from.into_iter().for_each(|scope| self.fetch.note_scope(scope));
         let fields = [
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh.expose()),

@@ -128,7 +128,7 @@ impl Upstream {
             };
             is_news = true;
             // What a server says may be anything that it was given.
-            let reason = maker.redactor.text(escape_line(&self.with_said(reason)).into_owned());
+            let reason = escape_line(&maker.redactor.text(self.with_said(reason))).into_owned();
             let pause = wait.next().unwrap_or(WAIT_MAX);
             let (name, seconds) = (&self.settings.name, pause.as_secs_f32());
             if told.as_ref() == Some(&reason) {
@@ -183,8 +183,11 @@ impl Upstream {
             let connecting =
                 maker.connect(&self.settings, authority, era, &self.said, &self.follows, &self.namespace);
             let connection = Arc::new(connecting.await?);
-            let (tools, offers) =
-                tokio::join!(connection.tools(&self.settings), connection.offers(&self.namespace));
+            let (tools, offers, ()) = tokio::join!(
+                connection.tools(&self.settings),
+                connection.offers(&self.namespace),
+                connection.ready_for_calls(),
+            );
             match tools {
                 Ok(tools) => Ok((connection, tools, offers)),
                 Err(reason) => {
