@@ -9,6 +9,7 @@ use ctx_knowledge::{SyncReport, cache_path};
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const SKIPPED: &str = "reading it has ended ctx twice; it is skipped until it changes";
 
@@ -76,4 +77,38 @@ async fn a_sync_leaves_no_journal_behind() {
     let workspace = Workspace::new().file("a.md", "harbour");
     sync(&workspace.open()).await;
     assert!(!journal(&workspace).exists());
+}
+
+#[tokio::test]
+async fn a_document_that_is_gone_is_no_longer_remembered() {
+    let workspace = Workspace::new().file("a.md", "harbour");
+    crash_while_reading(&workspace, "gone.html", "<p>harm", 1);
+    let report = sync(&workspace.open()).await;
+    assert_eq!((report.added, report.warning_count), (1, 0), "{report:?}");
+    assert!(!journal(&workspace).exists());
+}
+
+#[tokio::test]
+async fn a_document_that_is_being_stored_is_not_blamed_for_a_crash() {
+    let workspace = Workspace::new().file("a.md", "harbour");
+    let knowledge = workspace.open();
+    // Keeps the sync from storing what it has read.
+    let other = rusqlite::Connection::open(workspace.store_path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let watch = async {
+        let is_read =
+            || fs::read_to_string(journal(&workspace)).is_ok_and(|text| text.contains("\"reading\":null"));
+        for _ in 0..500 {
+            if is_read() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let is_read = is_read();
+        other.execute_batch("ROLLBACK").unwrap();
+        is_read
+    };
+    let (report, is_read) = tokio::join!(sync(&knowledge), watch);
+    assert!(is_read, "the journal still names the document");
+    assert_eq!(report.added, 1);
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    GitServer, LOGIN, Repository, Workspace, files_with, found, search, source_name, stored, sync_source,
-    the_document, time, try_sync,
+    GitServer, LOGIN, Repository, Workspace, files_with, found, redirecting_host, search, source_name,
+    stored, sync_source, the_document, time, try_sync,
 };
 use ctx_knowledge::{Knowledge, SyncOptions, SyncReport, Warning};
 use serde_json::{Value, json};
@@ -480,24 +480,7 @@ async fn a_server_that_hands_out_no_single_contents_is_copied_whole() {
 async fn a_redirect_leads_to_no_metadata_and_takes_no_password_along() {
     let repository = two_files();
     let server = GitServer::start(&repository);
-    let redirecting_url = |to: String| {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let old = format!("http://{LOGIN}localhost:{}/old.git", listener.local_addr().unwrap().port());
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let mut line = String::new();
-                let mut reader = std::io::BufReader::new(&stream);
-                while std::io::BufRead::read_line(&mut reader, &mut line).is_ok() && !line.ends_with("\n\r\n")
-                {
-                }
-                let answer = format!(
-                    "HTTP/1.1 301 Moved\r\nLocation: {to}/info/refs?service=git-upload-pack\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-                );
-                std::io::Write::write_all(&mut &stream, answer.as_bytes()).ok();
-            }
-        });
-        old
-    };
+    let redirecting_url = |to| format!("http://{LOGIN}{}/old.git", redirecting_host(to));
     // The password belongs to the old origin and is not sent to the new one, which then refuses access.
     let fixture = Fixture::new(&json!({"url": redirecting_url(server.url(""))}));
     let error = fixture.error().await;

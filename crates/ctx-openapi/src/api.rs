@@ -1,7 +1,7 @@
 //! An API as a provider: each of its operations is a tool.
 
 use crate::auth::{self, Credentials};
-use crate::client::{Client, Granted};
+use crate::client::{Client, Granted, configured_reach, origin_reach};
 use crate::interface::Interface;
 use crate::load::WebAddress;
 use crate::operation::{Description, Operation, Skipped};
@@ -186,19 +186,21 @@ impl Tool for OperationTool {
 }
 
 impl Inner {
-    /// Base URL and SSRF policy of an operation. A description from the web must not name an address in a nearer
-    /// network than its own origin; the host of `spec` and `base_url` come from the settings and are exempt.
+    /// Base URL and SSRF policy of an operation. A description from the web must not lead to a nearer network than the
+    /// one it was fetched from; `base_url` is trusted configuration and may.
     fn base(&self, operation: &Operation) -> Result<ApiBase, ToolError> {
         let (settings, address) = (&self.settings, self.address.as_ref());
         let url = base_url(settings.base_url.as_deref(), operation, address.map(|address| &address.url))?;
         let described_reach = address.map_or(Reach::OWN, |address| Reach::of_referrer(address.scope));
-        let is_configured = match &settings.spec {
-            Spec::Web(spec) => settings.base_url.is_some() || spec.host() == url.host(),
-            Spec::File(_) => true,
+        let host = url.host_str().unwrap_or_default();
+        let reach = match (&settings.base_url, &settings.spec, address) {
+            (Some(_), _, _) => configured_reach(host),
+            (None, Spec::Web(spec), Some(address)) if spec.host() == url.host() => {
+                origin_reach(host, address.scope)
+            }
+            (None, _, _) => described_reach,
         };
-        let reach = if is_configured { Reach::OWN } else { described_reach };
-        if let (Err(forbidden), false) = (reach.check_host(url.host_str().unwrap_or_default()), is_configured)
-        {
+        if let (Err(forbidden), Some(_)) = (reach.check_host(host), address) {
             let message = format!(
                 "the description is from the web and says that the API is at {forbidden}; set `base_url` if it is"
             );

@@ -30,11 +30,12 @@ pub struct ApiOptions {
     pub cache: Option<PathBuf>,
     /// Called when the functions of one of them are others than before.
     pub on_change: Arc<dyn Fn() + Send + Sync>,
-    /// Checks a changed description file before it is reloaded: the file decides where credentials are sent.
+    /// Checks the main file of a description each time before it is loaded: it decides where credentials are sent. The
+    /// other files of a description are not checked.
     pub is_trusted: Arc<TrustCheck>,
 }
 
-/// Whether the description file of the named API may be reloaded.
+/// Whether the description file of the named API may be loaded.
 pub type TrustCheck = dyn Fn(&Identifier, &Path) -> bool + Send + Sync;
 
 /// The APIs of a workspace. Dropped, nothing of theirs is read any more.
@@ -213,8 +214,8 @@ impl Reading {
     async fn read(self: &Arc<Self>, asking: Asking) -> bool {
         let own = self.clone();
         let loading = move || {
+            // The first time too: it may have changed since the configuration was trusted, or after a failure to read it.
             if let Spec::File(path) = &own.settings.spec
-                && own.found.borrow().api.is_some()
                 && !(own.is_trusted)(&own.settings.name, path)
             {
                 return Err(LoadError::Text(

@@ -209,6 +209,9 @@ fn open_best(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
     }
     let mut failure: Option<rusqlite::Error> = None;
     for access in [Access::ReadWrite, Access::ReadOnly, Access::Exclusive, Access::Immutable] {
+        if !is_worth_trying(access, failure.as_ref()) {
+            continue;
+        }
         let opened = connect(path, access, OpenFlags::SQLITE_OPEN_CREATE).and_then(|connection| {
             if access == Access::ReadWrite {
                 // A write lock shows whether writing works at all; nothing is changed. One that
@@ -245,6 +248,12 @@ fn open_best(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
     }
     let reason = failure.map_or_else(String::new, |error| error.to_string());
     Err(StoreError::Open { path: path.to_owned(), reason })
+}
+
+/// Whether to try this access after that failure. An exclusive lock blocks other processes, which only a full disk is a
+/// reason for.
+fn is_worth_trying(access: Access, failure: Option<&rusqlite::Error>) -> bool {
+    access != Access::Exclusive || failure.is_some_and(error::is_space_problem)
 }
 
 /// `create` is for the first connection only: a store that is deleted later must not come back
@@ -286,6 +295,22 @@ fn uri_path(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_full_disk_leads_to_an_exclusive_lock() {
+        use rusqlite::ffi;
+        for (code, expected) in [
+            (ffi::SQLITE_FULL, true),
+            (ffi::SQLITE_IOERR, true),
+            (ffi::SQLITE_CANTOPEN, false),
+            (ffi::SQLITE_READONLY, false),
+            (ffi::SQLITE_PERM, false),
+        ] {
+            let failure = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            assert_eq!(is_worth_trying(Access::Exclusive, Some(&failure)), expected, "{failure}");
+            assert!(is_worth_trying(Access::Immutable, Some(&failure)), "{failure}");
+        }
+    }
 
     #[test]
     fn a_store_that_had_no_space_is_read_and_written_once_there_is_some() {

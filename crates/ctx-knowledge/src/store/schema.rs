@@ -1,7 +1,7 @@
 //! The tables, and the steps that lead from any older format to this one.
 
-use super::StoreError;
-use super::error::Classify;
+use super::error::{Classify, is_access_problem};
+use super::{Access, StoreError, connect};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
@@ -115,31 +115,38 @@ const MIGRATIONS: &[&str] = &[
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"ctxK");
 
 /// Refuses the database of another program before anything in it is changed. A store from before the
-/// `application_id` was set is recognized by its tables. Other problems of the file are left to the actual opening.
+/// `application_id` was set is recognized by its tables. A file that cannot be judged, as one that another process
+/// keeps locked, is refused too.
 pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let is_empty = std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0);
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if is_empty {
         return Ok(());
     }
-    let Ok(connection) = Connection::open_with_flags(path, flags) else { return Ok(()) };
-    harden(&connection).classify(path)?;
-    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let counted = (
-        count("PRAGMA application_id"),
-        count("SELECT count(*) FROM sqlite_schema"),
-        count(
-            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'documents', 'passed_over')",
-        ),
-    );
-    match counted {
-        (Ok(id), Ok(tables), Ok(ours))
-            if id != i64::from(APPLICATION_ID) && (id != 0 || (tables > 0 && ours < 3)) =>
-        {
-            Err(StoreError::Foreign { path: path.to_owned() })
+    let judge =
+        |access| connect(path, access, OpenFlags::empty()).and_then(|connection| is_foreign(&connection));
+    let judged = match judge(Access::ReadOnly) {
+        // Without the WAL, whose index cannot be made there.
+        Err(error) if is_access_problem(&error) => judge(Access::Immutable),
+        judged => judged,
+    };
+    match judged {
+        Ok(true) => Err(StoreError::Foreign { path: path.to_owned() }),
+        Ok(false) => Ok(()),
+        Err(error) if is_access_problem(&error) => {
+            Err(StoreError::Open { path: path.to_owned(), reason: error.to_string() })
         }
-        _ => Ok(()),
+        Err(error) => Err(error).classify(path),
     }
+}
+
+fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
+    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let id = count("PRAGMA application_id")?;
+    let tables = count("SELECT count(*) FROM sqlite_schema")?;
+    let ours = count(
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'documents', 'passed_over')",
+    )?;
+    Ok(id != i64::from(APPLICATION_ID) && (id != 0 || (tables > 0 && ours < 3)))
 }
 
 /// Hardens a connection against an attacker-made file: runs no function that the schema names, and forbids writes to
@@ -274,6 +281,24 @@ mod tests {
         let ours = folder.path().join("ours");
         drop(Store::open(&ours).unwrap());
         drop(Store::open(&ours).unwrap());
+    }
+
+    #[test]
+    fn a_locked_database_of_another_program_is_waited_for_and_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("theirs");
+        let theirs = Connection::open(&path).unwrap();
+        theirs.execute_batch("CREATE TABLE theirs (x); BEGIN EXCLUSIVE").unwrap();
+        let before = std::fs::read(&path).unwrap();
+        thread::scope(|scope| {
+            let opening = scope.spawn(|| Store::open(&path).err());
+            // Longer than the five seconds that a connection waits by itself.
+            thread::sleep(std::time::Duration::from_millis(5_500));
+            theirs.execute_batch("COMMIT").unwrap();
+            let refused = opening.join().unwrap();
+            assert!(matches!(refused, Some(StoreError::Foreign { .. })), "{refused:?}");
+        });
+        assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The crash journal of a source: records which document is being read, so that one that crashes the process
 //! (an abort, the kernel's out-of-memory killer) can be identified by the next process.
 //!
-//! A small file in the source's cache names the current document and is cleared when the document is done. If a
-//! sync finds a document named there, the previous process died while reading it. That document is a suspect: it
-//! is read exclusively, and if the process dies again, it is skipped until it changes. Nothing is fsynced: the
-//! file has to survive the process, not the machine.
+//! A small file in the source's cache names the current document and is cleared once its text is extracted and
+//! split: embedding and storing come after, and are not the document's fault. If a sync finds a document named there,
+//! the previous process died while reading it. That document is a suspect: it is read exclusively, and if the process
+//! dies again, it is skipped until it changes. Nothing is fsynced: the file has to survive the process, not the machine.
 
 use crate::extract::VERSION;
 use crate::private;
@@ -95,8 +95,19 @@ impl Journal {
         let suspects = &mut self.contents.suspects;
         if let Some(suspect) = suspects.iter_mut().find(|suspect| suspect.version == version) {
             suspect.ends = suspect.ends.saturating_add(1);
-        } else if suspects.len() < SUSPECTS_MAX {
+        } else {
+            // The oldest gives way, so that a new one is never overlooked.
+            suspects.drain(..(suspects.len() + 1).saturating_sub(SUSPECTS_MAX));
             suspects.push(Suspect { version, ends: 1 });
+        }
+    }
+
+    /// Drops the suspects that the source no longer has, by their source id.
+    pub(super) fn retain_suspects(&mut self, exists: impl Fn(&str) -> bool) {
+        let before = self.contents.suspects.len();
+        self.contents.suspects.retain(|suspect| exists(&suspect.version.source_id));
+        if self.contents.suspects.len() != before {
+            self.write();
         }
     }
 
@@ -251,6 +262,22 @@ mod tests {
         assert_eq!(crash_while_reading(folder.path(), &document("b", "fine")), Verdict::Read);
         let mut journal = Journal::open(folder.path(), false);
         assert_eq!(begin(&mut journal, &unlucky), Verdict::Read, "one end long ago counts no more");
+    }
+
+    #[test]
+    fn suspects_that_are_gone_and_the_oldest_of_too_many_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let numbered = |number: usize| document(&number.to_string(), "harm");
+        for number in 0..=SUSPECTS_MAX {
+            crash_while_reading(folder.path(), &numbered(number));
+        }
+        let mut journal = Journal::open(folder.path(), false);
+        assert_eq!(journal.contents.suspects.len(), SUSPECTS_MAX);
+        assert_eq!(journal.judge(&numbered(0)).1, Verdict::Read);
+        assert_eq!(journal.judge(&numbered(SUSPECTS_MAX)).1, Verdict::ReadAlone);
+        journal.retain_suspects(|source_id| source_id == "7");
+        journal.close();
+        assert_eq!(Journal::open(folder.path(), false).contents.suspects.len(), 1);
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl SyncJob<'_> {
             models: self.models.clone(),
             options: self.options,
             memory: memory.clone(),
-            journal: Journal::open(&cache_path(self.store.path(), name), self.options.dry_run),
+            journal: self.journal(),
             progress: self.progress.clone(),
             cancellation: cancellation.clone(),
             _lock: lock.clone(),
@@ -197,6 +197,10 @@ impl SyncJob<'_> {
         outcome.map(|()| report)
     }
 
+    fn journal(&self) -> Journal {
+        Journal::open(&cache_path(self.store.path(), &self.source.name), self.options.dry_run)
+    }
+
     fn finish(
         &self,
         pulled: Result<Pulled, SourceError>,
@@ -230,6 +234,9 @@ impl SyncJob<'_> {
         let whole = since.is_none() && until.is_none() && limit.is_none();
         if whole && pulled.listing == Listing::Complete && ended == Ended::Exhausted {
             self.delete_unseen(memory, report)?;
+            let mut journal = self.journal();
+            journal.retain_suspects(|source_id| memory.has_seen_name(source_id));
+            journal.close();
         }
         if !self.options.dry_run && ended == Ended::Exhausted {
             // Saved last: a crash before this line costs a repeated sync, never a lost document.

@@ -95,6 +95,11 @@ impl Memory {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
+    /// Whether the source has named the document of this source id.
+    pub(super) fn has_seen_name(&self, source_id: &str) -> bool {
+        self.has_seen(document_id(&self.source, source_id))
+    }
+
     fn note(&self, source_id: &str) -> Uuid {
         let id = document_id(&self.source, source_id);
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
@@ -223,6 +228,7 @@ impl Writer {
             Change::Upsert(document) => self.upsert(*document),
             Change::Delete { source_id } => {
                 let id = document_id(&self.source, &source_id);
+                self.journal.retain_suspects(|suspect| suspect != source_id);
                 self.report.deleted += u64::from(delete(&self.store, id, self.options.dry_run)?);
                 Ok(())
             }
@@ -264,25 +270,31 @@ impl Writer {
             return self.pass_over(id, document, NoText::Failed(reason.to_owned()));
         }
         let cancellation = self.cancellation.clone();
-        let Some(_permit) = GATE.acquire(verdict == Verdict::ReadAlone, &cancellation) else { return Ok(()) };
+        let Some(permit) = GATE.acquire(verdict == Verdict::ReadAlone, &cancellation) else { return Ok(()) };
         self.journal.begin(reading);
-        let stored = self.read_and_store(id, document);
+        let read = self.read(&mut document);
+        // Before embedding and storing: a process that ends during those does not end because of the document.
         self.journal.finish(!cancellation.is_cancelled());
-        stored
+        drop(permit);
+        match read {
+            Ok((extracted, title, chunks)) => {
+                let document = self.prepare(id, document, extracted, title, chunks);
+                self.put(id, document)
+            }
+            Err(no_text) => self.pass_over(id, document, no_text),
+        }
     }
 
-    fn read_and_store(&mut self, id: Uuid, mut document: Document) -> Result<(), StoreError> {
+    /// Text, title and chunks of a document, which is left without content.
+    fn read(&self, document: &mut Document) -> Result<(Extracted, Option<String>, Vec<Span>), NoText> {
+        let extracted = text_of(document, &self.cancellation)?;
+        let title = title(&extracted, document);
+        let chunks = self.split(&extracted, title.as_deref())?;
+        Ok((extracted, title, chunks))
+    }
+
+    fn put(&mut self, id: Uuid, document: NewDocument) -> Result<(), StoreError> {
         let dry_run = self.options.dry_run;
-        let read = text_of(&mut document, &self.cancellation).and_then(|extracted| {
-            let title = title(&extracted, &document);
-            let chunks = self.split(&extracted, title.as_deref())?;
-            Ok((extracted, title, chunks))
-        });
-        let (extracted, title, chunks) = match read {
-            Ok(read) => read,
-            Err(no_text) => return self.pass_over(id, document, no_text),
-        };
-        let document = self.prepare(id, document, extracted, title, chunks);
         if let Some(note) = &document.note {
             self.warn(document.source_id.clone(), note.clone());
         }

@@ -10,7 +10,7 @@ mod scripted;
 
 pub(crate) use buckets::{Buckets, Proxy};
 pub(crate) use model_server::{API_KEY, ModelServer, Reply, options, status};
-pub(crate) use repository::{GitServer, LOGIN, Repository, files_with};
+pub(crate) use repository::{AUTHORIZATION, GitServer, LOGIN, Repository, files_with, redirecting_host};
 pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
 
 use ctx_core::{Connector, Document, SourceName};

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// Who may read from a [`GitServer`], and how that is said in a request.
 pub(crate) const LOGIN: &str = "jane:hunter2%21x@";
-const AUTHORIZATION: &str = "Basic amFuZTpodW50ZXIyIXg=";
+pub(crate) const AUTHORIZATION: &str = "Basic amFuZTpodW50ZXIyIXg=";
 
 /// A repository with a working tree, on branch `main`.
 pub(crate) struct Repository {
@@ -79,7 +79,8 @@ impl Repository {
     }
 }
 
-/// Serves a repository over HTTP to who knows the password, until the test ends.
+/// Serves a repository over HTTP to who knows the password, until the test ends. As an HTTP proxy it serves it at every
+/// URL.
 pub(crate) struct GitServer {
     host: String,
     fetches: Arc<Mutex<Vec<String>>>,
@@ -114,6 +115,11 @@ impl GitServer {
         format!("http://{login}{}/.git", self.host)
     }
 
+    /// The address of the server, for those who use it as a proxy.
+    pub(crate) fn proxy_url(&self) -> String {
+        format!("http://{}", self.host)
+    }
+
     /// The bodies of the requests for objects so far.
     pub(crate) fn take_fetches(&self) -> Vec<String> {
         std::mem::take(&mut self.fetches.lock().unwrap())
@@ -136,6 +142,8 @@ fn answer(stream: TcpStream, root: &Path, protocol: &str, seen: &Mutex<Vec<Strin
     };
     let mut words = head.split_whitespace();
     let (method, target) = (words.next()?, words.next()?);
+    // A proxy is asked for a whole URL.
+    let target = target.strip_prefix("http://").map_or(target, |rest| &rest[rest.find('/').unwrap_or(0)..]);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut body = vec![0; header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
@@ -170,6 +178,24 @@ fn answer(stream: TcpStream, root: &Path, protocol: &str, seen: &Mutex<Vec<Strin
     let status = if output.starts_with(b"Status: ") { "404 Not Found" } else { "200 OK" };
     stream.write_all(format!("HTTP/1.1 {status}\r\nConnection: close\r\n").as_bytes()).ok()?;
     stream.write_all(&output).ok()
+}
+
+/// The host of a web server that redirects to the repository at this URL.
+pub(crate) fn redirecting_host(to: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = format!("localhost:{}", listener.local_addr().unwrap().port());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut line = String::new();
+            let mut reader = BufReader::new(&stream);
+            while reader.read_line(&mut line).is_ok() && !line.ends_with("\n\r\n") {}
+            let answer = format!(
+                "HTTP/1.1 301 Moved\r\nLocation: {to}/info/refs?service=git-upload-pack\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            );
+            Write::write_all(&mut &stream, answer.as_bytes()).ok();
+        }
+    });
+    host
 }
 
 /// Every file below a folder that holds these bytes.

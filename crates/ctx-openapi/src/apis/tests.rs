@@ -22,6 +22,10 @@ struct Started {
 }
 
 fn start(spec: Spec, cache: &Path) -> Started {
+    start_checked(spec, cache, Arc::new(|_, _| true))
+}
+
+fn start_checked(spec: Spec, cache: &Path, is_trusted: Arc<TrustCheck>) -> Started {
     let changes = Arc::new(AtomicUsize::new(0));
     let count = changes.clone();
     let options = ApiOptions {
@@ -29,7 +33,7 @@ fn start(spec: Spec, cache: &Path) -> Started {
         on_change: Arc::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
         }),
-        is_trusted: Arc::new(|_, _| true),
+        is_trusted,
     };
     let settings = ApiSettings::new(Identifier::sanitize("pets"), spec);
     Started { apis: Apis::start(vec![settings], &options), changes }
@@ -100,6 +104,28 @@ async fn a_file_that_changes_is_read_again_and_a_broken_one_changes_nothing() {
     fs::write(&path, document("https://api.example", "onePet")).unwrap();
     started.changed(4).await;
     assert_eq!(started.functions(), ["pets.one_pet"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_what_was_trusted_is_not_read_even_the_first_time() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("api.json");
+    let trusted = document("https://api.example", "getPet");
+    let check: Arc<TrustCheck> = {
+        let trusted = trusted.clone();
+        // A file that is not there is as it was when it was trusted.
+        Arc::new(move |_, path| fs::read_to_string(path).map_or(true, |text| text == trusted))
+    };
+    let started = start_checked(Spec::File(path.clone()), &folder.path().join("kept"), check);
+    started.apis.known().await;
+    fs::write(&path, document("https://attacker.example", "getPet")).unwrap();
+    started.changed(2).await;
+    let state = started.apis.states().remove(0).state;
+    let refused = "it is no longer what was trusted, and was not edited here";
+    assert_eq!((state, started.functions()), (ApiState::Failed(refused.to_owned()), Vec::new()));
+    fs::write(&path, trusted).unwrap();
+    started.changed(3).await;
+    assert_eq!(started.functions(), ["pets.get_pet"]);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Tokens that are got with a client's id and secret, and kept until they are of no use.
 
-use crate::client::Web;
+use crate::client::{Web, configured_reach};
 use crate::request::{ApiBase, Request, component};
 use crate::response::{FAILURE_BYTES_MAX, Received};
 use base64::Engine as _;
@@ -77,7 +77,10 @@ impl Tokens {
         base: &ApiBase,
     ) -> Result<Secret, ToolError> {
         let url = wanted.url(&base.url)?;
-        let reach = if wanted.is_described { base.reach_of_described(&url) } else { Reach::OWN };
+        let reach = match wanted.is_described {
+            true => base.reach_of_described(&url),
+            false => configured_reach(url.host_str().unwrap_or_default()),
+        };
         let slot = self.slot(&url, wanted);
         let mut kept = slot.lock().await;
         let now = Instant::now();

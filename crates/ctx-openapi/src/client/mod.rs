@@ -4,7 +4,7 @@ mod redirect;
 mod retry;
 mod web;
 
-pub(crate) use web::Web;
+pub(crate) use web::{Web, configured_reach, origin_reach};
 
 use crate::auth::{Grant, Pass, Tokens};
 use crate::request::{ApiBase, Request};

@@ -127,9 +127,9 @@ impl Web {
         &self,
         mut request: Request,
         bytes_max: usize,
+        mut reach: Reach,
         may_go: impl Fn(&Url) -> bool,
     ) -> Result<(Received, Url), ToolError> {
-        let mut reach = Reach::OWN;
         for _ in 0..=REDIRECTS_MAX {
             let received = self.receive_once(&request, bytes_max, reach).await?;
             let Some(to) = redirect::target(&request, received.status, &received) else {
@@ -207,6 +207,24 @@ impl Web {
             .build()
             .map_err(|error| ToolError::internal("requests cannot be sent", chain(&error.without_url())))?;
         Ok(slot.get_or_init(|| client))
+    }
+}
+
+/// Policy for a host of trusted configuration: a literal address is allowed by naming it. Only an otherwise refused one
+/// is exempt, because an exemption also holds after redirects.
+pub(crate) fn configured_reach(host: &str) -> Reach {
+    match Reach::OWN.check_host(host) {
+        Ok(()) => Reach::OWN,
+        Err(_) => Reach::configured(host),
+    }
+}
+
+/// Policy for the host that a description was fetched from, by a peer of this network scope. A host name leads nowhere
+/// nearer than it did then, which DNS rebinding would change; an address or a `localhost` name is what it says.
+pub(crate) fn origin_reach(host: &str, scope: NetworkScope) -> Reach {
+    match Reach::INTERNET.check_host(host) {
+        Ok(()) => Reach::of_referrer(scope),
+        Err(_) => configured_reach(host),
     }
 }
 

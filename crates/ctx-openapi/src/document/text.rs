@@ -139,9 +139,14 @@ mod tests {
     #[test]
     fn brackets_nested_too_deeply_are_refused_before_they_are_read() {
         // The parser takes quadratic time in the depth.
-        for (before, open) in
-            [("", "["), ("{\"a\": ", "["), ("{\"a\": ", "{\"a\":"), ("a: ", "["), ("a:\n - ", "{a: ")]
-        {
+        for (before, open) in [
+            ("", "["),
+            ("{\"a\": ", "["),
+            ("{\"a\": ", "{\"a\":"),
+            ("a: ", "["),
+            ("a:\n - ", "{a: "),
+            ("a: [b-', ", "["),
+        ] {
             let error = parse(&format!("{before}{}", open.repeat(100_000))).unwrap_err();
             assert!(matches!(error, Unreadable::Faulty { .. }), "{error}");
         }
@@ -150,6 +155,8 @@ mod tests {
         assert!(parse(&prose).is_ok());
         let quoted = "- \"[[[[\"\n- '{{{{'\n- \"a\\\\\"\n- 'it''s [['\n".repeat(1_000);
         assert!(parse(&quoted).is_ok(), "{:?}", parse(&quoted));
+        let markdown = "- text: |\n    - [ ] {a\n\n      [[b\n  other: >-\n    ([\n".repeat(1_000);
+        assert!(parse(&markdown).is_ok(), "{:?}", parse(&markdown));
         let flow = format!("x: [{}]", "{a: [1, 2]}, 'it''s [', ".repeat(1_000));
         assert!(parse(&flow).is_ok(), "{:?}", parse(&flow));
     }

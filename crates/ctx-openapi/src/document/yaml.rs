@@ -1,6 +1,8 @@
 //! YAML as a value: names are strings whatever they look like, tags are passed over, merges are made, and what
 //! aliases blow up is stopped.
 
+mod nesting;
+
 use super::text::{TEXT_BYTES_MAX, Unreadable};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
@@ -23,52 +25,12 @@ const FLOW_DEPTH_MAX: usize = 256;
 
 /// Reads YAML.
 pub(super) fn parse(text: &str) -> Result<Value, Unreadable> {
-    if let Some((line, column)) = find_excessive_nesting(text) {
+    if let Some((line, column)) = nesting::find_excessive(text, FLOW_DEPTH_MAX) {
         return Err(Unreadable::Faulty { line, column, why: "it is nested too deeply".to_owned() });
     }
     let left = Left { values: Cell::new(VALUES_MAX), bytes: Cell::new(BYTES_MAX) };
     let node = Node { left: &left };
     node.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| fault(&error, text))
-}
-
-/// Line and column at which flow collections exceed [`FLOW_DEPTH_MAX`]. A bracket counts only where a value may start;
-/// elsewhere it is part of a plain scalar.
-fn find_excessive_nesting(text: &str) -> Option<(usize, usize)> {
-    let (mut depth, mut line, mut line_start) = (0_usize, 1, 0);
-    let (mut at_value_start, mut quote) = (true, None);
-    let mut previous = b'\n';
-    for (at, byte) in text.bytes().enumerate() {
-        match (quote, byte) {
-            // A doubled quote (`''`) counts as an end and a new start; an escaped one (`\"`) does not count.
-            (Some(open), byte) => {
-                if byte == open && !(open == b'"' && previous == b'\\') {
-                    quote = None;
-                }
-                at_value_start = byte == b'\'' && quote.is_none();
-            }
-            (None, b'"' | b'\'') if at_value_start => quote = Some(byte),
-            (None, b'[' | b'{') if at_value_start || depth > 0 => {
-                depth += 1;
-                at_value_start = true;
-                if depth > FLOW_DEPTH_MAX {
-                    return Some((line, at - line_start + 1));
-                }
-            }
-            (None, b']' | b'}') => depth = depth.saturating_sub(1),
-            (None, b'\n' | b'\r') => at_value_start = true,
-            (None, b',') if depth > 0 => at_value_start = true,
-            (None, b':' | b'-' | b'?') if depth > 0 => at_value_start = true,
-            // After the indicators `: `, `- ` and `? `.
-            (None, b' ' | b'\t') => at_value_start |= matches!(previous, b':' | b'-' | b'?'),
-            (None, _) => at_value_start = false,
-        }
-        if byte == b'\n' {
-            (line, line_start) = (line + 1, at + 1);
-        }
-        // The second backslash of `\\` escapes nothing.
-        previous = if quote.is_some() && previous == b'\\' && byte == b'\\' { b'\n' } else { byte };
-    }
-    None
 }
 
 /// The parser tells where it noticed; of a quote or a bracket that is never closed, that is the end of the text,
@@ -87,7 +49,7 @@ fn fault(error: &yaml_serde::Error, text: &str) -> Unreadable {
     let problem = why.split(" at line ").next().unwrap_or(&why);
     let why = match beginning {
         _ if is_open_quote => "a quote is not closed".to_owned(),
-        Some((line, column)) => format!("{problem} of what at_value_start at line {line}, column {column}"),
+        Some((line, column)) => format!("{problem} of what begins at line {line}, column {column}"),
         None => problem.to_owned(),
     };
     Unreadable::Faulty { line: place.0, column: place.1, why }

@@ -83,13 +83,13 @@ pub(crate) fn load(
             let until = Instant::now() + ALL_TIME_MAX;
             let first = web.first(url, asking, until).map_err(LoadError::Text)?;
             let home = Home::Web(first.address.clone());
-            let beside = web.beside(&first.address, asking, until);
+            let address = WebAddress { url: first.address, scope: first.scope };
+            let beside = web.beside(&address, asking, until);
             let parts = match asking {
                 Asking::Web => Parts::MayBeMissing,
                 Asking::Kept => Parts::Needed,
             };
-            let address = WebAddress { url: first.address.clone(), scope: first.scope };
-            read(&first.text, home, &beside, kept, Some(address), parts)
+            read(&first.text, home, &beside, kept, Some(address.clone()), parts)
         }
     }
 }

@@ -182,7 +182,8 @@ async fn a_text_of_the_web_has_a_bound() {
 #[tokio::test]
 async fn nothing_is_asked_for_when_the_time_for_all_texts_is_over() {
     let web = TestWeb::serve(|_| reply(200, "type: object"));
-    let home = Url::parse(&web.url("/api.yaml")).unwrap();
+    let url = Url::parse(&web.url("/api.yaml")).unwrap();
+    let home = WebAddress { url, scope: NetworkScope::Loopback };
     let part = web.url("/pet.yaml");
     let texts = texts(None);
     let fetched = move |until: Instant| texts.beside(&home, Asking::Web, until).fetch(&part);

@@ -1,12 +1,12 @@
 //! Texts on the web: bounded, kept, and asked for again only to learn whether they have changed.
 
-use super::Asking;
 use super::files::text;
 use super::kept::{Kept, touch};
-use crate::client::Web;
+use super::{Asking, WebAddress};
+use crate::client::{Web, configured_reach, origin_reach};
 use crate::document::{Fetch, TEXT_BYTES_MAX};
 use crate::request::Request;
-use ctx_core::NetworkScope;
+use ctx_core::{NetworkScope, Reach};
 use reqwest::header::{
     ACCEPT, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
@@ -49,15 +49,14 @@ struct About {
     address: String,
     etag: Option<String>,
     last_modified: Option<String>,
-    /// Network scope of the peer that sent it.
-    #[serde(default)]
+    /// Network scope of the peer that sent it. Without it, as in older files, the text is fetched anew.
     scope: NetworkScope,
 }
 
 /// Texts of one origin.
 pub(super) struct Beside<'a> {
     texts: &'a WebTexts,
-    home: &'a Url,
+    home: &'a WebAddress,
     asking: Asking,
     /// When the time for all of them is over.
     until: Instant,
@@ -71,22 +70,29 @@ impl WebTexts {
 
     /// The first text of a description: where it is led to is where the others are.
     pub(super) fn first(&self, url: &Url, asking: Asking, until: Instant) -> Result<WebText, String> {
-        self.get(url, None, asking, until)
+        self.get(url, None, configured_reach(url.host_str().unwrap_or_default()), asking, until)
     }
 
     /// Texts of the same origin.
-    pub(super) fn beside<'a>(&'a self, home: &'a Url, asking: Asking, until: Instant) -> Beside<'a> {
+    pub(super) fn beside<'a>(&'a self, home: &'a WebAddress, asking: Asking, until: Instant) -> Beside<'a> {
         Beside { texts: self, home, asking, until }
     }
 
-    fn get(&self, url: &Url, only: Option<&Url>, asking: Asking, until: Instant) -> Result<WebText, String> {
+    fn get(
+        &self,
+        url: &Url,
+        only: Option<&Url>,
+        reach: Reach,
+        asking: Asking,
+        until: Instant,
+    ) -> Result<WebText, String> {
         let known = self.known(url);
         match (asking, known) {
             (Asking::Kept, Some((_, known))) => Ok(known),
             (Asking::Kept, None) => Err("is not kept".to_owned()),
             (Asking::Web, known) => {
                 let about = known.as_ref().map(|(about, _)| about);
-                match self.ask_until(until, self.ask(url, only, about)) {
+                match self.ask_until(until, self.ask(url, only, reach, about)) {
                     Ok(Some((about, address, text))) => {
                         self.keep(url, &about, &text);
                         Ok(WebText { text, address, scope: about.scope })
@@ -123,6 +129,7 @@ impl WebTexts {
         &self,
         url: &Url,
         only: Option<&Url>,
+        reach: Reach,
         known: Option<&About>,
     ) -> Result<Option<(About, Url, String)>, String> {
         let mut headers = HeaderMap::from_iter([(ACCEPT, WANTED)]);
@@ -137,7 +144,7 @@ impl WebTexts {
         let may_go = |to: &Url| only.is_none_or(|only| to.origin() == only.origin());
         let (received, address) = self
             .web
-            .follow(request, TEXT_BYTES_MAX, may_go)
+            .follow(request, TEXT_BYTES_MAX, reach, may_go)
             .await
             .map_err(|error| error.message().to_owned())?;
         if received.status == StatusCode::NOT_MODIFIED {
@@ -181,7 +188,8 @@ impl WebTexts {
 impl Fetch for Beside<'_> {
     fn fetch(&self, address: &str) -> Result<String, String> {
         let url = Url::parse(address).map_err(|error| error.to_string())?;
-        self.texts.get(&url, Some(self.home), self.asking, self.until).map(|got| got.text)
+        let reach = origin_reach(url.host_str().unwrap_or_default(), self.home.scope);
+        self.texts.get(&url, Some(&self.home.url), reach, self.asking, self.until).map(|got| got.text)
     }
 }
 

@@ -5,7 +5,7 @@
 //! configuration is what `git init` writes; the remote is known only to the commands that reach it.
 
 use super::address::Address;
-use super::program::{Failure, Program, REMOTE};
+use super::program::{Failure, Program, REMOTE, UserOverrides};
 use super::user_config::UserConfig;
 use crate::private;
 use ctx_core::SourceError;
@@ -131,19 +131,19 @@ pub(super) struct Mirror<'a> {
 }
 
 impl<'a> Mirror<'a> {
-    /// `own_ssh`: the environment has an ssh command of the user's own.
+    /// `own`: what the environment variables set.
     pub(super) async fn new(
         folder: &Path,
         address: &'a Address,
         partial: bool,
-        own_ssh: bool,
+        own: UserOverrides,
     ) -> Result<Self, SourceError> {
         let refused = |failure: Failure| refused(address, &failure.text());
         let user = UserConfig::read().await.map_err(refused)?;
         let global_config = user
             .write_global_config(folder.with_extension("config"))
             .map_err(|error| refused(error.into()))?;
-        let program = Program::new(folder, address, user, own_ssh).with_global_config(global_config);
+        let program = Program::new(folder, address, user, own).with_global_config(global_config);
         let mirror = Self { program, address, folder: folder.to_owned(), partial, patience: ASK_MAX };
         // Before git runs in the folder: a tampered config or hook would execute programs.
         if let Some(strange) = find_tampering(folder) {

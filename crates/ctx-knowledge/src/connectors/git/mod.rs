@@ -19,7 +19,7 @@ use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Si
 use history::{Dates, History};
 use mirror::{Head, Mirror, NoSnapshot, Snapshot};
 use objects::Objects;
-use program::Failure;
+use program::{Failure, UserOverrides};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,8 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// Variables by which users choose their own ssh.
 const OWN_SSH: [&str; 2] = ["GIT_SSH_COMMAND", "GIT_SSH"];
+/// Variables by which users choose a proxy, as libcurl reads them.
+const OWN_PROXY: [&str; 5] = ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
 /// Settings of `[connectors.git.<name>]`.
 #[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
@@ -72,7 +74,7 @@ struct Git {
     globs: Globs,
     shallow: bool,
     cache: PathBuf,
-    own_ssh: bool,
+    own: UserOverrides,
     document_bytes_max: u64,
     /// Part of the cursor: with other settings, other files may need their history.
     settings_stamp: String,
@@ -99,7 +101,12 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
         branch: settings.branch,
         shallow: settings.shallow,
         cache: options.cache.join("repository.git"),
-        own_ssh: OWN_SSH.iter().any(|name| (options.environment)(name).is_some()),
+        own: UserOverrides {
+            has_ssh: OWN_SSH.iter().any(|name| (options.environment)(name).is_some()),
+            has_proxy: OWN_PROXY
+                .iter()
+                .any(|name| (options.environment)(name).is_some_and(|value| !value.is_empty())),
+        },
         document_bytes_max: options.document_bytes_max,
         settings_stamp: blake3::hash(stamp.as_bytes()).to_hex()[..16].to_owned(),
     }))
@@ -165,7 +172,7 @@ impl Connector for Git {
 
 impl Git {
     async fn mirror(&self) -> Result<Mirror<'_>, SourceError> {
-        Mirror::new(&self.cache, &self.address, self.shallow, self.own_ssh).await
+        Mirror::new(&self.cache, &self.address, self.shallow, self.own).await
     }
 
     /// The newest state; it has been listed once to the end, so that what follows can be relied on.

@@ -52,7 +52,6 @@ const CONFIG: &[(&str, &str)] = &[
     ("core.sshCommand", "ssh"),
     ("credential.helper", ""),
     ("remote.ctx.uploadpack", "git-upload-pack"),
-    ("remote.ctx.proxy", ""),
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.askPass", ""),
@@ -103,6 +102,10 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_ATTR_NOSYSTEM", "1"),
     // Set and empty: neither the configuration's nor the desktop's dialog.
     ("GIT_ASKPASS", ""),
+    // What `git init` gives a mirror, whatever the user's defaults are: other formats need `[extensions]` in its config,
+    // which counts as tampering.
+    ("GIT_DEFAULT_HASH", "sha1"),
+    ("GIT_DEFAULT_REF_FORMAT", "files"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GCM_INTERACTIVE", "never"),
     ("SSH_ASKPASS", "false"),
@@ -141,7 +144,7 @@ impl Failure {
     /// Why, in a line.
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Missing => "the program `git` is not on the PATH; install git 2.29 or later".to_owned(),
+            Self::Missing => "the program `git` is not on the PATH; install git 2.37 or later".to_owned(),
             Self::Late => "it took too long".to_owned(),
             Self::Unreachable(why) => why.clone(),
             Self::Said(said) => telling_line(said),
@@ -160,6 +163,15 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Settings of the user's own that change how git reaches a remote.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UserOverrides {
+    /// An ssh command, which replaces ours.
+    pub(super) has_ssh: bool,
+    /// An HTTP proxy, which may resolve host names in our place.
+    pub(super) has_proxy: bool,
+}
+
 /// How git is run for one source.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
@@ -171,15 +183,15 @@ pub(super) struct Program {
     /// File for `GIT_CONFIG_GLOBAL`, in place of the user's own. Needed for `safe.directory`: the `git-upload-pack`
     /// that serves a local repository does not inherit `GIT_CONFIG_COUNT`.
     global_config: Option<PathBuf>,
-    /// Whether the user has an ssh command of their own.
-    own_ssh: bool,
+    /// What the user's configuration and environment variables bring of their own.
+    own: UserOverrides,
     /// URL and pinned addresses of the remote, after redirects; `None` until first resolved.
     remote: Arc<Mutex<Option<Remote>>>,
 }
 
 impl Program {
-    /// `own_ssh`: the environment has an ssh command of the user's own.
-    pub(super) fn new(folder: &Path, address: &Address, user: UserConfig, own_ssh: bool) -> Self {
+    /// `own`: what the environment variables set.
+    pub(super) fn new(folder: &Path, address: &Address, user: UserConfig, own: UserOverrides) -> Self {
         let login = address.login.iter();
         let secrets = login.flat_map(|login| match &login.password {
             Some(password) => vec![password.clone()],
@@ -188,9 +200,12 @@ impl Program {
         });
         let query = address.url.split_once('?').map(|(_, query)| Secret::new(query));
         let redactor = Redactor::new(secrets.chain(query));
-        let own_ssh = own_ssh || user.has_ssh_command();
+        let own = UserOverrides {
+            has_ssh: own.has_ssh || user.has_ssh_command(),
+            has_proxy: own.has_proxy || user.has_proxy(),
+        };
         let (folder, address, remote) = (folder.to_owned(), address.clone(), Arc::default());
-        Self { folder, address, redactor, user, global_config: None, own_ssh, remote }
+        Self { folder, address, redactor, user, global_config: None, own, remote }
     }
 
     /// Sets the file that every command reads in place of the user's global config.
@@ -202,7 +217,8 @@ impl Program {
     /// Checks the remote against the SSRF policy and resolves its addresses, once.
     async fn resolve_remote(&self) -> Result<(), Failure> {
         if self.resolved_remote().is_none() {
-            let found = Remote::of_address(&self.address).await.map_err(Failure::Unreachable)?;
+            let found =
+                Remote::of_address(&self.address, self.own.has_proxy).await.map_err(Failure::Unreachable)?;
             *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         }
         Ok(())
@@ -214,7 +230,7 @@ impl Program {
         let Some(remote) = self.resolved_remote().filter(|_| failure.says("returned error: 30")) else {
             return Ok(false);
         };
-        let moved = remote.follow_redirects().await.map_err(Failure::Unreachable)?;
+        let moved = remote.follow_redirects(self.own.has_proxy).await.map_err(Failure::Unreachable)?;
         let has_moved = moved.is_some();
         if has_moved {
             *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = moved;
@@ -235,7 +251,12 @@ impl Program {
     fn remote<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>, filter: bool) -> Command {
         let remote = self.resolved_remote();
         let url = remote.as_ref().map_or(&self.address.url, |remote| &remote.url);
-        let mut config = self.user.settings.clone();
+        // A header without a URL scope is meant for the configured origin. Scoped ones (`http.<url>.extraHeader`) are
+        // matched by git.
+        let is_redirected = !is_same_origin(url, &self.address.url);
+        let own_settings =
+            self.user.settings.iter().filter(|(key, _)| !is_redirected || !is_unscoped_header(key));
+        let mut config: Vec<(String, String)> = own_settings.cloned().collect();
         config.push((format!("remote.{REMOTE}.url"), url.clone()));
         // Git has no SSRF checks: pin the resolved addresses, and follow redirects ourselves.
         config.push(("http.followRedirects".to_owned(), "false".to_owned()));
@@ -264,7 +285,7 @@ impl Program {
         let protocols =
             if self.address.transport == Transport::Local { "file" } else { "http:https:ssh:git" };
         command.env("GIT_ALLOW_PROTOCOL", protocols);
-        if !self.own_ssh {
+        if !self.own.has_ssh {
             command.env("GIT_SSH_COMMAND", SSH);
         }
         command
@@ -356,6 +377,16 @@ impl Program {
         }
         Err(Failure::Said(self.redactor.text(String::from_utf8_lossy(said).into_owned())))
     }
+}
+
+fn is_unscoped_header(key: &str) -> bool {
+    key.eq_ignore_ascii_case("http.extraheader")
+}
+
+/// Whether two URLs have the same scheme, host and port.
+fn is_same_origin(url: &str, other: &str) -> bool {
+    let origin = |url: &str| reqwest::Url::parse(url).ok().map(|url| url.origin());
+    url == other || origin(url).is_some_and(|found| Some(found) == origin(other))
 }
 
 /// A git command with a sanitized environment, without repository or config.

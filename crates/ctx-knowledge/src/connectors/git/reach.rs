@@ -1,5 +1,8 @@
 //! SSRF checks for git over HTTP. Host names are resolved and checked here, and git is pinned to those addresses
 //! against DNS rebinding. Redirects are followed here and not by git, which checks nothing.
+//!
+//! Behind the user's own HTTP proxy it is the proxy that resolves host names, for git; the checks here then cover only
+//! what git would resolve itself.
 
 use super::address::{Address, Transport};
 use crate::reach::CheckedResolver;
@@ -7,7 +10,7 @@ use ctx_core::{NetworkScope, Reach, chain};
 use reqwest::Url;
 use reqwest::header::LOCATION;
 use reqwest::redirect::Policy;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +18,9 @@ use std::time::Duration;
 const TIME_MAX: Duration = Duration::from_secs(20);
 /// Maximum number of redirects.
 const REDIRECTS_MAX: usize = 5;
+/// Pinned for a host that only a proxy can resolve: no TCP connection to the broadcast address succeeds, so that git
+/// reaches the host through the proxy or not at all (`NO_PROXY`).
+const NO_ADDRESS: &str = "255.255.255.255";
 /// Path of the first request of the smart HTTP protocol.
 const INFO_REFS: &str = "/info/refs";
 
@@ -22,27 +28,28 @@ const INFO_REFS: &str = "/info/refs";
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     pub(super) url: String,
-    /// Value of `http.curloptResolve`. `None` for a literal address, and for a host that cannot be resolved locally:
-    /// the user's proxy may resolve it.
+    /// Value of `http.curloptResolve`; `None` if there is no host name to resolve.
     pub(super) pin: Option<String>,
 }
 
 impl Remote {
-    /// Checks and pins a configured address; the error says why it is forbidden.
-    pub(super) async fn of_address(address: &Address) -> Result<Self, String> {
+    /// Checks and pins a configured address; the error says why it cannot be used.
+    pub(super) async fn of_address(address: &Address, has_proxy: bool) -> Result<Self, String> {
         let url = Url::parse(&address.url).ok().filter(|_| address.transport == Transport::Http);
         let Some(url) = url else { return Ok(Self { url: address.url.clone(), pin: None }) };
         let reach = Reach::configured(url.host_str().unwrap_or_default());
-        Ok(Self { url: address.url.clone(), pin: pin(&url, reach).await? })
+        Ok(Self { url: address.url.clone(), pin: pin(&url, reach, has_proxy).await? })
     }
 
     /// Follows HTTP redirects to the new location, if there is one. Sends no credentials.
-    pub(super) async fn follow_redirects(&self) -> Result<Option<Self>, String> {
-        self.follow_redirects_as(|peer| peer.map_or(NetworkScope::Internet, NetworkScope::of)).await
+    pub(super) async fn follow_redirects(&self, has_proxy: bool) -> Result<Option<Self>, String> {
+        self.follow_redirects_as(has_proxy, |peer| peer.map_or(NetworkScope::Internet, NetworkScope::of))
+            .await
     }
 
     async fn follow_redirects_as(
         &self,
+        has_proxy: bool,
         scope_of: fn(Option<IpAddr>) -> NetworkScope,
     ) -> Result<Option<Self>, String> {
         let Ok(base) = Url::parse(&self.url) else { return Ok(None) };
@@ -57,7 +64,7 @@ impl Remote {
                 return Ok(match url.path().strip_suffix(INFO_REFS) {
                     Some(path) if url.path() != base.path() || url.origin() != base.origin() => {
                         let path = path.to_owned();
-                        let pin = pin(&url, reach).await?;
+                        let pin = pin(&url, reach, has_proxy).await?;
                         url.set_path(&path);
                         url.set_query(base.query());
                         let url = url.to_string();
@@ -88,8 +95,9 @@ impl Remote {
     }
 }
 
-/// The checked addresses of a URL's host, as a value of `http.curloptResolve`.
-async fn pin(url: &Url, reach: Reach) -> Result<Option<String>, String> {
+/// The checked addresses of a URL's host, as a value of `http.curloptResolve`. Fails closed: a host that cannot be
+/// resolved here is an error, or left to the proxy.
+async fn pin(url: &Url, reach: Reach, has_proxy: bool) -> Result<Option<String>, String> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     reach.check_host(host).map_err(|forbidden| format!("it leads to {forbidden}"))?;
     // A literal address needs no DNS lookup, so there is nothing to pin.
@@ -98,14 +106,22 @@ async fn pin(url: &Url, reach: Reach) -> Result<Option<String>, String> {
         return Ok(None);
     }
     let found = tokio::time::timeout(TIME_MAX, tokio::net::lookup_host((host, port))).await;
-    let Ok(Ok(addresses)) = found else { return Ok(None) };
+    let addresses: Vec<SocketAddr> = match found {
+        Ok(Ok(addresses)) => addresses.collect(),
+        _ if has_proxy => return Ok(Some(format!("{host}:{port}:{NO_ADDRESS}"))),
+        Ok(Err(error)) => return Err(format!("its host `{host}` cannot be resolved: {error}")),
+        Err(_) => return Err(format!("its host `{host}` was not resolved within {} s", TIME_MAX.as_secs())),
+    };
     let reachable = reach.reachable(addresses).map_err(|forbidden| format!("it leads to {forbidden}"))?;
     let shown = reachable.iter().map(|address| match address.ip() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
     });
     let shown: Vec<String> = shown.collect();
-    Ok((!shown.is_empty()).then(|| format!("{host}:{port}:{}", shown.join(","))))
+    match shown.is_empty() {
+        true => Err(format!("its host `{host}` has no address")),
+        false => Ok(Some(format!("{host}:{port}:{}", shown.join(",")))),
+    }
 }
 
 /// Sends the first request of a fetch, without credentials.
@@ -156,7 +172,7 @@ mod tests {
     }
 
     async fn remote_of(url: &str) -> Result<Remote, String> {
-        Remote::of_address(&Address::parse(url, Path::new("/workspace")).unwrap()).await
+        Remote::of_address(&Address::parse(url, Path::new("/workspace")).unwrap(), false).await
     }
 
     #[tokio::test]
@@ -167,15 +183,23 @@ mod tests {
         for address in addresses.split(',') {
             assert!(["127.0.0.1", "[::1]"].contains(&address), "{pin}");
         }
-        for url in ["http://127.0.0.1/a.git", "https://nobody.invalid/a.git", "git@localhost:a", "/srv/a.git"]
-        {
+        for url in ["http://127.0.0.1/a.git", "git@localhost:a", "/srv/a.git"] {
             assert_eq!(remote_of(url).await.unwrap().pin, None, "{url}");
         }
         // A literal link-local address is allowed in configuration; a name that resolves to one is not.
         assert!(remote_of("http://169.254.7.7/a.git").await.is_ok());
         let url = Url::parse("http://localhost/a.git").unwrap();
-        let refused = super::pin(&url, Reach::INTERNET).await.unwrap_err();
+        let refused = super::pin(&url, Reach::INTERNET, false).await.unwrap_err();
         assert_eq!(refused, "it leads to an address of this machine");
+    }
+
+    #[tokio::test]
+    async fn a_host_that_cannot_be_resolved_is_an_error_unless_a_proxy_may_resolve_it() {
+        let error = remote_of("https://nobody.invalid/a.git").await.unwrap_err();
+        assert!(error.starts_with("its host `nobody.invalid` cannot be resolved: "), "{error}");
+        let url = Url::parse("https://nobody.invalid/a.git").unwrap();
+        let pin = super::pin(&url, Reach::OWN, true).await.unwrap();
+        assert_eq!(pin.as_deref(), Some("nobody.invalid:443:255.255.255.255"));
     }
 
     #[tokio::test]
@@ -186,10 +210,10 @@ mod tests {
             let (outer, _) = serve(redirect(&to));
             let remote = Remote { url: format!("http://localhost:{outer}/old.git"), pin: None };
             let before = asked.load(Ordering::SeqCst);
-            let refused = remote.follow_redirects_as(|_| NetworkScope::Internet).await.unwrap_err();
+            let refused = remote.follow_redirects_as(false, |_| NetworkScope::Internet).await.unwrap_err();
             assert_eq!(refused, "it redirects to an address of this machine");
             assert_eq!(asked.load(Ordering::SeqCst), before);
-            let moved = remote.follow_redirects().await.unwrap().unwrap();
+            let moved = remote.follow_redirects(false).await.unwrap().unwrap();
             assert_eq!(moved.url, format!("http://{host}:{inner}/new.git"));
             assert_eq!(moved.pin.is_some(), host == "localhost");
         }
@@ -198,11 +222,11 @@ mod tests {
         {
             let (outer, _) = serve(redirect(to));
             let remote = Remote { url: format!("http://127.0.0.1:{outer}/old.git"), pin: None };
-            assert!(remote.follow_redirects().await.is_err(), "{to}");
+            assert!(remote.follow_redirects(false).await.is_err(), "{to}");
         }
         let (outer, count) = serve(redirect("/again"));
         let remote = Remote { url: format!("http://127.0.0.1:{outer}/old.git"), pin: None };
-        assert_eq!(remote.follow_redirects().await.unwrap_err(), "it redirects more than 5 times");
+        assert_eq!(remote.follow_redirects(false).await.unwrap_err(), "it redirects more than 5 times");
         assert_eq!(count.load(Ordering::SeqCst), REDIRECTS_MAX + 1);
     }
 }

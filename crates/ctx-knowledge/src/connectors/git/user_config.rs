@@ -67,6 +67,14 @@ impl UserConfig {
         Ok(Some(path))
     }
 
+    /// Whether the user has set `http.proxy`, for all URLs or for some.
+    pub(super) fn has_proxy(&self) -> bool {
+        self.settings.iter().any(|(key, value)| {
+            let key = key.to_ascii_lowercase();
+            key.starts_with("http.") && key.ends_with(".proxy") && !value.is_empty()
+        })
+    }
+
     /// Whether the user has set `core.sshCommand`, which then takes precedence over ours.
     pub(super) fn has_ssh_command(&self) -> bool {
         self.settings.iter().any(|(key, _)| key.eq_ignore_ascii_case("core.sshcommand"))
@@ -110,5 +118,8 @@ mod tests {
         );
         assert_eq!(taken[5].1, "true");
         assert!(UserConfig::parse(printed).has_ssh_command());
+        assert!(UserConfig::parse(printed).has_proxy());
+        assert!(UserConfig::parse(b"http.https://h/.proxy\nhttp://p\0").has_proxy());
+        assert!(!UserConfig::parse(b"http.proxy\n\0http.proxyAuthMethod\nbasic\0").has_proxy());
     }
 }

@@ -14,11 +14,11 @@ use std::time::Duration;
 /// How often a request is tried again, and for how long.
 const RETRIES: usize = 4;
 const RETRY_MAX: Duration = Duration::from_secs(60);
-pub(super) const CONNECT_MAX: Duration = Duration::from_secs(10);
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How long a server may send nothing.
-pub(super) const SILENCE_MAX: Duration = Duration::from_secs(60);
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long one object may take.
-pub(super) const REQUEST_MAX: Duration = Duration::from_secs(600);
+const REQUEST_MAX: Duration = Duration::from_secs(600);
 /// Keys in a page; what the service gives at most.
 const PAGE: usize = 1000;
 /// How much of an error is shown.
@@ -83,7 +83,11 @@ impl Bucket {
         };
         let endpoint_url = place.endpoint_url.as_deref().or_else(|| environment.endpoint_url());
         let is_plain = endpoint_url.is_some_and(|url| url.starts_with("http://"));
-        let options = ClientOptions::new().with_allow_http(is_plain);
+        let options = ClientOptions::new()
+            .with_allow_http(is_plain)
+            .with_connect_timeout(CONNECT_MAX)
+            .with_read_timeout(SILENCE_MAX)
+            .with_timeout(REQUEST_MAX);
         let retry =
             RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: RETRY_MAX };
         let region = place.region.clone().or_else(|| environment.region());

@@ -1,13 +1,13 @@
 //! HTTP client of the object store, with SSRF checks: resolved addresses are checked, and redirects stay on one host.
 //! The instance metadata service still works: its addresses are literal, hence never resolved.
 
-use super::bucket::{CONNECT_MAX, REQUEST_MAX, SILENCE_MAX};
 use crate::reach::CheckedResolver;
 use ctx_core::Reach;
-use object_store::ClientOptions;
 use object_store::client::{HttpClient, HttpConnector};
+use object_store::{ClientConfigKey, ClientOptions};
 use reqwest::redirect::Policy;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Maximum number of redirects.
 const REDIRECTS_MAX: usize = 5;
@@ -17,7 +17,7 @@ const REDIRECTS_MAX: usize = 5;
 pub(super) struct CheckedConnector;
 
 impl HttpConnector for CheckedConnector {
-    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         // A request signature is valid for one host only, so a redirect to another host is refused.
         let redirects = Policy::custom(|attempt| {
             let is_same_host = attempt.previous().last().is_some_and(|from| {
@@ -29,27 +29,40 @@ impl HttpConnector for CheckedConnector {
                 false => attempt.stop(),
             }
         });
-        let client = reqwest::Client::builder()
+        let mut builder = reqwest::Client::builder()
             .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Arc::new(CheckedResolver(Reach::OWN)))
             .redirect(redirects)
-            .connect_timeout(CONNECT_MAX)
-            .read_timeout(SILENCE_MAX)
-            .timeout(REQUEST_MAX)
-            .build();
+            .https_only(options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() != Some("true"));
+        // The store and each source of credentials have their own.
+        if let Some(timeout) = duration(options, &ClientConfigKey::ConnectTimeout) {
+            builder = builder.connect_timeout(timeout);
+        }
+        if let Some(timeout) = duration(options, &ClientConfigKey::ReadTimeout) {
+            builder = builder.read_timeout(timeout);
+        }
+        if let Some(timeout) = duration(options, &ClientConfigKey::Timeout) {
+            builder = builder.timeout(timeout);
+        }
         let failed = |error| object_store::Error::Generic { store: "S3", source: Box::new(error) };
-        Ok(HttpClient::new(client.map_err(failed)?))
+        Ok(HttpClient::new(builder.build().map_err(failed)?))
     }
+}
+
+/// A duration of the options, which give it as text: `1m 30s`.
+fn duration(options: &ClientOptions, key: &ClientConfigKey) -> Option<Duration> {
+    options.get_config_value(key)?.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::bucket::{Bucket, Place};
     use super::super::credentials::{Environment, Keys};
-    use ctx_core::Secret;
+    use super::*;
+    use ctx_core::{Secret, chain};
+    use object_store::client::HttpRequest;
     use std::io::{Read, Write};
     use std::net::TcpListener;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const LISTING_XML: &str = "<ListBucketResult><Name>b</Name><Prefix></Prefix><KeyCount>1</KeyCount><MaxKeys>1</MaxKeys>\
@@ -95,6 +108,37 @@ mod tests {
             environment: Environment::default(),
         };
         Bucket::open(&place).unwrap()
+    }
+
+    #[test]
+    fn the_timeouts_of_the_options_are_understood() {
+        let options = ClientOptions::new()
+            .with_connect_timeout(Duration::from_secs(1))
+            .with_read_timeout(Duration::from_millis(90_500))
+            .with_timeout(Duration::from_secs(600));
+        let seconds = |key| duration(&options, &key).unwrap().as_secs_f64();
+        assert_eq!(seconds(ClientConfigKey::ConnectTimeout), 1.0);
+        assert_eq!(seconds(ClientConfigKey::ReadTimeout), 90.5);
+        assert_eq!(seconds(ClientConfigKey::Timeout), 600.0);
+    }
+
+    #[tokio::test]
+    async fn a_client_keeps_to_the_timeouts_and_the_scheme_of_its_options() {
+        // Accepts, and says nothing.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", silent.local_addr().unwrap());
+        let failure = |options: ClientOptions| {
+            let client = CheckedConnector.connect(&options).unwrap();
+            let mut request = HttpRequest::new(String::new().into());
+            *request.uri_mut() = url.parse().unwrap();
+            async move { chain(&client.execute(request).await.unwrap_err()) }
+        };
+        crate::tls::prepare();
+        let options = ClientOptions::new().with_timeout(Duration::from_millis(50));
+        let refused = failure(options.clone()).await;
+        assert!(refused.contains("URL scheme is not allowed"), "{refused}");
+        let late = failure(options.with_allow_http(true)).await;
+        assert!(late.contains("timed out"), "{late}");
     }
 
     #[tokio::test]

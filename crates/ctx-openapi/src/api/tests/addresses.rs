@@ -93,6 +93,27 @@ async fn a_description_from_the_internet_cannot_place_its_api_on_this_machine() 
     }
 }
 
+#[test]
+fn the_host_of_a_description_leads_nowhere_nearer_than_when_it_was_fetched() {
+    let reach = |host: &str, scope, base| {
+        let mut description = pets();
+        description.operations[0].servers = vec![format!("http://{host}/v1")];
+        let api = from_web(description, &format!("http://{host}/api.json"), scope, base);
+        api.inner.base(&api.inner.description.operations[0]).unwrap().reach
+    };
+    // A name may be resolved to any address the next time.
+    assert_eq!(reach("docs.example", NetworkScope::Internet, None), Reach::INTERNET);
+    assert_eq!(reach("docs.example", NetworkScope::Loopback, None), Reach::OWN);
+    assert_eq!(reach("127.0.0.1", NetworkScope::Internet, None).nearest(), NetworkScope::Loopback);
+    // A literal address in `base_url` or `spec` is allowed by naming it.
+    let base = Some("http://169.254.7.7/v1");
+    let named = reach("docs.example", NetworkScope::Internet, base);
+    assert_eq!(named.check_host("169.254.7.7"), Ok(()));
+    assert!(named.check_host("169.254.169.254").is_err());
+    let named = reach("169.254.7.7", NetworkScope::Private, None);
+    assert_eq!(named.check_host("169.254.7.7"), Ok(()));
+}
+
 #[tokio::test]
 async fn a_description_from_the_internet_cannot_have_a_secret_sent_to_this_machine() {
     for host in LOOPBACK_HOSTS {
