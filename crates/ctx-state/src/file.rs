@@ -187,4 +187,13 @@ mod tests {
         assert_eq!(id_of(connect(&path, MIGRATIONS).unwrap()), Ok(APPLICATION_ID));
         assert_eq!(id_of(connect(&folder.path().join("new"), MIGRATIONS).unwrap()), Ok(APPLICATION_ID));
     }
+
+    #[test]
+    fn nothing_that_a_schema_brings_is_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = connect(&folder.path().join("a"), MIGRATIONS).unwrap();
+        assert_eq!(connection.query_row("PRAGMA trusted_schema", [], |row| row.get(0)), Ok(0));
+        connection.pragma_update(None, "writable_schema", true).unwrap();
+        assert!(connection.execute("DELETE FROM sqlite_schema", []).is_err());
+    }
 }

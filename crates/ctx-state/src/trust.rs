@@ -2,7 +2,7 @@
 
 use crate::file::{StateError, connect, create};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 
 /// Format of the file; each step leads from its index to the next.
@@ -57,16 +57,27 @@ impl Trust {
         })
     }
 
-    /// Stores the grants for a configuration, replacing earlier ones.
-    pub fn remember(&self, config: &Path, grants: &str) -> Result<(), StateError> {
+    /// Replaces the grants for a configuration by what `change` makes of the stored ones, in one transaction: a running
+    /// server that records an edit must not bring back grants that were revoked meanwhile. `None` changes nothing.
+    pub fn update(
+        &self,
+        config: &Path,
+        change: impl FnOnce(Option<&str>) -> Option<String>,
+    ) -> Result<(), StateError> {
         create(&self.path)?;
         self.with(|connection| {
-            connection.execute(
-                "INSERT OR REPLACE INTO trusted VALUES (?1, ?2, ?3)",
-                params![key(config), grants, Timestamp::now().as_millisecond()],
-            )
-        })?;
-        Ok(())
+            let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+            let stored: Option<String> = transaction
+                .query_row("SELECT grants FROM trusted WHERE config = ?1", [key(config)], |row| row.get(0))
+                .optional()?;
+            if let Some(grants) = change(stored.as_deref()) {
+                transaction.execute(
+                    "INSERT OR REPLACE INTO trusted VALUES (?1, ?2, ?3)",
+                    params![key(config), grants, Timestamp::now().as_millisecond()],
+                )?;
+            }
+            transaction.commit()
+        })
     }
 
     /// Trusts a configuration no longer; tells whether it was.
@@ -104,9 +115,11 @@ mod tests {
         let (mine, other) = (Path::new("/w/ctx.toml"), Path::new("/other/ctx.toml"));
         assert_eq!(trust.of(mine).unwrap(), None);
         assert!(!trust.forget(mine).unwrap());
-        trust.remember(mine, "one").unwrap();
-        trust.remember(mine, "two").unwrap();
-        assert_eq!(trust.of(mine).unwrap().unwrap().grants, "two");
+        trust.update(mine, |stored| stored.map(|_| "edited".to_owned())).unwrap();
+        assert_eq!(trust.of(mine).unwrap(), None, "there was nothing to change");
+        trust.update(mine, |_| Some("one".to_owned())).unwrap();
+        trust.update(mine, |stored| stored.map(|stored| format!("{stored} two"))).unwrap();
+        assert_eq!(trust.of(mine).unwrap().unwrap().grants, "one two");
         assert_eq!(trust.of(other).unwrap(), None);
         assert!(trust.forget(mine).unwrap());
         assert_eq!(trust.of(mine).unwrap(), None);
@@ -126,7 +139,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trust.sqlite");
-        Trust::new(path.clone()).remember(Path::new("/w/ctx.toml"), "one").unwrap();
+        Trust::new(path.clone()).update(Path::new("/w/ctx.toml"), |_| Some("one".to_owned())).unwrap();
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

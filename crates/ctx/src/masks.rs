@@ -10,8 +10,11 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most configurations whose secrets are masked: each load adds one, the oldest is dropped.
-const REMEMBERED_MAX: usize = 8;
+/// The most sets of secrets that are masked.
+const SETS_MAX: usize = 16;
+/// The first sets stay: they belong to the configurations that the process works with. Later ones come from a
+/// configuration file that is edited while a server runs.
+const SETS_KEPT: usize = 8;
 
 /// Variables that are never secret: masking their values would hide paths and user names in every message.
 const ORDINARY_VARIABLES: [&str; 14] = [
@@ -31,20 +34,38 @@ const ORDINARY_VARIABLES: [&str; 14] = [
     "USERPROFILE",
 ];
 
-static MASKS: RwLock<Vec<Redactor>> = RwLock::new(Vec::new());
+static MASKS: RwLock<Masks> = RwLock::new(Masks(Vec::new()));
 
-/// Masks the secrets of this redactor from now on.
-pub(crate) fn add(redactor: &Redactor) {
-    let mut known = MASKS.write().unwrap_or_else(PoisonError::into_inner);
-    let over = (known.len() + 1).saturating_sub(REMEMBERED_MAX);
-    known.drain(..over);
-    known.push(redactor.clone());
+/// Sets of secrets, each with its redactor, which may have learned more.
+struct Masks(Vec<(Vec<Secret>, Redactor)>);
+
+impl Masks {
+    /// The redactor for these secrets. Equal sets share one, so that reading a configuration file again adds nothing.
+    fn redactor(&mut self, secrets: Vec<Secret>) -> Redactor {
+        if let Some((_, redactor)) = self.0.iter().find(|(known, _)| *known == secrets) {
+            return redactor.clone();
+        }
+        if self.0.len() == SETS_MAX {
+            self.0.remove(SETS_KEPT);
+        }
+        let redactor = Redactor::new(secrets.iter().cloned());
+        self.0.push((secrets, redactor.clone()));
+        redactor
+    }
+
+    fn text(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, (_, redactor)| redactor.text(text))
+    }
+}
+
+/// The redactor for these secrets, which this process masks from now on.
+pub(crate) fn redactor(secrets: Vec<Secret>) -> Redactor {
+    MASKS.write().unwrap_or_else(PoisonError::into_inner).redactor(secrets)
 }
 
 /// The text with secrets masked.
 pub(crate) fn text(text: String) -> String {
-    let known = MASKS.read().unwrap_or_else(PoisonError::into_inner);
-    known.iter().fold(text, |text, redactor| redactor.text(text))
+    MASKS.read().unwrap_or_else(PoisonError::into_inner).text(text)
 }
 
 /// The JSON value with secrets masked in strings and keys.
@@ -132,6 +153,18 @@ impl Write for MaskedEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_of_the_first_configurations_stay_masked_however_often_a_file_changes() {
+        let mut masks = Masks(Vec::new());
+        masks.redactor(vec![Secret::new("the-first-secret")]).learn(&Secret::new("a-token-of-later"));
+        for number in 0..100 {
+            masks.redactor(vec![Secret::new(format!("secret-number-{number}"))]);
+        }
+        let shown = masks.text("the-first-secret a-token-of-later secret-number-99".to_owned());
+        assert!(!shown.contains("secret-") && !shown.contains("token"), "{shown}");
+        assert_eq!(masks.0.len(), SETS_MAX);
+    }
 
     #[test]
     fn values_of_variables_are_secrets_but_for_ordinary_ones() {

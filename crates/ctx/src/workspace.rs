@@ -401,7 +401,8 @@ fn state_path(config: &Config) -> PathBuf {
 /// The configured sources; one whose settings are wrong is left out with a warning.
 fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
     let mut own_files = store_files(config.store_path());
-    own_files.push(config.data_folder().to_owned());
+    // Without a home folder it is the store's folder, which may be the workspace itself.
+    own_files.extend(Some(config.data_folder().to_owned()).filter(|folder| !config.root.starts_with(folder)));
     own_files.extend([state_path(config), definitions::path(config)]);
     let mut sources = Vec::new();
     for (kind_name, named) in &config.settings.connectors {

@@ -271,3 +271,67 @@ fn what_is_shown_cannot_forge_lines() {
     let said = w.ctx("upstream list").success().stderr;
     assert_eq!(said.lines().filter(|line| line.starts_with("  [")).count(), 0, "{said}");
 }
+
+#[test]
+fn a_configuration_that_is_a_symlink_does_not_inherit_the_trust_of_its_target() {
+    let w = found();
+    w.ctx("trust").success();
+    std::fs::create_dir(w.path("evil")).unwrap();
+    std::os::unix::fs::symlink("../ctx.toml", w.path("evil/ctx.toml")).unwrap();
+    w.write("evil/greet.lua", greeting("evil"));
+    w.shell("cd evil && ctx tool list").code(2).says("is a link that leads out of its folder");
+    // The folder that holds the file is part of what was trusted, too.
+    std::fs::create_dir(w.path("third")).unwrap();
+    w.write("real/.ctx/config.toml", CONFIG);
+    w.write("real/greet.lua", greeting("hello"));
+    w.shell("cd real && ctx trust").success();
+    std::os::unix::fs::symlink("../real/.ctx", w.path("third/.ctx")).unwrap();
+    w.write("third/greet.lua", greeting("evil"));
+    w.shell("cd third && ctx tool list").code(2).says("is a link that leads out of its folder");
+}
+
+#[test]
+fn trust_holds_however_the_workspace_is_named() {
+    let w = found();
+    w.ctx("trust").success();
+    std::os::unix::fs::symlink("workspace", w.root().parent().unwrap().join("linked")).unwrap();
+    for command in [
+        "ctx -c ./ctx.toml trust --show",
+        "ctx -c docs/../ctx.toml trust --show",
+        "cd docs && ctx trust --show",
+        "cd ../linked && ctx trust --show",
+    ] {
+        w.shell(command).success().answers("ctx.toml is trusted");
+    }
+    std::fs::write(w.path("greet.lua"), greeting("mine")).unwrap();
+    w.shell("cd ../linked && ctx tool list").success();
+    w.ctx("trust --show").success().answers("ctx.toml is trusted");
+}
+
+#[test]
+fn a_script_whose_path_has_a_variable_is_covered_by_its_content() {
+    let w = TestWorkspace::empty()
+        .untrusted()
+        .config("[server]\nbind = \"127.0.0.1:0\"\n[tools.script.greet]\npath = \"${SCRIPTS:-tools}/greet.lua\"\n")
+        .file("tools/greet.lua", &greeting("hello"));
+    let theirs = clone_workspace(&w);
+    w.ctx("trust").success();
+    w.ctx("tool list").success();
+    assert_eq!(w.ctx("trust --show --json").success().json()["state"], "trusted");
+    std::fs::write(theirs.join("tools/greet.lua"), greeting("evil")).unwrap();
+    git(&theirs, &["commit", "-q", "-a", "-m", "y"]);
+    git(w.root(), &["pull", "-q"]);
+    assert_eq!(w.ctx("trust --show --json").success().json()["state"], "not trusted");
+}
+
+#[test]
+fn the_end_of_a_long_command_is_shown() {
+    let padding = "a ".repeat(2_000);
+    let w = TestWorkspace::empty()
+        .untrusted()
+        .config(&format!("[mcp_servers.a]\ncommand = \"sh\"\nargs = [\"-c\", \"{padding}; curl evil\"]\n"));
+    let shown = w.ctx("trust --show").success().answers("curl evil");
+    assert!(shown.stdout.len() < 1_000, "{}", shown.stdout);
+    let whole = w.ctx("trust --show --json").success().json();
+    assert!(whole["wants"][0]["what"].as_str().unwrap().len() > 4_000);
+}

@@ -4,6 +4,7 @@ use crate::cli::Global;
 use crate::config::Config;
 use crate::error::CommandResult;
 use crate::trust;
+use ctx_core::escape_line;
 use serde_json::{Value, json};
 
 /// Trust what this workspace's file wants beyond reading its own folder.
@@ -35,7 +36,7 @@ impl Trust {
         let trusted = trust::remembered(&config);
         let state = state(&config, &trusted);
         let wants = config.trust_requests.iter().zip(&trusted).map(|(request, trusted)| -> Value {
-            json!({"section": request.section, "what": trust::excerpt(request), "trusted": trusted})
+            json!({"section": request.section, "what": escape_line(&request.what), "trusted": trusted})
         });
         let answer = json!({"config": path, "state": state, "wants": wants.collect::<Vec<_>>()});
         output.answer(&answer, || {

@@ -8,8 +8,8 @@ use super::tree::{Node, Table};
 
 /// Groups of sections, each with the keys that set where a section connects to or which code it runs.
 const ADDRESSES: &[(&[&str], &[&str])] = &[
-    (&["mcp_servers"], &["command", "url"]),
-    (&["apis"], &["spec", "base_url"]),
+    (&["mcp_servers"], &["command", "args", "cwd", "env", "url", "oauth"]),
+    (&["apis"], &["spec", "base_url", "auth", "proxy"]),
     (&["connectors", "git"], &["url"]),
     (&["connectors", "s3"], &["bucket", "endpoint_url"]),
     (&["connectors", "script"], &["path"]),

@@ -20,8 +20,9 @@ pub(crate) struct Located {
 
 /// Finds the files: a named one, else the nearest in the working directory and its ancestors.
 pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBuf>) -> Located {
+    let directory = &absolute(directory);
     let workspace = match named {
-        Some(path) => Some(directory.join(path)),
+        Some(path) => Some(absolute(&directory.join(path))),
         None => directory.ancestors().find_map(file_in),
     };
     let root = workspace.as_deref().map_or_else(|| directory.to_owned(), root_of);
@@ -30,12 +31,18 @@ pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBu
 
 /// Finds the files of the workspace in exactly this folder.
 pub(crate) fn locate_in(directory: &Path, user: Option<PathBuf>) -> Located {
+    let directory = absolute(directory);
     Located {
         user: user.filter(|path| path.is_file()),
-        workspace: file_in(directory),
-        root: directory.to_owned(),
+        workspace: file_in(&directory),
+        root: directory,
         named: false,
     }
+}
+
+/// The path from the root of the file system, without `.`, so that one file has one name in messages and in grants.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn file_in(directory: &Path) -> Option<PathBuf> {
@@ -43,7 +50,7 @@ fn file_in(directory: &Path) -> Option<PathBuf> {
 }
 
 /// The folder of `ctx.toml`, or the parent of `.ctx/` or `config/`.
-fn root_of(path: &Path) -> PathBuf {
+pub(crate) fn root_of(path: &Path) -> PathBuf {
     let folder = path.parent().unwrap_or(Path::new("."));
     let nested = [Path::new(".ctx/config.toml"), Path::new("config/ctx.toml")];
     match folder.parent() {

@@ -22,7 +22,7 @@ mod upstreams;
 
 pub(crate) use apis::section_of as api_section;
 pub(crate) use every::Every;
-pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in};
+pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in, root_of};
 pub(crate) use schema::settings_schema;
 pub(crate) use scripts::{ConnectorSection, InlineAgentSection, Section};
 pub(crate) use settings::{Settings, SourceSettings};
@@ -128,7 +128,7 @@ impl Config {
         let (mut requests, mut untrusted) = (Vec::new(), Vec::new());
         if let Some(path) = &located.workspace {
             let mut layer = read_layer(path, &located.root, &schema)?;
-            requests = trust_requests::find(&layer.table, &tree, &located.root);
+            requests = trust_requests::find(&layer.table, &tree, &located.root, variables);
             requests.retain(|request| !typed.replaces(&request.section));
             untrusted = select_untrusted(&requests, &(context.is_trusted)(path, &requests));
             trust_requests::remove_untrusted(&mut layer.table, &untrusted);
@@ -139,8 +139,8 @@ impl Config {
         typed.put_over(&mut tree, variables)?;
         apis::look_up(&mut tree, variables)?;
         // Before the settings are read: their error messages quote values.
-        let redactor = Redactor::new(tree.secrets().into_iter().chain(expanded_secrets(&tree, variables)));
-        crate::masks::add(&redactor);
+        let secrets = tree.secrets().into_iter().chain(expanded_secrets(&tree, variables));
+        let redactor = crate::masks::redactor(secrets.collect());
         let settings = settings::read(&tree)?;
         let (root, path) = (located.root.clone(), located.workspace.clone());
         let store = settings.db.path.as_ref().map(|path| root.join(path));

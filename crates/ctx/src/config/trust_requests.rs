@@ -8,6 +8,7 @@
 use super::apis::masked;
 use super::expand::{expand_value, remove, section_of};
 use super::tree::{Node, Table};
+use super::{Variables, expanded};
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
@@ -32,8 +33,8 @@ pub(crate) struct TrustRequest {
 }
 
 /// Everything in a workspace's layer that needs trust; `below` is what the user's own file and the defaults say.
-pub(super) fn find(layer: &Table, below: &Table, root: &Path) -> Vec<TrustRequest> {
-    let mut finder = Finder { layer, below, root, found: Vec::new() };
+pub(super) fn find(layer: &Table, below: &Table, root: &Path, variables: Variables<'_>) -> Vec<TrustRequest> {
+    let mut finder = Finder { layer, below, root, variables, found: Vec::new() };
     for (key, node) in &layer.entries {
         finder.visit(key, node);
     }
@@ -77,6 +78,7 @@ struct Finder<'a> {
     layer: &'a Table,
     below: &'a Table,
     root: &'a Path,
+    variables: Variables<'a>,
     found: Vec<TrustRequest>,
 }
 
@@ -163,8 +165,10 @@ impl Finder<'_> {
         });
     }
 
-    /// The files that a section runs or reads addresses from, as far as they can be determined.
+    /// The files that a section runs or reads addresses from, as far as they can be determined. Paths are expanded, to
+    /// cover the files that will be used; their values leave this function only as paths to hash.
     fn files(&self, keys: &[&str], section: &Value) -> Vec<PathBuf> {
+        let section = &expanded(section.clone(), self.variables).unwrap_or_else(|_| section.clone());
         let text = |key: &str| section[key].as_str();
         let mut files: Vec<PathBuf> = match keys.first() {
             Some(&("tools" | "agents" | "connectors")) if keys.get(1) == Some(&"script") => {

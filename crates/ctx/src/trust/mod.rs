@@ -21,8 +21,10 @@ use std::path::{Path, PathBuf};
 const VARIABLE: &str = "CTX_TRUST";
 /// The hint on how to grant trust.
 pub(crate) const HOW: &str = "`ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)";
-/// The most characters of one section's description that are shown.
+/// The most characters of one section's description that are shown in a prompt, from its beginning and from its end:
+/// padding must not hide either.
 const SHOWN_CHARS_MAX: usize = 500;
+const SHOWN_END_CHARS: usize = 150;
 
 /// All groups of sections.
 pub(crate) const ALL_GROUPS: &[&str] = &[""];
@@ -68,7 +70,7 @@ pub(crate) fn evaluate(path: &Path, requests: &[TrustRequest]) -> Vec<bool> {
         return vec![true; requests.len()];
     }
     match Record::of(path) {
-        Ok(mut record) => record.evaluate(requests),
+        Ok(record) => record.evaluate(requests),
         Err(problem) => {
             tracing::warn!("what is trusted cannot be known: {problem}");
             vec![false; requests.len()]
@@ -81,7 +83,7 @@ pub(crate) fn remembered(config: &Config) -> Vec<bool> {
     let trusted = config
         .path
         .as_deref()
-        .map(|path| Record::of(path).map(|mut record| record.evaluate(&config.trust_requests)));
+        .map(|path| Record::of(path).map(|record| record.evaluate(&config.trust_requests)));
     match trusted {
         Some(Ok(trusted)) => trusted,
         _ => vec![false; config.trust_requests.len()],
@@ -95,7 +97,7 @@ pub(crate) fn is_remembered(config: &Config) -> bool {
 
 /// Records grants for these requests as they are now; earlier grants stay.
 pub(crate) fn remember(path: &Path, requests: &[TrustRequest]) -> CommandResult {
-    Record::of(path).and_then(|mut record| record.add(requests)).map_err(failed)
+    Record::of(path).and_then(|record| record.add(requests)).map_err(failed)
 }
 
 /// Whether there is a record for a configuration file, with or without grants.
@@ -159,13 +161,16 @@ pub(crate) fn checklist(requests: &[TrustRequest], trusted: &[bool]) -> String {
         .collect()
 }
 
-/// A request's description, truncated and escaped: it cannot forge further lines of a list.
-pub(crate) fn excerpt(request: &TrustRequest) -> String {
+/// A request's description, escaped, and without its middle if it is long: it cannot forge further lines of a list.
+fn excerpt(request: &TrustRequest) -> String {
     let escaped = escape_line(&request.what);
-    match escaped.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((end, _)) => format!("{}… ({} characters)", &escaped[..end], escaped.chars().count()),
-        None => escaped.into_owned(),
+    let count = escaped.chars().count();
+    if count <= SHOWN_CHARS_MAX {
+        return escaped.into_owned();
     }
+    let beginning: String = escaped.chars().take(SHOWN_CHARS_MAX - SHOWN_END_CHARS).collect();
+    let end: String = escaped.chars().skip(count - SHOWN_END_CHARS).collect();
+    format!("{beginning}…{end} ({count} characters, whole with `ctx trust --show --json`)")
 }
 
 /// The reason why an untrusted section is not used.

@@ -13,14 +13,34 @@ use std::time::UNIX_EPOCH;
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 /// The largest repository configuration that is read.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Git's metadata folder.
+const GIT: &str = ".git";
+/// Git holds this file while it changes the work tree and has not yet written the index.
+const INDEX_LOCK: &str = "index.lock";
 /// Metadata folders of other version control systems, whose formats are not parsed.
 const OTHER_SYSTEMS: [&str; 8] = [".bzr", ".hg", ".jj", ".pijul", ".sl", ".svn", "CVS", "_darcs"];
 
 /// Whether the file was last written by the user, and not by version control.
 pub(super) fn is_edited_here(file: &Path) -> bool {
+    if has_tracked_symlink(file) {
+        return false;
+    }
     let Ok(file) = file.canonicalize() else { return false };
     let Ok(metadata) = fs::metadata(&file) else { return false };
     is_own(&metadata) && !is_from_version_control(&file, &metadata)
+}
+
+/// Whether the path leads through a symlink that version control may have written: a pull can point it at a file that is
+/// not tracked, such as one of git's own, whose content a remote chooses.
+fn has_tracked_symlink(file: &Path) -> bool {
+    file.ancestors().filter(|path| path.is_symlink()).any(|link| {
+        let folder = link.parent().and_then(|folder| folder.canonicalize().ok());
+        folder.is_none_or(|folder| folder.ancestors().any(is_repository))
+    })
+}
+
+fn is_repository(folder: &Path) -> bool {
+    OTHER_SYSTEMS.iter().chain(&[GIT]).any(|name| fs::symlink_metadata(folder.join(name)).is_ok())
 }
 
 /// Whether the file is owned by this user or root, and is not world-writable.
@@ -42,20 +62,31 @@ fn is_from_version_control(file: &Path, metadata: &Metadata) -> bool {
         if OTHER_SYSTEMS.iter().any(|name| folder.join(name).is_dir()) {
             return true;
         }
-        let git = folder.join(".git");
+        let git = folder.join(GIT);
         let Ok(found) = fs::symlink_metadata(&git) else { continue };
         // A worktree, a submodule or a symlink: the index is elsewhere.
         if !found.is_dir() {
             return true;
         }
-        let Ok(relative) = file.strip_prefix(folder) else { return true };
-        return match checkout_time(&git, relative.as_os_str().as_encoded_bytes()) {
+        let Some(name) = file.strip_prefix(folder).ok().and_then(index_name) else { return true };
+        if fs::symlink_metadata(git.join(INDEX_LOCK)).is_ok() {
+            return true;
+        }
+        return match checkout_time(&git, &name) {
             Ok(Some(time)) => time.matches(metadata),
             Ok(None) => false,
             Err(UnreadableIndex) => true,
         };
     }
     false
+}
+
+/// The name of a file in git's index; none inside of git's own folder, where git writes what a remote sends.
+fn index_name(relative: &Path) -> Option<Vec<u8>> {
+    let parts = relative.components().map(|part| part.as_os_str().as_encoded_bytes());
+    let parts: Vec<&[u8]> = parts.collect();
+    let is_work_tree = !parts.iter().any(|part| part.eq_ignore_ascii_case(GIT.as_bytes()));
+    is_work_tree.then(|| parts.join(&b'/'))
 }
 
 /// A file's modification time as git's index records it.
@@ -119,6 +150,10 @@ fn find_entry(bytes: &[u8], name: &[u8]) -> Result<Option<CheckoutTime>, Unreada
         let length = memchr::memchr(0, rest).ok_or(UnreadableIndex)?;
         let found = &rest[..length];
         if !KINDS.contains(&(word(at + 24)? >> 12)) {
+            return Err(UnreadableIndex);
+        }
+        if found != name && found.eq_ignore_ascii_case(name) {
+            // The same file where names are case-insensitive.
             return Err(UnreadableIndex);
         }
         if found == name && flags & CONFLICT != 0 {

@@ -2,7 +2,7 @@
 
 use super::{origin, trusts_all};
 use crate::cli::state_folder;
-use crate::config::TrustRequest;
+use crate::config::{TrustRequest, root_of};
 use ctx_core::chain;
 use ctx_state::Trust;
 use serde::{Deserialize, Serialize};
@@ -17,81 +17,62 @@ const ABSENT: &str = "absent";
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The grants for one configuration file.
-#[derive(Default)]
 pub(crate) struct Record {
-    path: PathBuf,
-    grants: BTreeMap<String, Grant>,
+    /// The identity of the configuration file ([`identity`]).
+    config: PathBuf,
+    /// The workspace folder, as the paths of files begin with it.
+    root: PathBuf,
+    grants: Grants,
 }
+
+/// By section.
+type Grants = BTreeMap<String, Grant>;
 
 /// The trust in one section.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Grant {
     hash: String,
-    /// Hashes of the files that it runs, by path.
+    /// Hashes of the files that it runs, by path: relative to the workspace folder if they are below it.
     files: BTreeMap<PathBuf, String>,
+}
+
+/// The user's own edit of a file that a trusted section runs.
+struct Edit {
+    section: String,
+    section_hash: String,
+    file: PathBuf,
+    file_hash: String,
 }
 
 impl Record {
     /// Loads the record of a configuration file; empty if there is none.
     pub(crate) fn of(path: &Path) -> Result<Self, String> {
-        let path = canonical(path);
-        let Some(store) = store() else { return Ok(Self { path, ..Self::default() }) };
-        let found = store.of(&path).map_err(|error| chain(&error))?;
-        // A record of an older format has no grants by section: the user is asked again.
-        let grants = found.and_then(|found| serde_json::from_str(&found.grants).ok()).unwrap_or_default();
-        Ok(Self { path, grants })
+        let (config, root) = (identity(path), root_of(path));
+        let found = match store() {
+            Some(store) => store.of(&config).map_err(|error| chain(&error))?,
+            None => None,
+        };
+        Ok(Self { config, root, grants: parse(found.as_ref().map(|found| found.grants.as_str())) })
     }
 
     /// Whether there is a record for a configuration file.
     pub(crate) fn exists(path: &Path) -> bool {
-        store().is_some_and(|store| store.of(&canonical(path)).is_ok_and(|found| found.is_some()))
+        store().is_some_and(|store| store.of(&identity(path)).is_ok_and(|found| found.is_some()))
     }
 
     /// Whether each request is trusted. The user's own edits of files are trusted, and recorded.
-    pub(crate) fn evaluate(&mut self, requests: &[TrustRequest]) -> Vec<bool> {
-        let mut edited = false;
+    pub(crate) fn evaluate(&self, requests: &[TrustRequest]) -> Vec<bool> {
+        let mut edits = Vec::new();
         let mut is_trusted = |request: &TrustRequest| {
-            let Some(grant) =
-                self.grants.get_mut(&request.section).filter(|grant| grant.hash == request.hash)
-            else {
-                return false;
-            };
+            let grant = self.grants.get(&request.section).filter(|grant| grant.hash == request.hash)?;
             for path in &request.files {
-                let Some(trusted) = grant.files.get_mut(path) else { return false };
-                let now = file_hash(path);
-                if *trusted == now {
-                    continue;
-                }
-                if !origin::is_edited_here(path) {
-                    return false;
-                }
-                *trusted = now;
-                edited = true;
+                edits.extend(self.check(&request.section, grant, path)?);
             }
-            true
+            Some(())
         };
-        let trusted = requests.iter().map(&mut is_trusted).collect();
-        if edited && let Err(problem) = self.save() {
-            tracing::debug!("an edit is not remembered: {problem}");
-        }
+        let trusted = requests.iter().map(|request| is_trusted(request).is_some()).collect();
+        self.record(edits);
         trusted
-    }
-
-    /// Adds grants for these requests as they are now, and saves the record.
-    pub(crate) fn add(&mut self, requests: &[TrustRequest]) -> Result<(), String> {
-        for request in requests {
-            let files = request.files.iter().map(|path| (path.clone(), file_hash(path))).collect();
-            self.grants.insert(request.section.clone(), Grant { hash: request.hash.clone(), files });
-        }
-        self.save()
-    }
-
-    /// Deletes the record of a configuration file.
-    pub(crate) fn forget(path: &Path) -> Result<(), String> {
-        store()
-            .map_or(Ok(false), |store| store.forget(&canonical(path)))
-            .map(drop)
-            .map_err(|error| chain(&error))
     }
 
     /// Whether a file that a trusted section runs may be loaded: it has the trusted content, or the user edited it.
@@ -99,28 +80,92 @@ impl Record {
         if trusts_all() {
             return true;
         }
-        let Ok(mut record) = Self::of(config) else { return false };
-        let trusted = record.grants.get_mut(section).and_then(|grant| grant.files.get_mut(file));
-        let Some(trusted) = trusted else { return false };
-        let now = file_hash(file);
-        if *trusted == now {
-            return true;
-        }
-        if !origin::is_edited_here(file) {
-            return false;
-        }
-        *trusted = now;
-        if let Err(problem) = record.save() {
-            tracing::debug!("an edit is not remembered: {problem}");
-        }
-        true
+        let Ok(record) = Self::of(config) else { return false };
+        let checked = record.grants.get(section).and_then(|grant| record.check(section, grant, file));
+        let is_allowed = checked.is_some();
+        record.record(checked.flatten().into_iter().collect());
+        is_allowed
     }
 
-    fn save(&self) -> Result<(), String> {
-        let nowhere = || "there is no folder to remember it in: set HOME or XDG_STATE_HOME".to_owned();
-        let grants = serde_json::to_string(&self.grants).map_err(|error| error.to_string())?;
-        store().ok_or_else(nowhere)?.remember(&self.path, &grants).map_err(|error| chain(&error))
+    /// Compares a file with its grant: none if it is not trusted, and the user's edit where there is one.
+    fn check(&self, section: &str, grant: &Grant, path: &Path) -> Option<Option<Edit>> {
+        let file = self.file_key(path);
+        let trusted = grant.files.get(&file)?;
+        // Hashed before its origin is judged: a checkout that begins in between is then noticed.
+        let file_hash = file_hash(path);
+        if *trusted == file_hash {
+            return Some(None);
+        }
+        let edit = Edit { section: section.to_owned(), section_hash: grant.hash.clone(), file, file_hash };
+        origin::is_edited_here(path).then_some(Some(edit))
     }
+
+    /// Adds grants for these requests as they are now.
+    pub(crate) fn add(&self, requests: &[TrustRequest]) -> Result<(), String> {
+        let added: Vec<(String, Grant)> = requests
+            .iter()
+            .map(|request| {
+                let files = request.files.iter().map(|path| (self.file_key(path), file_hash(path))).collect();
+                (request.section.clone(), Grant { hash: request.hash.clone(), files })
+            })
+            .collect();
+        self.update(|stored| {
+            let mut grants = parse(stored);
+            grants.extend(added);
+            serde_json::to_string(&grants).ok()
+        })
+    }
+
+    /// Deletes the record of a configuration file.
+    pub(crate) fn forget(path: &Path) -> Result<(), String> {
+        store()
+            .map_or(Ok(false), |store| store.forget(&identity(path)))
+            .map(drop)
+            .map_err(|error| chain(&error))
+    }
+
+    /// Records edits, where the section is still trusted.
+    fn record(&self, edits: Vec<Edit>) {
+        if edits.is_empty() {
+            return;
+        }
+        let updated = self.update(|stored| {
+            let mut grants = parse(Some(stored?));
+            for edit in edits {
+                if let Some(grant) =
+                    grants.get_mut(&edit.section).filter(|grant| grant.hash == edit.section_hash)
+                {
+                    grant.files.insert(edit.file, edit.file_hash);
+                }
+            }
+            serde_json::to_string(&grants).ok()
+        });
+        if let Err(problem) = updated {
+            tracing::debug!("an edit is not remembered: {problem}");
+        }
+    }
+
+    fn update(&self, change: impl FnOnce(Option<&str>) -> Option<String>) -> Result<(), String> {
+        let nowhere = || "there is no folder to remember it in: set HOME or XDG_STATE_HOME".to_owned();
+        store().ok_or_else(nowhere)?.update(&self.config, change).map_err(|error| chain(&error))
+    }
+
+    fn file_key(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(&self.root).unwrap_or(path).to_owned()
+    }
+}
+
+/// A record of an older format has no grants by section: the user is asked again.
+fn parse(grants: Option<&str>) -> Grants {
+    grants.and_then(|grants| serde_json::from_str(grants).ok()).unwrap_or_default()
+}
+
+/// The identity of a configuration file: its workspace folder with symlinks resolved, and the path below it as named.
+/// A configuration file that is a symlink to another workspace's file does not inherit the grants of that workspace.
+fn identity(path: &Path) -> PathBuf {
+    let root = root_of(path);
+    let below = path.strip_prefix(&root).unwrap_or(path);
+    root.canonicalize().unwrap_or_else(|_| root.clone()).join(below)
 }
 
 /// Hash of a file's size and content.
@@ -142,8 +187,4 @@ fn file_hash(path: &Path) -> String {
 
 fn store() -> Option<Trust> {
     Some(Trust::new(state_folder()?.join("trust.sqlite")))
-}
-
-fn canonical(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

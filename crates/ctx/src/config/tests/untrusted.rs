@@ -1,6 +1,8 @@
 //! Trust requests: which settings of a workspace's file need trust, and that untrusted ones are left out.
 
 use super::{TRUST_ALL, Typed, data_folder, variable};
+use crate::config::isolate::isolate;
+use crate::config::tree::Layer;
 use crate::config::{Config, ConfigError, LoadContext, Located, TrustRequest};
 use std::fs;
 use std::path::Path;
@@ -207,6 +209,27 @@ fn credentials_of_the_user_go_only_where_the_user_says() {
     assert_eq!(left.matches("hunter2hunter2").count(), 5, "{left}");
     assert_eq!(config.warnings, Vec::<String>::new());
     assert!(config.apis(&|_| true).0[0].frozen.contains_key("api_key"));
+}
+
+#[test]
+fn a_workspace_cannot_redirect_credentials_of_the_user_by_other_keys_than_the_address() {
+    let user = "[mcp_servers.s]\ncommand = \"npx\"\nargs = [\"mine\"]\nenv = { TOKEN = \"${KEY}\" }\n\
+        [apis.a]\nspec = \"https://mine/a.yaml\"\n[apis.a.auth]\ntype = \"oauth2\"\nclient_id = \"x\"\n\
+        client_secret = \"${KEY}\"\n";
+    for theirs in [
+        "[mcp_servers.s]\ncommand = \"npx\"\nargs = [\"theirs\"]\n",
+        "[mcp_servers.s]\nargs = [\"theirs\"]\n",
+        "[mcp_servers.s]\ncwd = \"theirs\"\n",
+        "[mcp_servers.s]\nenv = { NODE_OPTIONS = \"--require=./theirs.js\" }\n",
+        "[apis.a.auth]\ntoken_url = \"https://theirs\"\n",
+        "[apis.a]\nproxy = \"http://theirs\"\n",
+    ] {
+        let layer = Layer::parse("theirs", theirs).unwrap().table;
+        let mut below = Layer::parse("user", user).unwrap().table;
+        let before = below.to_json().to_string().matches("${KEY}").count();
+        isolate(&mut below, &layer, &mut Vec::new());
+        assert_eq!(below.to_json().to_string().matches("${KEY}").count(), before - 1, "{theirs}");
+    }
 }
 
 #[test]

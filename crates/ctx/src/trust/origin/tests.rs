@@ -140,3 +140,42 @@ fn no_bytes_are_an_index_that_panics() {
         assert!(find_entry(&index[..length], b"a").is_err(), "{length}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_symlink_that_a_pull_wrote_comes_from_elsewhere_whatever_it_points_to() {
+    let (folder, _, mine) = clone_repository(&[]);
+    let fetched = mine.join(".git/FETCH_HEAD");
+    fs::write(&fetched, "evil()").unwrap();
+    assert!(!is_edited_here(&fetched), "git writes it");
+    let untracked = folder.path().join("untracked.lua");
+    edit(&untracked, "evil()");
+    assert!(is_edited_here(&untracked));
+    for (link, target) in [("x.lua", "z.lua"), ("y.lua", ".git/FETCH_HEAD"), ("out.lua", "../untracked.lua")]
+    {
+        std::os::unix::fs::symlink(target, mine.join(link)).unwrap();
+        assert!(!is_edited_here(&mine.join(link)), "{link}");
+    }
+    std::os::unix::fs::symlink("..", mine.join("up")).unwrap();
+    assert!(!is_edited_here(&mine.join("up/untracked.lua")));
+    // A symlink above the repository is the user's own.
+    std::os::unix::fs::symlink("mine", folder.path().join("other")).unwrap();
+    edit(&mine.join("z.lua"), "return 2");
+    assert!(is_edited_here(&folder.path().join("other/z.lua")));
+}
+
+#[test]
+fn while_git_changes_the_work_tree_every_change_comes_from_elsewhere() {
+    let (_folder, _, mine) = clone_repository(&[]);
+    edit(&mine.join("z.lua"), "evil()");
+    assert!(is_edited_here(&mine.join("z.lua")));
+    fs::write(mine.join(".git/index.lock"), "").unwrap();
+    assert!(!is_edited_here(&mine.join("z.lua")));
+}
+
+#[test]
+fn a_name_that_differs_in_case_may_be_the_tracked_file() {
+    let (_folder, _, mine) = clone_repository(&[]);
+    edit(&mine.join("Z.lua"), "evil()");
+    assert!(!is_edited_here(&mine.join("Z.lua")));
+}
