@@ -151,8 +151,9 @@ impl Pool {
 
     fn keep(&self, mut worker: WorkerProcess) {
         let mut idle = self.idle();
-        // Nested runs may have needed more than are of use afterwards.
-        if !self.closed.is_cancelled() && idle.workers.len() < self.settings.workers_max {
+        // Nested runs, and runs that did not wait for a spare worker to start, may have needed more than are of use
+        // afterwards.
+        if !self.closed.is_cancelled() && self.alive.load(Ordering::Relaxed) <= self.settings.workers_max {
             worker.idle_since = Instant::now();
             idle.workers.push(worker);
         }

@@ -123,7 +123,8 @@ async fn those_who_wait_get_their_turn() {
         async move { assert_eq!(value(&engine, &format!("return {number}")).await, json!(number)) }
     });
     futures::future::join_all(runs).await;
-    assert!(engine.figures().workers <= 2);
+    // A spare worker that was still starting when both were busy is let go.
+    until("there are two workers", || engine.figures().workers <= 2).await;
     assert_eq!(engine.figures().waiting, 0);
 }
 
