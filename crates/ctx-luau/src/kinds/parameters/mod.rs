@@ -102,7 +102,14 @@ fn is_schema(value: &Value) -> bool {
 
 fn listed(declared: &Value) -> Result<Value, String> {
     let (properties, required) = named(declared, "tool.parameters", 0)?;
-    Ok(json!({ "type": "object", "properties": properties, "required": required }))
+    let declares_some = !properties.is_empty();
+    let mut schema = json!({ "type": "object", "properties": properties, "required": required });
+    // A misspelt optional parameter is refused. A tool that takes others says so by `tool.schema`; one that declares
+    // nothing takes anything.
+    if declares_some {
+        schema["additionalProperties"] = json!(false);
+    }
+    Ok(schema)
 }
 
 /// Declarations with their names: in a list, or by name.

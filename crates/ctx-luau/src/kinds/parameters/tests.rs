@@ -26,6 +26,7 @@ fn the_documented_declarations_become_the_documented_schema() {
             "priority": {"type": "string", "enum": ["low", "high"]},
         },
         "required": ["title"],
+        "additionalProperties": false,
     });
     assert_eq!(schema(declared).unwrap(), expected);
 }
@@ -33,6 +34,7 @@ fn the_documented_declarations_become_the_documented_schema() {
 #[test]
 fn no_parameters_are_an_empty_object() {
     let none = json!({"type": "object", "properties": {}, "required": []});
+    // Nothing is declared, so anything is taken.
     assert_eq!(input_schema(&Map::new()).unwrap(), none);
     assert_eq!(schema(json!({})).unwrap(), none);
     assert_eq!(schema(json!([])).unwrap(), none);
