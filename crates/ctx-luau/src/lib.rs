@@ -18,4 +18,4 @@ pub use engine::{
 pub use host::api_types;
 pub use kinds::{GRACE, InlineAgent};
 pub use scripts::{Described, Environment, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
-pub use vm::LogLevel;
+pub use vm::{LogLevel, describe_undefined, execute_globals};

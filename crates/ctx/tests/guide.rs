@@ -252,7 +252,7 @@ fn many_calls_are_made_in_one_script_as_the_guide_says() {
             "return parallel{ a = function() return 1 end, b = function() return 2 end }",
             json!({"a": 1, "b": 2}),
         ),
-        ("return { http == nil, fs == nil, env == nil }", json!([true, true, true])),
+        ("return { _G.http == nil, _G.fs == nil, _G.env == nil }", json!([true, true, true])),
     ] {
         let reply = execute(script);
         assert_eq!((reply.status, &reply.body["result"]), (200, &result), "{script}: {:?}", reply.body);

@@ -92,7 +92,7 @@ fn time_that_is_over_is_408() {
 
 #[test]
 fn an_error_of_the_script_is_500_with_its_line() {
-    let reply = answer("return params.title.a.b", "", &json!({"title": "a"}));
+    let reply = answer("return params.missing.b", "", &json!({"title": "a"}));
     assert_eq!(told(&reply), (500, "tool_error", "tools/x.lua:42: attempt to index nil with 'b'"));
     let reply = answer("return string.rep('x', 2e6)", "", &json!({"title": "a"}));
     let (status, code, message) = told(&reply);

@@ -82,6 +82,8 @@ pub(crate) struct Host {
     pub(crate) server: Function,
     /// The metamethod of strings for `..`.
     pub(crate) concat: Function,
+    /// The metatable of the shared globals: reading one that is not there may be an error.
+    pub(crate) undefined: Table,
 }
 
 /// Makes every API and changes the standard library.
@@ -94,11 +96,14 @@ pub(crate) fn install(lua: &Lua, marks: &Marks, slot: &Rc<Slot>) -> mlua::Result
     for code in before {
         chunk(lua, code).call::<()>(&host)?;
     }
+    marks.set_settle(host.raw_get("settle")?);
+    marks.set_list_index(host.raw_get("list_index")?)?;
     let apis = apis.iter().map(|code| chunk(lua, code).call(&host)).collect::<mlua::Result<Vec<Value>>>()?;
     for api in &apis {
         freeze(api)?;
     }
-    Ok(Host { apis, server: host.raw_get("server")?, concat: host.raw_get("concat")? })
+    let (server, concat) = (host.raw_get("server")?, host.raw_get("concat")?);
+    Ok(Host { apis, server, concat, undefined: host.raw_get("undefined_meta")? })
 }
 
 fn chunk<'a>(lua: &Lua, code: &'a [u8]) -> Chunk<'a> {

@@ -73,6 +73,22 @@ fn add_questions(lua: &Lua, host: &Table, marks: &Marks, slot: &Rc<Slot>) -> mlu
     host.raw_set("take", take)?;
 
     let runs = slot.clone();
+    let promised = lua.create_function(move |_, (id, function): (u32, LuaString)| {
+        if let Some(run) = runs.run() {
+            run.promise(id, function.to_string_lossy());
+        }
+        Ok(())
+    })?;
+    host.raw_set("promised", promised)?;
+
+    let runs = slot.clone();
+    let undefined = lua.create_function(move |_, name: Value| match name {
+        Value::String(name) => Ok(runs.run().and_then(|run| run.undefined(&name.to_string_lossy()))),
+        _ => Ok(None),
+    })?;
+    host.raw_set("undefined", undefined)?;
+
+    let runs = slot.clone();
     let arrived = lua.create_function(move |_, id: u32| {
         // When nobody answers any more, nobody should wait either.
         Ok(runs.run().is_none_or(|run| run.has_arrived(id) || run.was_over()))

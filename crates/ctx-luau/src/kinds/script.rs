@@ -3,6 +3,7 @@
 use crate::engine::{Entry, RunErrorKind, ScriptRun};
 use crate::host::{HOST_APIS, SERVER_PREFIX};
 use crate::scripts::{Inner, ScriptProblem, ScriptSettings};
+use crate::vm::LANGUAGE;
 use crate::world::{AllowedHosts, NoWorld};
 use ctx_core::{Call, Catalog, Identifier};
 use memchr::memmem;
@@ -16,42 +17,6 @@ use std::time::{Duration, Instant};
 
 /// How long a script may take to say what it is.
 const DESCRIBE_TIME: Duration = Duration::from_secs(10);
-
-/// Names that no provider's global may take from scripts, besides the host APIs.
-const LANGUAGE: &[&str] = &[
-    "_G",
-    "_VERSION",
-    "assert",
-    "bit32",
-    "buffer",
-    "coroutine",
-    "error",
-    "getmetatable",
-    "integer",
-    "ipairs",
-    "math",
-    "next",
-    "os",
-    "pairs",
-    "pcall",
-    "print",
-    "rawequal",
-    "rawget",
-    "rawlen",
-    "rawset",
-    "select",
-    "setmetatable",
-    "string",
-    "table",
-    "tonumber",
-    "tostring",
-    "type",
-    "typeof",
-    "unpack",
-    "utf8",
-    "vector",
-    "xpcall",
-];
 
 /// Providers that scripts reach by `context` and `sdk` alone.
 const OWN_PROVIDERS: &[&str] = &["agents", "context", "ctx", "resources", "tools"];

@@ -16,7 +16,9 @@ mod write;
 pub(crate) use read::{Reading, read};
 pub(crate) use write::{Writing, write, write_fields};
 
-use mlua::{Function, Lua, LuaString, Table};
+use mlua::{Function, Lua, LuaString, Table, Value};
+use std::cell::OnceCell;
+use std::rc::Rc;
 
 /// Tables within tables at most; with what the innermost holds that makes 128 levels.
 pub(crate) const TABLES_DEEP_MAX: usize = 127;
@@ -32,19 +34,46 @@ return function(into, key, digits) rawset(into, key, from_digits(digits)) end";
 /// What the conversion needs of a VM; made once for each.
 #[derive(Clone)]
 pub(crate) struct Marks {
-    /// The metatable of arrays. It does nothing; it is frozen, so scripts cannot make it do anything.
+    /// The metatable of arrays. It is frozen, so scripts cannot change what it does.
     array: Table,
     /// Puts an `integer`, given as digits, into a table: whatever passes through mlua becomes a number.
     put_integer: Function,
+    /// Awaits a promise: `true` and the value, or `false` and the error.
+    settle: Rc<OnceCell<Function>>,
 }
 
 impl Marks {
     /// Makes them, before the globals are frozen.
     pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
         let array = lua.create_table()?;
-        array.set_readonly(true);
         let put_integer = lua.load(PUT_INTEGER).set_name("=value").call(())?;
-        Ok(Self { array, put_integer })
+        Ok(Self { array, put_integer, settle: Rc::default() })
+    }
+
+    /// Sets the function that arrays read missing fields with, and freezes their metatable.
+    pub(crate) fn set_list_index(&self, list_index: Function) -> mlua::Result<()> {
+        self.array.raw_set("__index", list_index)?;
+        self.array.set_readonly(true);
+        Ok(())
+    }
+
+    /// Sets the function that awaits promises, which are written as their values.
+    pub(crate) fn set_settle(&self, settle: Function) {
+        let _ = self.settle.set(settle);
+    }
+
+    /// The value of a promise; any other userdata is itself.
+    fn settled(&self, value: &Value) -> mlua::Result<Value> {
+        let Some(settle) = self.settle.get() else { return Ok(value.clone()) };
+        let (is_value, settled): (bool, Value) = settle.call(value)?;
+        if is_value {
+            return Ok(settled);
+        }
+        let message = match &settled {
+            Value::Table(failure) => failure.raw_get("message")?,
+            other => other.clone(),
+        };
+        Err(mlua::Error::runtime(message.to_string()?))
     }
 
     /// Marks a table as an array, for ever.

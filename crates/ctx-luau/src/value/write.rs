@@ -117,6 +117,10 @@ impl<'a> Writer<'a> {
             Value::Number(number) => Err(Trouble::unfit(format!("JSON has no {}", not_finite(*number)))),
             Value::String(string) => self.string(string),
             Value::Table(table) => self.table(table),
+            Value::UserData(_) => match self.marks.settled(value)? {
+                other @ Value::UserData(_) => Err(Trouble::unfit(format!("JSON has no {}", kind(&other)))),
+                settled => self.value(&settled),
+            },
             other => Err(Trouble::unfit(format!("JSON has no {}", kind(other)))),
         }
     }

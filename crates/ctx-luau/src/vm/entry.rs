@@ -34,9 +34,13 @@ const NO_RESULT: &str = "the script ended without a result: call result(value) o
 /// A script that gives two things back.
 const TWO_RESULTS: &str = "the script called result(value) and also returned a value: do one of them";
 
+/// What to do instead of `return a, b`.
+const ONE_RESULT: &str = "return one, as in `return { a, b }`; `return (f())` returns the first of several";
+
 /// Runs the chunk and what its kind asks for; gives the answer as JSON.
 pub(super) fn play(scene: &Scene<'_>, environment: &Table, chunk: &Function) -> Result<Vec<u8>, Failure> {
     let returned = scene.call(chunk, Vec::new())?;
+    scene.await_promises()?;
     match scene.job.entry {
         Entry::Describe => describe(scene, environment),
         Entry::Tool => {
@@ -53,6 +57,9 @@ pub(super) fn play(scene: &Scene<'_>, environment: &Table, chunk: &Function) -> 
             let scan = function(scene, environment, "connector")?;
             let returned = scene.call(&scan, arguments(scene, 2, false)?)?;
             scanned(scene, &returned)
+        }
+        Entry::Chunk if returned.len() > 1 => {
+            Err(scene.contract(&format!("the script returned {} values: {ONE_RESULT}", returned.len())))
         }
         Entry::Chunk => {
             let told = scene.run.result.take();

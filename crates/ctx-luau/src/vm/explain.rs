@@ -1,5 +1,6 @@
 //! Errors in words for the script's author.
 
+use crate::engine::protocol::Entry;
 use mlua::Value;
 
 /// Bytes of an error's text.
@@ -29,18 +30,81 @@ const ABSENT: &[(&str, &str)] = &[
     ("string.dump", "functions cannot be turned into bytes"),
 ];
 
-/// What plain Lua can say and Luau cannot: a piece of the line, and what to write.
-const SYNTAX: &[(&str, &str)] = &[
-    ("goto ", "there is no `goto`; write `continue`, `break` or a function"),
-    ("::", "there are no labels; write `continue`, `break` or a function"),
+/// Hints for `execute` scripts, which have neither files nor variables nor a network.
+const ABSENT_IN_EXECUTE: &[(&str, &str)] = &[
+    ("dofile", "there are no files here; call a function of `sdk`"),
+    ("fs", "there are no files here; call a function of `sdk`"),
+    ("env", "there are no environment variables here; write values into the script"),
+    ("http", "scripts have no network here; call a function of `sdk`"),
+    ("io", "there are no files here; print(...) writes to the log"),
+    ("loadfile", "there are no files here; call a function of `sdk`"),
+    ("os.getenv", "there are no environment variables here; write values into the script"),
+    ("package", "there are no modules; json, sdk, log and the others are globals"),
+    ("require", "there are no modules; json, sdk, log and the others are globals"),
+];
+
+/// Methods that tables have in other languages, and what to write.
+const LIST_METHODS: &[(&str, &str)] = &[
+    (".push(", "table.insert(list, value) appends"),
+    (":push(", "table.insert(list, value) appends"),
+    (".append(", "table.insert(list, value) appends"),
+    (".map(", "write a loop: for _, item in list do ... end"),
+    (".filter(", "write a loop: for _, item in list do ... end"),
+    (".forEach(", "write a loop: for _, item in list do ... end"),
+    (".join(", "table.concat(list, separator) joins texts"),
+    (".includes(", "table.find(list, value) looks for a value"),
+    (".toString(", "tostring(value) makes a text"),
+    (".length", "#list is the length of a list"),
+];
+
+/// What to do where a value is awaited that cannot be.
+const AWAIT_HINT: &str = "this is a value already: leave out :await()";
+/// What to do where text is added.
+const CONCAT_HINT: &str = "texts are joined with `..`, and `..=` appends";
+/// What to do where a promise is passed to something that takes none.
+const PROMISE_HINT: &str =
+    "calls without `sdk.` give promises here: write :await() after the call, or call it as `sdk.`";
+
+/// What other languages can say and Luau cannot: a word of the line, and what to write.
+const SYNTAX_WORDS: &[(&str, &str)] = &[
+    ("goto", "there is no `goto`; write `continue`, `break` or a function"),
+    ("let", "write `local name = value`"),
+    ("var", "write `local name = value`"),
+    ("async", "functions need no `async`: calls give their value"),
+    ("await", "calls need no `await`: they give their value"),
+    ("elif", "write `elseif`"),
+    ("def", "write `function name(...) ... end`"),
+    ("import", "there are no modules; json, log and the others are globals"),
+    ("try", "pcall(function() ... end) catches errors"),
+    ("catch", "pcall(function() ... end) catches errors"),
+    ("except", "pcall(function() ... end) catches errors"),
+];
+
+/// The same by a piece of the line.
+const SYNTAX_PIECES: &[(&str, &str)] = &[
+    ("=>", "write `function(x) return x end`"),
+    ("!=", "not equal is `~=`"),
+    ("&&", "write `and`"),
+    ("||", "write `or`"),
+    ("!", "write `not`"),
+    ("++", "write `i += 1`"),
     ("<const>", "there is no `<const>`; write `local name = value`"),
     ("<close>", "there is no `<close>`; close it yourself"),
+    ("::", "there are no labels; write `continue`, `break` or a function"),
     ("<<", "there is no operator `<<`; write bit32.lshift(a, b)"),
     (">>", "there is no operator `>>`; write bit32.rshift(a, b)"),
     ("&", "there is no operator `&`; write bit32.band(a, b)"),
     ("|", "there is no operator `|`; write bit32.bor(a, b)"),
     ("~", "there is no operator `~`; write bit32.bxor(a, b) or bit32.bnot(a)"),
+    (" ? ", "write `if condition then a else b`"),
 ];
+
+/// What to write where a line begins with another language's comment.
+const COMMENT_HINT: &str = "a comment begins with `--`";
+/// What to write instead of `f(name = value)`.
+const ARGUMENTS_HINT: &str = "named arguments are one table: f({ name = value })";
+/// What to write instead of `{ name: value }`.
+const FIELD_HINT: &str = "a table is written { name = value }";
 
 /// How Luau complains of an `integer` where it wants a number.
 const INTEGER_TROUBLES: &[&str] =
@@ -85,7 +149,7 @@ pub(super) fn shortened(text: &str) -> String {
 }
 
 /// Adds what to do, where the line shows a name that is not here.
-pub(super) fn with_hint(chunk_name: &str, source: &str, message: String) -> String {
+pub(super) fn with_hint(chunk_name: &str, source: &str, entry: Entry, message: String) -> String {
     let nil =
         message.contains("attempt to call a nil value") || message.contains("attempt to index nil with");
     let hides_result = message.contains("attempt to call a ") && !message.contains("nil value");
@@ -102,10 +166,30 @@ pub(super) fn with_hint(chunk_name: &str, source: &str, message: String) -> Stri
     {
         return format!("{message} ({hint})");
     }
-    if nil && let Some((_, hint)) = ABSENT.iter().find(|(name, _)| has_word(line, name)) {
+    if nil && let Some((name, hint)) = ABSENT.iter().find(|(name, _)| has_word(line, name)) {
+        let hint = absent_in_execute(name).filter(|_| entry == Entry::Chunk).unwrap_or(hint);
         return format!("{message} ({hint})");
     }
+    if nil && let Some((_, hint)) = LIST_METHODS.iter().find(|(method, _)| line.contains(method)) {
+        return format!("{message} ({hint})");
+    }
+    if message.contains("with 'await'") || message.contains("'await' of") {
+        return format!("{message} ({AWAIT_HINT})");
+    }
+    if message.contains("attempt to perform arithmetic (add) on") && message.contains("string") {
+        return format!("{message} ({CONCAT_HINT})");
+    }
+    let is_compared = message.contains("attempt to compare") && message.contains("userdata");
+    if is_compared || message.contains("got userdata)") || message.contains("got promise)") {
+        return format!("{message} ({PROMISE_HINT})");
+    }
     message
+}
+
+/// The hint on a name that other kinds of script, or plain Lua, have and `execute` has not.
+pub(super) fn absent_in_execute(name: &str) -> Option<&'static str> {
+    let hints = ABSENT_IN_EXECUTE.iter().chain(ABSENT);
+    hints.filter(|(absent, _)| *absent == name).map(|(_, hint)| *hint).next()
 }
 
 /// Says which line hides the function `result`, if one does.
@@ -132,17 +216,44 @@ pub(super) fn syntax(chunk_name: &str, source: &str, error: &mlua::Error) -> Str
     // The compiler does not know the name: it says `3: …`.
     let text = format!("{chunk_name}:{}", text.trim_start_matches(':'));
     let text = shortened(&text);
-    let Some(line) = line_of(chunk_name, source, &text) else { return text };
-    match SYNTAX.iter().find(|(piece, _)| without_other(line).contains(piece)) {
-        Some((_, hint)) => format!("{text} ({hint})"),
-        None => text,
-    }
+    let hint = line_of(chunk_name, source, &text).and_then(|line| syntax_hint(line, &text));
+    hint.map_or_else(|| text.clone(), |hint| format!("{text} ({hint})"))
 }
 
-/// The line without what looks like an operator and is none.
-fn without_other(line: &str) -> String {
+/// The Luau form of what a line wants to say, where another language says it so.
+fn syntax_hint(line: &str, message: &str) -> Option<&'static str> {
+    if ["//", "/*", "#"].iter().any(|comment| line.trim_start().starts_with(comment)) {
+        return Some(COMMENT_HINT);
+    }
+    let code = code_of(line);
+    let by_word = SYNTAX_WORDS.iter().find(|(word, _)| has_word(&code, word));
+    let by_piece = || SYNTAX_PIECES.iter().find(|(piece, _)| code.contains(piece));
+    let hint = by_word.or_else(by_piece).map(|(_, hint)| *hint);
+    if hint.is_none() && message.contains("got '='") && code.contains('(') {
+        return Some(ARGUMENTS_HINT);
+    }
+    let is_field = message.contains("got ':'") || message.contains("when parsing method name");
+    hint.or_else(|| is_field.then_some(FIELD_HINT))
+}
+
+/// The line without its texts, its comment, and what looks like an operator and is none.
+fn code_of(line: &str) -> String {
     let code = line.split("--").next().unwrap_or_default();
-    code.replace("~=", "").replace("//", "")
+    let mut open = None;
+    let outside = |letter: &char| match open {
+        Some(quote) => {
+            if *letter == quote {
+                open = None;
+            }
+            false
+        }
+        None if matches!(letter, '"' | '\'' | '`') => {
+            open = Some(*letter);
+            false
+        }
+        None => true,
+    };
+    code.chars().filter(outside).collect::<String>().replace("~=", "")
 }
 
 fn line_of<'a>(chunk_name: &str, source: &'a str, message: &str) -> Option<&'a str> {

@@ -68,6 +68,7 @@ impl Globals {
         freeze(&Value::Table(null.clone()))?;
         lua.set_type_metatable::<LightUserData>(Some(null));
         collect_at(&lua, GC_GOAL);
+        globals.set_metatable(Some(host.undefined.clone()))?;
         let environment = lua.create_table()?;
         environment.raw_set("__index", &globals)?;
         environment.raw_set("__metatable", LOCKED)?;

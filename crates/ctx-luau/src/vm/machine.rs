@@ -5,7 +5,7 @@ use crate::host::{HOST_APIS, SERVER_PREFIX, copied, freeze};
 use crate::value::{Reading, ValueError, read};
 use crate::vm::globals::{GC_GOAL, GC_GOAL_TIGHT, Globals, collect_at};
 use crate::vm::source::Compiled;
-use crate::vm::{Outside, Run, Slot, entry, explain};
+use crate::vm::{GlobalNames, Outside, Run, Slot, entry, explain};
 use memchr::memmem;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Table, Value, VmState};
@@ -19,6 +19,9 @@ pub(super) const RUNS_MAX: usize = 1_000;
 const GARBAGE_BYTES_MAX: usize = 512 * 1024;
 /// Text of an error that says that the memory is used up.
 const NO_MEMORY: &str = "not enough memory";
+
+/// Words of scripts that use promises; all other scripts get values.
+const PROMISE_WORDS: [&str; 2] = ["await", "parallel"];
 
 /// Why there is no VM.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +81,10 @@ impl Vm {
         self.tidy();
         self.tidy = false;
         self.runs += 1;
-        let run = Rc::new(Run::new(job.bounds, outside, job.entry == Entry::Describe));
+        // A script that names `_G` may look for globals that are not there.
+        let is_strict = job.entry == Entry::Chunk && memmem::find(source, b"_G").is_none();
+        let names = is_strict.then(|| GlobalNames::new(source, &job.apis));
+        let run = Rc::new(Run::new(job.bounds, outside, job.entry == Entry::Describe, names));
         self.slot.fill(run.clone());
         let ended = match self.compiled.get(&job.chunk_name, source) {
             Ok(code) => self.within_bounds(job, source, &code, &run),
@@ -153,9 +159,12 @@ impl Scene<'_> {
     fn environment(&self) -> mlua::Result<Table> {
         let lua = &self.globals.lua;
         let environment = lua.create_table()?;
+        let gives_promises =
+            PROMISE_WORDS.iter().any(|word| memmem::find(self.source, word.as_bytes()).is_some());
         for name in &self.job.apis {
             if let Some(server) = name.strip_prefix(SERVER_PREFIX) {
-                environment.raw_set(server, self.globals.host.server.call::<Value>(server)?)?;
+                let global: Value = self.globals.host.server.call((server, gives_promises))?;
+                environment.raw_set(server, global)?;
                 continue;
             }
             let Some(place) = HOST_APIS.iter().position(|api| api.name == name) else { continue };
@@ -215,6 +224,14 @@ impl Scene<'_> {
         Err(self.raised(returned.get(1).unwrap_or(&Value::Nil)))
     }
 
+    /// Waits for the calls that the script has started and not awaited.
+    pub(super) fn await_promises(&self) -> Result<(), Failure> {
+        self.run.await_promises().map_err(|message| match self.run.was_over() {
+            true => self.over(),
+            false => self.error(format!("{}: {message}", self.job.chunk_name)),
+        })
+    }
+
     /// The failure that an error value of the script is.
     fn raised(&self, value: &Value) -> Failure {
         if self.run.was_over() {
@@ -239,7 +256,7 @@ impl Scene<'_> {
             return Failure { kind: FailureKind::Result, message: text, code: None };
         }
         let code = self.run.code_of(&text);
-        let message = explain::with_hint(&self.job.chunk_name, &self.source_text(), text);
+        let message = explain::with_hint(&self.job.chunk_name, &self.source_text(), self.job.entry, text);
         Failure { kind: FailureKind::Raised, message, code }
     }
 

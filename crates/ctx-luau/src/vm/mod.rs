@@ -13,9 +13,12 @@ mod scan;
 mod source;
 #[cfg(test)]
 mod tests;
+mod undefined;
 
 pub(crate) use machine::Vm;
 pub(crate) use run::{Run, Slot};
+pub(crate) use undefined::{GlobalNames, LANGUAGE};
+pub use undefined::{describe_undefined, execute_globals};
 
 use crate::engine::protocol::{Answer, Question};
 

@@ -2,9 +2,9 @@
 
 use crate::engine::log_cost;
 use crate::engine::protocol::{ABOUT_PERSON, Answer, Bounds, Question};
-use crate::vm::{Gone, LogLevel, Outside};
+use crate::vm::{GlobalNames, Gone, LogLevel, Outside};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -70,6 +70,12 @@ pub(crate) struct Run {
     /// Whether the script is only looked at.
     loading: Cell<bool>,
     arrived: RefCell<HashMap<u32, Answer>>,
+    /// Calls whose promises have not been awaited, by question: the function of each.
+    promised: RefCell<BTreeMap<u32, String>>,
+    /// Questions whose promises have been awaited.
+    awaited: RefCell<HashSet<u32>>,
+    /// Judges undefined globals; none where reading one gives nil.
+    names: Option<GlobalNames>,
     /// Questions that a person answers.
     people: RefCell<HashSet<u32>>,
     failed: RefCell<VecDeque<(String, String)>>,
@@ -84,7 +90,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(bounds: Bounds, outside: Rc<dyn Outside>, loading: bool) -> Self {
+    pub(crate) fn new(
+        bounds: Bounds,
+        outside: Rc<dyn Outside>,
+        loading: bool,
+        names: Option<GlobalNames>,
+    ) -> Self {
         let started = Instant::now();
         Self {
             bounds,
@@ -94,6 +105,9 @@ impl Run {
             time_over: Cell::new(false),
             loading: Cell::new(loading),
             arrived: RefCell::default(),
+            promised: RefCell::default(),
+            awaited: RefCell::default(),
+            names,
             people: RefCell::default(),
             failed: RefCell::default(),
             identities: RefCell::default(),
@@ -145,13 +159,41 @@ impl Run {
         Ok(())
     }
 
+    /// Whether the answer is there, or was taken by another branch of the script that awaits the same promise.
     pub(crate) fn has_arrived(&self, id: u32) -> bool {
-        self.arrived.borrow().contains_key(&id)
+        self.arrived.borrow().contains_key(&id) || self.awaited.borrow().contains(&id)
+    }
+
+    /// Notes that a question was asked for a promise.
+    pub(crate) fn promise(&self, id: u32, function: String) {
+        self.promised.borrow_mut().insert(id, function);
+    }
+
+    /// Waits for every call that was started and never awaited; the first error is the run's.
+    pub(crate) fn await_promises(&self) -> Result<(), String> {
+        let promised = self.promised.borrow().clone();
+        for (id, function) in promised {
+            self.wait_any(&[id])?;
+            // Values stay: the result may hold the promise.
+            let has_failed = matches!(self.arrived.borrow().get(&id), Some(Answer::Failed { .. }));
+            if has_failed && let Some(Answer::Failed { message, .. }) = self.take(id) {
+                return Err(format!("{function} was called and not awaited, and failed: {message}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of reading an undefined global, where that is one.
+    pub(crate) fn undefined(&self, name: &str) -> Option<String> {
+        self.names.as_ref()?.error_of(name)
     }
 
     /// Takes an answer that has arrived.
     pub(crate) fn take(&self, id: u32) -> Option<Answer> {
         let answer = self.arrived.borrow_mut().remove(&id)?;
+        if self.promised.borrow_mut().remove(&id).is_some() {
+            self.awaited.borrow_mut().insert(id);
+        }
         if let Answer::Failed { code, message, .. } = &answer {
             let mut failed = self.failed.borrow_mut();
             if failed.len() == FAILED_MAX {

@@ -237,7 +237,8 @@ fn scripts_see_only_their_apis() {
         json!({ "http": false, "env": false, "fs": false, "emit": false, "sdk": true, "json": true, "result": true })
     );
     chunk_job.apis = Vec::new();
-    let seen = run_in(&mut Vm::new().unwrap(), &chunk_job, "return json == nil", Played::silent()).unwrap();
+    let seen =
+        run_in(&mut Vm::new().unwrap(), &chunk_job, "return _G.json == nil", Played::silent()).unwrap();
     assert_eq!(seen, json!(true));
 }
 

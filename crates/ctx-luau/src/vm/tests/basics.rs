@@ -1,8 +1,8 @@
 //! A chunk: its result, its errors, its bounds.
 
 use super::{Played, chunk, chunk_with, job, message, run_in};
-use crate::engine::protocol::{Answer, Ending, Entry, FailureKind, Question};
-use crate::vm::{Gone, LogLevel, Outside, Vm};
+use crate::engine::protocol::{Answer, Ending, Entry, Failure, FailureKind, Question};
+use crate::vm::{Gone, LANGUAGE, LogLevel, Outside, Vm};
 use serde_json::json;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,11 @@ fn a_chunk_answers_by_return_or_by_result() {
     assert_eq!(chunk("result({ a = 1 })").unwrap(), json!({ "a": 1 }));
     assert_eq!(chunk("return nil").unwrap(), json!(null));
     assert_eq!(chunk("result(nil)").unwrap(), json!(null));
-    assert_eq!(chunk("return 1, 2").unwrap(), json!(1));
+    assert_eq!(
+        message("return 1, 2"),
+        "tools/x.lua: the script returned 2 values: return one, as in `return { a, b }`; `return (f())` returns the \
+         first of several"
+    );
 }
 
 #[test]
@@ -90,8 +94,26 @@ fn syntax_errors_say_what_to_write() {
         ("return 1 ~ 3", "bit32.bxor(a, b)"),
         ("for i = 1, 3 do\ngoto continue\n::continue::\nend", "`continue`"),
         ("local x <const> = 1\nreturn x", "`local name = value`"),
+        ("let x = 1\nreturn x", "`local name = value`"),
+        ("const all = await sdk.a.b{}\nreturn all", "calls need no `await`"),
+        ("local x = await sdk.a.b{}", "calls need no `await`"),
+        ("return { status: \"open\" }", "{ name = value }"),
+        ("return { [\"!\"]: 1 }", "{ name = value }"),
+        ("if 1 != 2 then return 1 end", "`~=`"),
+        ("if !done then return 1 end", "`not`"),
+        ("return 1 && 2", "write `and`"),
+        ("return a || b", "write `or`"),
+        ("local f = (x) => x", "function(x)"),
+        ("// the first\nreturn 1", "`--`"),
+        ("local x = 1\n# the first\nreturn 1", "`--`"),
+        ("if a then\nelif b then\nend", "`elseif`"),
+        ("def f(x):\n  return x", "function name"),
+        ("import json", "no modules"),
+        ("try {\n}", "pcall"),
+        ("try:\n    x = 1", "pcall"),
+        ("local x = a ? 1 : 2", "if condition then a else b"),
     ] {
-        let text = message(source);
+        let Err(Failure { message: text, .. }) = chunk(source) else { panic!("{source}") };
         assert!(text.starts_with("tools/x.lua:") && text.contains(hint), "{text}");
     }
     assert!(message("local x = 1\nreturn x ~= )").starts_with("tools/x.lua:2: "));
@@ -100,14 +122,69 @@ fn syntax_errors_say_what_to_write() {
 #[test]
 fn what_is_absent_says_what_to_use() {
     for (source, hint) in [
-        ("local m = require('json')", "json, http, log"),
-        ("io.open('x')", "fs.read(path)"),
-        ("return os.getenv('X')", "env.get(name)"),
+        ("local m = require('json')", "there are no modules; json, sdk, log"),
+        ("io.open('x')", "there are no files here"),
+        ("return os.getenv('X')", "there are no environment variables here"),
+        ("http.get('https://example.com')", "no network here"),
         ("load('return 1')()", "cannot be run as code"),
     ] {
         let text = message(source);
         assert!(text.starts_with("tools/x.lua:1: ") && text.contains(hint), "{text}");
     }
+    // Scripts in files have files, variables and a network.
+    let file = "tool = {} function tool.execute() return io.open('x') end";
+    let failure = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, Played::silent());
+    assert!(failure.unwrap_err().message.contains("fs.read(path) reads a file"));
+}
+
+#[test]
+fn an_undefined_global_is_an_error_with_a_way_out() {
+    for (source, expected) in [
+        (
+            "\nreturn prnt('x')",
+            "tools/x.lua:2: there is no variable or function `prnt` (did you mean `print`?)",
+        ),
+        ("return total", "tools/x.lua:1: there is no variable or function `total`"),
+        ("return null", "tools/x.lua:1: there is no `null`: write nil, or json.null where JSON needs a null"),
+        ("console.log('x')", "tools/x.lua:1: there is no `console`: print(...) writes to the log"),
+        ("return len({})", "tools/x.lua:1: there is no `len`: write #list"),
+        (
+            "if total == 1 then return 1 end return 2",
+            "tools/x.lua:1: there is no variable or function `total`",
+        ),
+    ] {
+        assert_eq!(message(source), expected);
+    }
+    for source in [
+        "count = (count or 0) + 1 return count == 1",
+        "a, b = nil, 1 return a == nil",
+        "if false then later = 1 end return later == nil",
+        "function f() return g == nil end function g() end return not f()",
+        "return _G.anything == nil",
+    ] {
+        assert_eq!(chunk(source).unwrap(), json!(true), "{source}");
+    }
+    let file = "tool = tool or {} function tool.execute() return unknown == nil end";
+    let answer = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, Played::silent());
+    assert_eq!(answer.unwrap(), json!(true));
+}
+
+#[test]
+fn every_global_of_the_language_is_there() {
+    for name in LANGUAGE {
+        assert_eq!(chunk(&format!("return _G[\"{name}\"] ~= nil")).unwrap(), json!(true), "{name}");
+    }
+}
+
+#[test]
+fn a_field_of_a_text_is_an_error_that_names_json() {
+    assert_eq!(
+        message("local text = '{\"PATH\":1}'\nreturn text.PATH"),
+        "tools/x.lua:2: a string has no field 'PATH' (if it is JSON text, json.decode(text) makes a table of it)"
+    );
+    assert!(message("local t = 'x' return t[1]").contains("text:sub(i, i)"));
+    assert_eq!(chunk("return ('x'):upper() .. tostring(string.dump)").unwrap(), json!("Xnil"));
+    assert!(message("return 'a' + 'b'").contains("joined with `..`"));
 }
 
 #[test]

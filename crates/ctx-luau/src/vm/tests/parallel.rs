@@ -71,7 +71,7 @@ fn a_task_may_yield_and_use_coroutines_and_callbacks() {
 fn what_is_no_function_is_refused() {
     assert_eq!(
         message("\nparallel({ 1 })"),
-        "tools/x.lua:2: parallel: expected functions or promises, got number at 1"
+        "tools/x.lua:2: parallel: expected functions or promises, got number at 1 (write function() return ... end around each call)"
     );
     assert_eq!(message("\nparallel()"), "tools/x.lua:2: parallel: expected a list of functions, got nil");
     assert_eq!(
@@ -97,10 +97,96 @@ fn servers_as_globals_give_promises() {
     assert_eq!(run(source).unwrap(), json!([{ "n": 2 }, 1, 1, ["just text", 3]]));
     assert_eq!(run("\nfiles.bad():await()").unwrap_err().message, "tools/x.lua:2: went wrong");
     assert_eq!(run("parallel({ files.bad() })").unwrap_err().code.as_deref(), Some("tool_error"));
-    assert_eq!(
-        run("\nreturn files.text().a").unwrap_err().message,
-        "tools/x.lua:2: this is a promise: call :await() on it before you read 'a'"
-    );
     assert!(run("return files == sdk.files").is_ok());
     assert_eq!(outside.most_open(), 3);
+}
+
+/// Runs a script that has the server `shop` as a global, with one answer for each of its functions.
+fn with_shop(source: &str) -> Result<serde_json::Value, String> {
+    let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
+        Some("shop.list") => value(json!([{ "id": 1 }, { "id": 2 }])),
+        Some("shop.text") => value(json!("[1,2]")),
+        Some("shop.name") => value(json!("Ada")),
+        Some("shop.count") => value(json!(2)),
+        Some("shop.nothing") => value(json!(null)),
+        Some("shop.bad") => failed("tool_error", "went wrong"),
+        _ => value(arguments["arguments"].clone()),
+    });
+    let mut job = job(Entry::Chunk, &[]);
+    job.apis.push("sdk.shop".to_owned());
+    run_in(&mut Vm::new().unwrap(), &job, source, outside).map_err(|failure| failure.message)
+}
+
+#[test]
+fn a_promise_is_used_like_its_value() {
+    let uses = [
+        ("return shop.list()", json!([{ "id": 1 }, { "id": 2 }])),
+        (
+            "return { orders = shop.list(), n = shop.count() }",
+            json!({"orders": [{"id": 1}, {"id": 2}], "n": 2}),
+        ),
+        ("result(shop.count())", json!(2)),
+        ("return #shop.list()", json!(2)),
+        ("return shop.list()[2].id", json!(2)),
+        ("local n = 0 for _, order in ipairs(shop.list()) do n += order.id end return n", json!(3)),
+        ("local n = 0 for _, order in pairs(shop.list()) do n += order.id end return n", json!(3)),
+        ("local n = 0 for _, order in shop.list() do n += order.id end return n", json!(3)),
+        ("local n = 0 for _, i in shop.text() do n += i end return n", json!(3)),
+        ("local _, first = next(shop.list()) return first.id", json!(1)),
+        ("return 'Hello ' .. shop.name() .. '!'", json!("Hello Ada!")),
+        ("return shop.name():upper()", json!("ADA")),
+        ("return `{shop.name()} has {shop.count()}`", json!("Ada has 2")),
+        ("return string.format('%s', shop.name())", json!("Ada")),
+        ("return shop.count() + 1", json!(3)),
+        ("return 2 ^ shop.count() - -shop.count()", json!(6)),
+        ("return shop.count() <= shop.count() and not (shop.count() < shop.count())", json!(true)),
+        ("return shop.count() == shop.count()", json!(true)),
+        ("return json.encode(shop.list())", json!("[{\"id\":1},{\"id\":2}]")),
+        ("return sdk.shop.echo({ n = shop.count() })", json!({"n": 2})),
+        ("local list = shop.list() list[1].id = 5 return list", json!([{ "id": 5 }, { "id": 2 }])),
+        ("return shop.nothing()", json!(null)),
+        ("local a, b = shop.count(), shop.count() return a + b", json!(4)),
+        ("shop.echo({ n = 1 }) return 'created'", json!("created")),
+    ];
+    for (source, expected) in uses {
+        assert_eq!(with_shop(source), Ok(expected.clone()), "{source}");
+        // With this word somewhere in a script its calls give promises.
+        let source = format!("-- await\n{source}");
+        assert_eq!(with_shop(&source), Ok(expected), "{source}");
+    }
+    assert_eq!(with_shop("return parallel({ function() return shop.list() end })[1][1].id"), Ok(json!(1)));
+    assert_eq!(
+        with_shop(
+            "local p = shop.count() return parallel({ function() return p:await() end, function() return p + 1 end })"
+        ),
+        Ok(json!([2, 3]))
+    );
+    // What a promise cannot stand for is no use of a promise where the script has none.
+    assert_eq!(with_shop("if shop.nothing() then return 1 end return type(shop.list())"), Ok(json!("table")));
+    assert_eq!(with_shop("return shop.name() == 'Ada'"), Ok(json!(true)));
+}
+
+#[test]
+fn no_error_of_a_call_is_lost() {
+    for source in [
+        "shop.bad() return 'created'",
+        "return shop.bad()",
+        "return { 1, { shop.bad() } }",
+        "local list = shop.bad() return #list",
+        "local list = shop.bad() for _ in list do end return 1",
+        "result(1) shop.bad()",
+    ] {
+        for source in [source.to_owned(), format!("-- await\n{source}")] {
+            let error = with_shop(&source).unwrap_err();
+            assert!(error.ends_with("went wrong"), "{source}: {error}");
+        }
+    }
+    assert_eq!(
+        with_shop("local ok, e = pcall(function() return shop.bad():await() end) return { ok, e }"),
+        Ok(json!([false, "tools/x.lua:1: went wrong"]))
+    );
+    for misuse in ["return table.concat(shop.list())", "return shop.count() < 3"] {
+        let error = with_shop(&format!("-- await\n{misuse}")).unwrap_err();
+        assert!(error.contains("write :await() after the call"), "{error}");
+    }
 }
