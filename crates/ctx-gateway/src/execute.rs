@@ -13,11 +13,16 @@ use std::time::Duration;
 /// Largest script that is checked on the runtime thread; larger ones go to the blocking pool.
 const INLINE_BYTES_MAX: usize = 4 << 10;
 
-/// What an agent reads before it writes its first script.
-const DESCRIPTION: &str = "Runs a Luau script that calls many functions in one go; only its result comes \
-    back. `sdk.<provider>.<name>{...}` calls a function and gives its value, `context.search(query)` \
-    searches, `parallel{f, g}` runs functions side by side, `paginate(sdk.a.b, {...})` loops over the items \
-    of all pages, `print(...)` logs. End with `return value`.";
+/// The description that an agent reads before it writes its first script.
+fn description(has_knowledge: bool) -> String {
+    let search = if has_knowledge { "`context.search(query)` searches, " } else { "" };
+    format!(
+        "Runs a Luau script that calls many functions in one go; only its result comes back. \
+         `sdk.<provider>.<name>{{...}}` calls a function and gives its value, {search}`parallel{{f, g}}` runs \
+         functions side by side, `paginate(sdk.a.b, {{...}})` loops over the items of all pages, `print(...)` logs. \
+         End with `return value`."
+    )
+}
 
 /// The tool.
 pub(crate) struct Execute {
@@ -27,7 +32,7 @@ pub(crate) struct Execute {
 }
 
 impl Execute {
-    pub(crate) fn new(scripts: Scripts, kept: KeptResults) -> Self {
+    pub(crate) fn new(scripts: Scripts, kept: KeptResults, has_knowledge: bool) -> Self {
         let input_schema = json!({
             "type": "object",
             "properties": {"script": {"type": "string", "description": "The script's text."}},
@@ -37,7 +42,7 @@ impl Execute {
         // What it does to the world is whatever its script does.
         let spec = ToolSpec {
             title: Some("Run a script".to_owned()),
-            ..ToolSpec::new("execute", DESCRIPTION, input_schema)
+            ..ToolSpec::new("execute", description(has_knowledge), input_schema)
         };
         Self { scripts, kept, spec: Arc::new(spec) }
     }

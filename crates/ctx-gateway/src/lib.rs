@@ -29,10 +29,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Scripts that are sent run as these do.
-    pub fn new(scripts: Scripts) -> Self {
+    /// Scripts that are sent run as these do. `has_knowledge` tells whether there are documents to search.
+    pub fn new(scripts: Scripts, has_knowledge: bool) -> Self {
         let kept = KeptResults::default();
-        let execute = Arc::new(Execute::new(scripts, kept.clone()));
+        let execute = Arc::new(Execute::new(scripts, kept.clone(), has_knowledge));
         Self { execute, directories: Arc::default(), kept, files: KeptFiles::default() }
     }
 

@@ -113,8 +113,7 @@ impl Workspace {
         let mut warnings = config.warnings.clone();
         warnings.extend(config.upstreams(&|_| false).1);
         warnings.extend(config.apis(&|_| false).1);
-        let runner = Runner::new(&config.settings, config.redactor.clone())
-            .map_err(|problem| CommandError::new(problem.message))?;
+        let runner = Runner::new(&config).map_err(|problem| CommandError::new(problem.message))?;
         let runner = Arc::new(runner);
         let (mut sources, mut freshness): (Vec<_>, Vec<Freshness>) =
             sources(&config, &mut warnings).into_iter().unzip();

@@ -154,7 +154,7 @@ async fn execute(catalog: &Arc<Catalog>, script: &str) -> Result<f64> {
 async fn functions() -> Result<()> {
     let engine = engine(1)?;
     let scripts = Scripts::new(engine.clone(), ScriptLimits::default(), Arc::new(|_: &str| None));
-    let gateway = Arc::new(Gateway::new(scripts));
+    let gateway = Arc::new(Gateway::new(scripts, true));
     let catalog = |functions| {
         let limits = Limits { nested_calls: ROUND_TRIPS, ..Limits::default() };
         let builder = Catalog::builder().limits(limits).provider(gateway.clone());

@@ -2,13 +2,19 @@
 
 use super::lex::{CLOSE_STRING, Kind, OPEN_STRING, Token};
 use ctx_types::Literal;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How deep tables are read.
 const DEPTH_MAX: usize = 32;
 
 /// Tokens after `local` and `for` that are searched for the names they bind.
 const BINDING_TOKENS_MAX: usize = 64;
+
+/// Words that are no names.
+const KEYWORDS: [&str; 25] = [
+    "and", "break", "const", "continue", "do", "else", "elseif", "end", "export", "false", "for", "function",
+    "if", "in", "local", "nil", "not", "or", "repeat", "return", "then", "true", "type", "until", "while",
+];
 
 /// A call as it is written.
 #[derive(Debug, PartialEq)]
@@ -21,8 +27,21 @@ pub(super) struct Written {
     pub(super) is_paged: bool,
     /// What it is called with; `None` where that cannot be seen.
     pub(super) arguments: Option<Vec<Literal>>,
+    /// Whether it is compared, or is a condition, without being awaited.
+    pub(super) is_condition: bool,
     /// Where it begins, in bytes.
     pub(super) at: usize,
+}
+
+/// A form that runs and gives something else than it seems to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Misreading {
+    /// `local a, b = parallel{…}`
+    ParallelNames,
+    /// `for _, item in paginate(…)`
+    PaginatePairs,
+    /// `{ name: value }`
+    ColonField,
 }
 
 /// What can be seen of a script.
@@ -31,6 +50,14 @@ pub(super) struct Seen {
     pub(super) calls: Vec<Written>,
     /// Names that the script gives a meaning of its own somewhere.
     pub(super) bound: BTreeSet<String>,
+    /// Names that are read, each once, with the position of the first, in bytes. Names that the script binds are among them.
+    pub(super) read: BTreeMap<String, usize>,
+    /// Forms that give something else than they seem to, with their positions in bytes.
+    pub(super) misread: Vec<(Misreading, usize)>,
+    /// Whether it declares types of its own.
+    pub(super) has_type_aliases: bool,
+    /// Whether calls through a provider's own global give promises: the engine decides by the same words.
+    pub(super) has_promises: bool,
     /// Providers, and functions as `provider.name`, that are looked at without being called: the script may
     /// know that they can be missing.
     pub(super) looked_at: BTreeSet<String>,
@@ -57,11 +84,17 @@ pub(super) fn look(tokens: &[Token<'_>]) -> Seen {
             Some(_) if !words.is_field(at) => {
                 bind(words, at, &mut bound);
                 written(words, at, &mut seen);
+                read(words, at, &mut seen);
+                misread(words, at, &mut seen);
             }
             _ => {}
         }
         at += 1;
     }
+    seen.has_type_aliases = tokens.windows(2).any(|pair| {
+        matches!((&pair[0].kind, &pair[1].kind), (Kind::Name("type"), Kind::Name(name)) if !KEYWORDS.contains(name))
+    });
+    seen.has_promises = tokens.iter().any(|token| matches!(token.kind, Kind::Name("await" | "parallel")));
     seen.bound = bound.positions(tokens.len()).filter_map(|at| words.name(at)).map(str::to_owned).collect();
     seen
 }
@@ -195,6 +228,62 @@ fn bind(words: Words<'_>, at: usize, bound: &mut TokenRanges) {
     }
 }
 
+/// Notes forms that run and give something else than they seem to: several names for the one list of `parallel`, and two
+/// names for the items of `paginate`.
+fn misread(words: Words<'_>, at: usize, seen: &mut Seen) {
+    let is_for = words.name(at) == Some("for");
+    if !is_for && words.name(at) != Some("local") {
+        return;
+    }
+    let mut names = 0;
+    let mut next = at + 1;
+    while words.name(next).is_some() && names < BINDING_TOKENS_MAX {
+        names += 1;
+        if !words.symbol(next + 1, ",") {
+            break;
+        }
+        next += 2;
+    }
+    let (ends, value) = match is_for {
+        true => (words.name(next + 1) == Some("in"), "paginate"),
+        false => (words.symbol(next + 1, "="), "parallel"),
+    };
+    let is_alone = || words.closing(next + 3).is_some_and(|close| !words.symbol(close + 1, ","));
+    if names > 1 && ends && words.name(next + 2) == Some(value) && is_alone() {
+        let what = if is_for { Misreading::PaginatePairs } else { Misreading::ParallelNames };
+        seen.misread.push((what, words.tokens.get(at).map_or(0, |token| token.at)));
+    }
+}
+
+/// Notes a name that is read: no keyword, no part of a type, no target of an assignment and no key of a table.
+fn read(words: Words<'_>, at: usize, seen: &mut Seen) {
+    let Some(name) = words.name(at).filter(|name| !KEYWORDS.contains(name)) else { return };
+    // `{ status: "open" }`
+    let is_value =
+        matches!(words.kind(at + 2), Some(Kind::Text(_) | Kind::Number(_) | Kind::Name("true" | "false")));
+    if at > 0 && words.symbol(at - 1, "{") && words.symbol(at + 1, ":") && is_value {
+        seen.misread.push((Misreading::ColonField, words.tokens.get(at).map_or(0, |token| token.at)));
+        return;
+    }
+    let follows_type =
+        at > 0 && ["::", "->", "<", "|", "&"].iter().any(|symbol| words.symbol(at - 1, symbol));
+    if !follows_type && !words.symbol(at + 1, "=") {
+        let at = words.tokens.get(at).map_or(0, |token| token.at);
+        seen.read.entry(name.to_owned()).or_insert(at);
+    }
+}
+
+/// Whether a call that ends before `after` is compared or is a condition.
+fn is_condition(words: Words<'_>, at: usize, after: usize) -> bool {
+    let is_equality = |at: usize| words.symbol(at, "==") || words.symbol(at, "~=");
+    let before = at.checked_sub(1);
+    let begins = before.and_then(|before| words.name(before));
+    let begins =
+        begins.is_some_and(|word| matches!(word, "if" | "elseif" | "while" | "until" | "and" | "or" | "not"));
+    let ends = words.name(after).is_some_and(|word| matches!(word, "then" | "do" | "and" | "or"));
+    is_equality(after) || before.is_some_and(is_equality) || (begins && (ends || !words.symbol(after, ":")))
+}
+
 /// Notes a call, or a look at what might be called.
 fn written(words: Words<'_>, at: usize, seen: &mut Seen) {
     let is_sdk = words.name(at) == Some("sdk");
@@ -215,12 +304,14 @@ fn written(words: Words<'_>, at: usize, seen: &mut Seen) {
         seen.looked_at.insert(format!("{provider}.{name}"));
         return;
     }
+    let end = words.closing(after).map_or(after + 1, |close| close + 1);
+    let is_condition = !is_sdk && is_condition(words, at, end);
     let arguments = match given {
         Given::Seen(arguments) => Some(arguments),
         _ => None,
     };
     let at = words.tokens.get(at).map_or(0, |token| token.at);
-    seen.calls.push(Written { provider, name, is_sdk, is_paged, arguments, at });
+    seen.calls.push(Written { provider, name, is_sdk, is_paged, arguments, is_condition, at });
 }
 
 /// `.name` or `["name"]`, and where it ends.

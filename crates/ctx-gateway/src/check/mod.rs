@@ -7,8 +7,9 @@ mod calls;
 mod lex;
 
 use crate::discover::{cut, hint};
-use calls::{Written, look};
+use calls::{Misreading, Seen, Written, look};
 use ctx_core::{Catalog, Entry, Identifier, ToolError, nearest};
+use ctx_luau::{describe_undefined, execute_globals};
 use ctx_types::{Function, Misfit, Problem};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,6 +25,21 @@ const SCRIPT_BYTES_MAX: usize = 256 << 10;
 
 /// Providers that are no globals of scripts, or are something else there.
 const NO_GLOBALS: [&str; 3] = ["context", "tools", "ctx"];
+
+/// Providers that a message lists.
+const PROVIDERS_SHOWN: usize = 10;
+
+/// Types of the language, which annotations name.
+const TYPE_NAMES: [&str; 9] =
+    ["any", "boolean", "buffer", "never", "number", "string", "thread", "unknown", "userdata"];
+
+/// A promise is true, and equals no text and no number, whatever its value is.
+const PROMISE_IN_CONDITION: &str = "a call without `sdk.` gives a promise here: write :await() after it before you compare it or use it as a condition";
+
+const PARALLEL_NAMES: &str = "parallel gives one list: write `local results = parallel{...}`, or `local a, b = table.unpack(parallel{...})`";
+const COLON_FIELD: &str = "a table is written { name = value }";
+const PAGINATE_PAIRS: &str =
+    "paginate gives one item a round, without an index: write `for item in paginate(...) do`";
 
 /// Refuses a script that would surely fail.
 pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
@@ -41,7 +57,12 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
         if is_own || problems.len() >= PROBLEMS_MAX {
             continue;
         }
-        for (problem, signature) in problems_of(call, &mut lookup, &seen.looked_at) {
+        let mut found = problems_of(call, &mut lookup, &seen.looked_at);
+        if call.is_condition && seen.has_promises && lookup.is_provider(&call.provider) {
+            found
+                .push((format!("{}.{}: {PROMISE_IN_CONDITION}", cut(&call.provider), cut(&call.name)), None));
+        }
+        for (problem, signature) in found {
             let (line, column) = position(script, call.at);
             problems.push(format!("{line}:{column}: {problem}"));
             if let Some(signature) = signature {
@@ -49,11 +70,52 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
             }
         }
     }
+    for (misreading, at) in seen.misread.iter().take(PROBLEMS_MAX) {
+        let (line, column) = position(script, *at);
+        let problem = match misreading {
+            Misreading::ParallelNames => PARALLEL_NAMES,
+            Misreading::PaginatePairs => PAGINATE_PAIRS,
+            Misreading::ColonField => COLON_FIELD,
+        };
+        problems.push(format!("{line}:{column}: {problem}"));
+    }
+    problems.extend(undefined(script, &seen, catalog));
     if problems.is_empty() {
         return Ok(());
     }
+    problems.truncate(PROBLEMS_MAX);
     let message = format!("the script was not run, and nothing was called:\n{}", problems.join("\n"));
     Err(ToolError::bad_request(message))
+}
+
+/// Names that nothing defines. Scripts with type aliases are left to the engine: their types are not parsed here.
+fn undefined(script: &str, seen: &Seen, catalog: &Catalog) -> Vec<String> {
+    // A script that names `_G` may define globals unseen.
+    if seen.read.contains_key("_G") || seen.has_type_aliases {
+        return Vec::new();
+    }
+    let providers: BTreeSet<&str> = catalog.providers().map(Identifier::as_str).collect();
+    let is_known = |name: &str| {
+        seen.bound.contains(name)
+            || providers.contains(name)
+            || TYPE_NAMES.contains(&name)
+            || execute_globals().any(|known| known == name)
+    };
+    let mut unknown: Vec<(&String, &usize)> = seen.read.iter().filter(|(name, _)| !is_known(name)).collect();
+    unknown.sort_by_key(|(_, at)| **at);
+    let told = unknown.into_iter().take(PROBLEMS_MAX).map(|(name, at)| {
+        let (line, column) = position(script, *at);
+        let others = providers.iter().copied().filter(|name| !NO_GLOBALS.contains(name));
+        format!("{line}:{column}: {}", describe_undefined(&cut(name), others))
+    });
+    told.collect()
+}
+
+/// ` (there are `a`, `b`)`: the first few providers.
+fn provider_list<'a>(providers: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = providers.into_iter().map(|name| format!("`{name}`")).collect();
+    let more = if names.len() > PROVIDERS_SHOWN { ", …" } else { "" };
+    format!("; there are {}{more}", names[..names.len().min(PROVIDERS_SHOWN)].join(", "))
 }
 
 /// What is wrong with a call, and how the function is called.
@@ -89,7 +151,10 @@ fn problems_of(
         }
         let providers: BTreeSet<&str> =
             catalog.functions().map(|entry| entry.name.provider().as_str()).collect();
-        let near = hint(nearest(&provider_shown, providers));
+        let near = match nearest(&provider_shown, providers.iter().copied()) {
+            Some(near) => hint(Some(near)),
+            None => provider_list(providers),
+        };
         return vec![(format!("{shown}: there is no provider `{provider_shown}`{near}"), None)];
     }
     let Some(entry) = found else {
@@ -132,6 +197,11 @@ struct FunctionLookup<'a> {
 }
 
 impl<'a> FunctionLookup<'a> {
+    /// Whether scripts see this as the global of a provider.
+    fn is_provider(&self, name: &str) -> bool {
+        !NO_GLOBALS.contains(&name) && self.catalog.providers().any(|provider| provider.as_str() == name)
+    }
+
     /// A function by its catalog name or its original name.
     fn find(&mut self, provider: &Identifier, name: &str) -> Option<&'a Entry> {
         // Fast path: a catalog name needs no index of all functions.

@@ -86,9 +86,18 @@ fn names_that_are_wrong_are_told_with_the_nearest() {
             "for x in paginate(sdk.github.list_isues, {}) do print(x) end",
             "1:19: sdk.github.list_isues: github has no function `list_isues` (did you mean `list_issues`?)",
         ),
-        ("return paginate(sdk.zebra.x):all(3)", "1:17: sdk.zebra.x: there is no provider `zebra`"),
-        ("return `{sdk.zebra.x()}`", "1:10: sdk.zebra.x: there is no provider `zebra`"),
-        ("return { é = sdk.zebra.x() }", "1:14: sdk.zebra.x: there is no provider `zebra`"),
+        (
+            "return paginate(sdk.zebra.x):all(3)",
+            "1:17: sdk.zebra.x: there is no provider `zebra`; there are `github`, `pet_store`, `tools`",
+        ),
+        (
+            "return `{sdk.zebra.x()}`",
+            "1:10: sdk.zebra.x: there is no provider `zebra`; there are `github`, `pet_store`, `tools`",
+        ),
+        (
+            "return { é = sdk.zebra.x() }",
+            "1:14: sdk.zebra.x: there is no provider `zebra`; there are `github`, `pet_store`, `tools`",
+        ),
     ] {
         assert_eq!(problems(script), [problem], "{script}");
     }
@@ -316,8 +325,13 @@ return sdk.pet_store.add_tags({})
 return sdk.pet_store.add_tags(tags)
 "#;
 
+/// Variables that the scripts use.
+const FREE: &str =
+    "x, tool, name, arguments, other, list, a, key, make, title_of, n, s, labels, who, pet, tags";
+
 /// The same script in places of all kinds.
 fn wrapped(script: &str) -> Vec<String> {
+    let script = &format!("local {FREE} = ...\n{script}");
     let without_return = script.replace("return ", "local _ = ");
     vec![
         script.to_owned(),

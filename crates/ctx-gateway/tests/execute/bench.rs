@@ -51,7 +51,7 @@ impl Bench {
     ) -> Self {
         let engine = Engine::new(settings).unwrap();
         let scripts = Scripts::new(engine.clone(), script_limits, Arc::new(|_| None));
-        let gateway = Arc::new(Gateway::new(scripts));
+        let gateway = Arc::new(Gateway::new(scripts, true));
         let builder = Catalog::builder().limits(limits).provider(gateway.clone());
         let catalog = gateway
             .kept()

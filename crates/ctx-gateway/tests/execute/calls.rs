@@ -170,6 +170,7 @@ pub(crate) async fn whoever_listens_hears_it_as_it_goes() {
 }
 
 pub(crate) async fn a_script_that_was_sent_reaches_neither_files_nor_network_nor_environment() {
-    let value = Bench::with([]).value("return { tostring(http), tostring(env), tostring(fs) }").await;
+    let value =
+        Bench::with([]).value("return { tostring(_G.http), tostring(_G.env), tostring(_G.fs) }").await;
     assert_eq!(value, json!(["nil", "nil", "nil"]));
 }

@@ -280,7 +280,7 @@ pub(crate) async fn a_script_finds_functions_too() {
 pub(crate) async fn another_catalog_is_another_directory() {
     let engine = ctx_luau::Engine::new(settings()).unwrap();
     let scripts = ctx_luau::Scripts::new(engine, limits(), std::sync::Arc::new(|_| None));
-    let gateway = std::sync::Arc::new(ctx_gateway::Gateway::new(scripts));
+    let gateway = std::sync::Arc::new(ctx_gateway::Gateway::new(scripts, true));
     for (name, count) in [("one", 1), ("two", 2), ("three", 3)] {
         let tools: Vec<TestTool> = (0..count)
             .map(|number| described(&format!("f{number}"), "", json!({"type": "object"})))

@@ -30,6 +30,7 @@ mod calls;
 mod discover;
 mod endings;
 mod files;
+mod first_scripts;
 mod golden;
 mod kept;
 mod results;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         golden::TESTS,
         kept::TESTS,
         files::TESTS,
+        first_scripts::TESTS,
     ];
     let tests = tests.concat();
     if arguments.iter().any(|argument| argument == "--list") {

@@ -31,7 +31,7 @@ impl Bench {
         };
         let runner = match &workspace {
             Some(workspace) => workspace.runner().clone(),
-            None => Arc::new(Runner::new(&config.settings, config.redactor.clone()).map_err(failed)?),
+            None => Arc::new(Runner::new(&config).map_err(failed)?),
         };
         Ok(Self { workspace, config, runner })
     }

@@ -7,7 +7,7 @@ pub(crate) use set::{ScriptProvider, ScriptSet};
 pub(crate) use source::{ScriptSource, Untrusted};
 
 use crate::cli::{REAPER, WORKER};
-use crate::config::{Config, Settings};
+use crate::config::Config;
 use crate::trust::Guard;
 use crate::version::{Version, version};
 use ctx_core::Redactor;
@@ -28,18 +28,28 @@ pub(crate) struct Runner {
     engine: EngineSettings,
     limits: ScriptLimits,
     redactor: Redactor,
+    /// Whether there are documents to search.
+    has_knowledge: bool,
     started: OnceLock<(Engine, Scripts)>,
     gateway: OnceLock<Arc<Gateway>>,
 }
 
 impl Runner {
-    pub(crate) fn new(settings: &Settings, redactor: Redactor) -> Result<Self, ScriptProblem> {
+    pub(crate) fn new(config: &Config) -> Result<Self, ScriptProblem> {
         // Asked once: a program that is replaced while it runs cannot be asked later.
         let program = std::env::current_exe()
             .map_err(|error| problem(format!("the program cannot find itself to run scripts: {error}")))?;
         let (engine, limits) =
-            settings.script_limits(EngineSettings::new(program.clone(), vec![WORKER.into()]));
-        Ok(Self { program, engine, limits, redactor, started: OnceLock::new(), gateway: OnceLock::new() })
+            config.settings.script_limits(EngineSettings::new(program.clone(), vec![WORKER.into()]));
+        Ok(Self {
+            program,
+            engine,
+            limits,
+            redactor: config.redactor.clone(),
+            has_knowledge: !config.without_knowledge,
+            started: OnceLock::new(),
+            gateway: OnceLock::new(),
+        })
     }
 
     /// What ends the processes of upstream servers when we cannot: this same program.
@@ -68,7 +78,7 @@ impl Runner {
     /// it keeps is there for whatever catalog comes next.
     pub(crate) fn gateway(&self) -> Result<&Arc<Gateway>, ScriptProblem> {
         let scripts = self.scripts()?;
-        Ok(self.gateway.get_or_init(|| Arc::new(Gateway::new(scripts.clone()))))
+        Ok(self.gateway.get_or_init(|| Arc::new(Gateway::new(scripts.clone(), self.has_knowledge))))
     }
 
     /// Has a worker ready for the first call.

@@ -27,7 +27,7 @@ pub(super) fn measure() -> Result<()> {
 async fn functions() -> Result<()> {
     let engine = engine(0)?;
     let scripts = Scripts::new(engine.clone(), ScriptLimits::default(), Arc::new(|_: &str| None));
-    let gateway = Arc::new(Gateway::new(scripts));
+    let gateway = Arc::new(Gateway::new(scripts, true));
     let real = real_functions();
     let build = || {
         let builder = Catalog::builder().provider(gateway.clone());
