@@ -59,7 +59,7 @@ fn a_function_is_shown_as_an_agent_sees_it() {
 fn functions_are_found_by_words() {
     let w = workspace();
     let found = w.ctx("docs --search open a ticket").success().stdout;
-    let expected = "tools.create_ticket(title, priority?) – Create a ticket.";
+    let expected = "sdk.tools.create_ticket(title, priority?) – Create a ticket.";
     assert_eq!(found.lines().next(), Some(expected), "{found}");
     ctx_snapshot!(w.ctx("docs --search zxqvy"), @r"
     exit_code: 0
@@ -101,7 +101,11 @@ fn the_server_answers_the_same() {
         "the terminal ends the last line by itself"
     );
     let found = server.post("/tools/search_docs", &json!({"query": "ticket", "limit": 1}));
-    assert!(found.body["result"].as_str().unwrap().starts_with("tools.create_ticket("), "{:?}", found.body);
+    assert!(
+        found.body["result"].as_str().unwrap().starts_with("sdk.tools.create_ticket("),
+        "{:?}",
+        found.body
+    );
     assert_eq!(server.post("/tools/list_functions", &json!({"provider": "nobody"})).status, 404);
     server.stop().success();
 }

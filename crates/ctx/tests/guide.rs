@@ -294,7 +294,7 @@ fn one_script_does_what_the_guide_says() {
     assert!(listed.ends_with(text[0]), "{listed}");
     let lua = guide.blocks("lua");
     let found = in_minutes(shell[2]).success().stdout;
-    assert!(found.starts_with("files.search_files(") && found.contains(lua[0]), "{found}");
+    assert!(found.starts_with("sdk.files.search_files(") && found.contains(lua[0]), "{found}");
     w.write("minutes/tasks.luau", lua[1]);
     assert_eq!(in_minutes(shell[3]).success().stdout, guide.blocks("json")[0]);
     assert!(w.read("minutes/memory.json").contains("order part 20"));

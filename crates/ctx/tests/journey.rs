@@ -221,7 +221,7 @@ fn tools_are_listed_with_their_parameters() {
           tag        Only functions with it.
           page       Where a list is long.
     search_docs  (built in)
-        Finds functions for scripts, best first: `provider.name(parameters) – what it does`.
+        Finds functions for scripts, best first: `sdk.provider.name(parameters) – what it does`.
         * query      What it should do, or a name, parameter or type.
           provider   Only its functions.
           limit      How many at most.

@@ -165,7 +165,10 @@ fn whoever_looks_for_functions_is_told_of_servers_that_cannot_be_reached() {
         assert!(told.starts_with("gone cannot be reached: ") && told.contains("refused"), "{tool}: {told}");
     }
     let told = ask("search_docs", json!({"query": "run a script"}));
-    assert!(told.starts_with("not searched, since their functions are not known yet: gone\nctx."), "{told}");
+    assert!(
+        told.starts_with("not searched, since their functions are not known yet: gone\nsdk.ctx."),
+        "{told}"
+    );
     server.stop().success();
 }
 

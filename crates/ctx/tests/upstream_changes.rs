@@ -142,8 +142,8 @@ fn a_script_finds_what_a_server_has_learnt_since_it_was_last_seen() {
     let w = with_upstream(&other, "start = \"lazy\"\nchanges = \"tell\"");
     w.ctx("exec greet.lua").success();
     change(&other, "Greets.", "called");
-    // As it was last seen, it takes no number.
-    w.write("greet.lua", "return sdk.the_other.greet{ called = \"Bob\", name = 1 }.text");
+    // As it was last seen, it needs a name.
+    w.write("greet.lua", "return sdk.the_other.greet{ called = \"Bob\" }.text");
     assert_eq!(w.ctx("exec greet.lua").success().stdout.trim(), "hello Bob");
     w.write("greet.lua", "return sdk.the_other.gret{ called = \"Bob\" }");
     w.ctx("exec greet.lua").code(2).says("the_other has no function `gret`");

@@ -171,7 +171,7 @@ fn problems_of(
     let certain: Vec<&Misfit> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
     let last = certain.len().saturating_sub(1);
     let told = certain.iter().enumerate().map(|(place, misfit)| {
-        let signature = (place == last).then(|| function.signature());
+        let signature = (place == last).then(|| format!("sdk.{provider}.{}", function.signature()));
         (format!("{shown}: {}", told(misfit)), signature)
     });
     told.collect()

@@ -60,7 +60,7 @@ fn problems(script: &str) -> Vec<String> {
     }
 }
 
-const CREATE: &str = "create_issue(params: { title: string, priority: number?, state: (\"open\" | \"closed\")?, \
+const CREATE: &str = "sdk.github.create_issue(params: { title: string, priority: number?, state: (\"open\" | \"closed\")?, \
      labels: {string}?, author: { name: string }? }): any";
 
 #[test]
@@ -140,7 +140,7 @@ fn a_body_is_judged_however_it_is_given() {
         let found = problems(script);
         assert_eq!(found.len(), 2, "{script}: {found:?}");
         assert!(found[0].ends_with(problem), "{script}: {found:?}");
-        assert_eq!(found[1], "update_pet(params: { id: number }, body: { name: string }): any");
+        assert_eq!(found[1], "sdk.pet_store.update_pet(params: { id: number }, body: { name: string }): any");
     }
     let found = problems("sdk.pet_store.add_tags{ 'a', 2 }");
     assert!(found[0].ends_with("`[2]` must be string"), "{found:?}");

@@ -42,7 +42,7 @@ impl SearchDocs {
             "additionalProperties": false,
         });
         let description =
-            "Finds functions for scripts, best first: `provider.name(parameters) – what it does`.";
+            "Finds functions for scripts, best first: `sdk.provider.name(parameters) – what it does`.";
         Self { directories, spec: spec("search_docs", "Find functions", description, input_schema) }
     }
 }

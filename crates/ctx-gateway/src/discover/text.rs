@@ -52,7 +52,7 @@ impl Lines {
     }
 }
 
-/// `github.create_issue(title, body?) – Opens an issue.`
+/// `sdk.github.create_issue(title, body?) – Opens an issue.`
 pub(super) fn line(function: &Function) -> String {
     let parameters = function.parameters();
     let mut names: Vec<String> = parameters
@@ -65,7 +65,7 @@ pub(super) fn line(function: &Function) -> String {
     }
     let sentence = first_sentence(function.description());
     let dash = if sentence.is_empty() { "" } else { " – " };
-    format!("{}({}){dash}{sentence}", function.name(), names.join(", "))
+    format!("sdk.{}({}){dash}{sentence}", function.name(), names.join(", "))
 }
 
 /// The beginning of a description, on one line.
@@ -134,7 +134,7 @@ mod tests {
         });
         let name = ToolName::new(Identifier::sanitize("github"), Identifier::sanitize("create-issue"));
         let function = Function::of(&name, &ToolSpec::new("create-issue", "Opens one.", schema));
-        assert_eq!(line(&function), "github.create_issue(title, body?) – Opens one.");
+        assert_eq!(line(&function), "sdk.github.create_issue(title, body?) – Opens one.");
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         let name = ToolName::new(Identifier::sanitize("petstore"), Identifier::sanitize("create_pet"));
         let body = BodyArgument { name: "body".to_owned(), has_fields: true };
         let spec = ToolSpec { body: Some(body), ..ToolSpec::new("create_pet", "Adds a pet.", schema) };
-        assert_eq!(line(&Function::near(&name, &spec)), "petstore.create_pet(name, tag?) – Adds a pet.");
+        assert_eq!(line(&Function::near(&name, &spec)), "sdk.petstore.create_pet(name, tag?) – Adds a pet.");
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub(crate) async fn what_would_surely_fail_is_told_before_anything_is_called() {
     let script = "sdk.tools.count{}\nsdk.tools.duoble{ n = 1 }\nreturn sdk.tools.double{ n = 'x' }";
     let message = "the script was not run, and nothing was called:\n\
          2:1: sdk.tools.duoble: tools has no function `duoble` (did you mean `double`?)\n\
-         3:8: sdk.tools.double: `n` must be number (whole)\n    double(params: { n: number }): any";
+         3:8: sdk.tools.double: `n` must be number (whole)\n    sdk.tools.double(params: { n: number }): any";
     assert_eq!(bench.failure(script).await, (ErrorKind::BadRequest, message.to_owned()));
     assert_eq!(count.load(Ordering::Relaxed), 0);
 }

@@ -82,9 +82,9 @@ pub(crate) async fn an_overview_counts_what_each_provider_has() {
 
 pub(crate) async fn a_provider_lists_its_functions_page_by_page() {
     let expected = "github: 3 functions\n\
-         github.create_issue(title, labels?) – Opens a new issue.\n\
-         github.get_issue(number) – Reads one issue.\n\
-         github.merge_pull_request(number) – Merges a pull request into its branch.";
+         sdk.github.create_issue(title, labels?) – Opens a new issue.\n\
+         sdk.github.get_issue(number) – Reads one issue.\n\
+         sdk.github.merge_pull_request(number) – Merges a pull request into its branch.";
     let bench = github();
     assert_eq!(told(&bench, "list_functions", json!({"provider": "github"})).await, expected);
     assert_eq!(
@@ -100,7 +100,7 @@ pub(crate) async fn a_provider_lists_its_functions_page_by_page() {
         let text = told(&bench, "list_functions", json!({"provider": "many", "page": page})).await;
         seen.extend(text.lines().skip(1).map(str::to_owned));
     }
-    let expected: Vec<String> = (0..120).map(|number| format!("many.f{number:03}()")).collect();
+    let expected: Vec<String> = (0..120).map(|number| format!("sdk.many.f{number:03}()")).collect();
     assert_eq!(seen, expected);
     let beyond = json!({"provider": "many", "page": 4});
     assert_eq!(refused(&bench, "list_functions", beyond).await.0, ErrorKind::NotFound);
@@ -109,14 +109,14 @@ pub(crate) async fn a_provider_lists_its_functions_page_by_page() {
 pub(crate) async fn functions_are_found_by_name_need_parameter_and_field() {
     let bench = github();
     for (query, found) in [
-        ("create_issue", "github.create_issue("),
-        ("open a ticket: new issue", "github.create_issue("),
-        ("get issue", "github.get_issue("),
-        ("colour", "github.create_issue("),
-        ("Label", "github.create_issue("),
-        ("merging pull requests", "github.merge_pull_request("),
-        ("temperature tomorrow", "weather.forecast("),
-        ("run a script", "ctx.execute("),
+        ("create_issue", "sdk.github.create_issue("),
+        ("open a ticket: new issue", "sdk.github.create_issue("),
+        ("get issue", "sdk.github.get_issue("),
+        ("colour", "sdk.github.create_issue("),
+        ("Label", "sdk.github.create_issue("),
+        ("merging pull requests", "sdk.github.merge_pull_request("),
+        ("temperature tomorrow", "sdk.weather.forecast("),
+        ("run a script", "sdk.ctx.execute("),
     ] {
         let text = told(&bench, "search_docs", json!({"query": query})).await;
         assert!(text.starts_with(found), "{query}: {text}");
@@ -124,7 +124,7 @@ pub(crate) async fn functions_are_found_by_name_need_parameter_and_field() {
     let one = told(&bench, "search_docs", json!({"query": "issue", "limit": 1})).await;
     assert_eq!(one.lines().count(), 1, "{one}");
     let within = told(&bench, "search_docs", json!({"query": "number of days", "provider": "github"})).await;
-    assert!(within.lines().all(|line| line.starts_with("github.")), "{within}");
+    assert!(within.lines().all(|line| line.starts_with("sdk.github.")), "{within}");
     assert_eq!(
         told(&bench, "search_docs", json!({"query": "zxqvy"})).await,
         "nothing found; `list_functions` shows what there is"
@@ -150,7 +150,7 @@ pub(crate) async fn a_tag_lists_what_has_it() {
         ),
         (
             json!({"provider": "shop", "tag": "money"}),
-            "shop: 1 function with the tag `money`\nshop.pay() – Does it.",
+            "shop: 1 function with the tag `money`\nsdk.shop.pay() – Does it.",
         ),
     ] {
         assert_eq!(told(&bench, "list_functions", arguments).await, expected);
@@ -167,7 +167,7 @@ pub(crate) async fn a_tag_lists_what_has_it() {
         assert_eq!(refused, (ErrorKind::NotFound, expected.to_owned()));
     }
     let found = told(&bench, "search_docs", json!({"query": "billing"})).await;
-    assert!(found.starts_with("shop.") && !found.contains("shop.browse"), "{found}");
+    assert!(found.starts_with("sdk.shop.") && !found.contains("shop.browse"), "{found}");
 }
 
 pub(crate) async fn an_answer_is_bounded_whatever_the_functions_say() {
@@ -272,7 +272,7 @@ pub(crate) async fn a_script_finds_functions_too() {
                   local name = found:match('^[^(]+')\n\
                   return { name, sdk.ctx.get_function_docs{ name = { name } }, sdk.ctx.list_functions() }";
     let value = github().value(script).await;
-    assert_eq!(value[0], json!("github.create_issue"));
+    assert_eq!(value[0], json!("sdk.github.create_issue"));
     assert!(value[1].as_str().unwrap().contains("function sdk.github.create_issue("), "{value}");
     assert!(value[2].as_str().unwrap().starts_with("10 functions"), "{value}");
 }
@@ -329,7 +329,7 @@ pub(crate) async fn documentation_is_read_by_uri() {
     assert!(overview.starts_with("github – 3 functions: create_issue, "), "{overview}");
     let functions = read("sdk://github/functions").await.unwrap()[0].text.clone().unwrap();
     assert!(
-        functions.starts_with("github.create_issue(title, labels?) – Opens a new issue.\n"),
+        functions.starts_with("sdk.github.create_issue(title, labels?) – Opens a new issue.\n"),
         "{functions}"
     );
     let one = read("sdk://github/functions/create_issue").await.unwrap()[0].text.clone().unwrap();

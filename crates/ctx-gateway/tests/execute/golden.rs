@@ -29,7 +29,8 @@ fn world() -> Bench {
 async fn rank(bench: &Bench, question: &Question) -> Option<usize> {
     let asked = json!({ "query": question.question, "limit": 50 });
     let answer = Catalog::call("search_docs", asked, bench.call()).await.unwrap().value;
-    let names = answer.as_str().unwrap().lines().filter_map(|line| line.split_once('('));
+    let names =
+        answer.as_str().unwrap().lines().filter_map(|line| line.strip_prefix("sdk.")?.split_once('('));
     names
         .map(|(name, _)| name)
         .position(|name| question.right.iter().any(|right| right == name))

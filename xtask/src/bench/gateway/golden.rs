@@ -53,7 +53,10 @@ async fn functions() -> Result<()> {
         let answer =
             ask(&catalog, "search_docs", json!({ "query": question.question, "limit": LIMIT_MAX })).await?;
         largest = largest.max(answer.chars().count());
-        let mut names = answer.lines().filter_map(|line| line.split_once('(')).map(|(name, _)| name);
+        let mut names = answer
+            .lines()
+            .filter_map(|line| line.strip_prefix("sdk.")?.split_once('('))
+            .map(|(name, _)| name);
         let rank = names.position(|name| question.right.iter().any(|right| right == name)).map(|at| at + 1);
         set.1 += 1;
         if rank.is_some_and(|rank| rank <= FIRST) {
