@@ -91,6 +91,26 @@ impl Definitions {
         .map(|changed| changed > 0)
     }
 
+    /// Replaces the accepted definitions if they still are `before`; tells whether they were.
+    pub fn extend(
+        &self,
+        server: &str,
+        reach: &str,
+        before: &str,
+        accepted: &str,
+    ) -> Result<bool, StateError> {
+        if !self.path.exists() {
+            return Ok(false);
+        }
+        self.with(|connection| {
+            connection.execute(
+                "UPDATE definitions SET accepted = ?4 WHERE server = ?1 AND reach = ?2 AND accepted = ?3",
+                params![server, reach, before, accepted],
+            )
+        })
+        .map(|changed| changed > 0)
+    }
+
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StateError> {
         let connection = connect(&self.path, MIGRATIONS)?;
         work(&connection).map_err(|source| StateError::Sqlite { path: self.path.clone(), source })
@@ -131,6 +151,10 @@ mod tests {
         definitions.see("up", "a", "three").unwrap();
         assert!(definitions.accept("up", "a", "two").unwrap());
         assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("three", "two")));
+        // An addition to definitions that are not accepted any more is none.
+        assert!(!definitions.extend("up", "a", "one", "one and a prompt").unwrap());
+        assert!(definitions.extend("up", "a", "two", "two and a prompt").unwrap());
+        assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("three", "two and a prompt")));
     }
 
     #[test]

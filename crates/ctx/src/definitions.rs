@@ -37,9 +37,8 @@ impl Memory for UpstreamMemory {
         Ok(remembered(self.0.see(server.name.as_str(), &server.reach, seen)?))
     }
 
-    fn accept(&self, server: &ServerKey, accepted: &str) -> Result<(), MemoryError> {
-        self.0.accept(server.name.as_str(), &server.reach, accepted)?;
-        Ok(())
+    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError> {
+        Ok(self.0.extend(server.name.as_str(), &server.reach, before, accepted)?)
     }
 }
 

@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Definitions of one server that are remembered, in bytes.
 const REMEMBERED_BYTES_MAX: usize = 64 << 20;
 
+/// How often new parts are added to an accepted definition that others change meanwhile.
+const EXTEND_ATTEMPTS_MAX: usize = 3;
+
 pub(super) struct Definitions {
     key: ServerKey,
     taken: ToolFilter,
@@ -101,14 +104,27 @@ impl Definitions {
         })
     }
 
-    /// Holds what is seen, or was before, against what is accepted.
+    /// Compares the definition that is seen, or was before, with the accepted one.
     fn hold(&self, seen: Option<ServerDefinition>, remembered: Result<Option<Remembered>, MemoryError>) {
+        self.compare(seen, remembered, EXTEND_ATTEMPTS_MAX);
+    }
+
+    fn compare(
+        &self,
+        seen: Option<ServerDefinition>,
+        remembered: Result<Option<Remembered>, MemoryError>,
+        attempts_left: usize,
+    ) {
         let name = &self.key.name;
         let mut now = self.now();
         now.trouble = None;
         let seen = seen.unwrap_or_else(|| std::mem::take(&mut now.seen));
+        let mut before = None;
         match remembered {
-            Ok(Some(remembered)) => now.accepted = Some(memory::accepted(&remembered.accepted)),
+            Ok(Some(remembered)) => {
+                now.accepted = Some(memory::accepted(&remembered.accepted));
+                before = Some(remembered.accepted);
+            }
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!("{name}: its tools cannot be remembered: {error}");
@@ -126,10 +142,18 @@ impl Definitions {
             std::mem::replace(&mut now.invisible_places, invisible_places.clone()) == invisible_places;
         now.seen = seen;
         drop(now);
-        if let (Some(memory), Some(filled)) = (&self.memory, filled)
-            && let Err(error) = memory.accept(&self.key, &filled)
-        {
-            tracing::debug!("{name}: what was accepted cannot be remembered: {error}");
+        if let (Some(memory), Some(before), Some(filled)) = (&self.memory, before, filled) {
+            match memory.extend(&self.key, &before, &filled) {
+                Ok(true) => {}
+                // The user has accepted another definition meanwhile, which counts.
+                Ok(false) if attempts_left > 0 => {
+                    if let Some(remembered) = self.read_memory() {
+                        return self.compare(None, Ok(Some(remembered)), attempts_left - 1);
+                    }
+                }
+                Ok(false) => tracing::debug!("{name}: what was accepted changes all the time"),
+                Err(error) => tracing::debug!("{name}: what was accepted cannot be remembered: {error}"),
+            }
         }
         if !is_told && !difference.is_empty() {
             tracing::warn!(
@@ -251,9 +275,41 @@ mod tests {
             Ok(Remembered { seen: seen.to_owned(), accepted })
         }
 
-        fn accept(&self, _: &ServerKey, accepted: &str) -> Result<(), MemoryError> {
+        fn extend(&self, _: &ServerKey, _: &str, accepted: &str) -> Result<bool, MemoryError> {
             *self.accepted.lock().unwrap() = Some(accepted.to_owned());
-            Ok(())
+            Ok(true)
+        }
+    }
+
+    /// A memory whose user accepts what was seen just before new parts are added.
+    #[derive(Default)]
+    struct BusyMemory {
+        stored: Mutex<Option<Remembered>>,
+        has_accepted: Mutex<bool>,
+    }
+
+    impl Memory for BusyMemory {
+        fn recall(&self, _: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
+            Ok(self.stored.lock().unwrap().clone())
+        }
+
+        fn remember(&self, _: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
+            let mut stored = self.stored.lock().unwrap();
+            let accepted = stored.take().map_or_else(|| seen.to_owned(), |stored| stored.accepted);
+            Ok(stored.insert(Remembered { seen: seen.to_owned(), accepted }).clone())
+        }
+
+        fn extend(&self, _: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError> {
+            let mut stored = self.stored.lock().unwrap();
+            let stored = stored.as_mut().unwrap();
+            if !std::mem::replace(&mut *self.has_accepted.lock().unwrap(), true) {
+                stored.accepted = stored.seen.clone();
+            }
+            let is_unchanged = stored.accepted == before;
+            if is_unchanged {
+                stored.accepted = accepted.to_owned();
+            }
+            Ok(is_unchanged)
         }
     }
 
@@ -263,9 +319,8 @@ mod tests {
         ServerDefinition { tools, ..ServerDefinition::default() }
     }
 
-    #[test]
-    fn a_listing_of_resources_does_not_restore_old_tools() {
-        let settings = UpstreamSettings {
+    fn settings() -> UpstreamSettings {
+        UpstreamSettings {
             name: Identifier::sanitize("up"),
             transport: Transport::Stdio(Command {
                 program: "up".into(),
@@ -278,11 +333,25 @@ mod tests {
             tools: ToolFilter::default(),
             changes: Changes::Ask,
             limits: UpstreamLimits::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn what_a_user_accepts_while_new_parts_are_added_stays_accepted() {
+        let memory = Arc::new(BusyMemory::default());
+        let key = ServerKey::of(&settings());
+        memory.remember(&key, &serde_json::to_string(&echo("as accepted")).unwrap()).unwrap();
+        let definitions = Definitions::new(&settings(), Some(memory), Redactor::default());
+        definitions.see(ServerDefinition { instructions: Some("new".to_owned()), ..echo("changed") });
+        assert_eq!(definitions.objection("echo"), None);
+    }
+
+    #[test]
+    fn a_listing_of_resources_does_not_restore_old_tools() {
         let ((waits, waiting), (go_on, goes_on)) = (channel(), channel());
         let (accepted, count) = Default::default();
         let memory = SlowMemory { accepted, count, waits, go_on: Mutex::new(goes_on) };
-        let definitions = Definitions::new(&settings, Some(Arc::new(memory)), Redactor::default());
+        let definitions = Definitions::new(&settings(), Some(Arc::new(memory)), Redactor::default());
         definitions.see(echo("as accepted"));
         std::thread::scope(|scope| {
             scope.spawn(|| definitions.see_offers(ServerDefinition::default()));

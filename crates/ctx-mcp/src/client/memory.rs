@@ -17,8 +17,9 @@ pub trait Memory: Send + Sync + 'static {
     /// Remembers what was seen; what is seen first is accepted with it. Tells what is remembered then.
     fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError>;
 
-    /// Replaces the accepted definition with this one: the same, with parts that were seen for the first time added.
-    fn accept(&self, server: &ServerKey, accepted: &str) -> Result<(), MemoryError>;
+    /// Adds parts that were seen for the first time to the accepted definition: replaces it by this one if it still is
+    /// `before`. Returns whether it was; if not, the user has accepted another one meanwhile.
+    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError>;
 }
 
 /// A server as memories know it: another one under an old name is another.

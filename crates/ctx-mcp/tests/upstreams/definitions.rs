@@ -71,12 +71,11 @@ impl Memory for Notebook {
         Ok(note.clone())
     }
 
-    fn accept(&self, server: &ServerKey, accepted: &str) -> Result<(), MemoryError> {
+    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError> {
         self.check()?;
-        if let Some(note) = self.notes.lock().unwrap().get_mut(&Self::key(server)) {
-            note.accepted = accepted.to_owned();
-        }
-        Ok(())
+        let mut notes = self.notes.lock().unwrap();
+        let note = notes.get_mut(&Self::key(server)).filter(|note| note.accepted == before);
+        Ok(note.map(|note| note.accepted = accepted.to_owned()).is_some())
     }
 }
 
