@@ -19,7 +19,9 @@ use std::path::PathBuf;
 /// Names that are those of others: what is built in, and what the catalog itself has.
 const RESERVED: [&str; 5] = ["context", "tools", "ctx", "agents", "resources"];
 
-/// What a server's process gets of our environment, besides what its section names.
+/// The variables of our environment that a server's process inherits, besides those that its section names. The guide
+/// lists them (`docs/guide/upstreams.md`). Certificates, proxies and registries: without them `npx` and `uvx` start nothing
+/// in a company network.
 const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
@@ -42,6 +44,31 @@ const INHERITED: &[&str] = &[
     "TMP",
     "USERPROFILE",
     "WINDIR",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "NPM_CONFIG_CAFILE",
+    "NPM_CONFIG_REGISTRY",
+    "NPM_CONFIG_USERCONFIG",
+    "npm_config_cafile",
+    "npm_config_registry",
+    "npm_config_userconfig",
+    "PIP_CERT",
+    "PIP_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
 ];
 
 /// `[mcp_servers.<name>]`
@@ -332,4 +359,17 @@ pub(crate) fn check_entry(
 /// The name of a server's section.
 pub(crate) fn section_of(name: &str) -> String {
     format!("mcp_servers.{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::INHERITED;
+
+    #[test]
+    fn the_guide_lists_every_variable_that_a_server_inherits() {
+        let guide = include_str!("../../../../docs/guide/upstreams.md");
+        for name in INHERITED {
+            assert!(guide.contains(&format!("`{name}`")), "{name}");
+        }
+    }
 }
