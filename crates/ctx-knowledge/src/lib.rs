@@ -26,6 +26,7 @@ pub use embed::{
     Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings, EmbeddingOptions, Fill, FillError,
     FillProgress, Filled, PROVIDERS, rest,
 };
+pub use extract::readable_endings;
 pub use knowledge::{
     Health, Knowledge, KnowledgeOptions, Source, SourceStatus, Stats, VectorStats, store_files,
 };

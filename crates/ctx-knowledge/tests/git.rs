@@ -411,7 +411,7 @@ async fn a_copy_that_git_repacks_keeps_what_was_fetched() {
         assert_eq!(fixture.sync().await, SyncReport { updated: 1, unchanged: 1, ..report() });
     }
     assert!(packs() >= 4);
-    // What git does by itself after some dozens of fetches, with the settings of our fetches.
+    // The maintenance that git does by itself after some dozens of fetches, with the settings of our fetches.
     let partial = ["remote.ctx.url=x", "remote.ctx.promisor=true", "remote.ctx.partialclonefilter=blob:none"];
     let mut gc = Command::new("git");
     gc.env("GIT_DIR", &copy).args(partial.iter().flat_map(|setting| ["-c", setting])).args(["gc", "--quiet"]);

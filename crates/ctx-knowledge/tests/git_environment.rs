@@ -1,4 +1,4 @@
-//! What the git connector takes over from the user's git configuration and environment variables: proxies and headers,
+//! Settings that the git connector takes over from the user's git configuration and environment variables: proxies and headers,
 //! but no formats. Each case runs in a process of its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]

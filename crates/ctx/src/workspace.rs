@@ -403,6 +403,12 @@ fn sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshnes
     // Without a home folder it is the store's folder, which may be the workspace itself.
     own_files.extend(Some(config.data_folder().to_owned()).filter(|folder| !config.root.starts_with(folder)));
     own_files.extend([state_path(config), definitions::path(config)]);
+    // Settings may hold secrets, and scripts are no documents.
+    own_files.extend(config.path.clone());
+    let is_script =
+        |section: &str| ["tools.", "agents.", "connectors."].iter().any(|group| section.starts_with(group));
+    let scripts = config.trust_requests.iter().filter(|request| is_script(&request.section));
+    own_files.extend(scripts.flat_map(|request| request.files.iter().cloned()));
     let mut sources = Vec::new();
     for (kind_name, named) in &config.settings.connectors {
         let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else { continue };

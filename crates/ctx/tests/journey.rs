@@ -46,6 +46,43 @@ fn init_makes_a_workspace_of_an_empty_folder_once() {
 }
 
 #[test]
+fn init_reads_every_format_and_says_what_it_leaves_out() {
+    let w = TestWorkspace::empty()
+        .file("report.PDF", "%PDF-1.4")
+        .file("plan.ipynb", "{}")
+        .file("main.py", "print(1)")
+        .file("picture.png", "x")
+        .file("other.png", "x")
+        .file("settings.yaml", "a: 1");
+    let created = w.ctx("init").success();
+    created.clone().answers("not indexed: 2 .png, 1 .yaml (`include_globs` in ctx.toml decides)");
+    assert!(
+        w.read("ctx.toml").contains("include_globs = [\"**/*.{PDF,ipynb,py}\"]"),
+        "{}",
+        w.read("ctx.toml")
+    );
+    let empty = TestWorkspace::empty().file("README", "x");
+    empty.ctx("init").success();
+    assert!(empty.read("ctx.toml").contains("include_globs = [\"**/*.{md,txt,pdf,docx,html,ipynb}\"]"));
+    w.shell("ctx up report.PDF").code(2).says("a workspace is a folder");
+}
+
+#[test]
+fn neither_settings_nor_scripts_are_documents() {
+    let tool = "tool = { name = \"greet\", description = \"a zebra\", parameters = {} }\n\
+        function tool.execute() return 1 end\n";
+    let w = TestWorkspace::empty()
+        .config(
+            "# a zebra\n[connectors.filesystem.all]\nroot = \".\"\n[embedding]\nprovider = \"disabled\"\n\
+             [tools.script.greet]\npath = \"tools/greet.lua\"\n",
+        )
+        .file("tools/greet.lua", tool)
+        .file("notes.md", "a zebra");
+    w.ctx("sync").success();
+    assert_eq!(w.ctx("search zebra --json").success().found(), ["notes.md"]);
+}
+
+#[test]
 fn init_fits_the_configuration_to_the_documents_it_finds() {
     let w = TestWorkspace::empty().file("docs/guide.md", "# Guide").file("src/main.rs", "fn main() {}");
     w.ctx("init").success();

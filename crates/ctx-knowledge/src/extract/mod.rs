@@ -41,6 +41,18 @@ const GRACE: Duration = Duration::from_secs(5);
 
 static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 
+/// Endings of documents that can be read, the most usual first.
+const DOCUMENT_ENDINGS: [&str; 22] = [
+    "md", "markdown", "mdx", "txt", "rst", "adoc", "pdf", "docx", "pptx", "xlsx", "odt", "odp", "ods",
+    "epub", "html", "htm", "xhtml", "ipynb", "csv", "tsv", "tex", "org",
+];
+
+/// Endings of documents, and then of source code and data, that can be read. Files are read by their content; endings only
+/// help to choose files.
+pub fn readable_endings() -> impl Iterator<Item = &'static str> {
+    DOCUMENT_ENDINGS.into_iter().chain(text::code_endings())
+}
+
 /// What is known of content before it is read.
 pub(crate) struct Raw {
     bytes: Vec<u8>,

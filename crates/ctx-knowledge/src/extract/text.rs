@@ -59,6 +59,11 @@ const CODE: &[(&str, &[&str])] = &[
     ("text/x-zig", &["zig"]),
 ];
 
+/// The endings of source code and data.
+pub(super) fn code_endings() -> impl Iterator<Item = &'static str> {
+    CODE.iter().flat_map(|(_, endings)| endings.iter().copied())
+}
+
 /// Names that stand for a language without an ending.
 const CODE_NAMES: &[(&str, &str)] = &[
     ("dockerfile", "text/x-dockerfile"),

@@ -34,7 +34,7 @@ const NO_RESULT: &str = "the script ended without a result: call result(value) o
 /// A script that gives two things back.
 const TWO_RESULTS: &str = "the script called result(value) and also returned a value: do one of them";
 
-/// What to do instead of `return a, b`.
+/// Hint for `return a, b`.
 const ONE_RESULT: &str = "return one, as in `return { a, b }`; `return (f())` returns the first of several";
 
 /// Runs the chunk and what its kind asks for; gives the answer as JSON.

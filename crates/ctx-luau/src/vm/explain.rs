@@ -57,15 +57,15 @@ const LIST_METHODS: &[(&str, &str)] = &[
     (".length", "#list is the length of a list"),
 ];
 
-/// What to do where a value is awaited that cannot be.
+/// Hint for `:await()` on a number, a boolean or nil.
 const AWAIT_HINT: &str = "this is a value already: leave out :await()";
-/// What to do where text is added.
+/// Hint for `+` on texts.
 const CONCAT_HINT: &str = "texts are joined with `..`, and `..=` appends";
-/// What to do where a promise is passed to something that takes none.
+/// Hint for a promise in a comparison, or as an argument of a library function.
 const PROMISE_HINT: &str =
     "calls without `sdk.` give promises here: write :await() after the call, or call it as `sdk.`";
 
-/// What other languages can say and Luau cannot: a word of the line, and what to write.
+/// Hints for syntax errors, by a word of the line that is a keyword in another language.
 const SYNTAX_WORDS: &[(&str, &str)] = &[
     ("goto", "there is no `goto`; write `continue`, `break` or a function"),
     ("let", "write `local name = value`"),
@@ -80,7 +80,7 @@ const SYNTAX_WORDS: &[(&str, &str)] = &[
     ("except", "pcall(function() ... end) catches errors"),
 ];
 
-/// The same by a piece of the line.
+/// Hints for syntax errors, by an operator of another language in the line.
 const SYNTAX_PIECES: &[(&str, &str)] = &[
     ("=>", "write `function(x) return x end`"),
     ("!=", "not equal is `~=`"),
@@ -99,11 +99,11 @@ const SYNTAX_PIECES: &[(&str, &str)] = &[
     (" ? ", "write `if condition then a else b`"),
 ];
 
-/// What to write where a line begins with another language's comment.
+/// Hint for a line that begins with another language's comment.
 const COMMENT_HINT: &str = "a comment begins with `--`";
-/// What to write instead of `f(name = value)`.
+/// Hint for `f(name = value)`.
 const ARGUMENTS_HINT: &str = "named arguments are one table: f({ name = value })";
-/// What to write instead of `{ name: value }`.
+/// Hint for `{ name: value }`.
 const FIELD_HINT: &str = "a table is written { name = value }";
 
 /// How Luau complains of an `integer` where it wants a number.

@@ -100,7 +100,7 @@ pub fn describe_undefined<'a>(name: &str, others: impl IntoIterator<Item = &'a s
     }
 }
 
-/// What an `execute` script may name, to judge the names it reads.
+/// The names that an `execute` script defines or is given, to judge those that it reads.
 pub(crate) struct GlobalNames {
     source: Box<[u8]>,
     servers: Vec<String>,

@@ -3,10 +3,10 @@
 use crate::cli::{Global, working_directory};
 use crate::config::{FILE_NAMES, locate_in};
 use crate::error::{CommandError, CommandResult};
-use ctx_knowledge::KINDS;
+use ctx_knowledge::{KINDS, readable_endings};
 use ignore::WalkBuilder;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,42 @@ use std::path::{Path, PathBuf};
 const LOOKED_AT_MAX: usize = 20_000;
 /// Folders that usually hold what is worth knowing, best first.
 const DOCUMENT_FOLDERS: [&str; 6] = ["docs", "doc", "documentation", "handbook", "notes", "wiki"];
-/// Endings that are text worth searching, in the order they are written.
-const TEXT_ENDINGS: [&str; 6] = ["md", "markdown", "mdx", "txt", "rst", "adoc"];
+/// Endings that can be read and are left out of a new workspace: settings, which often hold secrets, and data and logs,
+/// which would crowd out documents.
+const LEFT_OUT: [&str; 28] = [
+    "cfg",
+    "conf",
+    "diff",
+    "edn",
+    "env",
+    "geojson",
+    "ini",
+    "json",
+    "json5",
+    "jsonl",
+    "log",
+    "ndjson",
+    "patch",
+    "plist",
+    "properties",
+    "s",
+    "sbt",
+    "svg",
+    "tf",
+    "tfvars",
+    "toml",
+    "xml",
+    "xsd",
+    "xsl",
+    "xslt",
+    "yaml",
+    "yml",
+    "hcl",
+];
+/// Endings that are written for a folder without documents.
+const USUAL_ENDINGS: [&str; 6] = ["md", "txt", "pdf", "docx", "html", "ipynb"];
+/// Kinds of files that are named when they are left out.
+const KINDS_SHOWN: usize = 6;
 
 /// Make a workspace of a folder: a commented ctx.toml and an empty store.
 #[derive(Debug, clap::Args)]
@@ -36,49 +70,96 @@ impl Init {
             Some(directory) => directory,
             None => working_directory()?,
         };
-        let created = ensure(&directory)?;
+        let written = ensure(&directory)?;
+        let created = written.is_some();
         let config = global.load_in(&directory)?;
         let file = config.path.clone();
         global.open_config(config)?;
         let shown = file.as_deref().unwrap_or(&directory).display().to_string();
-        output.answer(&json!({"config": shown, "created": created}), || {
-            if created {
-                format!("created {shown}\nnext: `ctx sync`, then `ctx search WORDS` or `ctx serve mcp`")
-            } else {
-                format!("{shown} is there already; nothing was changed")
-            }
+        output.answer(&json!({"config": shown, "created": created}), || match &written {
+            Some(folder) => format!(
+                "created {shown}\n{}next: `ctx sync`, then `ctx search WORDS` or `ctx serve mcp`",
+                folder.left_out_line().map_or_else(String::new, |line| format!("{line}\n"))
+            ),
+            None => format!("{shown} is there already; nothing was changed"),
         })
     }
 }
 
-/// Writes a configuration if the folder has none; tells whether it did.
-pub(crate) fn ensure(directory: &Path) -> CommandResult<bool> {
+/// The files of a folder by their endings, as they are written.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct FolderContents {
+    /// Endings that a new workspace reads.
+    read: BTreeMap<String, usize>,
+    /// Endings that it does not.
+    left_out: BTreeMap<String, usize>,
+}
+
+impl FolderContents {
+    fn of(directory: &Path) -> Self {
+        let mut contents = Self::default();
+        let is_file = |entry: &ignore::DirEntry| entry.file_type().is_some_and(|kind| kind.is_file());
+        let files = WalkBuilder::new(directory).require_git(false).build().flatten().filter(is_file);
+        for file in files.take(LOOKED_AT_MAX) {
+            let Some(ending) = file.path().extension().and_then(|ending| ending.to_str()) else { continue };
+            let lower = ending.to_ascii_lowercase();
+            let is_read =
+                !LEFT_OUT.contains(&lower.as_str()) && readable_endings().any(|known| known == lower);
+            let kinds = if is_read { &mut contents.read } else { &mut contents.left_out };
+            *kinds.entry(ending.to_owned()).or_default() += 1;
+        }
+        contents
+    }
+
+    /// The glob for what is read: `**/*.{md,pdf}`.
+    fn glob(&self) -> String {
+        let endings: Vec<&str> = match self.read.is_empty() {
+            true => USUAL_ENDINGS.to_vec(),
+            false => self.read.keys().map(String::as_str).collect(),
+        };
+        match &endings[..] {
+            [ending] => format!("**/*.{ending}"),
+            endings => format!("**/*.{{{}}}", endings.join(",")),
+        }
+    }
+
+    /// One line on the files that are not read, the most frequent kinds first; none where all are.
+    pub(crate) fn left_out_line(&self) -> Option<String> {
+        let mut kinds: Vec<(&String, &usize)> = self.left_out.iter().collect();
+        kinds.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
+        let more = if kinds.len() > KINDS_SHOWN { ", …" } else { "" };
+        let shown: Vec<String> =
+            kinds.iter().take(KINDS_SHOWN).map(|(ending, count)| format!("{count} .{ending}")).collect();
+        let line = format!("not indexed: {}{more} (`include_globs` in ctx.toml decides)", shown.join(", "));
+        (!kinds.is_empty()).then_some(line)
+    }
+}
+
+/// Writes a configuration if the folder has none; returns what it found in the folder then.
+pub(crate) fn ensure(directory: &Path) -> CommandResult<Option<FolderContents>> {
     if !directory.is_dir() {
-        return Err(CommandError::usage(format!("there is no folder {}", directory.display())));
+        let error = CommandError::usage(format!("there is no folder {}", directory.display()));
+        return Err(match directory.is_file() {
+            true => error.hint("a workspace is a folder; name the one that the file is in"),
+            false => error,
+        });
     }
     if locate_in(directory, None).workspace.is_some() {
-        return Ok(false);
+        return Ok(None);
     }
     let path = directory.join(FILE_NAMES[0]);
-    fs::write(&path, fitted(directory))
+    // A whole repository: its README matters as much as its docs folder.
+    let documents = DOCUMENT_FOLDERS.iter().find(|name| directory.join(name).is_dir());
+    let documents = documents.filter(|_| !directory.join("README.md").is_file());
+    let (name, root) = documents.map_or(("files", "."), |name| (*name, *name));
+    let contents = FolderContents::of(&directory.join(root));
+    fs::write(&path, fitted(name, root, &contents))
         .map_err(|error| CommandError::new(format!("cannot write {}: {error}", path.display())))?;
-    Ok(true)
+    Ok(Some(contents))
 }
 
 /// A configuration for what the folder holds.
-fn fitted(directory: &Path) -> String {
-    let endings = endings_in(directory);
-    let root = DOCUMENT_FOLDERS
-        .iter()
-        .find(|name| directory.join(name).is_dir())
-        .filter(|_| endings.is_empty() || !directory.join("README.md").is_file());
-    // A whole repository: its README matters as much as its docs folder.
-    let (name, root) = root.map_or(("files", "."), |name| (*name, *name));
-    let globs: Vec<String> = TEXT_ENDINGS
-        .iter()
-        .filter(|ending| endings.is_empty() || endings.contains(**ending))
-        .map(|ending| format!("\"**/*.{ending}\""))
-        .collect();
+fn fitted(name: &str, root: &str, contents: &FolderContents) -> String {
     format!(
         r#"# A Context Harness workspace. Every setting has a default: `ctx config show` lists them.
 
@@ -86,7 +167,7 @@ fn fitted(directory: &Path) -> String {
 [connectors.filesystem.{name}]
 root = "{root}"
 # Which files are read. Ignore files (.gitignore) are honoured as well.
-include_globs = [{globs}]
+include_globs = ["{glob}"]
 # exclude_globs = ["**/drafts/**"]
 # tags = ["docs"]
 {others}
@@ -97,7 +178,7 @@ include_globs = [{globs}]
 # To serve others than this machine, bind another address and set a token:
 # token = "${{CTX_TOKEN}}"
 "#,
-        globs = globs.join(", "),
+        glob = contents.glob(),
         others = other_kinds(),
     )
 }
@@ -107,16 +188,4 @@ fn other_kinds() -> String {
     let others = KINDS.iter().filter(|kind| kind.name != "filesystem");
     let lines = others.map(|kind| format!("# [connectors.{}.NAME]    {}\n", kind.name, kind.summary));
     format!("\n# Other places that documents can come from:\n{}", lines.collect::<String>())
-}
-
-/// Which kinds of text the folder holds.
-fn endings_in(directory: &Path) -> BTreeSet<String> {
-    WalkBuilder::new(directory)
-        .require_git(false)
-        .build()
-        .flatten()
-        .take(LOOKED_AT_MAX)
-        .filter_map(|entry| Some(entry.path().extension()?.to_str()?.to_ascii_lowercase()))
-        .filter(|ending| TEXT_ENDINGS.contains(&ending.as_str()))
-        .collect()
 }

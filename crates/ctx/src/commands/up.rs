@@ -62,9 +62,10 @@ impl Up {
             }
             None => working_directory()?,
         };
-        let created = init::ensure(&directory)?;
-        if created {
-            global.output().say(&format!("created {}", directory.join("ctx.toml").display()));
+        if let Some(contents) = init::ensure(&directory)? {
+            let output = global.output();
+            output.say(&format!("created {}", directory.join("ctx.toml").display()));
+            contents.left_out_line().iter().for_each(|line| output.say(line));
         }
         global.load_and_settle(trust::ALL_GROUPS, || global.load_in(&directory))
     }

@@ -102,8 +102,8 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_ATTR_NOSYSTEM", "1"),
     // Set and empty: neither the configuration's nor the desktop's dialog.
     ("GIT_ASKPASS", ""),
-    // What `git init` gives a mirror, whatever the user's defaults are: other formats need `[extensions]` in its config,
-    // which counts as tampering.
+    // The formats of a mirror, whatever the user's defaults are: others need `[extensions]` in its config, which counts
+    // as tampering.
     ("GIT_DEFAULT_HASH", "sha1"),
     ("GIT_DEFAULT_REF_FORMAT", "files"),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -183,7 +183,7 @@ pub(super) struct Program {
     /// File for `GIT_CONFIG_GLOBAL`, in place of the user's own. Needed for `safe.directory`: the `git-upload-pack`
     /// that serves a local repository does not inherit `GIT_CONFIG_COUNT`.
     global_config: Option<PathBuf>,
-    /// What the user's configuration and environment variables bring of their own.
+    /// The user's own configuration and environment variables.
     own: UserOverrides,
     /// URL and pinned addresses of the remote, after redirects; `None` until first resolved.
     remote: Arc<Mutex<Option<Remote>>>,

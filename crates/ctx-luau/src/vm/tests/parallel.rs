@@ -161,7 +161,7 @@ fn a_promise_is_used_like_its_value() {
         ),
         Ok(json!([2, 3]))
     );
-    // What a promise cannot stand for is no use of a promise where the script has none.
+    // Truth, types and `==` need the value itself, which scripts without promises get.
     assert_eq!(with_shop("if shop.nothing() then return 1 end return type(shop.list())"), Ok(json!("table")));
     assert_eq!(with_shop("return shop.name() == 'Ada'"), Ok(json!(true)));
 }
