@@ -224,6 +224,15 @@ fn bind(words: Words<'_>, at: usize, bound: &mut TokenRanges) {
             bound.add(at + 1, close.unwrap_or(at + 1));
         }
         Some(_) if words.symbol(at + 1, "=") => bound.add(at, at + 1),
+        // `a, b = f()`
+        Some(_) if words.symbol(at + 1, ",") => {
+            let ends = |last: &usize| words.name(*last).is_none() || !words.symbol(last + 1, ",");
+            let last = (at..ahead.end).step_by(2).find(ends);
+            if let Some(last) = last.filter(|last| words.name(*last).is_some() && words.symbol(last + 1, "="))
+            {
+                bound.add(at, last + 1);
+            }
+        }
         _ => {}
     }
 }
@@ -273,15 +282,22 @@ fn read(words: Words<'_>, at: usize, seen: &mut Seen) {
     }
 }
 
-/// Whether a call that ends before `after` is compared or is a condition.
+/// Whether a call that ends before `after` is compared with `==`, or decides a condition, as it is. An operator before it,
+/// or a field, an index or an operator behind it, takes its value.
 fn is_condition(words: Words<'_>, at: usize, after: usize) -> bool {
+    const OPERATORS: [&str; 11] = ["+", "-", "*", "/", "%", "^", "..", "<", ">", "<=", ">="];
+    let is_operator = |at: usize| OPERATORS.iter().any(|symbol| words.symbol(at, symbol));
+    let is_accessed = [".", ":", "[", "(", "{"].iter().any(|symbol| words.symbol(after, symbol));
+    let is_operand = at.checked_sub(1).is_some_and(|before| is_operator(before) || words.symbol(before, "#"));
+    if is_accessed || is_operand || is_operator(after) {
+        return false;
+    }
     let is_equality = |at: usize| words.symbol(at, "==") || words.symbol(at, "~=");
     let before = at.checked_sub(1);
     let begins = before.and_then(|before| words.name(before));
-    let begins =
-        begins.is_some_and(|word| matches!(word, "if" | "elseif" | "while" | "until" | "and" | "or" | "not"));
-    let ends = words.name(after).is_some_and(|word| matches!(word, "then" | "do" | "and" | "or"));
-    is_equality(after) || before.is_some_and(is_equality) || (begins && (ends || !words.symbol(after, ":")))
+    let begins = begins.is_some_and(|word| matches!(word, "if" | "elseif" | "while" | "until" | "not"));
+    let ends = words.name(after).is_some_and(|word| matches!(word, "then" | "and" | "or"));
+    begins || ends || is_equality(after) || before.is_some_and(is_equality)
 }
 
 /// Notes a call, or a look at what might be called.

@@ -99,6 +99,8 @@ fn undefined(script: &str, seen: &Seen, catalog: &Catalog) -> Vec<String> {
         seen.bound.contains(name)
             || providers.contains(name)
             || TYPE_NAMES.contains(&name)
+            // The first parameter of `function object:method()`.
+            || name == "self"
             || execute_globals().any(|known| known == name)
     };
     let mut unknown: Vec<(&String, &usize)> = seen.read.iter().filter(|(name, _)| !is_known(name)).collect();

@@ -342,6 +342,56 @@ fn wrapped(script: &str) -> Vec<String> {
 }
 
 #[test]
+fn names_that_are_bound_in_any_way_are_defined() {
+    for script in [
+        "a, b = 1, 2 return a + b",
+        "a, b, c = 1, 2, 3 return { a, b, c }",
+        "local Cart = {} function Cart:total() return self.n end Cart.n = 1 return Cart:total()",
+        "local function f(first, ...) return first, select('#', ...) end return (f(1))",
+        "for i = 1, 2 do for key, value in { 1 } do print(i, key, value) end end return 1",
+        "local function g<T>(list: { T }): { T } return list end return g({ 1 })",
+        "local n: number, s: string = 1, 'x' return n .. s",
+        "local ok, why = pcall(error, 'x') return { ok = ok, why = why }",
+        "counter = 0 local function add() counter += 1 end add() return counter",
+        "return (function(x) return x end)(1)",
+        "local t = { name = 1, ['other'] = 2, 3 } return t.name + t.other",
+    ] {
+        assert_eq!(problems(script), [""; 0], "{script}");
+    }
+    assert_eq!(problems("local a = 1 return a + total"), ["1:24: there is no variable or function `total`"]);
+}
+
+#[test]
+fn a_promise_that_decides_a_condition_is_told_and_one_whose_value_is_taken_is_not() {
+    for script in [
+        "if pet_store.ping() then return 1 end",
+        "return pet_store.ping() == 'x'",
+        "return 'x' ~= pet_store.ping()",
+        "while not pet_store.ping{} do break end",
+        "local x = pet_store.ping() or 1 return x",
+        "if x and pet_store.ping() then return 1 end",
+    ] {
+        let promised = problems(&format!("-- a promise\nlocal x = pet_store.ping():await()\n{script}"));
+        assert!(
+            promised.iter().any(|problem| problem.contains("write :await() after it")),
+            "{script}: {promised:?}"
+        );
+        assert_eq!(problems(&format!("local x = 1\n{script}")), [""; 0], "{script}");
+    }
+    for script in [
+        "if pet_store.ping().ok == 1 then return 1 end",
+        "if pet_store.ping():await() then return 1 end",
+        "if pet_store.ping() + 1 == 2 then return 1 end",
+        "return 1 == pet_store.ping()[1]",
+        "return x or pet_store.ping()",
+        "for _ in pet_store.ping() do end return 1",
+        "if #pet_store.ping() == 1 then return 1 end",
+    ] {
+        assert_eq!(problems(&format!("local x = pet_store.ping():await()\n{script}")), [""; 0], "{script}");
+    }
+}
+
+#[test]
 fn sound_scripts_pass() {
     let scripts: Vec<&str> = SOUND.split("\n\n").map(str::trim).filter(|script| !script.is_empty()).collect();
     let all: Vec<String> = scripts.iter().flat_map(|script| wrapped(script)).collect();
