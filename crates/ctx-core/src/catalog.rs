@@ -4,9 +4,13 @@
 //! the one they began with. It hands out specs, never tools: whoever wants a tool to run comes
 //! through [`Catalog::call`], where names, policy, schema, limits and the run log live.
 
+mod left_out;
+mod settled;
+
 use crate::agent::{self, Agents};
 use crate::error::{chain, whole_seconds};
 use crate::fitting::Fitting;
+use crate::observed::Observed;
 use crate::rate::Meter;
 use crate::resource::{self, Origins};
 use crate::run::{bounded, cut_text};
@@ -16,7 +20,6 @@ use crate::{
     Discard, ErrorKind, Identifier, Identity, Keeper, Limits, Outcome, Output, Policy, Prompt, Provider,
     Redactor, ResourceContent, Resources, Run, RunLog, Tool, ToolError, ToolName, ToolSpec, nearest,
 };
-use arc_swap::ArcSwap;
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -26,7 +29,6 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Stands for a bound beyond what an `Instant` can name: thirty years.
@@ -42,6 +44,7 @@ const INLINE_BYTES_MAX: usize = 64 << 10;
 const COMPLETING_MAX: Duration = Duration::from_secs(5);
 
 /// Everything callable at one moment.
+#[derive(Clone)]
 pub struct Catalog {
     /// By full name.
     tools: BTreeMap<String, Arc<Registered>>,
@@ -51,6 +54,8 @@ pub struct Catalog {
     providers: BTreeSet<Identifier>,
     /// Those whose tools were not known when this was built.
     unknown: BTreeMap<Identifier, Arc<dyn Provider>>,
+    /// Those that are configured but may not be used, or not in full, each with the reason.
+    left_out: BTreeMap<Identifier, String>,
     agents: BTreeMap<String, Persona>,
     /// In the order of their providers.
     resources: Vec<Arc<dyn Resources>>,
@@ -66,10 +71,12 @@ struct Registered {
     entry: Entry,
     tool: Arc<dyn Tool>,
     fitting: Arc<Fitting>,
+    observed: Arc<Observed>,
     meter: Option<Arc<Meter>>,
 }
 
 /// An agent and what it said of itself when the catalog was built.
+#[derive(Clone)]
 struct Persona {
     spec: Arc<AgentSpec>,
     agent: Arc<dyn Agent>,
@@ -88,36 +95,6 @@ pub struct Entry {
     pub exposed: bool,
 }
 
-/// The catalog of this moment, shared by everyone who takes calls.
-pub struct LiveCatalog {
-    current: ArcSwap<Catalog>,
-    /// How often it was replaced.
-    replaced: watch::Sender<u64>,
-}
-
-impl LiveCatalog {
-    /// Begins with this one.
-    pub fn new(catalog: Arc<Catalog>) -> Self {
-        Self { current: ArcSwap::new(catalog), replaced: watch::Sender::new(0) }
-    }
-
-    /// The catalog a call that begins now should use.
-    pub fn current(&self) -> Arc<Catalog> {
-        self.current.load_full()
-    }
-
-    /// Replaces it for calls that begin later.
-    pub fn swap(&self, catalog: Arc<Catalog>) {
-        self.current.store(catalog);
-        self.replaced.send_modify(|times| *times += 1);
-    }
-
-    /// Changes whenever the catalog is replaced.
-    pub fn replaced(&self) -> watch::Receiver<u64> {
-        self.replaced.subscribe()
-    }
-}
-
 impl Catalog {
     /// Begins a catalog.
     pub fn builder() -> CatalogBuilder {
@@ -127,6 +104,7 @@ impl Catalog {
             policy: Arc::new(AllowAll),
             runs: Arc::new(Discard),
             redactor: Redactor::default(),
+            left_out: BTreeMap::new(),
             old: None,
         }
     }
@@ -354,6 +332,11 @@ impl Catalog {
         }
     }
 
+    /// Whether a tool was seen to answer with JSON text instead of a value, since its definition is what it is.
+    pub fn answers_json_text(&self, name: &ToolName) -> bool {
+        self.tools.get(&name.to_string()).is_some_and(|registered| registered.observed.answers_json_text())
+    }
+
     /// Whether this caller may call a tool that goes by this full or outward name, as the policy has it.
     /// Calling asks the same; this is for those who must know before.
     pub fn permit(&self, name: &str, caller: &Caller, identity: Option<&Identity>) -> Result<(), ToolError> {
@@ -415,6 +398,9 @@ impl Catalog {
         let found = self.registered(name).cloned().or_else(|| self.presumed(name));
         found.ok_or_else(|| {
             let name = cut_text(name, 100);
+            if let Some(reason) = self.left_out_reason_of(&name) {
+                return ToolError::not_found(format!("no tool registered with name: {name} ({reason})"));
+            }
             let names = self.outward.keys().chain(self.tools.keys()).map(String::as_str);
             ToolError::not_found(match nearest(&name, names) {
                 Some(near) => format!("no tool registered with name: {name} (did you mean `{near}`?)"),
@@ -433,6 +419,7 @@ impl Catalog {
         Some(Arc::new(Registered {
             entry: Entry { name, spec: tool.spec(), builtin: origin.builtin(), exposed: false },
             fitting: Arc::new(Fitting::unchecked(&tool.spec())),
+            observed: Arc::default(),
             tool,
             meter: None,
         }))
@@ -511,6 +498,7 @@ impl Catalog {
                 format!("the result is {result_bytes} bytes; the limit is {}", self.limits.result_bytes),
             ));
         }
+        registered.observed.note(&output.value);
         Ok((output, result_bytes))
     }
 }
@@ -580,6 +568,7 @@ pub struct CatalogBuilder {
     policy: Arc<dyn Policy>,
     runs: Arc<dyn RunLog>,
     redactor: Redactor,
+    left_out: BTreeMap<Identifier, String>,
     old: Option<BTreeMap<String, Arc<Registered>>>,
 }
 
@@ -629,6 +618,7 @@ impl CatalogBuilder {
             outward: BTreeMap::new(),
             providers: BTreeSet::new(),
             unknown: BTreeMap::new(),
+            left_out: self.left_out,
             agents: BTreeMap::new(),
             resources: Vec::new(),
             keeper: self.providers.iter().find_map(|provider| provider.keeper()),
@@ -713,7 +703,8 @@ impl Catalog {
                 _ => Arc::new(Meter::new(limit)),
             });
             let is_same = |old: &&Arc<Registered>| Arc::ptr_eq(&old.entry.spec, &spec);
-            let fitting = old.filter(is_same).map_or_else(Arc::default, |old| old.fitting.clone());
+            let old = old.filter(is_same).map(|old| (old.fitting.clone(), old.observed.clone()));
+            let (fitting, observed) = old.unwrap_or_default();
             let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
             // What has to be made first is compiled when it is first called.
             if !entry.spec.input_schema.is_made() {
@@ -723,7 +714,7 @@ impl Catalog {
             if is_free || entry.exposed {
                 self.outward.insert(outward, full.clone());
             }
-            self.tools.insert(full, Arc::new(Registered { entry, tool, fitting, meter }));
+            self.tools.insert(full, Arc::new(Registered { entry, tool, fitting, observed, meter }));
         }
     }
 }

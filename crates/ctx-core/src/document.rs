@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 /// One configured place: `git:platform`.
@@ -216,6 +217,9 @@ pub struct SinkClosed;
 pub trait Known: Send + Sync + 'static {
     /// Whether the document is stored with this fingerprint. Also notes that it exists.
     fn is_current(&self, source_id: &str, fingerprint: &str) -> bool;
+
+    /// Takes note of how many documents the source has, for progress.
+    fn expect(&self, _total: u64) {}
 }
 
 /// Where a connector sends changes; bounded, so a fast source waits for a slow disk.
@@ -223,19 +227,36 @@ pub trait Known: Send + Sync + 'static {
 pub struct Sink {
     changes: mpsc::Sender<Change>,
     known: Arc<dyn Known>,
+    secret_files: Arc<AtomicU64>,
 }
 
 impl Sink {
     /// A sink that holds up to `capacity` changes, and the end they come out of.
     pub fn channel(capacity: usize, known: Arc<dyn Known>) -> (Self, mpsc::Receiver<Change>) {
         let (changes, receiver) = mpsc::channel(capacity);
-        (Self { changes, known }, receiver)
+        (Self { changes, known, secret_files: Arc::default() }, receiver)
     }
 
     /// Whether the document must be read: it is new, or its fingerprint is another. Names it as
     /// existing either way.
     pub fn wants(&self, source_id: &str, fingerprint: &str) -> bool {
         !self.known.is_current(source_id, fingerprint)
+    }
+
+    /// Notes that a file was left out because it usually holds secrets ([`crate::is_secret_file`]).
+    pub fn leave_out_secret_file(&self) {
+        self.secret_files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many files were left out because they usually hold secrets.
+    pub fn secret_file_count(&self) -> u64 {
+        self.secret_files.load(Ordering::Relaxed)
+    }
+
+    /// Announces how many documents the source has, where that is known before they are read. Only progress is made
+    /// of it: the number may be wrong.
+    pub fn expect(&self, total: u64) {
+        self.known.expect(total);
     }
 
     /// Sends a change.

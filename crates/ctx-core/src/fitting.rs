@@ -20,11 +20,14 @@ impl Fitting {
         Self(OnceLock::from(Compiled { schema, fault: None }))
     }
 
-    fn compiled(&self, Entry { name, spec, .. }: &Entry) -> &Compiled {
+    fn compiled(&self, Entry { name, spec, builtin, .. }: &Entry) -> &Compiled {
         self.0.get_or_init(|| {
             let schema = Arc::unwrap_or_clone(spec.input_schema.get());
             match ArgumentSchema::compile(schema) {
-                Ok(schema) => Compiled { schema: schema.with_body(spec.body.clone()), fault: None },
+                Ok(schema) => {
+                    let schema = schema.with_body(spec.body.clone()).taking_null_for_absent(*builtin);
+                    Compiled { schema, fault: None }
+                }
                 Err(error) => {
                     let fault = format!("arguments of {name} are not checked, its schema is faulty: {error}");
                     tracing::debug!("{fault}");

@@ -8,6 +8,7 @@ use crate::defaults::{
     DEFAULTS_STEPS_MAX, default_pointers, drop_misfits, has_defaults, inject_defaults, reference_target,
 };
 use crate::effort::{EFFORT_MAX, EffortExceeded, effort, subschemas};
+use crate::nullable::drop_nulls;
 use crate::{BodyArgument, ErrorKind, ToolError, nearest};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
@@ -71,6 +72,7 @@ pub struct ArgumentSchema {
     /// `None`: the schema is faulty and arguments pass unchecked.
     validator: Option<Validator>,
     body: Option<BodyArgument>,
+    takes_null_for_absent: bool,
 }
 
 /// Outcome of preparing arguments on the runtime thread.
@@ -102,18 +104,31 @@ impl ArgumentSchema {
             // A dropped default may have been the target of a `$ref`.
             subschemas(&schema).map_err(refused)?;
         }
-        Ok(Self { schema, has_defaults, validator: Some(validator), body: None })
+        Ok(Self {
+            schema,
+            has_defaults,
+            validator: Some(validator),
+            body: None,
+            takes_null_for_absent: false,
+        })
     }
 
     /// Lets every object through: for a tool whose own schema is faulty.
     pub fn unchecked(schema: Value) -> Self {
-        Self { has_defaults: has_defaults(&schema), schema, validator: None, body: None }
+        let has_defaults = has_defaults(&schema);
+        Self { has_defaults, schema, validator: None, body: None, takes_null_for_absent: false }
     }
 
     /// The same for a tool that sends this argument, which callers may give in other ways too.
     #[must_use]
     pub fn with_body(self, body: Option<BodyArgument>) -> Self {
         Self { body, ..self }
+    }
+
+    /// The same for a tool of our own: an optional argument that is `null` counts as absent.
+    #[must_use]
+    pub fn taking_null_for_absent(self, takes_null_for_absent: bool) -> Self {
+        Self { takes_null_for_absent, ..self }
     }
 
     /// The schema, without defaults that do not fit it.
@@ -165,6 +180,9 @@ impl ArgumentSchema {
             (None, Value::Null) => (Value::Object(Map::new()), Given::Whole),
             (None, other) => (other, Given::Whole),
         };
+        if self.takes_null_for_absent {
+            drop_nulls(&self.schema, &mut arguments);
+        }
         if self.has_defaults {
             let mut steps_left = DEFAULTS_STEPS_MAX;
             inject_defaults(&self.schema, &self.schema, &mut arguments, 0, &mut steps_left);

@@ -38,6 +38,7 @@ pub trait Tool: Send + Sync + 'static {
 }
 
 /// A named origin of tools; its name is the namespace.
+#[async_trait]
 pub trait Provider: Send + Sync + 'static {
     /// The first half of its tools' names.
     fn name(&self) -> Identifier;
@@ -74,6 +75,9 @@ pub trait Provider: Send + Sync + 'static {
     fn unknown(&self) -> Option<String> {
         None
     }
+
+    /// Waits while its tools are not known and may soon be: until it has answered, or the first attempt has failed.
+    async fn settle(&self) {}
 
     /// What may be its tool of this name, where its tools are not known: whether it is one shows when it runs.
     fn presumed(&self, name: &Identifier) -> Option<Arc<dyn Tool>> {
@@ -246,6 +250,11 @@ impl From<Value> for Output {
     }
 }
 
+/// The first line of a description that is not empty, for listings with a line for each.
+pub fn summary_line(description: &str) -> &str {
+    description.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,5 +288,18 @@ mod tests {
         }
         let shown = output(json!({"a": 1}), &["shown"]);
         assert_eq!(shown.to_blocks(), [ContentBlock::Text("shown".to_owned())]);
+    }
+
+    #[test]
+    fn a_description_that_begins_with_line_breaks_has_a_summary() {
+        for (description, summary) in [
+            ("Reads a file.", "Reads a file."),
+            ("\n    Reads a file.\n\n    Args:\n        path: which\n", "Reads a file."),
+            ("\r\n \t\r\nReads a file.\r\nMore.", "Reads a file."),
+            (" \n ", ""),
+            ("", ""),
+        ] {
+            assert_eq!(summary_line(description), summary);
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 const SENT: &str = "script";
 
 /// One configured script. It may hold secrets, so it cannot be printed.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct ScriptSettings {
     /// Its key in the configuration, which is its name.
     pub name: String,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use ctx_core::{ArgumentSchema, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec, nearest};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -40,8 +40,19 @@ pub type TrustCheck = dyn Fn(&Identifier, &Path) -> bool + Send + Sync;
 
 /// The APIs of a workspace. Dropped, nothing of theirs is read any more.
 pub struct Apis {
-    all: Vec<Arc<Reading>>,
-    tasks: Vec<AbortHandle>,
+    all: RwLock<Vec<Followed>>,
+}
+
+/// An API whose description is read again whenever it changes, until this is dropped.
+struct Followed {
+    reading: Arc<Reading>,
+    task: AbortHandle,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// How an API is doing.
@@ -102,39 +113,54 @@ impl Apis {
     ///
     /// One whose settings cannot be used ([`ApiSettings::check`]) is left out with a warning.
     pub fn start(settings: Vec<ApiSettings>, options: &ApiOptions) -> Self {
-        let kept = options.cache.clone().map(Kept::in_folder);
-        let mut apis = Self { all: Vec::new(), tasks: Vec::new() };
-        for settings in settings {
-            let name = settings.name.clone();
-            let reading = match Reading::new(settings, kept.clone(), options.is_trusted.clone()) {
-                Ok(reading) => Arc::new(reading),
-                Err(error) => {
-                    tracing::warn!("{name} is left out: {error}");
-                    continue;
-                }
-            };
-            let task = tokio::spawn(reading.clone().keep_up(options.on_change.clone()));
-            apis.tasks.push(task.abort_handle());
-            apis.all.push(reading);
-        }
+        let apis = Self { all: RwLock::default() };
+        apis.update(&|_| false, settings, options);
         apis
+    }
+
+    /// Drops all APIs but those to keep, and begins to read the descriptions of those of `settings`, as
+    /// [`Apis::start`] does.
+    pub fn update(
+        &self,
+        keep: &dyn Fn(&Identifier) -> bool,
+        settings: Vec<ApiSettings>,
+        options: &ApiOptions,
+    ) {
+        let kept = options.cache.clone().map(Kept::in_folder);
+        let started = settings.into_iter().filter_map(|settings| {
+            let name = settings.name.clone();
+            let reading = Reading::new(settings, kept.clone(), options.is_trusted.clone())
+                .inspect_err(|error| tracing::warn!("{name} is left out: {error}"));
+            let reading = Arc::new(reading.ok()?);
+            let task = tokio::spawn(reading.clone().keep_up(options.on_change.clone())).abort_handle();
+            Some(Followed { reading, task })
+        });
+        let started: Vec<Followed> = started.collect();
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|followed| keep(&followed.reading.settings.name));
+        all.extend(started);
+    }
+
+    fn all(&self) -> Vec<Arc<Reading>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|followed| followed.reading.clone()).collect()
     }
 
     /// One provider for each.
     pub fn providers(&self) -> Vec<Arc<dyn Provider>> {
-        self.all.iter().map(|reading| Arc::new(ApiProvider(reading.clone())) as _).collect()
+        self.all().into_iter().map(|reading| Arc::new(ApiProvider(reading)) as _).collect()
     }
 
     /// Waits until every description was read, or could not be.
     pub async fn known(&self) {
-        for reading in &self.all {
+        for reading in self.all() {
             reading.known().await;
         }
     }
 
     /// All functions of each, where its description was read.
     pub fn interfaces(&self) -> impl Iterator<Item = (ApiStatus, Option<Interface>)> {
-        self.all.iter().map(|reading| {
+        self.all().into_iter().map(|reading| {
             let api = reading.found.borrow().api.clone();
             (reading.status(), api.map(|api| api.interface()))
         })
@@ -142,13 +168,7 @@ impl Apis {
 
     /// How each is doing.
     pub fn states(&self) -> Vec<ApiStatus> {
-        self.all.iter().map(|reading| reading.status()).collect()
-    }
-}
-
-impl Drop for Apis {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
+        self.all().iter().map(|reading| reading.status()).collect()
     }
 }
 
@@ -304,6 +324,7 @@ impl Reading {
 /// An API, whether its description was read or not.
 struct ApiProvider(Arc<Reading>);
 
+#[async_trait]
 impl Provider for ApiProvider {
     fn name(&self) -> Identifier {
         self.0.settings.name.clone()
@@ -327,6 +348,10 @@ impl Provider for ApiProvider {
             }
             (None, None) => Some("is not known yet: its description is being read".to_owned()),
         }
+    }
+
+    async fn settle(&self) {
+        self.0.known().await;
     }
 
     fn presumed(&self, name: &Identifier) -> Option<Arc<dyn Tool>> {

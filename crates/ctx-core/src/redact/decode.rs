@@ -82,6 +82,27 @@ fn escape(source: &[u8]) -> Option<(EscapeBytes, usize)> {
     }
 }
 
+/// The longest escape, a surrogate pair.
+const ESCAPE_LENGTH_MAX: usize = 12;
+
+/// Length of the beginning of an escape that the source ends with, such as `\` or `%2`.
+pub(super) fn incomplete_escape(source: &[u8]) -> Option<usize> {
+    let lengths = (1..ESCAPE_LENGTH_MAX.min(source.len() + 1)).rev();
+    lengths.into_iter().find(|length| {
+        let end = &source[source.len() - length..];
+        let is_begun = match end {
+            [b'\\' | b'%' | b'&'] => true,
+            [b'%', digit] => digit.is_ascii_hexdigit(),
+            [b'\\', b'x' | b'u', rest @ ..] => {
+                rest.iter().all(|byte| byte.is_ascii_hexdigit() || b"{\\u".contains(byte))
+            }
+            [b'&', rest @ ..] => rest.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'#'),
+            _ => false,
+        };
+        is_begun && escape(end).is_none()
+    })
+}
+
 /// The UTF-8 bytes of one decoded escape.
 #[derive(Clone, Copy)]
 struct EscapeBytes {

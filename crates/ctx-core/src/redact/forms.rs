@@ -1,7 +1,7 @@
 //! The encoded forms of a secret that are searched for: verbatim, with apparent escapes decoded, base64 and hex.
 
 use super::MASKED_LENGTH_MIN;
-use super::decode::decode;
+use super::decode::{decode, incomplete_escape};
 use std::collections::HashSet;
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -50,8 +50,16 @@ pub(super) fn forms(secret: &str) -> Vec<SecretForm> {
         .collect();
     plain.extend(spaced);
 
+    // The beginning of an escape at the end of a secret takes what follows it in the text for the rest of that escape.
+    let cut = plain.iter().filter_map(|form| {
+        let end = form.len() - incomplete_escape(form)?;
+        let bytes = form[..end].to_vec();
+        Some(SecretForm { bytes, rest: form.len() - end, before: 0, after: 0 })
+    });
+    let cut: Vec<SecretForm> = cut.collect();
     let mut forms: Vec<SecretForm> =
         plain.into_iter().map(|bytes| SecretForm { bytes, rest: 0, before: 0, after: 0 }).collect();
+    forms.extend(cut);
     for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
         let digit = |value: u8| digits[usize::from(value)];
         let bytes = secret.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
@@ -68,7 +76,7 @@ pub(super) fn forms(secret: &str) -> Vec<SecretForm> {
     let mut seen = HashSet::new();
     forms.retain(|form| form.bytes.len() >= MASKED_LENGTH_MIN && seen.insert(form.bytes.clone()));
     for form in &mut forms {
-        form.rest = form.bytes.len().saturating_sub(SEARCHED_LENGTH_MAX);
+        form.rest += form.bytes.len().saturating_sub(SEARCHED_LENGTH_MAX);
         form.bytes.truncate(SEARCHED_LENGTH_MAX);
     }
     forms

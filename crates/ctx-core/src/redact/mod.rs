@@ -152,6 +152,20 @@ impl Redactor {
         });
     }
 
+    /// Masks the secrets of another redactor, too, from now on.
+    pub fn absorb(&self, other: &Self) {
+        let added = other.0.load();
+        self.0.rcu(|known| {
+            let is_new = |secret: &&Secret| !known.fixed.contains(secret);
+            let fixed = known.fixed.iter().chain(added.fixed.iter().chain(&added.learned).filter(is_new));
+            SecretSet {
+                fixed: fixed.cloned().collect(),
+                learned: known.learned.clone(),
+                matcher: OnceLock::new(),
+            }
+        });
+    }
+
     /// Stops masking a learned secret that is no longer valid.
     pub fn unlearn(&self, secret: &Secret) {
         if self.0.load().learned.contains(secret) {

@@ -16,6 +16,35 @@ fn what_is_learned_is_masked_by_every_clone() {
 }
 
 #[test]
+fn absorbed_secrets_are_masked_by_every_clone_beside_those_before() {
+    let redactor = Redactor::new([Secret::new("hunter2!")]);
+    let clone = redactor.clone();
+    let other = Redactor::new([Secret::new("swordfish"), Secret::new("hunter2!")]);
+    other.learn(&Secret::new("open-sesame"));
+    redactor.absorb(&other);
+    assert_eq!(clone.text("hunter2! swordfish open-sesame".to_owned()), "*** *** ***");
+    assert_eq!(other.text("hunter2! swordfish".to_owned()), "*** ***");
+}
+
+#[test]
+fn a_secret_that_ends_with_the_beginning_of_an_escape_is_masked_before_any_text() {
+    for end in ["\\", "%", "%4", "&", "&am", "\\u00"] {
+        let secret = format!("a é aß\"{end}");
+        let redactor = Redactor::new([Secret::new(secret.clone())]);
+        let json = serde_json::Value::from(secret.as_str()).to_string();
+        for after in ["", "b", "n", "4f", "p;", "e9 "] {
+            let escaped = format!("<{}{after}>", json.trim_matches('"'));
+            let in_query = percent(&escaped, |byte| byte.is_ascii_graphic() && !b"\"#<>'%".contains(&byte));
+            for text in [escaped, in_query] {
+                let shown = redactor.text(text.clone());
+                assert!(shown.contains(MASK) && !shown.contains("aß"), "{text}: {shown}");
+                assert!(!shown.contains("a%C3%9F"), "{text}: {shown}");
+            }
+        }
+    }
+}
+
+#[test]
 fn secrets_are_masked_by_value_and_by_key() {
     let redactor = Redactor::new([Secret::new("hunter2!"), Secret::new("no")]);
     let shown = redactor.json(&json!({

@@ -29,6 +29,8 @@ pub(super) struct Written {
     pub(super) arguments: Option<Vec<Literal>>,
     /// Whether it is compared, or is a condition, without being awaited.
     pub(super) is_condition: bool,
+    /// The variable that holds its promise: `local NAME = provider.name(…)`.
+    pub(super) variable: Option<String>,
     /// Where it begins, in bytes.
     pub(super) at: usize,
 }
@@ -50,6 +52,10 @@ pub(super) struct Seen {
     pub(super) calls: Vec<Written>,
     /// Names that the script gives a meaning of its own somewhere.
     pub(super) bound: BTreeSet<String>,
+    /// Those of them that have only one.
+    pub(super) bound_once: BTreeSet<String>,
+    /// Names that are compared, or are a condition, each with the position of the first such use, in bytes.
+    pub(super) conditions: BTreeMap<String, usize>,
     /// Names that are read, each once, with the position of the first, in bytes. Names that the script binds are among them.
     pub(super) read: BTreeMap<String, usize>,
     /// Forms that give something else than they seem to, with their positions in bytes.
@@ -95,7 +101,12 @@ pub(super) fn look(tokens: &[Token<'_>]) -> Seen {
         matches!((&pair[0].kind, &pair[1].kind), (Kind::Name("type"), Kind::Name(name)) if !KEYWORDS.contains(name))
     });
     seen.has_promises = tokens.iter().any(|token| matches!(token.kind, Kind::Name("await" | "parallel")));
-    seen.bound = bound.positions(tokens.len()).filter_map(|at| words.name(at)).map(str::to_owned).collect();
+    for name in bound.positions(tokens.len()).filter_map(|at| words.name(at)) {
+        match seen.bound.insert(name.to_owned()) {
+            true => seen.bound_once.insert(name.to_owned()),
+            false => seen.bound_once.remove(name),
+        };
+    }
     seen
 }
 
@@ -276,9 +287,13 @@ fn read(words: Words<'_>, at: usize, seen: &mut Seen) {
     }
     let follows_type =
         at > 0 && ["::", "->", "<", "|", "&"].iter().any(|symbol| words.symbol(at - 1, symbol));
+    let is_condition = is_condition(words, at, at + 1);
     if !follows_type && !words.symbol(at + 1, "=") {
         let at = words.tokens.get(at).map_or(0, |token| token.at);
         seen.read.entry(name.to_owned()).or_insert(at);
+        if is_condition {
+            seen.conditions.entry(name.to_owned()).or_insert(at);
+        }
     }
 }
 
@@ -322,12 +337,25 @@ fn written(words: Words<'_>, at: usize, seen: &mut Seen) {
     }
     let end = words.closing(after).map_or(after + 1, |close| close + 1);
     let is_condition = !is_sdk && is_condition(words, at, end);
+    let variable = if is_sdk { None } else { variable(words, at, end) };
     let arguments = match given {
         Given::Seen(arguments) => Some(arguments),
         _ => None,
     };
     let at = words.tokens.get(at).map_or(0, |token| token.at);
-    seen.calls.push(Written { provider, name, is_sdk, is_paged, arguments, is_condition, at });
+    seen.calls.push(Written { provider, name, is_sdk, is_paged, arguments, is_condition, variable, at });
+}
+
+/// The variable of `local NAME = call`, where the call, from `at` to `after`, is all that it gets.
+fn variable(words: Words<'_>, at: usize, after: usize) -> Option<String> {
+    const CONTINUES: [&str; 20] = [
+        ".", ":", "[", "(", "{", ",", "+", "-", "*", "/", "%", "^", "..", "<", ">", "<=", ">=", "==", "~=",
+        "::",
+    ];
+    let is_local = at >= 3 && words.symbol(at - 1, "=") && words.name(at - 3) == Some("local");
+    let goes_on = CONTINUES.iter().any(|symbol| words.symbol(after, symbol))
+        || matches!(words.name(after), Some("and" | "or"));
+    words.name(at.checked_sub(2)?).filter(|_| is_local && !goes_on).map(str::to_owned)
 }
 
 /// `.name` or `["name"]`, and where it ends.

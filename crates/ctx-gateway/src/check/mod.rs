@@ -62,6 +62,17 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
             found
                 .push((format!("{}.{}: {PROMISE_IN_CONDITION}", cut(&call.provider), cut(&call.name)), None));
         }
+        if let Some((variable, at)) =
+            promise_condition(call, &seen).filter(|_| lookup.is_provider(&call.provider))
+        {
+            let (line, column) = position(script, at);
+            let (variable, function) =
+                (cut(variable), format!("{}.{}", cut(&call.provider), cut(&call.name)));
+            problems.push(format!(
+                "{line}:{column}: `{variable}` is the promise of {function}, which is true and equals nothing: write \
+                 {variable}:await() before you compare it or use it as a condition"
+            ));
+        }
         for (problem, signature) in found {
             let (line, column) = position(script, call.at);
             problems.push(format!("{line}:{column}: {problem}"));
@@ -86,6 +97,14 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
     problems.truncate(PROBLEMS_MAX);
     let message = format!("the script was not run, and nothing was called:\n{}", problems.join("\n"));
     Err(ToolError::bad_request(message))
+}
+
+/// The variable that holds the promise of a call, and where it is compared or used as a condition. A variable that is
+/// bound more than once may hold something else there.
+fn promise_condition<'a>(call: &'a Written, seen: &Seen) -> Option<(&'a str, usize)> {
+    let variable =
+        call.variable.as_deref().filter(|name| seen.has_promises && seen.bound_once.contains(*name))?;
+    Some((variable, *seen.conditions.get(variable)?))
 }
 
 /// Names that nothing defines. Scripts with type aliases are left to the engine: their types are not parsed here.
@@ -151,6 +170,9 @@ fn problems_of(
         if looked_at.contains(&call.provider) {
             return Vec::new();
         }
+        if let Some(reason) = catalog.left_out_reason(&provider) {
+            return vec![(format!("{shown}: {reason}"), None)];
+        }
         let providers: BTreeSet<&str> =
             catalog.functions().map(|entry| entry.name.provider().as_str()).collect();
         let near = match nearest(&provider_shown, providers.iter().copied()) {
@@ -164,7 +186,10 @@ fn problems_of(
             return Vec::new();
         }
         let functions = catalog.functions().filter(|entry| *entry.name.provider() == provider);
-        let near = hint(nearest(&name_shown, functions.map(|entry| entry.name.tool().as_str())));
+        let near = match catalog.left_out_reason(&provider) {
+            Some(reason) => format!(" ({reason})"),
+            None => hint(nearest(&name_shown, functions.map(|entry| entry.name.tool().as_str()))),
+        };
         return vec![(format!("{shown}: {provider} has no function `{name_shown}`{near}"), None)];
     };
     let Some(arguments) = &call.arguments else { return Vec::new() };

@@ -392,6 +392,38 @@ fn a_promise_that_decides_a_condition_is_told_and_one_whose_value_is_taken_is_no
 }
 
 #[test]
+fn a_variable_that_holds_a_promise_is_told_where_it_decides_a_condition() {
+    for script in [
+        "if p == 'x' then return 1 end return 2",
+        "if not p then return 1 end return 2",
+        "local q = p or 1 return q",
+        "return 1 ~= p",
+    ] {
+        let promised = format!("local y = pet_store.ping():await()\nlocal p = pet_store.ping()\n{script}");
+        let told = problems(&promised);
+        assert!(
+            told.iter().any(|problem| problem.contains("write p:await() before you compare it")),
+            "{script}: {told:?}"
+        );
+        let spelt = promised.replace("local p = pet_store.ping()", "local p = sdk.pet_store.ping()");
+        assert_eq!(problems(&spelt), [""; 0], "{script}");
+        let values = promised.replace(":await()", "");
+        assert_eq!(problems(&values), [""; 0], "{script}");
+    }
+    for script in [
+        "local p = pet_store.ping():await() if p == 'x' then return 1 end return 2",
+        "local p = pet_store.ping() p = p:await() if p then return 1 end return 2",
+        "local p = pet_store.ping() local v = p:await() if v then return 1 end return 2",
+        "local p = pet_store.ping() if p.ok == 1 then return p:await() end return 2",
+        "local p = pet_store.ping() or 1 return { await = 1 }",
+    ] {
+        let told: Vec<_> =
+            problems(script).into_iter().filter(|problem| problem.contains("is the promise of")).collect();
+        assert_eq!(told, [""; 0], "{script}");
+    }
+}
+
+#[test]
 fn sound_scripts_pass() {
     let scripts: Vec<&str> = SOUND.split("\n\n").map(str::trim).filter(|script| !script.is_empty()).collect();
     let all: Vec<String> = scripts.iter().flat_map(|script| wrapped(script)).collect();

@@ -1,9 +1,9 @@
 //! `get_function_docs`: how a function is called, and everything it takes and answers.
 
 use super::text::{cut, hint};
-use super::{must_be_known, spec};
+use super::{must_be_known, settled, spec};
 use async_trait::async_trait;
-use ctx_core::{Call, Catalog, Entry, Output, Tool, ToolError, ToolSpec, nearest};
+use ctx_core::{Call, Catalog, Entry, Identifier, Output, Tool, ToolError, ToolSpec, nearest};
 use ctx_types::Function;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -53,8 +53,12 @@ impl Tool for GetFunctionDocs {
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
             name => name.and_then(Value::as_str).into_iter().collect(),
         };
-        let told: Vec<Result<String, ToolError>> =
-            names.iter().map(|name| docs(call.catalog(), name)).collect();
+        let providers: Vec<Identifier> = names.iter().filter_map(|name| provider(name)).collect();
+        let catalog = match providers.is_empty() {
+            true => call.catalog().clone(),
+            false => settled(call, &providers).await,
+        };
+        let told: Vec<Result<String, ToolError>> = names.iter().map(|name| docs(&catalog, name)).collect();
         if told.iter().any(Result::is_ok) {
             return Ok(Value::String(joined(&names, told)).into());
         }
@@ -87,12 +91,22 @@ fn joined(names: &[&str], told: Vec<Result<String, ToolError>>) -> String {
     text
 }
 
+/// A name that was asked for, as the catalog has it.
+fn full_name(asked: &str) -> &str {
+    let asked = asked.trim();
+    asked.strip_prefix("sdk.").unwrap_or(asked)
+}
+
+/// The provider that a name begins with.
+fn provider(asked: &str) -> Option<Identifier> {
+    full_name(asked).split_once('.').map(|(provider, _)| Identifier::sanitize(provider))
+}
+
 /// All that is known of one function, or of one of its types.
 pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> {
-    let asked = asked.trim();
-    let name = asked.strip_prefix("sdk.").unwrap_or(asked);
+    let name = full_name(asked);
     if let Some(entry) = find(catalog, name) {
-        return Ok(whole(&Function::of(&entry.name, &entry.spec)));
+        return Ok(whole(catalog, entry));
     }
     let (function, of_type) = name.rsplit_once('.').unwrap_or((name, ""));
     if let Some(entry) = find(catalog, function).filter(|_| !of_type.is_empty()) {
@@ -105,7 +119,7 @@ pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> 
         catalog.functions().filter(|entry| entry.name.tool().as_str() == name).take(ALIKE_MAX).collect();
     match alike.as_slice() {
         [] => Err(unknown(catalog, name)),
-        [entry] => Ok(whole(&Function::of(&entry.name, &entry.spec))),
+        [entry] => Ok(whole(catalog, entry)),
         several => {
             let names: Vec<String> = several.iter().map(|entry| format!("`{}`", entry.name)).collect();
             let message = format!("several functions are called {name}: {}", names.join(", "));
@@ -120,13 +134,17 @@ fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Entry> {
     catalog.functions().find(|function| function.name == entry.name)
 }
 
-fn whole(function: &Function) -> String {
+fn whole(catalog: &Catalog, entry: &Entry) -> String {
+    let function = &Function::of(&entry.name, &entry.spec);
     let mut text = function.declaration();
     let is_left_out = |name: &str| !text.contains(&format!("export type {name} = "));
     if let Some(missing) =
         function.types().iter().map(|named| named.name.as_str()).find(|name| is_left_out(name))
     {
         text.push_str(&format!("-- The name `{}.{missing}` shows one of them.\n", function.name()));
+    }
+    if catalog.answers_json_text(&entry.name) {
+        text.push_str("-- It was seen to answer JSON text: json.decode(answer) makes a table of it.\n");
     }
     text
 }
@@ -149,6 +167,9 @@ fn unknown(catalog: &Catalog, name: &str) -> ToolError {
         let near = nearest(&name, catalog.functions().map(|entry| entry.name.tool().as_str()))?;
         full.iter().map(String::as_str).find(|full| full.ends_with(&format!(".{near}")))
     });
+    if let Some(reason) = catalog.left_out_reason_of(&name) {
+        return ToolError::not_found(format!("no function is called {name} ({reason})"));
+    }
     let advice = near.map_or_else(|| "; `search_docs` finds functions".to_owned(), |near| hint(Some(near)));
     ToolError::not_found(format!("no function is called {name}{advice}"))
 }

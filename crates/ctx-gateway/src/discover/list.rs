@@ -2,9 +2,9 @@
 
 use super::directory::Listed;
 use super::text::{ANSWER_CHARS_MAX, Lines, cut, hint};
-use super::{Directories, must_be_known, spec, told};
+use super::{Directories, must_be_known, settled, spec, told};
 use async_trait::async_trait;
-use ctx_core::{Call, Output, Tool, ToolError, ToolSpec, nearest};
+use ctx_core::{Call, Identifier, Output, Tool, ToolError, ToolSpec, nearest};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,13 +47,15 @@ impl Tool for ListFunctions {
     }
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
-        let directory = self.directories.of(call.catalog()).await?;
+        let provider = arguments.get("provider").and_then(Value::as_str);
+        let catalog = settled(call, provider.map(Identifier::sanitize).as_slice()).await;
+        let directory = self.directories.of(&catalog).await?;
         let page = arguments.get("page").and_then(Value::as_f64).map_or(1, |page| page as usize);
         let tag = arguments.get("tag").and_then(Value::as_str);
         let tagged_so = tag.map_or_else(String::new, |tag| format!(" with the tag `{}`", cut(tag)));
-        let text = match arguments.get("provider").and_then(Value::as_str) {
+        let text = match provider {
             Some(provider) => {
-                must_be_known(call.catalog(), provider)?;
+                must_be_known(&catalog, provider)?;
                 let functions = tagged(directory.provider(provider)?, tag)?;
                 let heading = format!("{provider}: {}{tagged_so}", counted(functions.len(), "function"));
                 let lines: Vec<&str> = functions.iter().map(|listed| listed.line.as_str()).collect();
@@ -65,15 +67,17 @@ impl Tool for ListFunctions {
                     .chunk_by(|one, next| one.name.provider() == next.name.provider())
                     .map(|functions| about(functions[0].name.provider().as_str(), functions));
                 // What is not known has no tags that are.
-                let unknown = call.catalog().unknown().filter(|_| tag.is_none());
+                let unknown = catalog.unknown().filter(|_| tag.is_none());
                 let unknown = unknown.map(|(name, why)| {
                     // It may have become known since.
                     let why = why.as_deref().unwrap_or("its functions are known now; ask again");
                     format!("{name} – {}", told(why))
                 });
-                let providers: Vec<String> = known.chain(unknown).collect();
-                let providers: Vec<&str> = providers.iter().map(String::as_str).collect();
+                let mut providers: Vec<String> = known.chain(unknown).collect();
                 let counts = (counted(functions.len(), "function"), counted(providers.len(), "provider"));
+                let left_out = call.catalog().left_out().filter(|_| tag.is_none());
+                providers.extend(left_out.map(|(name, reason)| format!("{name} – {reason}")));
+                let providers: Vec<&str> = providers.iter().map(String::as_str).collect();
                 paged(&format!("{} of {}{tagged_so}", counts.0, counts.1), &providers, page)?
             }
         };

@@ -16,10 +16,11 @@ pub(crate) use resources::FunctionDocs;
 pub(crate) use search::SearchDocs;
 pub(crate) use text::{cut, hint};
 
-use ctx_core::{Annotations, Catalog, Identifier, ToolError, ToolSpec};
+use ctx_core::{Annotations, Call, Catalog, Identifier, ToolError, ToolSpec};
 use directory::Directory;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 /// The directory of the catalog that was asked about last.
 #[derive(Default)]
@@ -50,9 +51,23 @@ impl Directories {
     }
 }
 
-/// Refuses what is asked of a provider whose functions are not known.
+/// How long whoever looks for functions waits for providers that are still being reached.
+const SETTLING_MAX: Duration = Duration::from_secs(3);
+
+/// The catalog of a call, with the functions of those providers (all, where none is named) that have answered since.
+async fn settled(call: &Call, providers: &[Identifier]) -> Arc<Catalog> {
+    let is_wanted = |name: &Identifier| providers.is_empty() || providers.contains(name);
+    call.catalog().settled(is_wanted, SETTLING_MAX).await
+}
+
+/// Refuses what is asked of a provider whose functions are not known, or may not be used.
 fn must_be_known(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
     let provider = Identifier::sanitize(provider);
+    if let Some(reason) = catalog.left_out_reason(&provider)
+        && !catalog.providers().any(|known| *known == provider)
+    {
+        return Err(ToolError::not_found(format!("{provider}: {reason}")));
+    }
     match catalog.unknown().find(|(name, _)| **name == provider) {
         Some((name, Some(why))) => Err(ToolError::not_found(format!("{name} {}", told(&why)))),
         _ => Ok(()),

@@ -1,10 +1,11 @@
 //! `search_docs`: which functions answer a need.
 
 use super::text::{ANSWER_CHARS_MAX, Lines};
-use super::{Directories, must_be_known, spec};
+use super::{Directories, must_be_known, settled, spec};
 use async_trait::async_trait;
-use ctx_core::{Call, Output, Tool, ToolError, ToolSpec};
+use ctx_core::{Call, Catalog, Identifier, Output, Tool, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Functions in an answer, and the most that can be asked for.
@@ -14,7 +15,7 @@ const LIMIT_MAX: usize = 50;
 /// Bytes of a query that are searched for; the rest is ignored.
 const QUERY_BYTES_MAX: usize = 2_000;
 
-/// Providers that are told not to have been searched.
+/// Providers that are told not to have been searched, for each reason.
 const UNKNOWN_MAX: usize = 10;
 
 /// The tool.
@@ -60,13 +61,14 @@ impl Tool for SearchDocs {
         }
         let provider = arguments.get("provider").and_then(Value::as_str);
         let limit = arguments.get("limit").and_then(Value::as_f64).map_or(LIMIT, |limit| limit as usize);
+        let catalog = settled(call, provider.map(Identifier::sanitize).as_slice()).await;
         if let Some(provider) = provider {
-            must_be_known(call.catalog(), provider)?;
+            must_be_known(&catalog, provider)?;
         }
-        let directory = self.directories.of(call.catalog()).await?;
+        let directory = self.directories.of(&catalog).await?;
         let query = &query[..query.floor_char_boundary(QUERY_BYTES_MAX)];
         let found = directory.search(query, provider, limit)?;
-        let unknown = call.catalog().unknown().filter(|(_, why)| why.is_some() && provider.is_none());
+        let unknown = catalog.unknown().filter(|(_, why)| why.is_some() && provider.is_none());
         let unknown: Vec<&str> = unknown.map(|(name, _)| name.as_str()).take(UNKNOWN_MAX).collect();
         let mut lines = Lines::within(ANSWER_CHARS_MAX);
         if found.is_empty() {
@@ -78,7 +80,23 @@ impl Tool for SearchDocs {
                 unknown.join(", ")
             ));
         }
+        if provider.is_none() {
+            add_left_out(call.catalog(), &mut lines);
+        }
         found.iter().for_each(|listed| lines.add(&listed.line));
         Ok(Value::String(lines.close(|more| format!("{more} more do not fit; ask for fewer"))).into())
+    }
+}
+
+/// Names the providers that may not be used, in one line for each reason.
+fn add_left_out(catalog: &Catalog, lines: &mut Lines) {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, reason) in catalog.left_out() {
+        by_reason.entry(reason).or_default().push(name.as_str());
+    }
+    for (reason, names) in by_reason {
+        let more = if names.len() > UNKNOWN_MAX { ", …" } else { "" };
+        let names = names[..names.len().min(UNKNOWN_MAX)].join(", ");
+        lines.add(&format!("not searched: {names}{more} – {reason}"));
     }
 }

@@ -117,6 +117,7 @@ mod tests {
                 "Opens an issue, e.g. a bug, in v1.2 of it.",
             ),
             ("Opens an issue\n\nArguments follow", "Opens an issue"),
+            ("\n\n    Opens an issue.\n\n    Args:\n", "Opens an issue."),
             ("\u{1b}[31mRed\u{7}", "[31mRed"),
             ("", ""),
         ] {

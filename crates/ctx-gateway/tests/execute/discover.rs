@@ -2,9 +2,12 @@
 
 use crate::Test;
 use crate::bench::{Bench, limits, settings};
-use ctx_core::{Catalog, ErrorKind, ToolError};
+use async_trait::async_trait;
+use ctx_core::{Catalog, ErrorKind, Identifier, Provider, Tool, ToolError};
 use ctx_testkit::{TestTool, provider, tool};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Characters of two thousand tokens.
 const ANSWER_CHARS_MAX: usize = 8_000;
@@ -16,6 +19,7 @@ pub(crate) const TESTS: &[Test] = tests![discover:
     a_tag_lists_what_has_it,
     an_answer_is_bounded_whatever_the_functions_say,
     documentation_has_every_type_once,
+    a_function_that_answered_json_text_is_documented_so,
     a_name_goes_by_any_of_its_forms,
     wrong_names_are_told_the_nearest,
     several_names_are_one_answer,
@@ -24,6 +28,9 @@ pub(crate) const TESTS: &[Test] = tests![discover:
     another_catalog_is_another_directory,
     they_only_read,
     documentation_is_read_by_uri,
+    servers_that_are_connecting_are_waited_for,
+    servers_that_do_not_answer_are_named,
+    functions_that_are_known_since_the_catalog_was_made_are_checked,
 ];
 
 fn described(name: &str, description: &str, input: Value) -> TestTool {
@@ -200,6 +207,23 @@ pub(crate) async fn documentation_has_every_type_once() {
     assert_eq!(text.matches("export type Label = {").count(), 1, "{text}");
 }
 
+pub(crate) async fn a_function_that_answered_json_text_is_documented_so() {
+    let answering = |name, answer: &'static str| {
+        tool(name, move |_, _| Box::pin(async move { Ok(Value::from(answer).into()) }))
+    };
+    let env = answering("get_env", r#"{"PATH": "/bin"}"#);
+    let bench = Bench::with([env, answering("plain", "[draft] a note")]);
+    let docs = async |name: &str| told(&bench, "get_function_docs", json!({ "name": name })).await;
+    assert!(!docs("tools.get_env").await.contains("json.decode"));
+    bench.run("return json.decode(sdk.tools.get_env{}).PATH .. sdk.tools.plain{}").await;
+    let text = docs("tools.get_env").await;
+    assert!(
+        text.ends_with("-- It was seen to answer JSON text: json.decode(answer) makes a table of it.\n"),
+        "{text}"
+    );
+    assert!(!docs("tools.plain").await.contains("json.decode"));
+}
+
 pub(crate) async fn a_name_goes_by_any_of_its_forms() {
     let bench = github();
     let expected = told(&bench, "get_function_docs", json!({"name": "github.create_issue"})).await;
@@ -337,4 +361,77 @@ pub(crate) async fn documentation_is_read_by_uri() {
     for wrong in ["sdk://githb/overview", "sdk://github/functions/nope", "sdk://github", "sdk://"] {
         assert_eq!(read(wrong).await.unwrap_err().kind(), ErrorKind::NotFound, "{wrong}");
     }
+}
+
+/// A provider that is still being reached, and answers as soon as somebody waits for it, or never.
+struct Connecting {
+    known: Arc<dyn Provider>,
+    is_known: AtomicBool,
+    answers: bool,
+}
+
+fn connecting(name: &str, answers: bool) -> Arc<dyn Provider> {
+    let forecast =
+        described("forecast", "Tells the temperature of the next days.", json!({"type": "object"}));
+    let known = provider(name, [forecast]);
+    Arc::new(Connecting { known, is_known: AtomicBool::new(false), answers })
+}
+
+#[async_trait]
+impl Provider for Connecting {
+    fn name(&self) -> Identifier {
+        self.known.name()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        if self.is_known.load(Ordering::SeqCst) { self.known.tools() } else { Vec::new() }
+    }
+
+    fn unknown(&self) -> Option<String> {
+        (!self.is_known.load(Ordering::SeqCst)).then(|| "is still being reached".to_owned())
+    }
+
+    async fn settle(&self) {
+        match self.answers {
+            true => self.is_known.store(true, Ordering::SeqCst),
+            false => std::future::pending().await,
+        }
+    }
+}
+
+pub(crate) async fn servers_that_are_connecting_are_waited_for() {
+    let line = "sdk.weather.forecast() – Tells the temperature of the next days.";
+    for (tool, arguments) in [
+        ("search_docs", json!({"query": "temperature", "limit": 1})),
+        ("search_docs", json!({"query": "temperature", "provider": "weather"})),
+        ("list_functions", json!({"provider": "weather"})),
+    ] {
+        let bench = Bench::of(settings(), limits(), vec![connecting("weather", true)]);
+        let text = told(&bench, tool, arguments).await;
+        assert!(text.ends_with(line), "{tool}: {text}");
+    }
+    let bench = Bench::of(settings(), limits(), vec![connecting("weather", true)]);
+    let overview = told(&bench, "list_functions", json!({})).await;
+    assert!(overview.contains("weather – 1 function: forecast"), "{overview}");
+    let bench = Bench::of(settings(), limits(), vec![connecting("weather", true)]);
+    let docs = told(&bench, "get_function_docs", json!({"name": "sdk.weather.forecast"})).await;
+    assert!(docs.contains("Tells the temperature"), "{docs}");
+}
+
+pub(crate) async fn functions_that_are_known_since_the_catalog_was_made_are_checked() {
+    let bench = Bench::of(settings(), limits(), vec![connecting("weather", true)]);
+    told(&bench, "list_functions", json!({"provider": "weather"})).await;
+    let (_, message) = bench.failure("return sdk.weather.forecst{}").await;
+    assert!(message.contains("nothing was called") && message.contains("`forecast`"), "{message}");
+}
+
+pub(crate) async fn servers_that_do_not_answer_are_named() {
+    let slow = connecting("slow", false);
+    let bench = Bench::of(settings(), limits(), vec![slow, connecting("weather", true)]);
+    let text = told(&bench, "search_docs", json!({"query": "temperature", "limit": 1})).await;
+    assert_eq!(
+        text,
+        "not searched, since their functions are not known yet: slow\n\
+         sdk.weather.forecast() – Tells the temperature of the next days."
+    );
 }

@@ -1,11 +1,11 @@
 //! `fs`: read access to the script's own directory tree. Symbolic links out of it and files that hold secrets are
 //! refused.
 
-use super::secrets::{is_private_key, is_secret};
 use super::{Answered, BAD_REQUEST, FORBIDDEN};
 use crate::engine::Refusal;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use ctx_core::{has_secret_name, is_private_key};
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Value, json};
 use std::io::{self, Read as _};
@@ -104,7 +104,7 @@ fn list_files(root: &Dir, dir: &str, matcher: Option<&GlobMatcher>, deep: bool) 
             let relative = below.join(entry.file_name());
             let whole = top.join(&relative);
             let kind = entry.file_type()?;
-            if is_secret(&relative) || kind.is_symlink() && leads_to_secret(root, &whole) {
+            if has_secret_name(&relative) || kind.is_symlink() && leads_to_secret(root, &whole) {
                 continue;
             }
             if deep && kind.is_dir() {
@@ -137,7 +137,7 @@ fn refuse_secret(root: &Dir, function: &str, path: &str) -> Result<(), Refusal> 
 
 /// Whether a path is secret by its own name, or by that of its symbolic link target.
 fn leads_to_secret(root: &Dir, path: &Path) -> bool {
-    is_secret(path) || root.canonicalize(path).is_ok_and(|target| is_secret(&target))
+    has_secret_name(path) || root.canonicalize(path).is_ok_and(|target| has_secret_name(&target))
 }
 
 fn secret_refusal(function: &str, path: &str) -> Refusal {

@@ -5,7 +5,6 @@ mod call;
 mod fs;
 mod hosts;
 mod http;
-mod secrets;
 
 pub(crate) use hosts::AllowedHosts;
 pub(crate) use http::Http;

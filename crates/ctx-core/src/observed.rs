@@ -1,0 +1,55 @@
+//! Observations of a function's answers, for its documentation.
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The longest text that is parsed to see whether it is JSON.
+const PARSED_BYTES_MAX: usize = 256 << 10;
+
+/// Observations of one function's answers, for as long as its definition is the same.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    json_text: AtomicBool,
+}
+
+impl Observed {
+    /// Takes note of an answer.
+    pub(crate) fn note(&self, answer: &Value) {
+        if let Value::String(text) = answer
+            && !self.answers_json_text()
+            && is_json_text(text)
+        {
+            self.json_text.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an answer was a text that holds a JSON object or array.
+    pub(crate) fn answers_json_text(&self) -> bool {
+        self.json_text.load(Ordering::Relaxed)
+    }
+}
+
+fn is_json_text(text: &str) -> bool {
+    text.len() <= PARSED_BYTES_MAX
+        && text.trim_start().starts_with(['{', '['])
+        && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_text_that_is_a_json_object_or_array_counts() {
+        let observed = Observed::default();
+        for answer in [json!({"a": 1}), json!("[draft] a note"), json!("7"), json!("{ broken"), json!(" ")] {
+            observed.note(&answer);
+            assert!(!observed.answers_json_text(), "{answer}");
+        }
+        observed.note(&json!("\n {\"PATH\": \"/bin\"}"));
+        observed.note(&json!("plain"));
+        assert!(observed.answers_json_text(), "once seen, it is remembered");
+    }
+}

@@ -1,0 +1,291 @@
+//! Deny-list of files that usually hold secrets: no source indexes them, and scripts can neither read nor list them.
+//!
+//! By name, so that a file need not be opened to be refused. Only the private keys that scripts read are recognised by
+//! their content.
+
+use std::path::{Component, Path};
+
+/// Directory names, with everything below.
+const DIRECTORY_NAMES: [&str; 12] = [
+    ".aws",
+    ".azure",
+    ".ctx",
+    ".docker",
+    ".gcloud",
+    ".git",
+    ".gnupg",
+    ".kube",
+    ".password-store",
+    ".ssh",
+    ".svn",
+    ".terraform.d",
+];
+
+/// Whole file names.
+const FILE_NAMES: [&str; 39] = [
+    ".authinfo",
+    ".boto",
+    ".dockercfg",
+    ".dockerconfigjson",
+    ".git-credentials",
+    ".htpasswd",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".netrc",
+    ".npmrc",
+    ".pgpass",
+    ".pypirc",
+    ".s3cfg",
+    ".terraformrc",
+    ".vault-token",
+    ".vault_pass",
+    "_netrc",
+    "application_default_credentials.json",
+    "credentials",
+    "credentials.json",
+    "credentials.toml",
+    "credentials.yaml",
+    "credentials.yml",
+    "ctx.toml",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ecdsa_sk",
+    "id_ed25519",
+    "id_ed25519_sk",
+    "id_rsa",
+    "kubeconfig",
+    "pgpass.conf",
+    "rclone.conf",
+    "secrets.json",
+    "secrets.toml",
+    "secrets.yaml",
+    "secrets.yml",
+    "terraform.rc",
+    "wp-config.php",
+];
+
+/// Prefixes of file names.
+const NAME_PREFIXES: [&str; 1] = [".env"];
+
+/// Suffixes of file names: environments, private keys, key stores, and the state and variables of Terraform.
+const NAME_SUFFIXES: [&str; 17] = [
+    ".env",
+    ".jks",
+    ".kdb",
+    ".kdbx",
+    ".key",
+    ".keystore",
+    ".ovpn",
+    ".p12",
+    ".p8",
+    ".pem",
+    ".pfx",
+    ".pk8",
+    ".ppk",
+    ".tfstate",
+    ".tfstate.backup",
+    ".tfvars",
+    ".tfvars.json",
+];
+
+/// Names on the list by their prefix that are written to be shared: they name variables without their values.
+const SHARED_NAMES: [&str; 3] = [".env.example", ".env.sample", ".env.template"];
+
+/// Start of a PEM header, and its label for private keys.
+const PEM_START: &[u8] = b"-----BEGIN ";
+const PEM_PRIVATE_KEY: &[u8] = b"PRIVATE KEY";
+
+/// Base64 digits of a line that is part of a key, and not an example of one.
+const KEY_LINE_MIN: usize = 40;
+
+/// Lines after a PEM header in which the key begins: there may be headers of its own.
+const KEY_LINES: usize = 4;
+
+/// Whether a file is on the deny-list: by its own name, or by that of a directory above it. Directories have a list of
+/// their own, so that the pages of a folder `credentials/` count as pages. Case-insensitive, as some file systems are.
+pub fn is_secret_file(path: &Path) -> bool {
+    let mut names = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
+        _ => None,
+    });
+    let is_file = names.next().is_some_and(|name| any_spelling(&name, is_listed));
+    is_file || names.any(|name| any_spelling(&name, |name| DIRECTORY_NAMES.contains(&name)))
+}
+
+/// Whether any component of a path is on the deny-list, be it a file or a directory.
+pub fn has_secret_name(path: &Path) -> bool {
+    path.components().any(|part| match part {
+        Component::Normal(name) => any_spelling(&name.to_string_lossy().to_lowercase(), is_listed),
+        _ => false,
+    })
+}
+
+/// Whether the file names variables without their values, like `.env.example`.
+pub fn is_example_environment(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    name.is_some_and(|name| SHARED_NAMES.contains(&name.as_str()))
+}
+
+/// The deny-list as globs: what is on it, and the exceptions.
+pub fn secret_file_globs() -> (Vec<String>, Vec<String>) {
+    let directories = DIRECTORY_NAMES.iter().map(|name| format!("{name}/"));
+    let names = FILE_NAMES.iter().map(|name| (*name).to_owned());
+    let prefixes = NAME_PREFIXES.iter().map(|prefix| format!("{prefix}*"));
+    let suffixes = NAME_SUFFIXES.iter().map(|suffix| format!("*{suffix}"));
+    let listed = directories.chain(names).chain(prefixes).chain(suffixes).collect();
+    (listed, SHARED_NAMES.map(str::to_owned).to_vec())
+}
+
+/// Whether any name that some file system takes this one for fulfils the condition.
+fn any_spelling(name: &str, condition: impl Fn(&str) -> bool) -> bool {
+    // On Windows `:` begins the name of an alternate data stream; elsewhere it is a character of the name.
+    std::iter::once(name).chain(name.split(':')).any(|name| {
+        // Windows ignores trailing dots and spaces.
+        condition(name.trim_end_matches(['.', ' ']))
+    })
+}
+
+fn is_listed(name: &str) -> bool {
+    let is_match = DIRECTORY_NAMES.contains(&name)
+        || FILE_NAMES.contains(&name)
+        || NAME_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || NAME_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+    is_match && !SHARED_NAMES.contains(&name)
+}
+
+/// Whether the content is, or contains, a PEM private key, whatever the file's name. A mere header, as in a manual, is a
+/// key only where the file begins with it.
+pub fn is_private_key(content: &[u8]) -> bool {
+    let mut lines = content.trim_ascii_start().split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    if lines.clone().next().is_some_and(is_key_header) {
+        return true;
+    }
+    while lines.any(is_key_header) {
+        if lines.clone().take(KEY_LINES).any(is_key_line) {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_key_header(line: &[u8]) -> bool {
+    line.starts_with(PEM_START) && line.windows(PEM_PRIVATE_KEY.len()).any(|part| part == PEM_PRIVATE_KEY)
+}
+
+fn is_key_line(line: &[u8]) -> bool {
+    line.len() >= KEY_LINE_MIN
+        && line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_files_are_known_by_their_names() {
+        for path in [
+            "ctx.toml",
+            "CTX.toml",
+            "ctx.toml.",
+            "config/ctx.toml",
+            ".ctx/config.toml",
+            ".CTX/data/ctx.sqlite",
+            ".env",
+            ".env.local",
+            ".Env.Production",
+            ".envrc",
+            "prod.env",
+            ".git/config",
+            "sub/.git/HEAD",
+            "keys/server.pem",
+            "id_rsa",
+            "tls.KEY",
+            ".npmrc",
+            ".aws/credentials",
+            "ctx.toml::$DATA",
+            "x:.env",
+            "credentials.toml",
+            "config/Credentials.yml",
+            "secrets.yaml",
+            "secrets.yml",
+            ".dockercfg",
+            ".docker/config.json",
+            ".azure/accessTokens.json",
+            ".kube/config",
+            ".pgpass",
+            ".netrc",
+            ".pypirc",
+            "infra/terraform.tfstate",
+            "infra/terraform.tfstate.backup",
+            "prod.auto.tfvars",
+            ".env.example.local",
+        ] {
+            assert!(is_secret_file(Path::new(path)), "{path}");
+            assert!(has_secret_name(Path::new(path)), "{path}");
+        }
+        for path in [
+            "data.json",
+            "ctx.toml.md",
+            "environment.md",
+            "my.ctx/a",
+            "gitignore",
+            ".gitignore",
+            "id_rsa.pub",
+            "keys.md",
+            "tokens.txt",
+            "secrets.md",
+            "10:30 notes.md",
+            ".env.example",
+            "app/.ENV.sample",
+            ".env.template",
+            ".",
+        ] {
+            assert!(!is_secret_file(Path::new(path)), "{path}");
+            assert!(!has_secret_name(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_folder_with_the_name_of_a_secret_file_may_hold_documents() {
+        for path in ["docs/credentials/rotation.md", "talk.key/notes.md"] {
+            assert!(!is_secret_file(Path::new(path)), "{path}");
+            assert!(has_secret_name(Path::new(path)), "{path}");
+        }
+        assert!(is_secret_file(Path::new("docs/credentials")));
+    }
+
+    #[test]
+    fn the_globs_say_all_that_is_on_the_list() {
+        let (listed, exceptions) = secret_file_globs();
+        let example = |glob: &String| glob.replace('*', "x").replace(".envx", ".env").replace('/', "/x");
+        assert!(listed.iter().all(|glob| is_secret_file(Path::new(&example(glob)))), "{listed:?}");
+        assert!(exceptions.iter().all(|name| is_example_environment(Path::new(name))), "{exceptions:?}");
+        let rules = DIRECTORY_NAMES.len() + FILE_NAMES.len() + NAME_PREFIXES.len() + NAME_SUFFIXES.len();
+        assert_eq!(listed.len(), rules);
+    }
+
+    #[test]
+    fn a_private_key_is_known_by_what_it_says() {
+        assert!(is_private_key(b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl"));
+        assert!(is_private_key(b"\n  -----BEGIN PRIVATE KEY-----\n"));
+        assert!(!is_private_key(b"-----BEGIN CERTIFICATE-----\nMII"));
+        assert!(!is_private_key(b"A key begins with -----BEGIN PRIVATE KEY-----"));
+        assert!(!is_private_key(b""));
+    }
+
+    #[test]
+    fn a_private_key_is_known_behind_a_certificate() {
+        let line = "A".repeat(64);
+        let certificate = format!("-----BEGIN CERTIFICATE-----\n{line}\n-----END CERTIFICATE-----\n");
+        let bundle = format!(
+            "{certificate}-----BEGIN RSA PRIVATE KEY-----\r\nProc-Type: 4,ENCRYPTED\r\n\r\n{line}\r\n"
+        );
+        assert!(is_private_key(bundle.as_bytes()));
+        let exported = format!("Bag Attributes\n  localKeyID: 01\n  -----BEGIN PRIVATE KEY-----\n  {line}\n");
+        assert!(is_private_key(exported.as_bytes()));
+        assert!(!is_private_key(certificate.repeat(3).as_bytes()));
+        assert!(!is_private_key(
+            b"# Keys\nA key looks like this:\n-----BEGIN PRIVATE KEY-----\nMIIE...\n-----END"
+        ));
+    }
+}
