@@ -47,6 +47,7 @@ impl Upstreams {
         let apis = Apis::start(apis, &options);
         let options = UpstreamOptions {
             name: "ctx".to_owned(),
+            starts_at_once: ctx_mcp::default_starts_at_once(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reaper,
             redactor,

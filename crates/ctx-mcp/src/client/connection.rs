@@ -5,11 +5,14 @@ use super::calls::{Calls, Handler};
 use super::definition::ToolDefinition;
 use super::follows::{Follower, Follows};
 use super::guard::Guard;
+use super::handshake::{NegotiatedTransport, probe_time};
+use super::lines::Lines;
 use super::namespace::Namespace;
 use super::oauth::Authority;
 use super::process::{Process, Said, Starter};
-use super::settings::{HttpKind, Transport, UpstreamSettings};
+use super::settings::{Headers, HttpKind, Transport, UpstreamSettings};
 use super::sse::Sse;
+use super::startup::{StartSlot, StartSlots, within};
 use super::told::Heard;
 use super::web::{Web, why};
 use ctx_core::{Redactor, chain, escape_line};
@@ -19,9 +22,10 @@ use rmcp::service::{
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{RoleClient, ServiceError};
+use rmcp::{ClientHandler, RoleClient, ServiceError};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -47,6 +51,7 @@ pub(super) struct Maker {
     pub(super) us: Implementation,
     pub(super) redactor: Redactor,
     pub(super) starter: Starter,
+    pub(super) slots: StartSlots,
     pub(super) tasks: TaskTracker,
     pub(super) may_start: Arc<StartCheck>,
 }
@@ -66,61 +71,97 @@ pub(super) struct Connection {
     web: Option<Web>,
 }
 
+/// A server that can be connected to.
+pub(super) enum Reachable<'a> {
+    Process(Box<StartedProcess>),
+    Web { url: &'a str, headers: &'a Headers, kind: HttpKind },
+}
+
+/// The process of a stdio server, which has not answered yet.
+pub(super) struct StartedProcess {
+    process: Process,
+    lines: Lines,
+    guard: Arc<Guard>,
+    slot: StartSlot,
+}
+
 impl Maker {
+    /// Starts the process of a stdio server once it has a slot. The start limit does not include the wait for the slot.
+    pub(super) async fn start<'a>(
+        &self,
+        settings: &'a UpstreamSettings,
+        said: &Said,
+    ) -> Result<Reachable<'a>, String> {
+        let command = match &settings.transport {
+            Transport::Stdio(command) => command,
+            Transport::Http { url, headers, kind, .. } => {
+                return Ok(Reachable::Web { url, headers, kind: *kind });
+            }
+        };
+        let slot = self.slots.acquire().await;
+        let guard = Arc::new(Guard::default());
+        let starting = async {
+            let (may_start, name) = (self.may_start.clone(), settings.name.clone());
+            let allowed = tokio::task::spawn_blocking(move || may_start(&name)).await;
+            allowed.unwrap_or_else(|error| Err(error.to_string()))?;
+            let bytes_max = settings.limits.message_bytes;
+            let started = Process::start(command, bytes_max, (said, &self.redactor), &self.starter, &guard);
+            started.await.map_err(|error| {
+                format!("`{}` cannot be started: {error}", command.program.to_string_lossy())
+            })
+        };
+        let started = within(settings.limits.start, starting).await;
+        let (process, lines) = started.unwrap_or_else(|| Err(too_late(settings.limits.start)))?;
+        Ok(Reachable::Process(Box::new(StartedProcess { process, lines, guard, slot })))
+    }
+
     /// Connects, in the manner of the era that the server is known to be of.
     pub(super) async fn connect(
         &self,
         settings: &UpstreamSettings,
+        server: Reachable<'_>,
         authority: Option<&Arc<Authority>>,
         era: Era,
-        said: &Said,
         follows: &Arc<Follows>,
         namespace: &Arc<Namespace>,
     ) -> Result<Connection, String> {
         let calls = Arc::new(Calls::default());
-        let guard = Arc::new(match &settings.transport {
-            Transport::Http { kind: HttpKind::Streamable, .. } => Guard::for_streamable_http(),
-            _ => Guard::default(),
-        });
         let handler = Handler::new(calls.clone(), follows.clone(), namespace.clone(), self.us.clone());
         let stop = CancellationToken::new();
         let drop_guard = stop.clone().drop_guard();
         let mut web = None;
-        let (running, process) = match &settings.transport {
-            Transport::Stdio(command) => {
-                let (may_start, name) = (self.may_start.clone(), settings.name.clone());
-                let allowed = tokio::task::spawn_blocking(move || may_start(&name)).await;
-                allowed.unwrap_or_else(|error| Err(error.to_string()))?;
-                let bytes_max = settings.limits.message_bytes;
-                let started =
-                    Process::start(command, bytes_max, (said, &self.redactor), &self.starter, &guard);
-                let (process, lines) = started.await.map_err(|error| {
-                    format!("`{}` cannot be started: {error}", command.program.to_string_lossy())
-                })?;
+        let (running, process, guard) = match server {
+            Reachable::Process(started) => {
+                let StartedProcess { process, lines, guard, slot } = *started;
                 let lines = Heard::new(lines, guard.clone(), calls.clone(), &self.tasks);
-                let serving = serve_client_with_lifecycle_and_ct(handler, lines, era.mode(), stop.clone());
-                match serving.await {
-                    Ok(running) => (running, Some(process)),
-                    Err(
+                let probe_time = probe_time(settings.limits.start);
+                match slot.keep_during(begin(handler, lines, era, probe_time, &stop)).await {
+                    Some(Ok(running)) => (running, Some(process), guard),
+                    None
+                    | Some(Err(
                         ClientInitializeError::ConnectionClosed(_)
                         | ClientInitializeError::TransportError { .. },
-                    ) => {
+                    )) => {
                         let how = process.end().await;
                         return Err(guard.reason().unwrap_or(how));
                     }
-                    Err(error) => return Err(explain(&error)),
+                    Some(Err(error)) => return Err(explain(&error)),
                 }
             }
-            Transport::Http { url, headers, kind: HttpKind::Sse, .. } => {
+            Reachable::Web { url, headers, kind: HttpKind::Sse } => {
+                let guard = Arc::new(Guard::default());
                 let sse = Sse::open(url, headers, authority, settings.limits.message_bytes, &guard).await?;
                 let sse = Heard::new(sse, guard.clone(), calls.clone(), &self.tasks);
                 // None of these knows anything but sessions.
                 let mode = ClientLifecycleMode::Initialize;
                 let serving = serve_client_with_lifecycle_and_ct(handler, sse, mode, stop.clone());
-                (serving.await.map_err(|error| guard.reason().unwrap_or_else(|| explain(&error)))?, None)
+                let running =
+                    serving.await.map_err(|error| guard.reason().unwrap_or_else(|| explain(&error)))?;
+                (running, None, guard)
             }
-            Transport::Http { url, headers, kind: HttpKind::Streamable, .. } => {
-                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+            Reachable::Web { url, headers, kind: HttpKind::Streamable } => {
+                let guard = Arc::new(Guard::for_streamable_http());
+                let mut config = StreamableHttpClientTransportConfig::with_uri(url)
                     .custom_headers(headers.0.clone())
                     .max_concurrent_requests(settings.limits.in_flight);
                 // A session that is gone is a connection that is lost, which is ours to make anew.
@@ -129,13 +170,18 @@ impl Maker {
                 let made = Web::new(url, bytes_max, authority.cloned(), &self.redactor, &guard)
                     .map_err(|error| chain(&error))?;
                 let transport = StreamableHttpClientTransport::with_client(made.clone(), config);
-                web = Some(made);
                 let transport = Heard::new(transport, guard.clone(), calls.clone(), &self.tasks);
                 let serving =
                     serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), stop.clone());
-                let running =
-                    serving.await.map_err(|error| guard.reason().unwrap_or_else(|| explain(&error)))?;
-                (running, None)
+                let running = match serving.await {
+                    Ok(running) => running,
+                    Err(error) => {
+                        let reason = guard.reason().unwrap_or_else(|| explain(&error));
+                        return Err(made.explain_refusal(reason, url, headers).await);
+                    }
+                };
+                web = Some(made);
+                (running, None, guard)
             }
         };
         let peer = running.peer().clone();
@@ -156,6 +202,21 @@ impl Maker {
         connection.follow(follows.clone(), namespace.clone(), &self.tasks);
         Ok(connection)
     }
+}
+
+/// Makes the handshake with a stdio server; `None` if the connection is closed before the era is known.
+async fn begin(
+    handler: Handler,
+    lines: Heard<Lines>,
+    era: Era,
+    probe_time: Duration,
+    stop: &CancellationToken,
+) -> Option<Result<RunningService<RoleClient, Handler>, ClientInitializeError>> {
+    let (lines, era) = match era {
+        Era::Unknown => NegotiatedTransport::negotiate(lines, &handler.get_info(), probe_time).await?,
+        era => (NegotiatedTransport::of_known_era(lines), era),
+    };
+    Some(serve_client_with_lifecycle_and_ct(handler, lines, era.mode(), stop.clone()).await)
 }
 
 /// Stays with a connection to its end, and then sees to it that its process ends too.
@@ -192,7 +253,7 @@ async fn until_its_end(
 }
 
 impl Era {
-    fn mode(self) -> ClientLifecycleMode {
+    pub(super) fn mode(self) -> ClientLifecycleMode {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         match self {
             Self::Unknown => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
@@ -200,6 +261,11 @@ impl Era {
             Self::Stateless => ClientLifecycleMode::Discover { preferred_versions },
         }
     }
+}
+
+/// The reason for a server that has not answered within its start limit.
+pub(super) fn too_late(limit: Duration) -> String {
+    format!("it did not answer within {} s", limit.as_secs_f32())
 }
 
 fn explain(error: &ClientInitializeError) -> String {

@@ -49,6 +49,9 @@ const METHOD_CHARS_MAX: usize = 60;
 pub(super) struct Guard {
     open_max: usize,
     unread_max: Duration,
+    /// Whether `server/discover` is given up when `initialize` is sent: rmcp takes a late response to it for a broken
+    /// connection.
+    gives_up_probe: bool,
     counts: Mutex<Counts>,
     /// Notified when a message has been sent.
     room: Notify,
@@ -132,6 +135,7 @@ impl Default for Guard {
         Self {
             open_max: REQUESTS_OPEN_MAX,
             unread_max: ANSWERS_UNREAD_MAX,
+            gives_up_probe: false,
             counts: Mutex::default(),
             room: Notify::new(),
             closed: CancellationToken::new(),
@@ -142,7 +146,12 @@ impl Default for Guard {
 impl Guard {
     /// The limits for Streamable HTTP.
     pub(super) fn for_streamable_http() -> Self {
-        Self { open_max: WEB_REQUESTS_OPEN_MAX, unread_max: Duration::ZERO, ..Self::default() }
+        Self {
+            open_max: WEB_REQUESTS_OPEN_MAX,
+            unread_max: Duration::ZERO,
+            gives_up_probe: true,
+            ..Self::default()
+        }
     }
 
     /// Closes the connection. Only the first reason is kept.
@@ -257,7 +266,7 @@ impl Guard {
                 format!("it does not answer: {REQUESTS_UNANSWERED_MAX} requests wait")
             }
             () => {
-                counts.record_sent(message);
+                counts.record_sent(message, self.gives_up_probe);
                 counts.outgoing += 1;
                 counts.outgoing_bytes += bytes;
                 let answers = match message {
@@ -284,13 +293,12 @@ impl Guard {
 }
 
 impl Counts {
-    fn record_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+    fn record_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>, gives_up_probe: bool) {
         match message {
             JsonRpcMessage::Request(request) => {
                 match request.request {
-                    // `initialize` follows a `server/discover` that was given up; a late response to it is dropped.
-                    ClientRequest::InitializeRequest(_) => self.unanswered.clear(),
-                    ClientRequest::DiscoverRequest(_) => {}
+                    ClientRequest::InitializeRequest(_) if gives_up_probe => self.unanswered.clear(),
+                    ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_) => {}
                     _ => self.is_initialized = true,
                 }
                 self.unanswered.extend(request_number(&request.id));
@@ -310,7 +318,7 @@ impl Counts {
 }
 
 /// The number of a request of ours. Some servers return it as a string.
-fn request_number(id: &RequestId) -> Option<i64> {
+pub(super) fn request_number(id: &RequestId) -> Option<i64> {
     match id {
         RequestId::Number(number) => Some(*number),
         RequestId::String(text) => text.parse().ok(),
@@ -368,7 +376,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_first_answer_to_a_request_of_ours_is_handled() {
-        let guard = Arc::new(Guard::default());
+        let guard = Arc::new(Guard::for_streamable_http());
         drop(guard.admit_outgoing(&request(0, "server/discover")).unwrap());
         for stray in [json!(1), json!("zero"), json!(-1)] {
             assert!(!guard.admits(&answer(stray)));

@@ -1,12 +1,12 @@
 //! Upstream MCP servers: their tools, prompts and resources, as if they were ours.
 //!
-//! `upstream` keeps one server connected and calls it; `connection` and `exchange` speak the protocol, within the
-//! limits of `guard`; `calls` and `told` pass on notifications and server requests during calls. `provider`, `prompts`
+//! `upstream` keeps one server connected and calls it; `connection`, `handshake` and `exchange` speak the protocol, within
+//! the limits of `guard`; `calls` and `told` pass on notifications and server requests during calls. `provider`, `prompts`
 //! and `resources` are the catalog's view of a server, under the names of `namespace`; `offers` and `follows` keep it
 //! current. `definitions` compares the server's `definition` with the accepted one, which `memory` stores;
 //! `difference` is the result.
 //!
-//! Transports: `process`, `lines`, and `supervisor` on Linux or `group` and `reaper` elsewhere for stdio servers;
+//! Transports: `process`, `startup`, `lines`, and `supervisor` on Linux or `group` and `reaper` elsewhere for stdio servers;
 //! `web`, `post` and `sse` for HTTP, with `oauth` for logins and `reach` as the DNS resolver that prevents SSRF.
 
 mod calls;
@@ -19,6 +19,7 @@ mod follows;
 #[cfg(not(target_os = "linux"))]
 mod group;
 mod guard;
+mod handshake;
 mod lines;
 mod memory;
 mod namespace;
@@ -33,6 +34,7 @@ mod reaper;
 mod resources;
 mod settings;
 mod sse;
+mod startup;
 #[cfg(target_os = "linux")]
 mod supervisor;
 mod told;
@@ -47,6 +49,7 @@ pub use settings::{
     Changes, Command, Headers, HttpKind, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport,
     UpstreamLimits, UpstreamSettings,
 };
+pub use startup::default_starts_at_once;
 pub use upstream::{UpstreamState, UpstreamStatus};
 
 use connection::Maker;
@@ -56,7 +59,8 @@ use oauth::Authority;
 use process::Starter;
 use provider::UpstreamProvider;
 use rmcp::model::Implementation;
-use std::sync::Arc;
+use startup::StartSlots;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -83,6 +87,8 @@ pub struct UpstreamOptions {
     pub on_change: Arc<dyn Fn() + Send + Sync>,
     /// Called before each start of a stdio server: its program may have changed since it was trusted. It may block.
     pub may_start: Arc<StartCheck>,
+    /// How many stdio servers start at once; others wait. [`default_starts_at_once`] fits the machine.
+    pub starts_at_once: usize,
 }
 
 /// Decides whether the program of the server of this name may be started; the error says why not.
@@ -90,56 +96,97 @@ pub type StartCheck = dyn Fn(&Identifier) -> Result<(), String> + Send + Sync;
 
 /// The upstream servers of a workspace. Dropped, they are given up; [`Upstreams::shutdown`] waits for that.
 pub struct Upstreams {
-    all: Vec<Arc<Upstream>>,
+    all: RwLock<Vec<Arc<Upstream>>>,
+    maker: Arc<Maker>,
+    memory: Option<Arc<dyn Memory>>,
+    credentials: Option<Arc<dyn CredentialStore>>,
+    on_change: Arc<dyn Fn() + Send + Sync>,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
 }
 
 impl Upstreams {
-    /// Connects to all of them, in the background and side by side.
+    /// Connects to all of them, in the background and side by side; programs start a few at a time.
     pub fn start(settings: Vec<UpstreamSettings>, options: UpstreamOptions) -> Self {
-        let UpstreamOptions { name, version, reaper, redactor, memory, credentials, on_change, may_start } =
-            options;
+        let UpstreamOptions {
+            name,
+            version,
+            reaper,
+            redactor,
+            memory,
+            credentials,
+            on_change,
+            may_start,
+            starts_at_once,
+        } = options;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let maker = Arc::new(Maker {
             us: Implementation::new(name, version),
-            redactor: redactor.clone(),
+            redactor,
             starter: Starter::new(reaper),
+            slots: StartSlots::new(starts_at_once),
             tasks: tasks.clone(),
             may_start,
         });
-        let start = |settings: UpstreamSettings| {
-            let definitions = Definitions::new(&settings, memory.clone(), redactor.clone());
-            let authority = authority(&settings, credentials.as_ref(), &maker.redactor);
-            let upstream = Arc::new(Upstream::new(settings, definitions, authority, stop.child_token()));
-            tasks.spawn(upstream.clone().supervise(maker.clone(), on_change.clone()));
-            upstream
+        let upstreams = Self {
+            all: RwLock::default(),
+            maker,
+            memory,
+            credentials,
+            on_change,
+            tasks,
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
         };
-        let all = settings.into_iter().map(start).collect();
-        Self { all, tasks, _stop_on_drop: stop.clone().drop_guard(), stop }
+        upstreams.update(&|_| false, settings);
+        upstreams
+    }
+
+    /// Ends all servers but those to keep, and connects to those of `settings`, in the background. Nobody is told: the
+    /// caller knows that [`Upstreams::providers`] are others now.
+    pub fn update(&self, keep: &dyn Fn(&Identifier) -> bool, settings: Vec<UpstreamSettings>) {
+        let started = settings.into_iter().map(|settings| self.start_one(settings)).collect::<Vec<_>>();
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let (kept, ended): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *all).into_iter().partition(|upstream| keep(&upstream.settings.name));
+        ended.iter().for_each(|upstream| upstream.end());
+        *all = kept.into_iter().chain(started).collect();
+    }
+
+    fn start_one(&self, settings: UpstreamSettings) -> Arc<Upstream> {
+        let redactor = &self.maker.redactor;
+        let definitions = Definitions::new(&settings, self.memory.clone(), redactor.clone());
+        let authority = authority(&settings, self.credentials.as_ref(), redactor);
+        let upstream = Arc::new(Upstream::new(settings, definitions, authority, self.stop.child_token()));
+        self.tasks.spawn(upstream.clone().supervise(self.maker.clone(), self.on_change.clone()));
+        upstream
+    }
+
+    fn all(&self) -> Vec<Arc<Upstream>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// One provider for each, with the tools that are known of it.
     pub fn providers(&self) -> Vec<Arc<dyn Provider>> {
-        self.all.iter().map(|upstream| Arc::new(UpstreamProvider(upstream.clone())) as _).collect()
+        self.all().into_iter().map(|upstream| Arc::new(UpstreamProvider(upstream)) as _).collect()
     }
 
     /// How each is doing.
     pub fn states(&self) -> Vec<UpstreamStatus> {
-        self.all.iter().map(|upstream| upstream.status()).collect()
+        self.all().iter().map(|upstream| upstream.status()).collect()
     }
 
     /// Waits until every one whose tools are not known has been tried.
     pub async fn known(&self) {
-        for upstream in &self.all {
+        for upstream in self.all() {
             upstream.tools_known().await;
         }
     }
 
     /// Waits until every one has been tried; those that sleep are waken for it.
     pub async fn settled(&self) {
-        for upstream in &self.all {
+        for upstream in self.all() {
             upstream.settled().await;
         }
     }
@@ -147,7 +194,8 @@ impl Upstreams {
     /// Begins a login at one of them, of which the person comes back to the address `redirect`.
     pub async fn login(&self, name: &Identifier, redirect: &str) -> Result<Login, LoginError> {
         let nowhere = || LoginError::new(format!("{name} is not a server that one logs in at"));
-        Login::begin(self.named(name).and_then(Upstream::authority).ok_or_else(nowhere)?, redirect).await
+        let upstream = self.named(name).ok_or_else(nowhere)?;
+        Login::begin(upstream.authority().ok_or_else(nowhere)?, redirect).await
     }
 
     /// Waits until one of them can be called; the error tells why it cannot.
@@ -158,8 +206,8 @@ impl Upstreams {
         }
     }
 
-    fn named(&self, name: &Identifier) -> Option<&Upstream> {
-        self.all.iter().map(|upstream| &**upstream).find(|upstream| upstream.settings.name == *name)
+    fn named(&self, name: &Identifier) -> Option<Arc<Upstream>> {
+        self.all().into_iter().find(|upstream| upstream.settings.name == *name)
     }
 
     /// Closes every connection, and ends every process with all that it has started.

@@ -24,10 +24,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SESSION: &str = "mcp-session-id";
-const EVENTS: &str = "text/event-stream";
+pub(super) const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
-/// Bytes of a refusal that are told.
-const REFUSAL_BYTES_MAX: usize = 2_000;
+const HTML: &str = "text/html";
+/// Characters of a refusal that are told.
+const REFUSAL_CHARS_MAX: usize = 300;
+/// Told in place of the source of a web page.
+const WEB_PAGE: &str = "it answers with a web page (text/html), not with";
 /// Events of one SSE response that are not messages, or that answer another request.
 const STRAY_EVENTS_MAX: usize = 1_000;
 
@@ -89,7 +92,7 @@ impl Post<'_> {
             (StatusCode::NOT_FOUND, _) if self.session.is_some() => return Err(WebError::SessionExpired),
             _ => {}
         }
-        let is = |kind: &str| header(CONTENT_TYPE).is_some_and(|written| written.starts_with(kind));
+        let is = |kind: &str| has_content_type(&response, kind);
         let (is_json, is_events) = (is(JSON), is(EVENTS));
         let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if !status.is_success() {
@@ -106,6 +109,9 @@ impl Post<'_> {
                         .unwrap_or_else(|error| failure(id, format!("its answer cannot be read: {error}"))),
                 };
                 Ok(Posted::Json(message, session))
+            }
+            _ if has_content_type(&response, HTML) => {
+                Err(WebError::UnexpectedServerResponse(web_page(status, "MCP").into()))
             }
             _ => {
                 let kind = header(CONTENT_TYPE).map(str::to_owned);
@@ -124,14 +130,15 @@ impl Post<'_> {
         session: Option<String>,
     ) -> Result<Posted, WebError> {
         let status = response.status();
+        let is_page = has_content_type(&response, HTML);
         let body = read_whole(response, self.bytes_max).await?.unwrap_or_default();
         let told = match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
             Ok(JsonRpcMessage::Error(error)) if is_json => Some(error),
             _ => None,
         };
-        // Redacted before it is truncated: part of a secret is not recognized as one.
-        let text = self.redactor.text(String::from_utf8_lossy(&body).into_owned());
-        let text = &text[..text.floor_char_boundary(REFUSAL_BYTES_MAX)];
+        // Redacted before it is shortened: part of a secret is not recognized as one.
+        let text = shorten(&self.redactor.text(String::from_utf8_lossy(&body).into_owned()));
+        let reason = if is_page { web_page(status, "MCP") } else { format!("HTTP {status}: {text}") };
         let is_question = matches!(self.message, ClientJsonRpcMessage::Request(request)
             if matches!(request.request, ClientRequest::DiscoverRequest(_)));
         let is_forbidden = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
@@ -139,8 +146,7 @@ impl Post<'_> {
             && self.session.is_none()
             && status != StatusCode::TOO_MANY_REQUESTS
         {
-            let error =
-                told.map_or_else(|| ErrorData::invalid_request(text.to_owned(), None), |told| told.error);
+            let error = told.map_or_else(|| ErrorData::invalid_request(reason, None), |told| told.error);
             return Ok(Posted::Json(JsonRpcMessage::error(error, Some(id)), None));
         }
         match told {
@@ -148,8 +154,40 @@ impl Post<'_> {
             _ if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
                 Err(WebError::HttpStatus(HttpStatusError::new(status.as_u16(), retry_after)))
             }
-            _ => Err(WebError::UnexpectedServerResponse(format!("HTTP {status}: {text}").into())),
+            _ => Err(WebError::UnexpectedServerResponse(reason.into())),
         }
+    }
+}
+
+/// Whether a response says that it is of this content type.
+pub(super) fn has_content_type(response: &Response, kind: &str) -> bool {
+    let written = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    written.is_some_and(|written| {
+        written.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
+    })
+}
+
+/// The reason for a failure whose response is a web page, and not `wanted`.
+fn web_page(status: StatusCode, wanted: &str) -> String {
+    format!("HTTP {status}: {WEB_PAGE} {wanted}")
+}
+
+/// The reason for a response that is no stream of events, where one was asked for; `None` if it is one.
+pub(super) fn no_event_stream(response: &Response) -> Option<String> {
+    let status = response.status();
+    match () {
+        () if has_content_type(response, HTML) => Some(web_page(status, "a stream of events")),
+        () if !status.is_success() => Some(format!("it answered with HTTP {status}")),
+        () => None,
+    }
+}
+
+/// A text of any length as one short line.
+fn shorten(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(REFUSAL_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line,
     }
 }
 

@@ -32,6 +32,7 @@ impl Listed {
 /// The tools of an upstream, for catalogs.
 pub(super) struct UpstreamProvider(pub(super) Arc<Upstream>);
 
+#[async_trait]
 impl Provider for UpstreamProvider {
     fn name(&self) -> Identifier {
         self.0.settings.name.clone()
@@ -61,6 +62,10 @@ impl Provider for UpstreamProvider {
 
     fn unknown(&self) -> Option<String> {
         self.0.unknown()
+    }
+
+    async fn settle(&self) {
+        self.0.tools_known().await;
     }
 
     fn presumed(&self, name: &Identifier) -> Option<Arc<dyn Tool>> {

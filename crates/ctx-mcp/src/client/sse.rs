@@ -3,6 +3,7 @@
 
 use super::guard::Guard;
 use super::oauth::Authority;
+use super::post::no_event_stream;
 use super::reach::CheckedNames;
 use super::settings::Headers;
 use super::web::client;
@@ -40,8 +41,8 @@ impl Sse {
         };
         let answer = authorized(authority, open).await;
         let mut stream = answer.map_err(|error| ctx_core::chain(&error))?;
-        if !stream.status().is_success() {
-            return Err(format!("it answered with HTTP {}", stream.status()));
+        if let Some(reason) = no_event_stream(&stream) {
+            return Err(reason);
         }
         let mut events = Events::new(event_bytes_max);
         let address = loop {

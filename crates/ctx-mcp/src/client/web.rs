@@ -2,8 +2,9 @@
 
 use super::guard::Guard;
 use super::oauth::{Authority, Forbidden, LoginError};
-use super::post::{Post, message_of};
+use super::post::{EVENTS, Post, has_content_type, message_of};
 use super::reach::CheckedNames;
+use super::settings::Headers;
 use ctx_core::{Redactor, Secret, chain};
 use futures::StreamExt;
 use http::{HeaderName, HeaderValue};
@@ -65,6 +66,15 @@ impl StreamPacer {
     }
 }
 
+/// How reasons begin that a POST was refused for as servers of the older HTTP+SSE transport refuse it.
+const OLDER_REFUSALS: [&str; 3] = ["HTTP 400", "HTTP 404", "HTTP 405"];
+/// How long such a server may take to open its stream of events.
+const OLDER_STREAM_WAIT_MAX: Duration = Duration::from_secs(3);
+/// The usual end of the addresses of such servers.
+const OLDER_PATH: &str = "/sse";
+/// The hint for such a server.
+const OLDER_HINT: &str = "it seems to be a server of the older HTTP+SSE transport: set `transport = \"sse\"`";
+
 pub(super) type WebError = StreamableHttpError<reqwest::Error>;
 
 /// How an answer begins that lets nobody in and does not say what would.
@@ -117,6 +127,33 @@ impl Web {
         }
     }
 
+    /// A reason not to begin, with a hint if the server seems to speak the older HTTP+SSE transport: its address looks so,
+    /// or it answers a GET with a stream of events.
+    pub(super) async fn explain_refusal(&self, reason: String, url: &str, headers: &Headers) -> String {
+        if !OLDER_REFUSALS.iter().any(|refusal| reason.starts_with(refusal)) {
+            return reason;
+        }
+        let path = reqwest::Url::parse(url).map(|url| url.path().trim_end_matches('/').to_owned());
+        let looks_older = path.is_ok_and(|path| path.ends_with(OLDER_PATH));
+        match looks_older || self.opens_event_stream(url, headers).await {
+            true => format!("{reason}; {OLDER_HINT}"),
+            false => reason,
+        }
+    }
+
+    async fn opens_event_stream(&self, url: &str, headers: &Headers) -> bool {
+        let open = self.authorized(|token| {
+            let request = self.client.get(url).headers(headers.0.clone().into_iter().collect());
+            let request = request.header(http::header::ACCEPT, EVENTS);
+            let request = token.into_iter().fold(request, |request, token| request.bearer_auth(token));
+            async move { Ok(request.send().await?) }
+        });
+        match timeout(OLDER_STREAM_WAIT_MAX, open).await {
+            Ok(Ok(response)) => response.status().is_success() && has_content_type(&response, EVENTS),
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
     /// Sends a request; again where the server does not let us in as we are and we can be let in otherwise,
     /// once for each of the ways in which it can refuse.
     async fn authorized<T, F>(&self, send: impl Fn(Option<String>) -> F) -> Result<T, WebError>
@@ -164,6 +201,8 @@ pub(super) fn why(error: &(dyn std::error::Error + Send + Sync + 'static)) -> St
     match error.downcast_ref::<WebError>() {
         // It does not tell its own cause.
         Some(WebError::Client(error)) => chain(error),
+        // It is the whole reason by itself.
+        Some(WebError::UnexpectedServerResponse(text)) => text.to_string(),
         _ => chain(error),
     }
 }

@@ -25,6 +25,7 @@ mod offers;
 mod rude;
 mod server;
 mod shelf;
+mod slow;
 mod web;
 mod wild;
 mod world;
@@ -35,6 +36,9 @@ fn main() -> ExitCode {
     match argument(0) {
         world::REAPER => return ctx_mcp::reaper_main(),
         world::SERVER if argument(1) == rude::KIND => return rude::main(argument(2)),
+        world::SERVER if argument(1) == slow::KIND => {
+            return slow::main(argument(2), argument(3), argument(4));
+        }
         world::SERVER if argument(1) == wild::KIND => return wild::main(argument(2)),
         world::SERVER => return server::main(argument(1), argument(2)),
         world::PARENT => return faults::parent(),
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         misbehaviours::TESTS,
         offers::TESTS,
         rude::TESTS,
+        slow::TESTS,
         web::TESTS,
     ];
     harness::run(&all.concat(), &arguments)

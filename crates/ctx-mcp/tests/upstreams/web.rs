@@ -21,6 +21,9 @@ pub(crate) const TESTS: &[Test] = tests![web:
     no_call_overtakes_the_standalone_stream,
     questions_are_bounded_over_all_rounds_of_a_call,
     a_secret_with_invisible_characters_is_redacted_in_a_reason,
+    a_web_page_is_told_in_one_short_line,
+    a_refusal_of_many_lines_is_told_in_one,
+    one_of_the_older_transport_is_told_which_setting_helps,
 ];
 
 /// A server with sessions, of which it forgets the first when it is told to.
@@ -88,10 +91,13 @@ impl Server {
 }
 
 async fn upstream(url: String) -> World {
+    upstream_of(url, HttpKind::Streamable).await
+}
+
+async fn upstream_of(url: String, kind: HttpKind) -> World {
     World::with("", |settings| {
         let headers = Headers::new([("X-Key", "Ada")]).unwrap();
-        settings.transport =
-            Transport::Http { url, headers, kind: HttpKind::Streamable, oauth: OAuthSettings::default() };
+        settings.transport = Transport::Http { url, headers, kind, oauth: OAuthSettings::default() };
     })
     .await
 }
@@ -210,4 +216,61 @@ async fn a_secret_with_invisible_characters_is_redacted_in_a_reason() {
     });
     let world = upstream(web.url("/mcp")).await;
     assert_eq!(world.reason(), "it refused to begin: no ***\\u{200b}");
+}
+
+/// A page of a web server, as one is sent where there is no MCP server.
+fn page(status: u16, title: &str) -> Vec<u8> {
+    let style = "body {\n  margin: 0;\n}\n".repeat(200);
+    let page = format!(
+        "\n<!DOCTYPE html>\n<html>\n<head><title>{title}</title><style>{style}</style></head>\n</html>\n"
+    );
+    reply_with(status, &[("Content-Type", "text/html; charset=utf-8")], &page)
+}
+
+async fn a_web_page_is_told_in_one_short_line() {
+    for (status, reason) in [
+        (200, "HTTP 200 OK: it answers with a web page (text/html), not with MCP"),
+        (404, "HTTP 404 Not Found: it answers with a web page (text/html), not with MCP"),
+        (403, "HTTP 403 Forbidden: it answers with a web page (text/html), not with MCP"),
+    ] {
+        let web = Web::serve(move |_| page(status, "Sign in"));
+        let world = upstream(web.url("/mcp")).await;
+        assert_eq!(world.reason(), reason);
+        let sse = upstream_of(web.url("/events"), HttpKind::Sse).await;
+        assert_eq!(sse.reason(), reason.replace("with MCP", "with a stream of events"));
+    }
+}
+
+async fn a_refusal_of_many_lines_is_told_in_one() {
+    let web = Web::serve(|_| reply(404, &format!("no\r\n\tsuch {}", "page ".repeat(500))));
+    let reason = upstream(web.url("/mcp")).await.reason();
+    assert!(reason.starts_with("HTTP 404 Not Found: no such page page "), "{reason}");
+    assert!(reason.ends_with('…') && reason.chars().count() < 400, "{reason}");
+}
+
+async fn one_of_the_older_transport_is_told_which_setting_helps() {
+    let hint = "; it seems to be a server of the older HTTP+SSE transport: set `transport = \"sse\"`";
+    let events = [("Content-Type", "text/event-stream")];
+    for status in [400, 404, 405] {
+        let web = Web::serve(move |asked| match asked.line.starts_with("GET") {
+            true => reply_with(200, &events, "event: endpoint\ndata: /messages\n\n"),
+            false => reply(status, "no"),
+        });
+        let reason = upstream(web.url("/mcp")).await.reason();
+        assert!(reason.ends_with(hint), "{status}: {reason}");
+    }
+    // By its address.
+    let web = Web::serve(|_| page(404, "Nothing here"));
+    let reason = upstream(web.url("/v1/sse")).await.reason();
+    assert_eq!(
+        reason,
+        format!("HTTP 404 Not Found: it answers with a web page (text/html), not with MCP{hint}")
+    );
+    // A refusal that says nothing about the transport.
+    let web = Web::serve(|asked| match asked.line.starts_with("GET") {
+        true => reply_with(200, &[("Content-Type", "text/event-stream")], ""),
+        false => reply(402, "pay first"),
+    });
+    let reason = upstream(web.url("/mcp")).await.reason();
+    assert_eq!(reason, "HTTP 402 Payment Required: pay first");
 }

@@ -132,6 +132,7 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
         credentials: None,
         on_change,
         may_start: Arc::new(|_| Ok(())),
+        starts_at_once: ctx_mcp::default_starts_at_once(),
     }
 }
 

@@ -160,6 +160,11 @@ impl Upstream {
         }
     }
 
+    /// Ends its connection, and its process where it has one, soon.
+    pub(super) fn end(&self) {
+        self.stop.cancel();
+    }
+
     pub(super) fn status(&self) -> UpstreamStatus {
         let state = match &*self.phase.borrow() {
             Phase::Connecting => UpstreamState::Connecting,
@@ -211,12 +216,13 @@ impl Upstream {
         self.connected().await.map(drop)
     }
 
-    /// Waits until the first try to reach it has ended, either way.
+    /// Waits until the first try to reach it has ended, either way, and its phase says so.
     pub(super) async fn settled(&self) {
         let mut phase = self.phase.subscribe();
         loop {
             let now = phase.borrow_and_update().clone();
-            if self.with_known(|known| known.tried) || matches!(now, Phase::Stopped) {
+            let is_tried = self.with_known(|known| known.tried) && !matches!(now, Phase::Connecting);
+            if is_tried || matches!(now, Phase::Stopped) {
                 return;
             }
             if matches!(now, Phase::Idle) {

@@ -1,9 +1,10 @@
 //! Keeping a server connected: tried again when it fails, ended when it is needed no more, listed again when it has
 //! changed.
 
-use super::super::connection::{Connection, Era, Maker};
+use super::super::connection::{Connection, Era, Maker, Reachable, too_late};
 use super::super::definition::{ServerDefinition, ToolDefinition};
 use super::super::settings::Start;
+use super::super::startup::within;
 use super::{Known, Phase, Upstream};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use ctx_core::{ResourceChange, escape_line};
@@ -178,10 +179,10 @@ impl Upstream {
         if let Some(authority) = &self.authority {
             authority.begin();
         }
-        let connecting = async {
+        let connecting = async |server: Reachable<'_>| {
             let authority = self.authority.as_ref();
             let connecting =
-                maker.connect(&self.settings, authority, era, &self.said, &self.follows, &self.namespace);
+                maker.connect(&self.settings, server, authority, era, &self.follows, &self.namespace);
             let connection = Arc::new(connecting.await?);
             let (tools, offers, ()) = tokio::join!(
                 connection.tools(&self.settings),
@@ -197,9 +198,10 @@ impl Upstream {
             }
         };
         let start = self.settings.limits.start;
-        let connected = tokio::time::timeout(start, connecting).await;
-        let connected =
-            connected.unwrap_or_else(|_| Err(format!("it did not answer within {} s", start.as_secs_f32())));
+        let connected = match maker.start(&self.settings, &self.said).await {
+            Ok(server) => within(start, connecting(server)).await.unwrap_or_else(|| Err(too_late(start))),
+            Err(reason) => Err(reason),
+        };
         match connected {
             Ok((connection, tools, offers)) => {
                 let (server, protocol) = connection.server();
