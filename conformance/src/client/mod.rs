@@ -126,7 +126,8 @@ fn run_to_end(mut command: Command) -> io::Result<Output> {
 /// Whether it failed since somebody must log in; it may have warned of that before.
 fn asks_to_log_in(output: &Output) -> bool {
     let said = String::from_utf8_lossy(&output.stderr);
-    said.lines().any(|line| line.starts_with("error: ") && line.contains(LOGIN_NEEDED))
+    let is_error = |line: &str| line.starts_with("error: ") || line.starts_with("{\"error\":");
+    said.lines().any(|line| is_error(line) && line.contains(LOGIN_NEEDED))
 }
 
 fn configuration(url: &str, scenario: &str, context: &Value) -> String {

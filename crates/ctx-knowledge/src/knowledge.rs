@@ -45,6 +45,15 @@ pub struct KnowledgeOptions {
     pub sources: Vec<Source>,
 }
 
+/// Whether [`Knowledge::reconfigure`] opens the embedding models anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmbeddingChange {
+    /// The loaded models stay.
+    Keep,
+    /// Those of the new options are opened.
+    Replace,
+}
+
 /// Path prefixes of a store's files: the database, caches, keyword index, locks and vectors.
 pub fn store_files(store: &Path) -> Vec<PathBuf> {
     let beside = ["cache", "keyword", "locks", "vectors"].map(|extension| store.with_extension(extension));
@@ -148,11 +157,11 @@ pub struct Health {
 pub struct Knowledge {
     store: Arc<Store>,
     view: Arc<View>,
-    vectors: Vectors,
+    vectors: Arc<Vectors>,
     /// `None` when there are no vectors and none can be made.
     models: Option<Arc<Models>>,
     /// Held while the index is repaired, so that only one search does it.
-    repair: Mutex<()>,
+    repair: Arc<Mutex<()>>,
     changes: Arc<Changes>,
     options: KnowledgeOptions,
 }
@@ -166,8 +175,30 @@ impl Knowledge {
             Some(embedding) => Models::open(embedding, &store)?.map(Arc::new),
             None => None,
         };
-        let (vectors, repair, changes) = (Vectors::default(), Mutex::new(()), Arc::default());
+        let (vectors, repair, changes) = Default::default();
         Ok(Self { store, view, vectors, models, repair, changes, options })
+    }
+
+    /// The same open store with other options; `options.store` is not used. Models that are loaded, with their
+    /// vectors in memory, are kept for [`EmbeddingChange::Keep`], which ignores `options.embedding`.
+    pub fn reconfigure(
+        &self,
+        options: KnowledgeOptions,
+        embedding: EmbeddingChange,
+    ) -> Result<Self, StoreError> {
+        let (models, vectors) = match (embedding, &options.embedding) {
+            (EmbeddingChange::Keep, _) => (self.models.clone(), self.vectors.clone()),
+            (EmbeddingChange::Replace, Some(embedding)) => {
+                (Models::open(embedding, &self.store)?.map(Arc::new), Arc::default())
+            }
+            (EmbeddingChange::Replace, None) => (None, Arc::default()),
+        };
+        let (store, view, changes) = (self.store.clone(), self.view.clone(), self.changes.clone());
+        Ok(Self { store, view, vectors, models, repair: self.repair.clone(), changes, options })
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// The sources that are configured.

@@ -10,6 +10,7 @@ mod embed;
 mod extract;
 mod knowledge;
 mod lock;
+mod lookup;
 mod private;
 mod provider;
 mod reach;
@@ -21,18 +22,21 @@ mod sync;
 mod tls;
 
 pub use chunk::Chunking;
-pub use connectors::{ConnectorKind, KINDS, OpenOptions, Opened};
+pub use connectors::{ConnectorKind, KINDS, OpenOptions, Opened, Survey, SurveyLimits};
 pub use embed::{
     Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings, EmbeddingOptions, Fill, FillError,
     FillProgress, Filled, PROVIDERS, rest,
 };
 pub use extract::readable_endings;
 pub use knowledge::{
-    Health, Knowledge, KnowledgeOptions, Source, SourceStatus, Stats, VectorStats, store_files,
+    EmbeddingChange, Health, Knowledge, KnowledgeOptions, Source, SourceStatus, Stats, VectorStats,
+    store_files,
 };
+pub use lookup::Lookup;
 pub use provider::{Context, parse_time};
 pub use search::{
-    Explanation, Filters, Hit, Mode, Query, SearchError, SmallText, SmallTexts, Tuning, ViewError,
+    Explanation, Filters, Highlighter, Hit, Mode, Query, SearchError, SmallText, SmallTexts, Tuning,
+    ViewError,
 };
 pub use store::{Chunk, NamedDocument, StoreError, StoredDocument, UnreadableDocument};
 pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning, cache_path};

@@ -9,7 +9,7 @@ use crate::store::{StoreError, StoredDocument};
 use async_trait::async_trait;
 use ctx_core::{
     Annotations, Call, ErrorKind, Identifier, Output, Provider, Resources, Tool, ToolError, ToolSpec,
-    json_schema,
+    input_schema, output_schema,
 };
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -214,7 +214,7 @@ impl Tool for Sources {
 }
 
 fn search_spec(final_limit: usize) -> Arc<ToolSpec> {
-    let mut input = json_schema::<SearchRequest>();
+    let mut input = input_schema::<SearchRequest>();
     if let Some(limit) = input["properties"]["limit"].as_object_mut() {
         limit.insert("default".to_owned(), Value::from(final_limit));
         // A hint for generators of Rust types; any integer will do.
@@ -231,7 +231,7 @@ fn search_spec(final_limit: usize) -> Arc<ToolSpec> {
 }
 
 fn get_spec() -> Arc<ToolSpec> {
-    let input = json_schema::<GetRequest>();
+    let input = input_schema::<GetRequest>();
     spec::<StoredDocument>(
         "get",
         "Get a document",
@@ -241,7 +241,7 @@ fn get_spec() -> Arc<ToolSpec> {
 }
 
 fn sources_spec() -> Arc<ToolSpec> {
-    let input = json_schema::<SourcesRequest>();
+    let input = input_schema::<SourcesRequest>();
     spec::<SourcesResponse>(
         "sources",
         "List sources",
@@ -258,7 +258,7 @@ fn spec<Response: JsonSchema>(
 ) -> Arc<ToolSpec> {
     Arc::new(ToolSpec {
         title: Some(title.to_owned()),
-        output_schema: Some(json_schema::<Response>().into()),
+        output_schema: Some(output_schema::<Response>().into()),
         annotations: Annotations::READ_ONLY,
         ..ToolSpec::new(name, description, input_schema)
     })

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 const SOURCE: &str = "s3:test";
 /// And one object that our own client cannot name.
-const BUCKETS: [&str; 8] =
-    ["changes", "prefixes", "pages", "limits", "denied", "outage", "names", "names/m//x.md"];
+const BUCKETS: [&str; 9] =
+    ["changes", "prefixes", "secrets", "pages", "limits", "denied", "outage", "names", "names/m//x.md"];
 
 /// A bucket, and a workspace that reads it through a proxy.
 struct Fixture {
@@ -142,6 +142,19 @@ async fn a_prefix_is_a_folder_and_globs_are_relative_to_it() {
     assert_eq!(fixture.sync().await, SyncReport { added: 2, ..report() });
     assert_eq!(stored(&fixture.knowledge), ["a.md", "deep/c.txt"]);
     assert_eq!(fixture.take_reads(), ["GET /prefixes/runbooks/a.md", "GET /prefixes/runbooks/deep/c.txt"]);
+}
+
+#[tokio::test]
+async fn secret_files_of_a_bucket_are_left_out_unless_they_are_named() {
+    let fixture = Fixture::new("secrets", &json!({"include_sensitive_globs": ["ca/*.pem"]}));
+    for key in ["notes.md", "app/.env", "app/.env.example", "ca/root.pem", "server.pem", ".aws/credentials"] {
+        fixture.put(key, "zebra").await;
+    }
+    assert_eq!(fixture.sync().await, SyncReport { added: 3, secret_files: 3, ..report() });
+    assert_eq!(
+        fixture.take_reads(),
+        ["GET /secrets/app/.env.example", "GET /secrets/ca/root.pem", "GET /secrets/notes.md"]
+    );
 }
 
 #[tokio::test]

@@ -5,10 +5,11 @@
 mod common;
 
 use common::{
-    Workspace, found, generation, notes, report, search, stored, sync, sync_with, the_document, time,
+    Workspace, found, generation, names, notes, query, report, search, stored, sync, sync_with, the_document,
+    time,
 };
-use ctx_knowledge::{SyncError, SyncOptions, SyncReport};
-use std::sync::Arc;
+use ctx_knowledge::{Mode, Progress, Query, SyncError, SyncOptions, SyncReport};
+use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
 const FULL: SyncOptions = SyncOptions { full: true, dry_run: false, since: None, until: None, limit: None };
@@ -201,11 +202,28 @@ async fn a_title_is_the_first_heading_else_the_file_name() {
 }
 
 #[tokio::test]
-async fn an_empty_file_is_found_by_its_name() {
-    let workspace = Workspace::new().file("deep/lighthouse.md", "");
+async fn a_file_without_text_is_no_hit_and_not_read_twice() {
+    let workspace = Workspace::new()
+        .embedding("fast")
+        .file("deep/lighthouse.md", "")
+        .file("blank.txt", " \n\t\n")
+        .file("tower.md", "# Lighthouse\n");
     let knowledge = workspace.open();
-    assert_eq!(sync(&knowledge).await, SyncReport { added: 1, ..report() });
-    assert_eq!(found(&knowledge, "lighthouse"), ["deep/lighthouse.md"]);
+    assert_eq!(sync(&knowledge).await, SyncReport { added: 1, skipped: 2, ..report() });
+    for text in ["lighthouse", "blank", "lighthouse.md"] {
+        for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
+            let hits = knowledge.search(&Query { mode: Some(mode), ..query(text) }).unwrap();
+            let blank: Vec<String> = names(&hits).into_iter().filter(|name| name != "tower.md").collect();
+            assert_eq!(blank, [""; 0], "{text} {mode:?}");
+        }
+    }
+    assert_eq!(found(&knowledge, "lighthouse"), ["tower.md"], "a heading is text");
+    assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 3, ..report() });
+
+    workspace.write("deep/lighthouse.md", "The lamp is lit at dusk.");
+    workspace.write("tower.md", "\n");
+    assert_eq!(sync(&knowledge).await, SyncReport { added: 1, unchanged: 1, skipped: 1, ..report() });
+    assert_eq!(found(&knowledge, "lighthouse"), ["deep/lighthouse.md"], "found again by its name and text");
 }
 
 #[tokio::test]
@@ -272,6 +290,29 @@ async fn since_and_until_choose_what_is_written_and_delete_nothing() {
     let rest = SyncReport { updated: 1, unchanged: 3, ..report() };
     assert_eq!(sync_with(&knowledge, few).await, rest);
     assert_eq!(sync(&knowledge).await, SyncReport { deleted: 1, unchanged: 4, ..report() });
+}
+
+#[tokio::test]
+async fn progress_knows_how_many_files_there_are_before_the_first_is_read() {
+    let workspace = Workspace::new().setting("exclude_globs", vec!["drafts/**"]);
+    (0..20).for_each(|n| workspace.write(&format!("{n:02}.md"), format!("harbour {n}")));
+    workspace.write("picture.md", b"\0\0\0");
+    workspace.write("drafts/none.md", "not read");
+    let knowledge = workspace.open();
+    let progress_of = async || {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = {
+            let told = told.clone();
+            Arc::new(move |progress: Progress| told.lock().unwrap().push((progress.seen, progress.total)))
+        };
+        knowledge.sync(&notes(), SyncOptions::default(), tell, CancellationToken::new()).await.unwrap();
+        told.lock().unwrap().clone()
+    };
+    let all: Vec<(u64, Option<u64>)> = (1..=21).map(|seen| (seen, Some(21))).collect();
+    assert_eq!(progress_of().await, all);
+    workspace.write("the-last.md", "anchor");
+    let last = progress_of().await;
+    assert_eq!(last.last(), Some(&(22, Some(22))), "what need not be read is done: {last:?}");
 }
 
 #[tokio::test]

@@ -1,18 +1,17 @@
 //! The command line: what was typed, and the command that does it.
 
 use crate::commands::{self, Command};
-use crate::config::{Config, LoadContext, Located, TrustRequest, Typed, is_inside, locate, locate_in};
+use crate::config::{Config, LoadContext, Located, Typed, is_inside, locate, locate_in};
 use crate::error::{CommandError, CommandResult};
 use crate::harness::Additions;
-use crate::masks::MaskedStderr;
-use crate::memory;
 use crate::output::Output;
-use crate::trust;
 use crate::workspace::Workspace;
+use crate::{log, memory, style, trust};
 use clap::{CommandFactory, Parser};
+use ctx_core::ErrorKind;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 /// Everything you know and everything you can do, for AI agents, from one local binary.
 #[derive(Parser)]
@@ -42,6 +41,10 @@ pub(crate) struct Global {
     /// Say more; twice for everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// When to use colour; `auto` is in a terminal, unless `NO_COLOR` is set.
+    // Taken from the arguments before they are parsed (`style::choose`); here it is checked and explained.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
+    color: clap::ColorChoice,
     /// What the program adds to what is configured.
     #[arg(skip)]
     pub(crate) additions: Additions,
@@ -50,6 +53,11 @@ pub(crate) struct Global {
 impl Global {
     pub(crate) fn output(&self) -> Output {
         Output { json: self.json, quiet: self.quiet }
+    }
+
+    /// The same without `--trust`, which covers the files as they are when the command starts, not later edits.
+    pub(crate) fn without_trust(&self) -> Self {
+        Self { trust: false, ..self.clone() }
     }
 
     /// Whether the user named a configuration file on the command line.
@@ -85,7 +93,8 @@ impl Global {
     pub(crate) fn load_with(&self, typed: &Typed) -> CommandResult<Config> {
         let located = self.locate()?;
         if located.workspace.is_none() {
-            return Err(CommandError::usage("there is no workspace here")
+            let error = CommandError::usage("there is no workspace here");
+            return Err(CommandError { kind: Some(ErrorKind::NotConfigured), ..error }
                 .hint("`ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it"));
         }
         self.load_located(&located, typed)
@@ -106,13 +115,13 @@ impl Global {
     }
 
     /// The configuration of the workspace in exactly this folder.
-    pub(crate) fn load_in(&self, directory: &Path) -> CommandResult<Config> {
-        self.load_located(&locate_in(directory, user_config()), &Typed::default())
+    pub(crate) fn load_in(&self, directory: &Path, typed: &Typed) -> CommandResult<Config> {
+        self.load_located(&locate_in(directory, user_config()), typed)
     }
 
     /// The configuration in exactly this file.
-    pub(crate) fn load_at(&self, path: &Path) -> CommandResult<Config> {
-        self.load_located(&locate(Some(path), &working_directory()?, user_config()), &Typed::default())
+    pub(crate) fn load_at(&self, path: &Path, typed: &Typed) -> CommandResult<Config> {
+        self.load_located(&locate(Some(path), &working_directory()?, user_config()), typed)
     }
 
     fn load_located(&self, located: &Located, typed: &Typed) -> CommandResult<Config> {
@@ -177,15 +186,6 @@ impl Global {
     }
 }
 
-/// The untrusted requests of a configuration file as it is on disk now; empty if it cannot be loaded.
-pub(crate) fn untrusted_requests(path: &Path) -> Vec<TrustRequest> {
-    let context =
-        LoadContext { variables: &variable, data_folder: &data_folder, is_trusted: &trust::evaluate };
-    let located = working_directory().map(|folder| locate(Some(path), &folder, user_config()));
-    let loaded = located.ok().and_then(|located| Config::load(&located, &Typed::default(), context).ok());
-    loaded.map(|config| config.untrusted).unwrap_or_default()
-}
-
 /// Where the user is.
 pub(crate) fn working_directory() -> CommandResult<PathBuf> {
     std::env::current_dir()
@@ -219,7 +219,12 @@ fn data_folder(root: &Path) -> Option<PathBuf> {
     let name = root.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().filter(is_plain).take(DATA_NAME_CHARS_MAX).collect();
     let hash = blake3::hash(root.as_os_str().as_encoded_bytes()).to_hex();
-    Some(state_folder()?.join("workspaces").join(format!("{name}-{}", &hash[..DATA_HASH_CHARS])))
+    Some(data_folders()?.join(format!("{name}-{}", &hash[..DATA_HASH_CHARS])))
+}
+
+/// The folder that holds the data folders of all workspaces.
+pub(crate) fn data_folders() -> Option<PathBuf> {
+    Some(state_folder()?.join("workspaces"))
 }
 
 /// Our folder in one of the user's: the variable's, else this one of the home folder.
@@ -245,7 +250,10 @@ pub(crate) const REAPER: &str = "__reaper";
 /// Runs the command that was typed, in a runtime of its own.
 pub(crate) fn main(additions: Additions) -> ExitCode {
     memory::bound_arenas();
-    let cli = read(additions);
+    let cli = match read(additions) {
+        Ok(cli) => cli,
+        Err(exit) => return exit,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -261,14 +269,33 @@ pub(crate) fn main(additions: Additions) -> ExitCode {
 
 /// The same in the runtime of whoever calls.
 pub(crate) async fn run(additions: Additions) -> ExitCode {
-    obey(read(additions)).await
+    match read(additions) {
+        Ok(cli) => obey(cli).await,
+        Err(exit) => exit,
+    }
 }
 
-fn read(additions: Additions) -> Cli {
-    let mut cli = Cli::parse();
+/// Parses what was typed. What cannot be parsed ends the process with clap's message, or as JSON where that is wanted.
+fn read(additions: Additions) -> Result<Cli, ExitCode> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    style::choose(&arguments);
+    let mut cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && wants_json(&arguments) => {
+            let usage = CommandError::from(error);
+            Output { json: true, quiet: false }.fail(&usage);
+            return Err(ExitCode::from(usage.exit as u8));
+        }
+        Err(error) => error.exit(),
+    };
     cli.global.additions = additions;
-    start_log(cli.global.verbose, cli.global.quiet);
-    cli
+    log::start(cli.global.verbose, cli.global.quiet);
+    Ok(cli)
+}
+
+/// Whether `--json` was typed, where the rest cannot be parsed.
+fn wants_json(arguments: &[OsString]) -> bool {
+    arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
 async fn obey(cli: Cli) -> ExitCode {
@@ -278,27 +305,5 @@ async fn obey(cli: Cli) -> ExitCode {
             cli.global.output().fail(&error);
             ExitCode::from(error.exit as u8)
         }
-    }
-}
-
-/// The log goes to stderr; `CTX_LOG` overrides the flags.
-fn start_log(verbose: u8, quiet: bool) {
-    let level = match (quiet, verbose) {
-        (true, _) => "error,rmcp=off",
-        // What goes wrong between a client and rmcp is the client's to know.
-        (false, 0) => "warn,rmcp=off",
-        (false, 1) => {
-            "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_openapi=debug,ctx_state=debug,script=debug"
-        }
-        // At debug level rmcp logs whole messages, including arguments and results.
-        (false, _) => "debug,rmcp=info",
-    };
-    let filter = EnvFilter::try_from_env("CTX_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(MaskedStderr).with_ansi(ansi);
-    // Otherwise a log that cannot be written is told on stderr, which panics.
-    let log = log.log_internal_errors(false);
-    if log.without_time().with_target(false).try_init().is_err() {
-        // Only in a process that has a log already, which then is the one to use.
     }
 }

@@ -4,11 +4,14 @@ use crate::config::ConfigError;
 use ctx_core::{ErrorKind, ToolError, chain};
 use ctx_knowledge::{FillError, SearchError, StoreError, SyncError};
 use ctx_state::StateError;
+use serde_json::{Value, json};
 
 /// A command that failed.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     pub(crate) exit: Exit,
+    /// Why, where more is known than the exit code tells.
+    pub(crate) kind: Option<ErrorKind>,
     pub(crate) messages: Vec<String>,
     pub(crate) hints: Vec<String>,
 }
@@ -20,17 +23,44 @@ pub(crate) enum Exit {
     Usage = 2,
     /// `EX_TEMPFAIL`: somebody else is at it; try again.
     Busy = 75,
+    /// Ctrl-C ended it: 128 and the number of SIGINT, as shells have it.
+    Interrupted = 130,
+    /// SIGTERM ended it.
+    Terminated = 143,
 }
 
 pub(crate) type CommandResult<T = ()> = Result<T, CommandError>;
 
 impl CommandError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failure, messages: vec![message.into()], hints: Vec::new() }
+        Self { exit: Exit::Failure, kind: None, messages: vec![message.into()], hints: Vec::new() }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, ..Self::new(message) }
+    }
+
+    pub(crate) fn of_kind(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind: Some(kind), ..Self::new(message) }
+    }
+
+    /// The object that programs read: `{"error": {"code", "message", "hint"}}`.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut error = json!({"code": self.code(), "message": self.messages.join("; ")});
+        if !self.hints.is_empty() {
+            error["hint"] = json!(self.hints.join("; "));
+        }
+        json!({ "error": error })
+    }
+
+    fn code(&self) -> &'static str {
+        match (self.kind, self.exit) {
+            (Some(kind), _) => kind.code(),
+            (None, Exit::Usage) => ErrorKind::BadRequest.code(),
+            (None, Exit::Busy) => ErrorKind::Overloaded.code(),
+            (None, Exit::Interrupted | Exit::Terminated) => "interrupted",
+            (None, Exit::Failure) => "failed",
+        }
     }
 
     #[must_use]
@@ -42,7 +72,12 @@ impl CommandError {
 
 impl From<ConfigError> for CommandError {
     fn from(error: ConfigError) -> Self {
-        Self { exit: Exit::Usage, messages: error.problems, hints: Vec::new() }
+        Self {
+            exit: Exit::Usage,
+            kind: Some(ErrorKind::NotConfigured),
+            messages: error.problems,
+            hints: Vec::new(),
+        }
     }
 }
 
@@ -80,6 +115,8 @@ impl From<SyncError> for CommandError {
             SyncError::Store(error) => error.into(),
             SyncError::Busy { .. } => Self { exit: Exit::Busy, ..Self::new(error.to_string()) }
                 .hint("wait for it to finish, then run the command again"),
+            SyncError::Interrupted { .. } => Self { exit: Exit::Interrupted, ..Self::new(error.to_string()) }
+                .hint("run the command again to go on"),
             other => Self::new(chain(&other)),
         }
     }
@@ -112,6 +149,23 @@ impl From<ToolError> for CommandError {
             ErrorKind::RateLimited | ErrorKind::Overloaded => Exit::Busy,
             _ => Exit::Failure,
         };
-        Self { exit, ..Self::new(chain(&error)) }
+        Self { exit, ..Self::of_kind(error.kind(), chain(&error)) }
+    }
+}
+
+/// A usage error of clap, in the words that clap has for it.
+impl From<clap::Error> for CommandError {
+    fn from(error: clap::Error) -> Self {
+        use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand};
+        if [DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand].contains(&error.kind()) {
+            return Self::usage("a command is missing").hint("`--help` lists what there is");
+        }
+        let text = error.render().to_string();
+        let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let tips = rest.lines().filter_map(|line| line.trim().strip_prefix("tip: ")).map(words);
+        let usage = rest.lines().filter(|line| line.starts_with("Usage: ")).map(words);
+        let message = Self::usage(words(message.strip_prefix("error: ").unwrap_or(message)));
+        tips.chain(usage).fold(message, Self::hint)
     }
 }

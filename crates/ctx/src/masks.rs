@@ -1,6 +1,7 @@
 //! Redaction of what this process prints: secrets of every configuration that it has read are masked on stderr, in the
 //! log and in reports. Results of tools and contents of documents are printed as they are.
 
+use crate::progress;
 use async_trait::async_trait;
 use ctx_core::{Connector, Cursor, Pulled, Redactor, Secret, Sink, SourceError, Watcher, is_ordinary_value};
 use serde_json::Value;
@@ -141,7 +142,7 @@ impl<'a> MakeWriter<'a> for MaskedStderr {
 impl Write for MaskedEvent {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let shown = text(String::from_utf8_lossy(event).into_owned());
-        io::stderr().lock().write_all(shown.as_bytes())?;
+        progress::aside(|| io::stderr().lock().write_all(shown.as_bytes()))?;
         Ok(event.len())
     }
 

@@ -1,10 +1,12 @@
 //! Where everything is printed: answers on stdout, talk on stderr.
 
 use crate::error::CommandError;
-use crate::masks;
+use crate::style::{self, Painter};
+use crate::{log, masks, progress};
+use ctx_core::escape_line;
 use serde::Serialize;
-use std::borrow::Cow;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
+use tracing::Level;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,8 +24,17 @@ impl Output {
         value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<(), CommandError> {
+        self.answer_painted(value, |painter| painter.plain(&text()).into_owned())
+    }
+
+    /// The same with colour. Whatever `text` takes from elsewhere it hands to the painter.
+    pub(crate) fn answer_painted(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce(Painter) -> String,
+    ) -> Result<(), CommandError> {
         let value = serde_json::to_value(value).map(masks::json).map_err(json_error)?;
-        self.content(&value, || masks::text(text()))
+        self.painted(&value, |painter| masks::text(text(painter)))
     }
 
     /// Prints the content of a tool result, document or agent, unmasked.
@@ -32,16 +43,30 @@ impl Output {
         value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<(), CommandError> {
-        let answer =
-            if self.json { serde_json::to_string_pretty(value).map_err(json_error)? } else { text() };
-        self.print(&answer)
+        self.painted(value, |painter| painter.plain(&text()).into_owned())
     }
 
-    /// Prints text to stdout. A reader that went away, like `head`, is not an error.
+    /// Prints content with colour, unmasked. Whatever `text` takes from elsewhere it hands to the painter.
+    pub(crate) fn painted(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce(Painter) -> String,
+    ) -> Result<(), CommandError> {
+        match self.json {
+            true => self.print(&serde_json::to_string_pretty(value).map_err(json_error)?),
+            false => self.write(&text(Painter::stdout())),
+        }
+    }
+
+    /// Prints text to stdout.
     pub(crate) fn print(&self, text: &str) -> Result<(), CommandError> {
+        let painter = if self.json { Painter::colorless_stdout() } else { Painter::stdout() };
+        self.write(&painter.plain(text))
+    }
+
+    /// Writes to stdout. A reader that went away, like `head`, is not an error.
+    fn write(&self, text: &str) -> Result<(), CommandError> {
         let mut stdout = io::stdout().lock();
-        let safe = if stdout.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
-        let text = &*safe;
         let ending = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         match write!(stdout, "{text}{ending}").and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -53,42 +78,64 @@ impl Output {
 
     /// Says something that is not the answer.
     pub(crate) fn say(&self, text: &str) {
-        if !self.quiet {
-            talk(text);
-        }
+        self.log(Level::INFO, text);
     }
 
     /// Warns.
     pub(crate) fn warn(&self, text: &str) {
+        self.log(Level::WARN, text);
+    }
+
+    /// Says something in the style of the log.
+    pub(crate) fn log(&self, level: Level, text: &str) {
         if !self.quiet {
-            talk(&format!("warning: {text}"));
+            talk(&log::prefix(level, Painter::stderr()), text);
         }
     }
 
     /// Says what can be done about a warning.
     pub(crate) fn hint(&self, text: &str) {
         if !self.quiet {
-            talk(&format!("hint: {text}"));
+            talk(&hint_prefix(), text);
         }
     }
 
     /// Asks, on the line that the answer is typed on.
-    pub(crate) fn ask(&self, question: &str) {
+    fn ask(&self, question: &str) {
         let mut stderr = io::stderr().lock();
-        if write!(stderr, "{}", harmless(question)).and_then(|()| stderr.flush()).is_err() {
+        let question = masks::text(question.to_owned());
+        if write!(stderr, "{}", Painter::stderr().plain(&question)).and_then(|()| stderr.flush()).is_err() {
             // Whoever cannot see the question will not say yes.
         }
     }
 
-    /// Says what went wrong; never silenced.
+    /// Asks for a yes in a terminal; `None` where there is nobody to answer.
+    pub(crate) fn confirm(&self, question: &str) -> Option<bool> {
+        if self.quiet || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        self.ask(question);
+        let mut answer = String::new();
+        let heard = io::stdin().lock().read_line(&mut answer).is_ok();
+        Some(heard && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
+    /// Says what went wrong; never silenced. With `--json` it is one line, an object of the shape that the HTTP API has.
     pub(crate) fn fail(&self, error: &CommandError) {
+        if self.json {
+            return talk("", &error.to_json().to_string());
+        }
         for message in &error.messages {
-            talk(&format!("error: {message}"));
+            talk(&log::prefix(Level::ERROR, Painter::stderr()), message);
         }
         for hint in &error.hints {
-            talk(&format!("hint: {hint}"));
+            talk(&hint_prefix(), hint);
         }
     }
+}
+
+fn hint_prefix() -> String {
+    Painter::stderr().paint(style::HINT, "hint:") + " "
 }
 
 fn json_error(error: serde_json::Error) -> CommandError {
@@ -96,21 +143,20 @@ fn json_error(error: serde_json::Error) -> CommandError {
 }
 
 /// Writes a line to stderr with secrets masked. A closed stderr is not an error; `eprintln!` would panic.
-fn talk(line: &str) {
-    if writeln!(io::stderr().lock(), "{}", harmless(&masks::text(line.to_owned()))).is_err() {
+fn talk(prefix: &str, text: &str) {
+    let text = masks::text(text.to_owned());
+    let line = format!("{prefix}{}\n", Painter::stderr().plain(&text));
+    if progress::aside(|| io::stderr().lock().write_all(line.as_bytes())).is_err() {
         // There is nowhere left to say so.
     }
 }
 
-/// The text without what a terminal would obey: titles and names come from documents that anybody
-/// may have written.
-fn harmless(text: &str) -> Cow<'_, str> {
-    let obeyed = |char: char| char.is_control() && char != '\n' && char != '\t';
-    if text.contains(obeyed) { Cow::Owned(text.replace(obeyed, "\u{FFFD}")) } else { Cow::Borrowed(text) }
-}
-
-/// Lines up columns, each as wide as its widest cell.
+/// Lines up columns, each as wide as its widest cell. A cell is one line, whatever is in it.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    // Masked first: escaping may change a secret so that it is not recognized.
+    let cell = |cell: &String| escape_line(&masks::text(cell.clone())).into_owned();
+    let cells = |row: &Vec<String>| row.iter().map(cell).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -146,15 +192,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_not_made_to_obey_documents() {
-        assert_eq!(harmless("a\u{1b}]0;title\u{7}b\n\tc"), "a\u{FFFD}]0;title\u{FFFD}b\n\tc");
-        assert!(matches!(harmless("plain\ntext"), Cow::Borrowed(_)));
-    }
-
-    #[test]
     fn columns_line_up() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
         assert_eq!(table(&[row(["a", "b"]), row(["ccc", ""])]), "a    b\nccc\n");
+        assert_eq!(table(&[row(["a\n<html>", "b"]), row(["c", "d"])]), "a\\n<html>  b\nc          d\n");
         assert_eq!(bytes(1536), "1.5 KiB");
     }
 }

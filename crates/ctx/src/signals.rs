@@ -1,12 +1,15 @@
 //! Ctrl-C and SIGTERM.
 
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandError, CommandResult, Exit};
 use std::time::Duration;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 #[cfg(windows)]
 use tokio::signal::windows::{CtrlC, ctrl_c};
 use tokio_util::sync::CancellationToken;
+
+/// How long cancelled work may take to stop.
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Hears Ctrl-C and SIGTERM from the moment it is made; until then they end the process at once.
 pub(crate) struct Signals {
@@ -33,13 +36,48 @@ impl Signals {
 
     /// Waits for the next one. One that came before this was called counts.
     pub(crate) async fn next(&mut self) {
+        self.next_exit().await;
+    }
+
+    /// Waits for the next one; returns the exit code of work that ends because of it.
+    pub(crate) async fn next_exit(&mut self) -> Exit {
         #[cfg(unix)]
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Terminated,
         }
         #[cfg(windows)]
-        self.interrupt.recv().await;
+        {
+            self.interrupt.recv().await;
+            Exit::Interrupted
+        }
+    }
+}
+
+/// Runs work that the first Ctrl-C or SIGTERM cancels by its token; the second one, or the end of `patience`, abandons
+/// it. Work that fails after a signal has the exit code of that signal.
+pub(crate) async fn until_interrupted<T>(
+    mut signals: Signals,
+    patience: Duration,
+    cancellation: &CancellationToken,
+    work: impl Future<Output = CommandResult<T>>,
+) -> CommandResult<T> {
+    let mut work = std::pin::pin!(work);
+    let exit = tokio::select! {
+        done = &mut work => return done,
+        exit = signals.next_exit() => exit,
+    };
+    cancellation.cancel();
+    let done = tokio::select! {
+        done = until_stop_deadline(work, cancellation, patience) => done,
+        () = signals.next() => None,
+    };
+    match done {
+        Some(Ok(done)) => Ok(done),
+        Some(Err(error)) if error.exit == Exit::Interrupted => Err(CommandError { exit, ..error }),
+        Some(Err(error)) => Err(error),
+        None => Err(CommandError { exit, ..CommandError::new("stopped; what was done before is kept") }
+            .hint("run the command again to go on")),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Everything callable that is somewhere else: upstream MCP servers and APIs.
 
 use crate::cli::state_folder;
-use crate::config::{Config, api_section};
+use crate::config::{Config, SectionChanges, api_section, upstream_section};
 use crate::definitions::UpstreamMemory;
 use crate::logins;
 use crate::trust::Guard;
+use arc_swap::ArcSwap;
 use ctx_core::{Identifier, Provider, Redactor};
-use ctx_mcp::{ReaperProgram, UpstreamOptions, Upstreams as Servers};
+use ctx_mcp::{ReaperProgram, UpstreamOptions, Upstreams as Servers, default_starts_at_once};
 use ctx_openapi::{ApiOptions, Apis};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ use std::sync::Arc;
 pub(crate) struct Upstreams {
     pub(crate) servers: Servers,
     pub(crate) apis: Apis,
+    api_options: ApiOptions,
+    /// Replaced when the configuration is.
+    guards: Arc<ArcSwap<Guards>>,
 }
 
 /// What upstreams need of the workspace.
@@ -34,29 +38,55 @@ impl Upstreams {
         // What is to be known of their names was told when the workspace was opened.
         let (servers, _) = config.upstreams(may_use);
         let (apis, _) = config.apis(may_use);
-        let guards: BTreeMap<Identifier, Guard> = config
-            .settings
-            .apis
-            .keys()
-            .filter_map(|name| Some((Identifier::sanitize(name), config.guard(&api_section(name))?)))
-            .collect();
-        let is_trusted =
-            move |name: &Identifier, file: &Path| guards.get(name).is_none_or(|guard| guard.allows(file));
-        let options =
-            ApiOptions { cache: api_cache(), on_change: on_change.clone(), is_trusted: Arc::new(is_trusted) };
-        let apis = Apis::start(apis, &options);
+        let guards = Arc::new(ArcSwap::from_pointee(Guards::of(config)));
+        let api_options = ApiOptions {
+            cache: api_cache(),
+            on_change: on_change.clone(),
+            is_trusted: {
+                let guards = guards.clone();
+                Arc::new(move |name: &Identifier, file: &Path| guards.load().allow_spec(name, file))
+            },
+        };
+        let apis = Apis::start(apis, &api_options);
         let options = UpstreamOptions {
             name: "ctx".to_owned(),
-            starts_at_once: ctx_mcp::default_starts_at_once(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reaper,
             redactor,
             memory: Some(Arc::new(UpstreamMemory::of(config))),
             credentials: logins::store(),
             on_change,
-            may_start: Arc::new(start_check(config)),
+            may_start: {
+                let guards = guards.clone();
+                Arc::new(move |name: &Identifier| guards.load().allow_start(name))
+            },
+            starts_at_once: default_starts_at_once(),
         };
-        Self { servers: Servers::start(servers, options), apis }
+        Self { servers: Servers::start(servers, options), apis, api_options, guards }
+    }
+
+    /// Starts, ends and restarts those that the changes concern; all others go on.
+    pub(crate) fn update(&self, config: &Config, changes: &SectionChanges) {
+        self.guards.store(Arc::new(Guards::of(config)));
+        let has_limits = changes.contains("limits");
+        let settings = &config.settings;
+        let servers: Vec<_> =
+            settings.mcp_servers.keys().map(|name| identified(name, upstream_section)).collect();
+        let apis: Vec<_> = settings.apis.keys().map(|name| identified(name, api_section)).collect();
+        // Servers whose names collide are numbered, so that another one changes who has which name.
+        let collides = |section: &str| {
+            let own = servers.iter().find(|(_, known)| known == section).map(|(name, _)| name);
+            servers.iter().filter(|(name, _)| Some(name) == own).count() > 1
+        };
+        let servers_differ = |section: &str| has_limits || changes.contains(section) || collides(section);
+        let apis_differ =
+            |section: &str| has_limits || changes.contains(section) || changes.contains("frozen_params");
+        let keep_server = |name: &Identifier| is_kept(name, &servers, &servers_differ);
+        let keep_api = |name: &Identifier| is_kept(name, &apis, &apis_differ);
+        let started = config.upstreams(&servers_differ).0;
+        self.servers.update(&keep_server, started);
+        let started = config.apis(&apis_differ).0;
+        self.apis.update(&keep_api, started, &self.api_options);
     }
 
     /// One provider for each.
@@ -80,21 +110,51 @@ impl Upstreams {
     }
 }
 
-/// The check before a server is started: the workspace files that its command line names must still have the trusted
-/// content.
-fn start_check(config: &Config) -> impl Fn(&Identifier) -> Result<(), String> + Send + Sync + 'static {
-    let guarded =
-        config.trust_requests.iter().filter(|request| !request.files.is_empty()).filter_map(|request| {
-            let name = request.section.strip_prefix("mcp_servers.")?;
-            Some((Identifier::sanitize(name), (config.guard(&request.section)?, request.files.clone())))
-        });
-    let guarded: BTreeMap<Identifier, (Guard, Vec<PathBuf>)> = guarded.collect();
-    move |name| {
-        let Some((guard, files)) = guarded.get(name) else { return Ok(()) };
+/// An upstream's name in the catalog, and its section.
+fn identified(name: &str, section: fn(&str) -> String) -> (Identifier, String) {
+    (Identifier::sanitize(name), section(name))
+}
+
+/// Whether a running upstream is still configured, and as before.
+fn is_kept(name: &Identifier, all: &[(Identifier, String)], differs: &dyn Fn(&str) -> bool) -> bool {
+    all.iter().any(|(known, section)| known == name && !differs(section))
+}
+
+/// The trusted content of workspace files that upstreams run or take addresses from.
+struct Guards {
+    /// Of the files that command lines name.
+    servers: BTreeMap<Identifier, (Guard, Vec<PathBuf>)>,
+    /// Of descriptions.
+    apis: BTreeMap<Identifier, Guard>,
+}
+
+impl Guards {
+    fn of(config: &Config) -> Self {
+        let servers =
+            config.trust_requests.iter().filter(|request| !request.files.is_empty()).filter_map(|request| {
+                let name = request.section.strip_prefix("mcp_servers.")?;
+                Some((Identifier::sanitize(name), (config.guard(&request.section)?, request.files.clone())))
+            });
+        let apis = config
+            .settings
+            .apis
+            .keys()
+            .filter_map(|name| Some((Identifier::sanitize(name), config.guard(&api_section(name))?)));
+        Self { servers: servers.collect(), apis: apis.collect() }
+    }
+
+    /// Whether the files that a server's command line names still have the trusted content.
+    fn allow_start(&self, name: &Identifier) -> Result<(), String> {
+        let Some((guard, files)) = self.servers.get(name) else { return Ok(()) };
         match files.iter().find(|file| !guard.allows(file)) {
             Some(file) => Err(Guard::refusal(&file.display().to_string())),
             None => Ok(()),
         }
+    }
+
+    /// Whether the description of an API still has the trusted content.
+    fn allow_spec(&self, name: &Identifier, file: &Path) -> bool {
+        self.apis.get(name).is_none_or(|guard| guard.allows(file))
     }
 }
 

@@ -2,8 +2,9 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{TestWorkspace, ctx_snapshot};
+use ctx_testkit::{TestWorkspace, ctx_snapshot, signal, wait_until};
 use serde_json::{Value, json};
+use std::process::Stdio;
 
 const KEY: &str = "correct-horse-battery";
 
@@ -126,12 +127,65 @@ fn vectors_that_find_no_space_are_an_error_and_made_when_there_is_some() {
 }
 
 #[test]
+fn an_interrupted_embedding_says_so_keeps_what_was_made_and_can_go_on() {
+    const NOTES: u64 = 120;
+    let w = with("");
+    for number in 0..NOTES {
+        let text: String = (0..40).map(|word| format!("ship{number} crew{} ", word * 7)).collect();
+        w.write(&format!("docs/{number}.md"), text);
+    }
+    w.ctx("sync").success();
+    let child =
+        w.command(["embed", "pending"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("some vectors are made", || vectors(&w)["vectors"].as_u64().unwrap() > 0);
+    signal(child.id(), "INT");
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!((ended.status.code(), ended.stdout.as_slice()), (Some(130), b"".as_slice()), "{said}");
+    let made = vectors(&w);
+    let (count, pending) = (made["vectors"].as_u64().unwrap(), made["pending_documents"].as_u64().unwrap());
+    assert!(count > 0 && pending > 0, "{made}");
+    let expected = format!(
+        "error: interrupted; {count} vectors made, and kept\n\
+         hint: `ctx embed pending` goes on where this stopped\n"
+    );
+    // On a slow machine a line of progress comes before.
+    assert!(said.ends_with(&expected), "{said}");
+    let rest = w.ctx("embed pending --json").success().json();
+    assert_eq!(rest["complete"], true);
+    assert!(rest["made"].as_u64().unwrap() > 0, "{rest}");
+    assert_eq!(vectors(&w)["vectors"].as_u64().unwrap(), count + rest["made"].as_u64().unwrap());
+}
+
+#[test]
 fn a_sync_can_wait_for_the_vectors() {
     let w = with("fill = \"wait\"\n");
     w.ctx("sync").success().says("made 2 vectors");
     assert_eq!(vectors(&w)["pending_documents"], 0);
     let unchanged = w.ctx("sync").success();
     assert!(!unchanged.stderr.contains("vector"), "{}", unchanged.stderr);
+}
+
+#[test]
+fn nonsense_is_answered_with_nothing_and_a_next_step() {
+    let w = with("");
+    w.ctx("sync").success();
+    w.ctx("embed pending").success();
+    ctx_snapshot!(w.ctx("search xyzzy qwertz blorp"), @r"
+    exit_code: 0
+    ----- stdout -----
+
+    ----- stderr -----
+    nothing relevant found
+    hint: try other words; `ctx sources` shows what is indexed
+    ");
+    w.ctx("search qwertz --source filesystem").success().says("hint: try it without a filter");
+    assert_eq!(w.ctx("search xyzzy qwertz blorp --json").success().json(), json!({"results": []}));
+    let config = w.read("ctx.toml") + "[retrieval]\nmin_cosine = -1\n";
+    w.write("ctx.toml", &config);
+    assert_eq!(w.ctx("search xyzzy qwertz blorp --json").success().found().len(), 2, "all that is there");
+    w.write("ctx.toml", config.replace("-1", "1.5"));
+    w.ctx("search boats").code(2).says("retrieval.min_cosine").says("must be between -1 and 1");
 }
 
 #[test]

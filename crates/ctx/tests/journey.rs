@@ -184,7 +184,8 @@ fn what_was_synced_is_found_and_can_be_read_whole() {
     ----- stdout -----
 
     ----- stderr -----
-    nothing found
+    nothing relevant found
+    hint: try other words; `ctx sources` shows what is indexed
     ");
     let explained = w.ctx("search button --source filesystem --explain --json").success().json();
     assert_eq!(explained["results"][0]["explain"]["terms"], serde_json::json!(["button"]));
@@ -305,6 +306,8 @@ fn runs_are_recorded_and_one_can_be_looked_at() {
     no runs are recorded
     ");
     w.ctx("search button").success();
+    w.ctx("runs --failed").success().says("no run that failed is recorded");
+    w.ctx("runs --tool nobody").success().says("no run of this tool is recorded");
     w.ctx("search button --limit 0").code(2);
     ctx_snapshot!(w.ctx("runs --failed"), @r"
     exit_code: 0

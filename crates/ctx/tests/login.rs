@@ -230,7 +230,7 @@ fn a_login_can_be_given_up() {
     wait_until("the browser is opened", || w.path("address").exists());
     signal(child.id(), "INT");
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(130));
     assert!(String::from_utf8_lossy(&output.stderr).contains("given up"));
     run(&w, "read").code(1).says(NEEDED);
 }

@@ -322,6 +322,38 @@ fn finding_and_calling_functions_costs_a_client_few_tokens() {
     assert!(chars <= SURFACE_CHARS_MAX, "{chars} characters: {tools:#?}");
 }
 
+/// Schemas inside of a schema whose `type` is a list.
+fn lists_of_types(schema: &Value) -> Vec<&Value> {
+    let inside: Vec<&Value> = match schema {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => Vec::new(),
+    };
+    let own = Some(schema).filter(|schema| schema["type"].is_array());
+    own.into_iter().chain(inside.into_iter().flat_map(lists_of_types)).collect()
+}
+
+#[test]
+fn schemas_of_our_own_tools_have_one_type_for_each_value_and_null_is_still_taken() {
+    let w = workspace();
+    let mut client = Client::begin(&w);
+    client.request(1, "tools/list", json!({}));
+    let listed = client.answer(1);
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "search"), "{listed}");
+    for tool in tools {
+        for schema in [&tool["inputSchema"], &tool["outputSchema"]] {
+            assert_eq!(lists_of_types(schema), Vec::<&Value>::new(), "{}", tool["name"]);
+        }
+    }
+    let nulls = json!({"query": "x", "mode": null, "filters": {"source": null, "tags": null, "since": null}});
+    for arguments in [nulls, json!({"query": "x", "filters": null})] {
+        client.request(2, "tools/call", json!({"name": "search", "arguments": arguments}));
+        let result = client.answer(2)["result"].take();
+        assert!(result["isError"] != true && result["structuredContent"]["results"].is_array(), "{result}");
+    }
+}
+
 #[test]
 fn a_result_too_large_for_an_answer_is_read_in_parts() {
     let w = workspace();

@@ -224,7 +224,7 @@ fn a_test_of_a_tool_shows_each_step_and_the_result() {
       }
 
     ----- stderr -----
-     INFO creating A b
+    creating A b
     "#);
     let json = w.ctx_args(["tool", "test", "tools/ticket.lua", "--params", r#"{"title": "x"}"#, "--json"]);
     let json = json.success().json();

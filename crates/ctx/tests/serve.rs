@@ -106,7 +106,7 @@ fn a_request_that_never_ends_does_not_keep_a_server_from_ending() {
 
     ----- stderr -----
     serving http://127.0.0.1:[PORT]
-     WARN requests still in flight after [DURATION] are cut off
+    warning: requests still in flight after [DURATION] are cut off
     ");
 }
 
@@ -154,7 +154,7 @@ fn a_second_server_on_the_same_port_is_refused_with_a_hint() {
 
     ----- stderr -----
     error: 127.0.0.1:[PORT] is in use by another program
-    hint: stop it, or set `server.bind` to another port (port 0 takes any that is free)
+    hint: stop it, or take another port: `--port PORT`, or `server.bind` (port 0 takes any that is free)
     ");
     other.ctx("up").code(1).says("is in use by another program");
     assert_eq!(server.get("/health").status, 200);

@@ -87,6 +87,66 @@ fn what_nobody_trusts_is_left_out_and_the_rest_works() {
 }
 
 #[test]
+fn what_is_configured_and_not_trusted_is_not_called_missing() {
+    let w = TestWorkspace::empty()
+        .untrusted()
+        .config(
+            "[mcp_servers.files]\ncommand = \"no-such-program\"\n\
+             [apis.pets]\nspec = \"https://pets.example/openapi.json\"\n\
+             [tools.script.greet]\npath = \"greet.lua\"\n[server]\nbind = \"127.0.0.1:0\"\n",
+        )
+        .file("greet.lua", &greeting("hello"));
+    clone_workspace(&w);
+    ctx_snapshot!(w.ctx("upstream list"), @r"
+    exit_code: 0
+    ----- stdout -----
+    pets   not trusted    https://pets.example/openapi.json
+    files  not trusted    no-such-program
+
+    ----- stderr -----
+    warning: [ROOT]/ctx.toml is not trusted, so this is left out: apis.pets (https://pets.example/openapi.json), mcp_servers.files (no-such-program)
+    hint: `ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)
+    2 upstreams are configured, but the workspace is not trusted; `ctx trust` allows them
+    ");
+    let listed = w.ctx("upstream list --json").success().json();
+    assert_eq!(listed["upstreams"][0]["state"], "not trusted", "{listed}");
+    let doctor = w.ctx("doctor").code(1).stdout;
+    assert!(doctor.contains("run `ctx trust`") && !doctor.contains("none is configured"), "{doctor}");
+    w.ctx("connect cursor").success().says("mcp_servers.files (no-such-program)");
+    w.ctx("tool list").success().says("tools.script.greet (greet.lua)");
+    let refusal = "configured, but the workspace is not trusted; the user can allow it with `ctx trust`";
+    let docs = w.ctx("docs").success().stdout;
+    for line in ["files – it is ", "pets – it is ", "tools – 1 tool is "] {
+        assert!(docs.contains(&format!("{line}{refusal}")), "{docs}");
+    }
+    let found = w.ctx("docs --search read").success().stdout;
+    assert!(found.contains(&format!("not searched: files, pets – it is {refusal}")), "{found}");
+    w.ctx("docs files.read").code(1).says(&format!("files: it is {refusal}"));
+    w.write("a.luau", "return { sdk.files.read{}, sdk.tools.greet{} }");
+    let refused = w.ctx("exec a.luau").code(2);
+    assert!(refused.stderr.contains(&format!("sdk.files.read: it is {refusal}")), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&format!("sdk.tools.greet: 1 tool is {refusal}")), "{}", refused.stderr);
+    // An agent, which sees no terminal, learns it from the tools.
+    let server = w.spawn_server();
+    for (tool, arguments) in [
+        ("search_docs", json!({"query": "read a file"})),
+        ("list_functions", json!({})),
+        ("list_functions", json!({"provider": "files"})),
+        ("get_function_docs", json!({"name": "sdk.pets.list"})),
+        ("execute", json!({"script": "return sdk.files.read{}"})),
+        ("execute", json!({"script": "local name = 'files' return sdk[name].read{}"})),
+    ] {
+        let reply = server.post(&format!("/tools/{tool}"), &arguments);
+        assert!(reply.body.to_string().contains(refusal), "{tool}: {:?}", reply.body);
+    }
+    server.stop().success();
+    // A section that is trusted later is not refused.
+    w.ctx("trust").success();
+    let docs = w.ctx("docs tools.greet").success().stdout;
+    assert!(docs.contains("sdk.tools.greet"), "{docs}");
+}
+
+#[test]
 fn naming_a_configuration_is_not_trusting_it() {
     let w = found();
     assert_eq!(greets(&w, &["--config", "ctx.toml"]), 404);

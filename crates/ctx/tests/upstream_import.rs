@@ -86,6 +86,75 @@ fn the_files_of_vs_code_are_read() {
 }
 
 #[test]
+fn comments_blank_lines_and_order_stay_where_they_are() {
+    for config in [
+        "# head\n\n[server]\nbind = \"127.0.0.1:7331\"\n# about its last key\n\n# the end\n",
+        "[mcp_servers.a]\ncommand = \"a\" # why\n# more of a\n\n\n# about the server\n[server] # here\n\n# the end\n",
+        "[mcp_servers]\n# about servers\n[mcp_servers.a]\ncommand = \"a\"\n[mcp_servers.a.env]\nX = \"1\"\n# about X\n",
+        "[mcp_servers.b]\ncommand = \"b\"\n# about db\n[db]\n[mcp_servers.a]\ncommand = \"a\"\n# [mcp_servers.off]\n",
+        "# nothing but a comment\n",
+    ] {
+        let w = workspace(r#"{"mcpServers": {"new": {"command": "x"}, "other": {"command": "y"}}}"#);
+        w.write("ctx.toml", config);
+        w.ctx("upstream import mcp.json").success();
+        let added = "\n[mcp_servers.new]\ncommand = \"x\"\n\n[mcp_servers.other]\ncommand = \"y\"\n";
+        assert_eq!(w.read("ctx.toml"), format!("{config}{added}"));
+    }
+}
+
+#[test]
+fn the_servers_of_codex_are_added_and_what_is_left_out_is_named() {
+    let w = workspace("{}").file(
+        "config.toml",
+        "model = \"x\"\n\
+         [mcp_servers.files]\ncommand = \"npx\"\nargs = [\"-y\", \"server\"]\ncwd = \"/srv\"\n\
+         env = { API_TOKEN = \"sk-0123456789\", MODE = \"fast\" }\nenv_vars = [\"LANG\"]\n\
+         startup_timeout_sec = 20\ntool_timeout_sec = 90.5\nenabled = true\nrequired = true\n\
+         enabled_tools = [\"read\", \"write\"]\ndisabled_tools = [\"write\"]\n\
+         [mcp_servers.issues]\nurl = \"https://issues.example/mcp\"\nbearer_token_env_var = \"ISSUES_TOKEN\"\n\
+         http_headers = { X-Team = \"blue\" }\nenv_http_headers = { X-Key = \"ISSUES_KEY\" }\n\
+         [mcp_servers.off]\ncommand = \"x\"\nenabled = false\n",
+    );
+    let w = w.env("ISSUES_TOKEN", "secret-t");
+    ctx_snapshot!(w.ctx("upstream import config.toml --dry-run"), @r#"
+    exit_code: 0
+    ----- stdout -----
+    [mcp_servers.files]
+    command = "npx"
+    args = ["-y", "server"]
+    cwd = "/srv"
+    env = { API_TOKEN = "sk-0123456789", MODE = "fast", LANG = "${LANG}" }
+    timeout = 91
+    allowed_tools = ["read", "write"]
+    denied_tools = ["write"]
+
+    [mcp_servers.issues]
+    url = "https://issues.example/mcp"
+    headers = { X-Team = "blue", X-Key = "${ISSUES_KEY}", Authorization = "Bearer ${ISSUES_TOKEN}" }
+
+    ----- stderr -----
+    off is left out: it is disabled
+    warning: files: not taken: startup_timeout_sec; `upstream_start_timeout` in [limits] is for all servers together
+    warning: files: not taken, since it means nothing here: required
+    warning: files: needs the variable LANG, which is not set
+    warning: issues: needs the variable ISSUES_KEY, which is not set
+    hint: files: `env.API_TOKEN` looks like a secret; "${API_TOKEN}" takes it from the environment instead
+    "#);
+    w.ctx("upstream import config.toml").success();
+    let w = w.env("LANG", "C").env("ISSUES_KEY", "secret-k");
+    let shown = w.ctx("config show").success().stdout;
+    assert!(shown.contains("[mcp_servers.files") && !shown.contains("secret-"), "{shown}");
+    // The entry that `ctx connect` wrote for Codex is no upstream of ctx.
+    w.write(
+        "codex.toml",
+        "[mcp_servers.ctx-notes]\ncommand = \"/bin/ctx\"\nargs = [\"serve\", \"mcp\", \"--stdio\"]\n",
+    );
+    w.ctx("upstream import codex.toml").success().says("ctx-notes is left out: it is ctx itself");
+    w.write("codex.toml", "[mcp_servers\n");
+    w.ctx("upstream import codex.toml").code(2).says("codex.toml:1:");
+}
+
+#[test]
 fn a_file_that_cannot_be_taken_over_is_told() {
     let w = workspace("{\"mcpServers\": {,}}");
     w.ctx("upstream import mcp.json").code(2).says("mcp.json:1:");

@@ -88,8 +88,8 @@ fn a_wrong_name_is_answered_with_the_nearest() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no document with id: [ID]
-    hint: `ctx search` shows the ids of what it finds
+    error: no document `[ID]`
+    hint: `ctx search` shows the paths and ids of what it finds
     ");
 }
 

@@ -66,7 +66,12 @@ pub(crate) async fn serving_documents() -> (Server, TempDir) {
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
         mode: Mode::Hybrid,
         final_limit: 12,
-        tuning: Tuning { keyword_candidates: 100, vector_candidates: 100, hybrid_alpha: None },
+        tuning: Tuning {
+            keyword_candidates: 100,
+            vector_candidates: 100,
+            hybrid_alpha: None,
+            min_cosine: None,
+        },
         embedding: None,
         sources: vec![source("filesystem", "notes", files), source("script", "bare", Arc::new(Bare))],
     });

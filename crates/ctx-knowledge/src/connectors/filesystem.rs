@@ -3,7 +3,7 @@
 //! Honours ignore files, never leaves the root by a symbolic link, reads what it can and reports
 //! the rest. A file is read again only when its size, times or inode changed.
 
-use super::globs::Globs;
+use super::globs::{GlobSettings, Globs, Selection};
 use super::{ConnectorKind, OpenOptions, Opened, names, watch};
 use async_trait::async_trait;
 use ctx_core::{
@@ -33,6 +33,8 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
 const SETTLED: Duration = Duration::from_millis(50);
 /// The same where timestamps are whole seconds.
 const SETTLED_COARSE: Duration = Duration::from_secs(2);
+/// Entries listed before the first file is read; for a larger tree no total is announced.
+const LISTED_MAX: usize = 1 << 16;
 
 /// Settings of `[connectors.filesystem.<name>]`.
 #[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
@@ -45,6 +47,10 @@ struct Settings {
     /// Which of those are not.
     #[serde(default)]
     exclude_globs: Vec<String>,
+    /// Files that usually hold secrets (private keys, `.env` …) are never read, except those that these globs match,
+    /// whatever `include_globs` says.
+    #[serde(default)]
+    include_sensitive_globs: Vec<String>,
     /// Whether to follow symbolic links that stay inside the folder.
     #[serde(default)]
     follow_symlinks: bool,
@@ -88,7 +94,11 @@ pub(super) fn open_filesystem(settings: &Value, options: OpenOptions<'_>) -> Res
         root,
         confined_to,
         shown_root: settings.root,
-        globs: Globs::new(&settings.include_globs, &settings.exclude_globs)?,
+        globs: Globs::new(GlobSettings {
+            include: &settings.include_globs,
+            exclude: &settings.exclude_globs,
+            include_sensitive_globs: &settings.include_sensitive_globs,
+        })?,
         follow_symlinks: settings.follow_symlinks,
         document_bytes_max: options.document_bytes_max,
         own_files: options.own_files.to_vec(),
@@ -122,9 +132,17 @@ impl Filesystem {
     fn walk(&self, sink: &Sink) -> Result<Pulled, SourceError> {
         let root = self.canonical_root()?;
         let mut listing = Listing::Complete;
-        for entry in self.entries(&root).sort_by_file_path(Path::cmp).build() {
+        let mut walk = self.entries(&root).sort_by_file_path(Path::cmp).build();
+        // Listed first, so that it is known how many files there are before the first one is read.
+        let listed: Vec<_> = walk.by_ref().take(LISTED_MAX).collect();
+        if listed.len() < LISTED_MAX {
+            let is_wanted = |entry: &&DirEntry| self.wants(&root, entry);
+            sink.expect(listed.iter().flatten().filter(is_wanted).count() as u64);
+        }
+        let mut secret_files = Vec::new();
+        for entry in listed.into_iter().chain(walk) {
             match entry {
-                Ok(entry) => self.visit(&root, &entry, sink)?,
+                Ok(entry) => self.visit(&root, &entry, sink, &mut secret_files)?,
                 // A loop of links, or a link to nothing.
                 Err(error) if is_loop(&error) || is_gone(&error) || is_link(&error) => {}
                 Err(error) => {
@@ -137,6 +155,12 @@ impl Filesystem {
                 }
             }
         }
+        if listing == Listing::Partial {
+            // One that was indexed before it counted as secret must not stay until everything can be listed.
+            for source_id in secret_files {
+                sink.send_blocking(Change::Delete { source_id })?;
+            }
+        }
         Ok(Pulled { cursor: None, listing })
     }
 
@@ -144,14 +168,16 @@ impl Filesystem {
     fn entries(&self, root: &Path) -> WalkBuilder {
         let mut builder = WalkBuilder::new(root);
         // Ignore files count wherever the folder is, and the user's global ones nowhere, so that
-        // two machines index the same.
-        builder.require_git(false).git_global(false).follow_links(self.follow_symlinks);
-        let (inside, own_files) = (root.to_owned(), self.own_files());
+        // two machines index the same. Which hidden names count is for the globs to say.
+        builder.require_git(false).git_global(false).hidden(false).follow_links(self.follow_symlinks);
+        let (inside, own_files, globs) = (root.to_owned(), self.own_files(), self.globs.clone());
         builder.filter_entry(move |entry| {
             let path = entry.path();
             let escapes_root = entry.path_is_symlink() && !stays_inside(path, &inside);
             let has_external_ignore = is_folder(entry) && has_foreign_ignore_file(path, &inside);
-            !(is_own(path, &own_files) || escapes_root || has_external_ignore)
+            let is_hidden_folder =
+                is_folder(entry) && path.strip_prefix(&inside).is_ok_and(|relative| globs.hides(relative));
+            !(is_own(path, &own_files) || escapes_root || has_external_ignore || is_hidden_folder)
         });
         builder
     }
@@ -168,9 +194,26 @@ impl Filesystem {
         entries.filter(is_folder).map(DirEntry::into_path).collect()
     }
 
+    /// Every file and folder that a sync would look at, with its size if it would be read. None where the root cannot be
+    /// read, which a sync will tell.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = Option<u64>> {
+        self.canonical_root().ok().into_iter().flat_map(move |root| {
+            self.entries(&root).build().map(move |entry| {
+                let entry = entry.ok()?;
+                let relative = entry.path().strip_prefix(&root).ok()?;
+                if !is_file(&entry) || self.globs.select(relative) != Selection::Read {
+                    return None;
+                }
+                let bytes = entry.metadata().ok()?.len();
+                (bytes <= self.document_bytes_max).then_some(bytes)
+            })
+        })
+    }
+
     /// Whether a change of this file can change what is read.
     pub(super) fn depends_on(&self, relative: &Path) -> bool {
-        self.globs.want(relative) || IGNORE_FILES.iter().any(|name| relative.ends_with(name))
+        self.globs.select(relative) == Selection::Read
+            || IGNORE_FILES.iter().any(|name| relative.ends_with(name))
     }
 
     pub(super) fn canonical_root(&self) -> Result<PathBuf, SourceError> {
@@ -191,14 +234,32 @@ impl Filesystem {
         Ok(root)
     }
 
-    fn visit(&self, root: &Path, entry: &DirEntry, sink: &Sink) -> Result<(), SinkClosed> {
+    fn visit(
+        &self,
+        root: &Path,
+        entry: &DirEntry,
+        sink: &Sink,
+        secret_files: &mut Vec<String>,
+    ) -> Result<(), SinkClosed> {
         let path = entry.path();
         let Ok(relative) = path.strip_prefix(root) else { return Ok(()) };
-        let may_be_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        if !may_be_file || !self.globs.want(relative) {
+        if !is_file(entry) {
             return Ok(());
         }
         let source_id = source_id(relative);
+        let selection = match self.globs.select(relative) {
+            Selection::Read if self.leads_to_secret(path, root) => Selection::Secret,
+            selection => selection,
+        };
+        match selection {
+            Selection::Read => {}
+            Selection::Secret => {
+                sink.leave_out_secret_file();
+                secret_files.push(source_id);
+                return Ok(());
+            }
+            Selection::Skip => return Ok(()),
+        }
         match self.read(path, &source_id, sink) {
             Ok(Some(document)) => sink.send_blocking(Change::Upsert(Box::new(document))),
             Ok(None) => Ok(()),
@@ -206,6 +267,20 @@ impl Filesystem {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => sink.send_blocking(Change::Unreadable { source_id, reason: plain(&error) }),
         }
+    }
+
+    /// Whether a file that may be behind a symbolic link is a secret file by its own name.
+    fn leads_to_secret(&self, path: &Path, root: &Path) -> bool {
+        self.follow_symlinks
+            && fs::canonicalize(path).is_ok_and(|target| {
+                target.strip_prefix(root).is_ok_and(|relative| self.globs.refuses(relative))
+            })
+    }
+
+    /// Whether an entry is a file that is to be read.
+    fn wants(&self, root: &Path, entry: &DirEntry) -> bool {
+        let relative = entry.path().strip_prefix(root);
+        is_file(entry) && relative.is_ok_and(|relative| self.globs.select(relative) == Selection::Read)
     }
 
     /// The document, or nothing when it is stored as it is.
@@ -244,6 +319,10 @@ impl Filesystem {
 pub(super) fn is_own(path: &Path, own_files: &[PathBuf]) -> bool {
     let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_owned();
     own_files.iter().any(|own| bytes(path).starts_with(&bytes(own)))
+}
+
+fn is_file(entry: &DirEntry) -> bool {
+    entry.file_type().is_some_and(|kind| kind.is_file())
 }
 
 fn is_folder(entry: &DirEntry) -> bool {
@@ -309,7 +388,8 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
     Timestamp::try_from(time).ok()
 }
 
-fn file_url(path: &Path) -> Option<String> {
+/// The address of a file, as its document has it.
+pub(crate) fn file_url(path: &Path) -> Option<String> {
     Some(format!("file://{}", names::percent_encoded(path.to_str()?.as_bytes())))
 }
 

@@ -5,7 +5,11 @@ mod git;
 mod globs;
 mod names;
 mod s3;
+mod survey;
 mod watch;
+
+pub(crate) use filesystem::file_url;
+pub use survey::{Survey, SurveyLimits};
 
 use ctx_core::Connector;
 use serde_json::Value;

@@ -23,11 +23,6 @@ pub(super) fn percent_encoded(path: &[u8]) -> String {
     text
 }
 
-/// Whether some part of the path begins with a dot: such files are for programs, in every source.
-pub(super) fn is_hidden(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').any(|part| part.starts_with(b"."))
-}
-
 /// What to say of a document that is larger than the limit.
 pub(super) fn too_large(bytes: u64, bytes_max: u64) -> String {
     format!("it has {bytes} bytes; the limit is {bytes_max} (limits.document_bytes)")

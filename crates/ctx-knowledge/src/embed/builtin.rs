@@ -13,6 +13,9 @@ pub(super) const BATCH: usize = 32;
 /// How much vectors count beside words: what did best in our measurements.
 const FAST_WEIGHT: f64 = 0.3;
 pub(super) const BEST_WEIGHT: f64 = 0.5;
+/// Relevance floors; how they were measured is in docs/performance.md, under Quality.
+const FAST_FLOOR: f64 = 0.27;
+const BEST_FLOOR: f64 = 0.29;
 
 struct Builtin(Model);
 
@@ -51,5 +54,12 @@ impl Embedder for Builtin {
             Model::Fast => FAST_WEIGHT,
             Model::Best => BEST_WEIGHT,
         }
+    }
+
+    fn relevance_floor(&self) -> Option<f64> {
+        Some(match self.0 {
+            Model::Fast => FAST_FLOOR,
+            Model::Best => BEST_FLOOR,
+        })
     }
 }

@@ -78,6 +78,12 @@ pub trait Embedder: Send + Sync + 'static {
 
     /// How much its scores count beside those of words, in [0, 1].
     fn weight(&self) -> f64;
+
+    /// The relevance floor: the cosine that hardly any text reaches that has nothing to do with a query. `None` where
+    /// it was not measured.
+    fn relevance_floor(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// How much of the machine to use.

@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Changes whenever the same bytes may give another text, so that documents are read anew.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// How much longer than its own clock says an extractor may take to hand over what it has.
 const GRACE: Duration = Duration::from_secs(5);

@@ -76,16 +76,28 @@ impl Search<'_> {
         let group = self.group(models, model, within)?;
         let count = self.tuning.vector_candidates.max(self.limit() * 2 + CANDIDATES_SPARE);
         let nearest = self.enough(count, |count| self.nearest(&group, count))?;
+        let terms = self.terms()?;
+        let mut pairs: Vec<Pair> = nearest
+            .into_iter()
+            .map(|near| Pair { place: near.place, keyword: 0.0, vector: Some(near.score), group: 0 })
+            .collect();
+        let groups = std::slice::from_ref(&group);
+        let mut relevant = self.relevant_documents(&pairs, groups);
+        if pairs.iter().any(|pair| !relevant.contains(&pair.place.0)) {
+            self.add_keyword_scores(&terms, &mut pairs)?;
+            relevant = self.relevant_documents(&pairs, groups);
+        }
+        pairs.retain(|pair| relevant.contains(&pair.place.0));
         let mut seen = HashSet::new();
-        let ranked = nearest.into_iter().filter(|near| seen.insert(near.place.0)).map(|near| Ranked {
-            place: near.place,
-            score: semantic_score(near.score),
+        let ranked = pairs.into_iter().filter(|pair| seen.insert(pair.place.0)).map(|pair| Ranked {
+            place: pair.place,
+            score: semantic_score(pair.vector.unwrap_or_default()),
             keyword: None,
-            vector: Some(near.score),
+            vector: pair.vector,
             model: Some(group.model.embedder.model().to_owned()),
             alpha: None,
         });
-        self.hits(Mode::Semantic, &self.terms()?, ranked.collect())
+        self.hits(Mode::Semantic, &terms, ranked.collect())
     }
 
     /// Answers by both.
@@ -98,7 +110,10 @@ impl Search<'_> {
             .iter()
             .map(|group| self.tuning.hybrid_alpha.unwrap_or_else(|| group.model.embedder.weight()))
             .collect();
-        let ranked = fuse(&pairs, &alphas).into_iter().map(|fused| Ranked {
+        // After fusing: scores are standardised over all candidates, so that the floor changes no order.
+        let relevant = self.relevant_documents(&pairs, &groups);
+        let fused = fuse(&pairs, &alphas).into_iter().filter(|fused| relevant.contains(&fused.place.0));
+        let ranked = fused.map(|fused| Ranked {
             place: fused.place,
             score: hybrid_score(fused.score),
             keyword: Some(fused.keyword),
@@ -201,17 +216,7 @@ impl Search<'_> {
                 group: index,
             }));
         }
-        let unscored: Vec<ChunkPlace> =
-            pairs.iter().map(|pair| pair.place).filter(|place| !words.contains_key(place)).collect();
-        let scores: HashMap<ChunkPlace, f32> = self
-            .view
-            .scores(terms, &unscored)?
-            .into_iter()
-            .map(|candidate| (candidate.place, candidate.score))
-            .collect();
-        for pair in &mut pairs {
-            pair.keyword = scores.get(&pair.place).copied().unwrap_or(pair.keyword);
-        }
+        self.add_keyword_scores(terms, &mut pairs)?;
         let only_words: Vec<&Candidate> =
             by_words.iter().filter(|candidate| !proposed_by_meaning.contains(&candidate.place)).collect();
         for (index, group) in groups.iter().enumerate() {
@@ -229,6 +234,36 @@ impl Search<'_> {
             }));
         }
         Ok(pairs)
+    }
+
+    /// Looks up the BM25 scores of chunks that have none yet.
+    fn add_keyword_scores(&self, terms: &[String], pairs: &mut [Pair]) -> Result<(), ViewError> {
+        let unscored: Vec<ChunkPlace> =
+            pairs.iter().filter(|pair| pair.keyword <= 0.0).map(|pair| pair.place).collect();
+        let scored = self.view.scores(terms, &unscored)?.into_iter();
+        let scores: HashMap<ChunkPlace, f32> =
+            scored.map(|candidate| (candidate.place, candidate.score)).collect();
+        for pair in pairs {
+            pair.keyword = scores.get(&pair.place).copied().unwrap_or(pair.keyword);
+        }
+        Ok(())
+    }
+
+    /// The documents that have a word of the query, or a chunk at or above the relevance floor of its model.
+    fn relevant_documents(&self, pairs: &[Pair], groups: &[Group<'_>]) -> HashSet<u64> {
+        let floors: Vec<Option<f64>> = groups
+            .iter()
+            .map(|group| self.tuning.min_cosine.or_else(|| group.model.embedder.relevance_floor()))
+            .collect();
+        let is_relevant = |pair: &&Pair| {
+            let floor = floors.get(pair.group).copied().flatten();
+            pair.keyword > 0.0
+                || match (pair.vector, floor) {
+                    (Some(cosine), Some(floor)) => f64::from(cosine) >= floor,
+                    _ => true,
+                }
+        };
+        pairs.iter().filter(is_relevant).map(|pair| pair.place.0).collect()
     }
 
     fn nearest(&self, group: &Group<'_>, count: usize) -> Result<Vec<Candidate>, StoreError> {

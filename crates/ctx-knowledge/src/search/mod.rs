@@ -17,6 +17,7 @@ mod view;
 mod words;
 
 pub(crate) use answer::Search;
+pub use snippet::Highlighter;
 pub use texts::{SmallText, SmallTexts};
 pub(crate) use vectors::Vectors;
 pub(crate) use view::View;
@@ -161,6 +162,8 @@ pub struct Tuning {
     pub vector_candidates: usize,
     /// How much meaning counts beside words, in [0, 1]; `None` leaves it to the model.
     pub hybrid_alpha: Option<f64>,
+    /// The cosine below which a document without a word of the query is no hit; `None` leaves it to the model.
+    pub min_cosine: Option<f64>,
 }
 
 impl Filters {

@@ -4,6 +4,7 @@ use super::analyzer;
 use crate::chunk;
 use crate::store::ChunkText;
 use std::collections::HashSet;
+use std::ops::Range;
 use tantivy::tokenizer::TextAnalyzer;
 
 /// About how long a snippet is, in bytes.
@@ -13,18 +14,48 @@ const LEAD_BYTES: usize = 60;
 /// How much of the headings above it is shown.
 const PATH_BYTES_MAX: usize = 120;
 
+/// Finds the words of a query in texts that a search has answered with.
+pub struct Highlighter {
+    terms: Vec<String>,
+    prefix: Option<String>,
+}
+
+impl Highlighter {
+    /// For a query; with `prefix`, its last word may be the beginning of one.
+    pub fn new(query: &str, prefix: bool) -> Self {
+        let prefix = if prefix { analyzer::query_prefix(query) } else { None };
+        Self { terms: analyzer::query_terms(query), prefix }
+    }
+
+    /// The byte ranges of the query's words, in order and apart from each other.
+    pub fn ranges(&self, text: &str) -> Vec<Range<usize>> {
+        let mut matcher = Matcher { prefix: self.prefix.as_deref(), ..Matcher::new(&self.terms) };
+        matcher.initials.extend(self.prefix.iter().filter_map(|prefix| prefix.bytes().next()));
+        let mut apart: Vec<Range<usize>> = Vec::new();
+        for (range, _) in matcher.matches(text) {
+            match apart.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => apart.push(range),
+            }
+        }
+        apart
+    }
+}
+
 /// Finds the words of a query in texts.
 pub(super) struct Matcher<'a> {
     terms: &'a [String],
     /// The first bytes of all terms.
     initials: Vec<u8>,
+    /// Prefixes of words that match besides whole terms.
+    prefix: Option<&'a str>,
     analyzer: TextAnalyzer,
 }
 
 impl<'a> Matcher<'a> {
     pub(super) fn new(terms: &'a [String]) -> Self {
         let initials = terms.iter().filter_map(|term| term.bytes().next()).collect();
-        Self { terms, initials, analyzer: analyzer::analyzer() }
+        Self { terms, initials, prefix: None, analyzer: analyzer::analyzer() }
     }
 
     /// The headings below the document's title, then the window with the most distinct query terms,
@@ -50,7 +81,9 @@ impl<'a> Matcher<'a> {
     }
 
     fn window(&mut self, text: &str) -> String {
-        let first = best_window(&self.matches(text));
+        let matches: Vec<(usize, usize)> =
+            self.matches(text).into_iter().map(|(range, term)| (range.start, term)).collect();
+        let first = best_window(&matches);
         let start = word_start(text, first.saturating_sub(LEAD_BYTES));
         let end = word_end(text, (start + SNIPPET_BYTES).min(text.len()));
         let mut snippet = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
@@ -63,8 +96,8 @@ impl<'a> Matcher<'a> {
         snippet
     }
 
-    /// Where query terms stand: byte offset and which term.
-    fn matches(&mut self, text: &str) -> Vec<(usize, usize)> {
+    /// Where query terms stand: byte range and which term.
+    fn matches(&mut self, text: &str) -> Vec<(Range<usize>, usize)> {
         let mut found = Vec::new();
         let mut offset = 0;
         for word in text.split(char::is_whitespace) {
@@ -76,13 +109,15 @@ impl<'a> Matcher<'a> {
             }
             let mut stream = self.analyzer.token_stream(word);
             while let Some(token) = stream.next() {
-                if let Some(term) = self.terms.iter().position(|term| *term == token.text) {
-                    found.push((start + token.offset_from, term));
+                let is_prefixed = self.prefix.is_some_and(|prefix| token.text.starts_with(prefix));
+                let term = self.terms.iter().position(|term| *term == token.text);
+                if let Some(term) = term.or(is_prefixed.then_some(self.terms.len())) {
+                    found.push((start + token.offset_from..start + token.offset_to, term));
                 }
             }
         }
         // A name comes after its parts.
-        found.sort_unstable();
+        found.sort_unstable_by_key(|(range, term)| (range.start, *term));
         found
     }
 
@@ -183,6 +218,19 @@ mod tests {
         assert!(snippet.starts_with('…') && snippet.ends_with('…'));
     }
 
+    fn highlighted<'t>(query: &str, prefix: bool, text: &'t str) -> Vec<&'t str> {
+        Highlighter::new(query, prefix).ranges(text).into_iter().map(|range| &text[range]).collect()
+    }
+
+    #[test]
+    fn the_words_that_matched_are_highlighted() {
+        assert_eq!(highlighted("how to restore", false, "To Restoring a store"), ["Restoring"]);
+        assert_eq!(highlighted("connections", false, "maxConnections = 5"), ["Connections"]);
+        assert_eq!(highlighted("max_connections", false, "set max_connections"), ["max_connections"]);
+        assert_eq!(highlighted("back", false, "a backup"), [""; 0]);
+        assert_eq!(highlighted("back", true, "a backup"), ["backup"]);
+    }
+
     #[test]
     fn a_short_text_is_shown_whole() {
         assert_eq!(around("Push the\n  button.", &["button".to_owned()]), "Push the button.");
@@ -194,6 +242,15 @@ mod tests {
         fn any_text_has_a_snippet(text in "(\\PC|\\s){0,600}", query in "\\PC{0,20}") {
             let snippet = around(&text, &analyzer::query_terms(&query));
             prop_assert!(snippet.len() <= SNIPPET_BYTES + 16);
+        }
+
+        #[test]
+        fn highlights_are_in_order_and_whole(text in "(\\PC|\\s){0,200}", query in "\\PC{0,20}", prefix: bool) {
+            let mut end = 0;
+            for range in Highlighter::new(&query, prefix).ranges(&text) {
+                prop_assert!(end <= range.start && text.get(range.clone()).is_some());
+                end = range.end;
+            }
         }
     }
 }

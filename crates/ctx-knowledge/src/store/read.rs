@@ -174,22 +174,36 @@ impl Store {
         &self,
         names: &HashSet<&str>,
     ) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
-        self.read(|connection| {
-            let mut meant: HashMap<String, Vec<NamedDocument>> = HashMap::new();
-            let mut statement =
-                connection.prepare_cached("SELECT id, source, source_id FROM documents ORDER BY source")?;
-            let mut rows = statement.query([])?;
-            while let Some(row) = rows.next()? {
-                let (id, source, source_id) = (uuid(row, 0)?, row.get::<_, String>(1)?, row.get(2)?);
-                let named = NamedDocument { id, full_name: format!("{source}:{source_id}") };
-                let shown_id = id.to_string();
-                for name in [&shown_id, &named.full_name, &source_id] {
-                    if names.contains(name.as_str()) {
-                        meant.entry(name.clone()).or_default().push(named.clone());
-                    }
+        let mut meant: HashMap<String, Vec<NamedDocument>> = HashMap::new();
+        self.each_name(|document, source_id, _| {
+            let shown_id = document.id.to_string();
+            for name in [shown_id.as_str(), &document.full_name, source_id] {
+                if names.contains(name) {
+                    meant.entry(name.to_owned()).or_default().push(document.clone());
                 }
             }
-            Ok(meant)
+        })?;
+        Ok(meant)
+    }
+
+    /// Walks the names of all documents, by source: the document, its `source_id` and its `source_url`.
+    pub(crate) fn each_name(
+        &self,
+        mut visit: impl FnMut(NamedDocument, &str, Option<&str>),
+    ) -> Result<(), StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT id, source, source_id, source_url FROM documents ORDER BY source, source_id",
+            )?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let (source, source_id): (String, String) = (row.get(1)?, row.get(2)?);
+                let source_url: Option<String> = row.get(3)?;
+                let document =
+                    NamedDocument { id: uuid(row, 0)?, full_name: format!("{source}:{source_id}") };
+                visit(document, &source_id, source_url.as_deref());
+            }
+            Ok(())
         })
     }
 

@@ -57,6 +57,8 @@ pub struct SyncReport {
     pub deleted: u64,
     /// Files that hold no text.
     pub skipped: u64,
+    /// Files that were left out because they usually hold secrets.
+    pub secret_files: u64,
     /// How many documents could not be read.
     pub warning_count: u64,
     /// The first of those.
@@ -81,6 +83,9 @@ pub struct Progress {
     pub seen: u64,
     /// Documents written.
     pub written: u64,
+    /// Documents that the source has, as soon as that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 /// A sync that did not finish. What it stored before stays.
@@ -162,6 +167,7 @@ impl SyncJob<'_> {
             progress: self.progress.clone(),
             cancellation: cancellation.clone(),
             _lock: lock.clone(),
+            handled: 0,
             report: SyncReport { source: name.to_string(), ..SyncReport::default() },
         };
         let runtime = tokio::runtime::Handle::current();
@@ -170,6 +176,7 @@ impl SyncJob<'_> {
             pulled = self.source.connector.pull(cursor.as_ref(), &sink) => pulled,
             () = cancellation.cancelled() => Err(SinkClosed.into()),
         };
+        let secret_files = sink.secret_file_count();
         // The writer ends when the last sink is gone.
         drop(sink);
         let (written, mut report) = writing.await.map_err(|error| SyncError::Source {
@@ -177,6 +184,7 @@ impl SyncJob<'_> {
             reason: format!("writing documents failed: {error}"),
         })?;
         report.unchanged += memory.current();
+        report.secret_files = secret_files;
 
         let outcome = self.finish(pulled, written, &memory, &mut report);
         if !self.options.dry_run {

@@ -61,6 +61,8 @@ pub(super) struct Memory {
     settings: String,
     seen: Mutex<HashSet<Uuid>>,
     current: AtomicU64,
+    /// How many documents the source has, if it has told.
+    expected: Mutex<Option<u64>>,
     /// What was said of documents before that are still as they were.
     repeated: Mutex<Repeated>,
 }
@@ -70,6 +72,8 @@ pub(super) struct Memory {
 struct Repeated {
     first: Vec<Warning>,
     count: u64,
+    /// How many of them are about documents that could not be read at all.
+    unreadable: u64,
 }
 
 impl Memory {
@@ -81,6 +85,7 @@ impl Memory {
             settings: settings_stamp(chunking, &source.tags),
             seen: Mutex::default(),
             current: AtomicU64::new(0),
+            expected: Mutex::default(),
             repeated: Mutex::default(),
         }
     }
@@ -88,6 +93,16 @@ impl Memory {
     /// How many documents were found to be stored as they are.
     pub(super) fn current(&self) -> u64 {
         self.current.load(Ordering::Relaxed)
+    }
+
+    /// How many documents need not be read: stored as they are, or known to be unreadable.
+    fn known(&self) -> u64 {
+        let repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
+        self.current() + repeated.unreadable
+    }
+
+    fn expected(&self) -> Option<u64> {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the source has named this document.
@@ -124,6 +139,7 @@ impl Memory {
         if let Some(reason) = reason {
             let mut repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
             repeated.count += 1;
+            repeated.unreadable += u64::from(unreadable);
             if repeated.first.len() < WARNINGS_MAX {
                 repeated.first.push(Warning { source_id: source_id.to_owned(), reason });
             }
@@ -137,6 +153,10 @@ impl Known for Memory {
         let id = self.note(source_id);
         // A store that cannot be asked will say so when it is written.
         !self.full && self.is_known(source_id, id, fingerprint).unwrap_or(false)
+    }
+
+    fn expect(&self, total: u64) {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(total);
     }
 }
 
@@ -157,6 +177,8 @@ pub(super) struct Writer {
     pub(super) cancellation: CancellationToken,
     /// Held for its effect, even when the sync itself was dropped.
     pub(super) _lock: Arc<Lock>,
+    /// Documents that came off the sink.
+    pub(super) handled: u64,
     pub(super) report: SyncReport,
 }
 
@@ -204,8 +226,9 @@ impl Writer {
             let written = self.written();
             (self.progress)(Progress {
                 source: self.report.source.clone(),
-                seen: written + self.report.unchanged + self.memory.current(),
+                seen: self.handled + self.memory.known(),
                 written,
+                total: self.memory.expected(),
             });
             if self.options.limit.is_some_and(|limit| written >= limit) {
                 return Ok(Ended::LimitReached);
@@ -224,6 +247,7 @@ impl Writer {
     }
 
     fn apply(&mut self, change: Change) -> Result<(), StoreError> {
+        self.handled += u64::from(!matches!(change, Change::Delete { .. }));
         match change {
             Change::Upsert(document) => self.upsert(*document),
             Change::Delete { source_id } => {
@@ -288,6 +312,9 @@ impl Writer {
     /// Text, title and chunks of a document, which is left without content.
     fn read(&self, document: &mut Document) -> Result<(Extracted, Option<String>, Vec<Span>), NoText> {
         let extracted = text_of(document, &self.cancellation)?;
+        if is_blank(&extracted, document) {
+            return Err(NoText::NotText);
+        }
         let title = title(&extracted, document);
         let chunks = self.split(&extracted, title.as_deref())?;
         Ok((extracted, title, chunks))
@@ -433,6 +460,12 @@ impl Writer {
 /// Deletes a document, or only tells whether there is one to delete.
 pub(super) fn delete(store: &Store, id: Uuid, dry_run: bool) -> Result<bool, StoreError> {
     if dry_run { Ok(store.stamp(id)?.is_some()) } else { store.delete(id) }
+}
+
+/// Whether there is nothing to find: no text, no title but the file's name, and nothing to warn about.
+fn is_blank(extracted: &Extracted, document: &Document) -> bool {
+    let has_title = document.title.is_some() || extracted.title.is_some();
+    extracted.body.trim().is_empty() && !has_title && extracted.note.is_none()
 }
 
 /// Title of a document: from its source, else from its content, else its file name.

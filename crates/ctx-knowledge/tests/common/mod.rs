@@ -222,7 +222,12 @@ impl Workspace {
             chunking: self.chunking,
             mode: Mode::Hybrid,
             final_limit: 12,
-            tuning: Tuning { keyword_candidates: 100, vector_candidates: 100, hybrid_alpha: None },
+            tuning: Tuning {
+                keyword_candidates: 100,
+                vector_candidates: 100,
+                hybrid_alpha: None,
+                min_cosine: None,
+            },
             embedding: self.embedding.clone(),
             sources: std::iter::once(files).chain(others).collect(),
         })

@@ -7,7 +7,7 @@ use crate::error::CommandResult;
 use crate::output::count;
 use crate::scripts::ScriptProvider;
 use clap::Subcommand;
-use ctx_core::{AgentSpec, Call, Caller, Catalog};
+use ctx_core::{AgentSpec, Call, Caller, Catalog, summary_line};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ async fn list(global: &Global) -> CommandResult {
 fn as_text(agent: &AgentSpec) -> String {
     let tools =
         if agent.tools.is_empty() { String::new() } else { format!("  ({})", agent.tools.join(", ")) };
-    let mut text = format!("{}{tools}\n    {}\n", agent.name, agent.description);
+    let mut text = format!("{}{tools}\n    {}\n", agent.name, summary_line(&agent.description));
     for argument in &agent.arguments {
         let mark = if argument.required { "*" } else { " " };
         text.push_str(&format!("    {mark} {:<10} {}\n", argument.name, argument.description));

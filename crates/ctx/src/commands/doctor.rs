@@ -4,6 +4,7 @@ use crate::cli::{Global, state_folder};
 use crate::commands::upstream;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::count;
+use crate::style::{self, Painter};
 use crate::workspace::Workspace;
 use ctx_core::{chain, escape_line};
 use ctx_mcp::UpstreamState;
@@ -44,9 +45,9 @@ impl Doctor {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let checks = check_all(global).await;
         let failed = checks.iter().filter(|check| !check.ok).count();
-        global
-            .output()
-            .answer(&json!({"ok": failed == 0, "checks": checks}), || checks.iter().map(as_text).collect())?;
+        global.output().answer_painted(&json!({"ok": failed == 0, "checks": checks}), |painter| {
+            checks.iter().map(|check| as_text(check, painter)).collect()
+        })?;
         if failed == 0 {
             Ok(())
         } else {
@@ -262,7 +263,8 @@ async fn check_sources(workspace: &Workspace, checks: &mut Vec<Check>) {
     let settings = &workspace.config.settings;
     // One that only acts needs none.
     let acts = !settings.mcp_servers.is_empty() || !settings.apis.is_empty() || !settings.tools.is_empty();
-    if sources.is_empty() && !acts {
+    // Sections that are left out for lack of trust may be all there is; the check of trust reports those.
+    if sources.is_empty() && !acts && workspace.config.untrusted.is_empty() {
         checks.push(Check::failed(
             "sources",
             "none is configured",
@@ -279,17 +281,18 @@ async fn check_sources(workspace: &Workspace, checks: &mut Vec<Check>) {
         } else if source.healthy {
             Check::passed(&source.name, notes)
         } else {
-            Check::failed(
-                &source.name,
-                notes,
-                &format!("fix it in ctx.toml, then run `ctx sync {}`", source.name),
-            )
+            let section = format!("connectors.{}", source.name.replacen(':', ".", 1));
+            let is_untrusted = workspace.config.untrusted.iter().any(|request| request.section == section);
+            let first = if is_untrusted { "run `ctx trust`" } else { "fix it in ctx.toml" };
+            Check::failed(&source.name, notes, &format!("{first}, then run `ctx sync {}`", source.name))
         });
     }
 }
 
-fn as_text(check: &Check) -> String {
-    let mark = if check.ok { "✓" } else { "✗" };
-    let hints: String = check.hints.iter().map(|hint| format!("    hint: {hint}\n")).collect();
-    format!("{mark} {}: {}\n{hints}", check.name, check.detail)
+fn as_text(check: &Check, painter: Painter) -> String {
+    let mark = if check.ok { painter.paint(style::OK, "✓") } else { painter.paint(style::ERROR, "✗") };
+    let hint = painter.paint(style::HINT, "hint:");
+    let hints: String =
+        check.hints.iter().map(|text| format!("    {hint} {}\n", painter.plain(text))).collect();
+    format!("{mark} {}: {}\n{hints}", painter.plain(&check.name), painter.plain(&check.detail))
 }

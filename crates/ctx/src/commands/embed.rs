@@ -2,15 +2,18 @@
 
 use super::stats;
 use crate::cli::Global;
-use crate::error::{CommandError, CommandResult};
-use crate::output::count;
-use crate::signals::Signals;
+use crate::error::{CommandError, CommandResult, Exit};
+use crate::output::{Output, count};
+use crate::progress::Meter;
+use crate::signals::{Signals, until_interrupted};
 use crate::workspace::Workspace;
 use clap::Subcommand;
-use ctx_knowledge::{Effort, FillProgress, Filled, Knowledge};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::sync::Arc;
+use ctx_knowledge::{Effort, FillProgress, Filled};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// How long the batch in hand may take after Ctrl-C: a served model may be slow. A second Ctrl-C does not wait.
+const BATCH_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Make the vectors that documents are found by meaning with.
 #[derive(Debug, clap::Args)]
@@ -41,7 +44,9 @@ impl Embed {
             // A model may make vectors of another size than it did.
             workspace = global.open()?;
         }
-        let filled = fill(&workspace, signals, output.quiet).await?;
+        let cancellation = CancellationToken::new();
+        let filling = fill(&workspace, &cancellation, output);
+        let filled = until_interrupted(signals, BATCH_PATIENCE, &cancellation, filling).await?;
         let stats = workspace.knowledge.stats()?;
         let pending = stats.vectors.as_ref().map_or(0, |vectors| vectors.pending_documents);
         let unreadable = stats.vectors.as_ref().map(stats::unreadable).unwrap_or_default();
@@ -59,43 +64,29 @@ impl Embed {
     }
 }
 
-/// Fills vectors in with all the machine has; Ctrl-C ends it between two batches, a second one at once.
-pub(crate) async fn fill(workspace: &Workspace, mut signals: Signals, quiet: bool) -> CommandResult<Filled> {
-    let cancellation = CancellationToken::new();
-    let filling = spawn_fill(workspace.knowledge.clone(), cancellation.clone(), quiet);
-    let mut filling = std::pin::pin!(filling);
-    tokio::select! {
-        filled = &mut filling => filled,
-        () = signals.next() => {
-            cancellation.cancel();
-            tokio::select! {
-                filled = &mut filling => filled,
-                () = signals.next() => {
-                    Err(CommandError::new("stopped; the vectors made so far are kept"))
-                }
-            }
-        }
-    }
-}
-
-async fn spawn_fill(
-    knowledge: Arc<Knowledge>,
-    cancellation: CancellationToken,
-    quiet: bool,
+/// Fills vectors in with all the machine has, with progress. Once it is cancelled it ends between two batches, and fails.
+pub(crate) async fn fill(
+    workspace: &Workspace,
+    cancellation: &CancellationToken,
+    output: Output,
 ) -> CommandResult<Filled> {
-    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos} of {len} vectors  {eta} left") {
-        bar.set_style(style);
+    let filling = {
+        let (knowledge, cancellation) = (workspace.knowledge.clone(), cancellation.clone());
+        move || {
+            let meter = Meter::start(output);
+            knowledge.fill(Effort::Full, &cancellation, &|progress: FillProgress| {
+                meter.show(progress.done, Some(progress.chunks), "chunks embedded");
+            })
+        }
+    };
+    let filled = tokio::task::spawn_blocking(filling)
+        .await
+        .map_err(|error| CommandError::new(format!("making vectors failed: {error}")))??;
+    if filled.complete || !cancellation.is_cancelled() {
+        return Ok(filled);
     }
-    let shown = bar.clone();
-    let filling = tokio::task::spawn_blocking(move || {
-        knowledge.fill(Effort::Full, &cancellation, &|progress: FillProgress| {
-            shown.set_length(progress.chunks);
-            shown.set_position(progress.done);
-        })
-    });
-    let filled =
-        filling.await.map_err(|error| CommandError::new(format!("making vectors failed: {error}")))?;
-    bar.finish_and_clear();
-    Ok(filled?)
+    let made = count(filled.made, "vector");
+    let error = CommandError::new(format!("interrupted; {made} made, and kept"));
+    Err(CommandError { exit: Exit::Interrupted, ..error }
+        .hint("`ctx embed pending` goes on where this stopped"))
 }

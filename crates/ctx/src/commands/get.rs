@@ -1,25 +1,60 @@
 //! `ctx get`
 
-use crate::cli::Global;
+use crate::cli::{Global, working_directory};
 use crate::error::{CommandError, CommandResult};
 use crate::output::table;
+use crate::workspace::Workspace;
+use ctx_core::ErrorKind;
+use ctx_knowledge::{Lookup, NamedDocument};
 use serde_json::{Value, json};
+
+/// Documents listed where several are meant.
+const CANDIDATES_SHOWN: usize = 10;
 
 /// Show one document, whole.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Get {
-    /// The document's id, from a search result.
-    id: String,
+    /// The document: its path, its name within the source, `source:name`, or its id from a search result. The first four
+    /// or more digits of an id will do.
+    document: String,
 }
 
 impl Get {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let workspace = global.open()?;
-        let document = workspace.call("context.get", json!({ "id": self.id })).await;
+        let document = get(&workspace, &self.document).await;
         workspace.close();
-        let document = document
-            .map_err(|error| CommandError::from(error).hint("`ctx search` shows the ids of what it finds"))?;
+        let document = document?;
         global.output().content(&document, || as_text(&document))
+    }
+}
+
+async fn get(workspace: &Workspace, typed: &str) -> CommandResult<Value> {
+    let id = match workspace.knowledge.look_up(typed, &working_directory()?)? {
+        Lookup::Found(id) => id.to_string(),
+        Lookup::Ambiguous(candidates) => return Err(ambiguous(typed, &candidates)),
+        Lookup::Missing(nearest) => return Err(missing(typed, &nearest)),
+    };
+    Ok(workspace.call("context.get", json!({ "id": id })).await?)
+}
+
+fn ambiguous(typed: &str, candidates: &[NamedDocument]) -> CommandError {
+    let several = candidates.len();
+    let mut error = CommandError::usage(format!("`{typed}` may mean any of {several} documents"));
+    for candidate in candidates.iter().take(CANDIDATES_SHOWN) {
+        error = error.hint(format!("{}  {}", candidate.id, candidate.full_name));
+    }
+    match several.saturating_sub(CANDIDATES_SHOWN) {
+        0 => error,
+        more => error.hint(format!("and {more} more")),
+    }
+}
+
+fn missing(typed: &str, nearest: &[String]) -> CommandError {
+    let error = CommandError::of_kind(ErrorKind::NotFound, format!("no document `{typed}`"));
+    match nearest {
+        [] => error.hint("`ctx search` shows the paths and ids of what it finds"),
+        nearest => nearest.iter().fold(error, |error, name| error.hint(format!("did you mean `{name}`?"))),
     }
 }
 

@@ -1,11 +1,13 @@
 //! `ctx init`
 
 use crate::cli::{Global, working_directory};
-use crate::config::{FILE_NAMES, locate_in};
+use crate::config::{FILE_NAMES, Typed, locate_in};
 use crate::error::{CommandError, CommandResult};
+use crate::output::count;
+use ctx_core::{is_example_environment, is_secret_file};
 use ctx_knowledge::{KINDS, readable_endings};
 use ignore::WalkBuilder;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,6 +50,8 @@ const LEFT_OUT: [&str; 28] = [
 ];
 /// Endings that are written for a folder without documents.
 const USUAL_ENDINGS: [&str; 6] = ["md", "txt", "pdf", "docx", "html", "ipynb"];
+/// The glob for environments without values, which are documents although they are hidden.
+const EXAMPLE_ENVIRONMENTS: &str = "**/.env.{example,sample,template}";
 /// Kinds of files that are named when they are left out.
 const KINDS_SHOWN: usize = 6;
 
@@ -70,16 +74,19 @@ impl Init {
             Some(directory) => directory,
             None => working_directory()?,
         };
-        let written = ensure(&directory)?;
-        let created = written.is_some();
-        let config = global.load_in(&directory)?;
+        let new = NewWorkspace::fit(&directory)?;
+        let created = new.is_some();
+        if let Some(new) = &new {
+            new.write()?;
+        }
+        let config = global.load_in(&directory, &Typed::default())?;
         let file = config.path.clone();
         global.open_config(config)?;
         let shown = file.as_deref().unwrap_or(&directory).display().to_string();
-        output.answer(&json!({"config": shown, "created": created}), || match &written {
-            Some(folder) => format!(
+        output.answer(&json!({"config": shown, "created": created}), || match &new {
+            Some(new) => format!(
                 "created {shown}\n{}next: `ctx sync`, then `ctx search WORDS` or `ctx serve mcp`",
-                folder.left_out_line().map_or_else(String::new, |line| format!("{line}\n"))
+                new.contents.left_out_line().map_or_else(String::new, |line| format!("{line}\n"))
             ),
             None => format!("{shown} is there already; nothing was changed"),
         })
@@ -93,15 +100,28 @@ pub(crate) struct FolderContents {
     read: BTreeMap<String, usize>,
     /// Endings that it does not.
     left_out: BTreeMap<String, usize>,
+    /// Files that usually hold secrets, whatever their endings.
+    secret_files: usize,
+    has_example_environment: bool,
 }
 
 impl FolderContents {
     fn of(directory: &Path) -> Self {
         let mut contents = Self::default();
+        let is_hidden = |entry: &ignore::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
         let is_file = |entry: &ignore::DirEntry| entry.file_type().is_some_and(|kind| kind.is_file());
-        let files = WalkBuilder::new(directory).require_git(false).build().flatten().filter(is_file);
-        for file in files.take(LOOKED_AT_MAX) {
-            let Some(ending) = file.path().extension().and_then(|ending| ending.to_str()) else { continue };
+        let mut walk = WalkBuilder::new(directory);
+        walk.require_git(false).hidden(false);
+        walk.filter_entry(move |entry| entry.depth() == 0 || is_file(entry) || !is_hidden(entry));
+        for file in walk.build().flatten().filter(is_file).take(LOOKED_AT_MAX) {
+            let path = file.path().strip_prefix(directory).unwrap_or(file.path());
+            if is_secret_file(path) {
+                contents.secret_files += 1;
+                continue;
+            }
+            contents.has_example_environment |= is_example_environment(path);
+            let ending = path.extension().and_then(|ending| ending.to_str()).filter(|_| !is_hidden(&file));
+            let Some(ending) = ending else { continue };
             let lower = ending.to_ascii_lowercase();
             let is_read =
                 !LEFT_OUT.contains(&lower.as_str()) && readable_endings().any(|known| known == lower);
@@ -111,16 +131,18 @@ impl FolderContents {
         contents
     }
 
-    /// The glob for what is read: `**/*.{md,pdf}`.
-    fn glob(&self) -> String {
+    /// The globs for what is read: `**/*.{md,pdf}`.
+    fn globs(&self) -> Vec<String> {
         let endings: Vec<&str> = match self.read.is_empty() {
             true => USUAL_ENDINGS.to_vec(),
             false => self.read.keys().map(String::as_str).collect(),
         };
-        match &endings[..] {
+        let documents = match &endings[..] {
             [ending] => format!("**/*.{ending}"),
             endings => format!("**/*.{{{}}}", endings.join(",")),
-        }
+        };
+        let environments = self.has_example_environment.then(|| EXAMPLE_ENVIRONMENTS.to_owned());
+        std::iter::once(documents).chain(environments).collect()
     }
 
     /// One line on the files that are not read, the most frequent kinds first; none where all are.
@@ -130,32 +152,70 @@ impl FolderContents {
         let more = if kinds.len() > KINDS_SHOWN { ", …" } else { "" };
         let shown: Vec<String> =
             kinds.iter().take(KINDS_SHOWN).map(|(ending, count)| format!("{count} .{ending}")).collect();
-        let line = format!("not indexed: {}{more} (`include_globs` in ctx.toml decides)", shown.join(", "));
-        (!kinds.is_empty()).then_some(line)
+        let mut reasons = Vec::new();
+        if !kinds.is_empty() {
+            reasons.push(format!("{}{more} (`include_globs` in ctx.toml decides)", shown.join(", ")));
+        }
+        if self.secret_files > 0 {
+            let files = count(self.secret_files as u64, "secret file");
+            reasons.push(format!("{files} (`include_sensitive_globs` decides)"));
+        }
+        (!reasons.is_empty()).then(|| format!("not indexed: {}", reasons.join(", ")))
     }
 }
 
-/// Writes a configuration if the folder has none; returns what it found in the folder then.
-pub(crate) fn ensure(directory: &Path) -> CommandResult<Option<FolderContents>> {
-    if !directory.is_dir() {
-        let error = CommandError::usage(format!("there is no folder {}", directory.display()));
-        return Err(match directory.is_file() {
-            true => error.hint("a workspace is a folder; name the one that the file is in"),
-            false => error,
-        });
+/// A configuration for a folder that has none, not written yet.
+pub(super) struct NewWorkspace {
+    /// The folder.
+    pub(super) root: PathBuf,
+    /// Where its one source is, relative to that.
+    pub(super) source_root: &'static str,
+    source_name: &'static str,
+    pub(super) contents: FolderContents,
+}
+
+impl NewWorkspace {
+    /// Fits a configuration to what is in the folder; none if it has one.
+    pub(super) fn fit(directory: &Path) -> CommandResult<Option<Self>> {
+        if !directory.is_dir() {
+            return Err(no_folder(directory));
+        }
+        if locate_in(directory, None).workspace.is_some() {
+            return Ok(None);
+        }
+        // A whole repository: its README matters as much as its docs folder.
+        let documents = DOCUMENT_FOLDERS.iter().find(|name| directory.join(name).is_dir());
+        let documents = documents.filter(|_| !directory.join("README.md").is_file());
+        let (source_name, source_root) = documents.map_or(("files", "."), |name| (*name, *name));
+        let contents = FolderContents::of(&directory.join(source_root));
+        Ok(Some(Self { root: directory.to_owned(), source_root, source_name, contents }))
     }
-    if locate_in(directory, None).workspace.is_some() {
-        return Ok(None);
+
+    /// The settings of its source.
+    pub(super) fn settings(&self) -> Value {
+        json!({ "root": self.source_root, "include_globs": self.contents.globs() })
     }
-    let path = directory.join(FILE_NAMES[0]);
-    // A whole repository: its README matters as much as its docs folder.
-    let documents = DOCUMENT_FOLDERS.iter().find(|name| directory.join(name).is_dir());
-    let documents = documents.filter(|_| !directory.join("README.md").is_file());
-    let (name, root) = documents.map_or(("files", "."), |name| (*name, *name));
-    let contents = FolderContents::of(&directory.join(root));
-    fs::write(&path, fitted(name, root, &contents))
-        .map_err(|error| CommandError::new(format!("cannot write {}: {error}", path.display())))?;
-    Ok(Some(contents))
+
+    /// Writes the file, and returns its path.
+    pub(super) fn write(&self) -> CommandResult<PathBuf> {
+        let path = self.root.join(FILE_NAMES[0]);
+        fs::write(&path, fitted(self.source_name, self.source_root, &self.contents))
+            .map_err(|error| CommandError::new(format!("cannot write {}: {error}", path.display())))?;
+        Ok(path)
+    }
+}
+
+fn no_folder(path: &Path) -> CommandError {
+    let shown = path.display();
+    if !path.is_file() {
+        return CommandError::usage(format!("there is no folder {shown}"))
+            .hint("name one that is there; without a name it is the folder that you are in");
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    CommandError::usage(format!("{shown} is a file, and a workspace is a folder")).hint(format!(
+        "name the folder that it is in, {}, or a configuration with `--config`",
+        folder.display()
+    ))
 }
 
 /// A configuration for what the folder holds.
@@ -167,8 +227,10 @@ fn fitted(name: &str, root: &str, contents: &FolderContents) -> String {
 [connectors.filesystem.{name}]
 root = "{root}"
 # Which files are read. Ignore files (.gitignore) are honoured as well.
-include_globs = ["{glob}"]
+include_globs = [{globs}]
 # exclude_globs = ["**/drafts/**"]
+# Files that usually hold secrets (.env, private keys …) are never read, unless they are named here.
+# include_sensitive_globs = ["certs/*.pem"]
 # tags = ["docs"]
 {others}
 # What agents can do: `ctx tool init NAME` writes a tool in Lua and its section here.
@@ -178,7 +240,7 @@ include_globs = ["{glob}"]
 # To serve others than this machine, bind another address and set a token:
 # token = "${{CTX_TOKEN}}"
 "#,
-        glob = contents.glob(),
+        globs = contents.globs().iter().map(|glob| format!("\"{glob}\"")).collect::<Vec<_>>().join(", "),
         others = other_kinds(),
     )
 }

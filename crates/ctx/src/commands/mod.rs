@@ -12,9 +12,11 @@ mod eval;
 mod exec;
 mod export;
 mod filling;
+mod first_index;
 mod generate;
 mod get;
 mod init;
+mod man;
 mod reference;
 mod refresh;
 mod run;
@@ -63,6 +65,7 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     Trust(trust::Trust),
     Completions(completions::Completions),
+    Man(man::Man),
     #[command(name = "__reference", hide = true)]
     Reference(reference::Reference),
 }
@@ -95,6 +98,7 @@ pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
         Command::Doctor(doctor) => doctor.run(global).await,
         Command::Trust(trust) => trust.run(global),
         Command::Completions(completions) => completions.run(global),
+        Command::Man(man) => man.run(global),
         Command::Reference(reference) => reference.run(),
     }
 }

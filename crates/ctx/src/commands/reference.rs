@@ -36,7 +36,7 @@ impl Reference {
 
 fn cli() -> String {
     let mut text = format!(
-        "{NOTICE}\n# Command line\n\nExit codes: 0 ok, 1 failure, 2 wrong usage, 75 busy (try again).\n"
+        "{NOTICE}\n# Command line\n\nExit codes: 0 ok, 1 failure, 2 wrong usage, 75 busy (try again), 130 interrupted, 143 terminated.\n"
     );
     describe(&definition(), "ctx", &mut text);
     text
@@ -81,8 +81,21 @@ fn config() -> String {
             }
         }
     }
+    text.push_str(&secret_files());
     text.push_str(&format!("\n## Defaults\n\n```toml\n{}```\n", crate::config::defaults()));
     text
+}
+
+fn secret_files() -> String {
+    let (listed, exceptions) = ctx_core::secret_file_globs();
+    let shown = |globs: &[String]| globs.iter().map(|glob| format!("`{glob}`")).collect::<Vec<_>>().join(" ");
+    format!(
+        "\n## Secret files\n\nNo source reads files with these names, in any folder, in upper or lower case, and no script \
+         can; a name with a slash is a folder with everything in it. `include_sensitive_globs` of a source lists exceptions.\n\n\
+         {}\n\nNot among them: {}\n",
+        shown(&listed),
+        shown(&exceptions)
+    )
 }
 
 fn lua() -> String {
@@ -134,7 +147,12 @@ fn openapi(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
         mode: Mode::Hybrid,
         final_limit: 12,
-        tuning: Tuning { keyword_candidates: 100, vector_candidates: 100, hybrid_alpha: None },
+        tuning: Tuning {
+            keyword_candidates: 100,
+            vector_candidates: 100,
+            hybrid_alpha: None,
+            min_cosine: None,
+        },
         embedding: None,
         sources: Vec::new(),
     })?;

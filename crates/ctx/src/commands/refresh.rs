@@ -1,6 +1,7 @@
 //! Keeping sources fresh while a command runs: synced when they change, and on schedule.
 
 use super::sync::PARALLEL;
+use crate::config::SectionChanges;
 use crate::error::{CommandError, Exit};
 use crate::workspace::{Freshness, Workspace};
 use ctx_core::{SourceName, Watch};
@@ -24,7 +25,7 @@ const RETRY_BUSY: Duration = Duration::from_secs(2);
 const REST_MAX: Duration = Duration::from_secs(60);
 
 /// What there is to say about a source.
-pub(super) enum News<'a> {
+pub(in crate::commands) enum News<'a> {
     /// A sync changed something, or could read again what it could not before.
     Synced(&'a SyncReport),
     /// Other documents than before cannot be read.
@@ -34,7 +35,7 @@ pub(super) enum News<'a> {
 }
 
 /// Who is told.
-pub(super) type Tell = Arc<dyn Fn(News<'_>) + Send + Sync>;
+pub(in crate::commands) type Tell = Arc<dyn Fn(News<'_>) + Send + Sync>;
 
 /// How the last sync of a source ended.
 pub(super) type Outcome = Result<SyncReport, CommandError>;
@@ -65,6 +66,11 @@ impl Kept {
         let mut kept = Self::new(freshness);
         kept.due = kept.every.map(|every| Instant::now() + wait(every, last_sync, now));
         kept
+    }
+
+    /// A source to sync at once.
+    fn due_now(freshness: &Freshness) -> Self {
+        Self { due: Some(Instant::now()), ..Self::new(freshness) }
     }
 
     fn new(freshness: &Freshness) -> Self {
@@ -104,6 +110,11 @@ impl Kept {
                 self.retry = (self.retry * 2).min(RETRY_LAST);
             }
         }
+    }
+
+    /// Whether there is, or will be, a reason to sync it.
+    fn has_work(&self) -> bool {
+        self.watch || self.every.is_some() || self.due.is_some()
     }
 
     /// Syncs whenever the watch hears something or the time has come, one sync at a time.
@@ -174,7 +185,7 @@ impl Refresh {
     ) -> Self {
         let turns = Arc::new(Semaphore::new(PARALLEL));
         let mut tasks = JoinSet::new();
-        for kept in sources.into_iter().filter(|kept| kept.watch || kept.every.is_some()) {
+        for kept in sources.into_iter().filter(Kept::has_work) {
             let watch = if kept.watch { knowledge.watch(&kept.name) } else { None };
             let (knowledge, turns, stop) = (knowledge.clone(), turns.clone(), shutdown.clone());
             let sync = move |name: SourceName| {
@@ -198,6 +209,18 @@ impl Refresh {
             Kept::since(freshness, last_sync, now)
         };
         workspace.freshness.iter().map(kept).collect()
+    }
+
+    /// The same after its configuration has changed. New and changed sources are synced at once, and so are watched
+    /// ones: they may have changed while nobody watched.
+    pub(super) fn after(workspace: &Workspace, changes: &SectionChanges) -> Vec<Kept> {
+        let all_changed = ["chunking", "embedding", "limits"].iter().any(|section| changes.contains(section));
+        let sources = Self::of(workspace).into_iter().zip(&workspace.freshness);
+        let kept = sources.map(|(kept, freshness)| {
+            let is_due = all_changed || freshness.watch || changes.contains(&freshness.section());
+            if is_due { Kept::due_now(freshness) } else { kept }
+        });
+        kept.collect()
     }
 
     /// Waits for all of it to end.

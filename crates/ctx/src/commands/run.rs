@@ -1,9 +1,10 @@
 //! `ctx run`
 
-use super::serve;
+use super::serve::{self, ConfigLoader};
 use crate::cli::Global;
-use crate::config::{Typed, TypedApi, TypedAuth, TypedServer};
+use crate::config::{Typed, TypedApi, TypedAuth, TypedBind, TypedServer};
 use crate::error::{CommandError, CommandResult};
+use std::sync::Arc;
 
 /// Serve APIs and MCP servers as one, without a workspace.
 ///
@@ -25,24 +26,29 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME=COMMAND|URL")]
     mcp: Vec<TypedServer>,
     /// Serve HTTP and MCP (at `/mcp`) at an address, and not MCP on stdin and stdout; at `server.bind` when
-    /// none is given.
+    /// none is given. `--port` and `--bind` do the same.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    #[arg(conflicts_with_all = ["port", "bind"])]
     #[expect(clippy::option_option, reason = "absent, alone, and with an address are three things")]
     http: Option<Option<String>>,
+    #[command(flatten)]
+    listen: TypedBind,
 }
 
 impl Run {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let at_address = self.http.is_some();
+        let at_address = self.http.is_some() || self.listen.is_given();
+        let address = self.http.flatten();
         let typed = Typed {
             servers: self.mcp,
             apis: self.specs,
             auth: self.auth,
-            bind: self.http.flatten(),
+            is_http: address.is_some(),
+            bind: if address.is_some() { TypedBind::to(address) } else { self.listen },
             store: None,
         };
-        let load = || global.load_without_workspace(&typed);
-        let config = load()?;
+        let load: ConfigLoader = Arc::new(move |global| global.load_without_workspace(&typed));
+        let config = load(global)?;
         let settings = &config.settings;
         let has_scripts = !settings.tools.is_empty() || !settings.agents.is_empty();
         let has_functions = !settings.mcp_servers.is_empty() || !settings.apis.is_empty() || has_scripts;
@@ -52,6 +58,6 @@ impl Run {
                  ctx run --mcp files='npx -y @modelcontextprotocol/server-filesystem .'",
             ));
         }
-        serve::config(&load, at_address, global).await
+        serve::config(load, at_address, global).await
     }
 }

@@ -32,7 +32,11 @@ impl Runs {
             let filter = RunFilter { limit: self.limit as usize, tool: self.tool, failed: self.failed };
             let listed = runs.list(&filter)?;
             if listed.is_empty() {
-                output.say("no runs are recorded");
+                output.say(match &filter {
+                    RunFilter { failed: true, .. } => "no run that failed is recorded",
+                    RunFilter { tool: Some(_), .. } => "no run of this tool is recorded",
+                    _ => "no runs are recorded",
+                });
             }
             return output.answer(&json!({ "runs": listed }), || list(&listed));
         };

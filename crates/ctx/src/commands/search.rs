@@ -2,7 +2,10 @@
 
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult};
+use crate::style::{self, Painter};
+use anstyle::Style;
 use ctx_core::nearest;
+use ctx_knowledge::Highlighter;
 use serde_json::{Map, Value, json};
 
 /// Find documents.
@@ -49,6 +52,9 @@ impl Search {
             let known = workspace.knowledge.sources().await?;
             self.check_source(known.into_iter().map(|source| source.name).collect())?;
         }
+        let (query, mode) = (self.query.join(" "), self.mode.clone());
+        let highlighter = Highlighter::new(&query, self.prefix);
+        let is_filtered = self.is_filtered();
         let answer = workspace.call("context.search", self.arguments()).await;
         workspace.close();
         let answer = answer?;
@@ -56,9 +62,22 @@ impl Search {
         if results.is_empty() && workspace.knowledge.stats()?.documents == 0 {
             output.say("nothing is indexed yet; run `ctx sync`");
         } else if results.is_empty() {
-            output.say("nothing found");
+            output.say("nothing relevant found");
+            output.hint(match (is_filtered, mode.as_deref()) {
+                (true, _) => "try it without a filter (`--source`, `--tag`, `--since`, `--until`)",
+                (false, Some("keyword")) => {
+                    "try other words, or leave `--mode keyword` out to search by meaning too"
+                }
+                (false, _) => "try other words; `ctx sources` shows what is indexed",
+            });
         }
-        output.content(&answer, || results.iter().zip(1..).map(|(hit, rank)| as_text(hit, rank)).collect())
+        output.painted(&answer, |painter| {
+            results.iter().zip(1..).map(|(hit, rank)| as_text(hit, rank, &highlighter, painter)).collect()
+        })
+    }
+
+    fn is_filtered(&self) -> bool {
+        self.source.is_some() || !self.tag.is_empty() || self.since.is_some() || self.until.is_some()
     }
 
     fn check_source(&self, known: Vec<String>) -> CommandResult {
@@ -101,20 +120,25 @@ impl Search {
     }
 }
 
-fn as_text(hit: &Value, rank: usize) -> String {
+/// A hit in a few lines, the words of the query highlighted.
+fn as_text(hit: &Value, rank: usize, highlighter: &Highlighter, painter: Painter) -> String {
     let field = |name: &str| hit[name].as_str().unwrap_or_default();
+    let highlighted = |style, name| painter.highlight(style, field(name), &highlighter.ranges(field(name)));
+    let faint = |text: &str| painter.paint(style::FAINT, text);
     let date = field("updated_at").split('T').next().unwrap_or_default();
+    let score = format!("({:.2})", hit["score"].as_f64().unwrap_or_default());
     let mut text = format!(
-        "{rank:>2}. {}  ({:.2})\n    {}  {}  {date}\n    {}\n    id {}\n",
-        field("title"),
-        hit["score"].as_f64().unwrap_or_default(),
-        field("source"),
-        field("source_id"),
-        field("snippet"),
-        field("id"),
+        "{rank:>2}. {}  {}\n    {}  {}  {}\n    {}\n    {}\n",
+        highlighted(style::TITLE, "title"),
+        faint(&score),
+        faint(field("source")),
+        painter.plain(field("source_id")),
+        faint(date),
+        highlighted(Style::new(), "snippet"),
+        faint(&format!("id {}", field("id"))),
     );
     if let Some(explain) = hit.get("explain") {
-        text.push_str(&format!("    {explain}\n"));
+        text.push_str(&format!("    {}\n", faint(&explain.to_string())));
     }
     text
 }

@@ -5,8 +5,10 @@ use crate::cli::Global;
 use crate::config::Every;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{count, table};
+use crate::style::{self, Painter};
 use crate::trust::SYNC_GROUPS;
 use crate::workspace::Workspace;
+use anstyle::Style;
 use ctx_core::SourceName;
 use ctx_knowledge::{SourceStatus, cache_path};
 use jiff::Timestamp;
@@ -36,8 +38,13 @@ impl Sources {
             output.say("no source is configured; add a [connectors.filesystem.<name>] section to ctx.toml");
         }
         let sources: Vec<Shown> = sources.into_iter().map(|status| Shown::new(status, &workspace)).collect();
-        output.answer(&json!({ "sources": sources }), || {
-            table(&sources.iter().map(Shown::row).collect::<Vec<_>>())
+        output.answer_painted(&json!({ "sources": sources }), |painter| {
+            let rows = table(&sources.iter().map(Shown::row).collect::<Vec<_>>());
+            let painted = |row: &str| {
+                let source = sources.iter().find(|source| row.starts_with(&source.status.name));
+                source.map_or_else(|| painter.plain(row).into_owned(), |source| source.painted(row, painter))
+            };
+            rows.lines().map(|row| painted(row) + "\n").collect()
         })
     }
 }
@@ -89,12 +96,31 @@ impl Shown {
         }
     }
 
+    /// How it is, and the style of that word.
+    fn health(&self) -> (&'static str, Style) {
+        match (self.status.configured, self.status.healthy) {
+            (false, _) => ("gone", style::FAINT),
+            (true, true) => ("ok", style::OK),
+            (true, false) => ("failing", style::ERROR),
+        }
+    }
+
+    /// Its row with the health in colour: the first word after the name and the gap.
+    fn painted(&self, row: &str, painter: Painter) -> String {
+        let (health, style) = self.health();
+        let name_end = self.status.name.len().min(row.len());
+        match row[name_end..].find(health) {
+            Some(gap) => {
+                let (before, rest) = row.split_at(name_end + gap);
+                let (word, after) = rest.split_at(health.len());
+                format!("{}{}{}", painter.plain(before), painter.paint(style, word), painter.plain(after))
+            }
+            None => painter.plain(row).into_owned(),
+        }
+    }
+
     fn row(&self) -> Vec<String> {
-        let health = match (self.status.configured, self.status.healthy) {
-            (false, _) => "gone",
-            (true, true) => "ok",
-            (true, false) => "failing",
-        };
+        let (health, _) = self.health();
         let notes = self.status.notes.as_deref().unwrap_or_default();
         let notes = match self.next_sync {
             Some(next) if next > Timestamp::now() => format!("{notes}, next {next}"),

@@ -6,17 +6,18 @@ use super::refresh::{Kept, News, Outcome, Refresh, Tell};
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
-use crate::signals::{Signals, until_stop_deadline};
+use crate::progress::Meter;
+use crate::signals::{STOP_PATIENCE, Signals, until_interrupted};
 use crate::trust::{self, SYNC_GROUPS};
 use crate::workspace::{Freshness, Workspace};
 use clap::ValueEnum;
 use ctx_core::{SourceName, nearest};
 use ctx_knowledge::{Fill, FillError, Knowledge, Progress, SyncError, SyncOptions, SyncReport, parse_time};
 use futures::StreamExt;
-use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use serde_json::json;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -26,8 +27,6 @@ pub(super) const PARALLEL: usize = 4;
 /// How long to wait for another process that syncs the source, and how often to look.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 const BUSY_LOOK: Duration = Duration::from_millis(50);
-/// How long a cancelled sync may take to stop.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Documents between two lines of JSON progress.
 const JSON_PROGRESS_EVERY: u64 = 100;
 /// Warnings shown for each source; the rest are counted.
@@ -66,7 +65,7 @@ pub(crate) struct Sync {
 /// How to show progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgressKind {
-    /// A line that moves, in a terminal.
+    /// A bar with an estimate in a terminal, a line now and then elsewhere.
     Human,
     /// One JSON object a line.
     Json,
@@ -92,29 +91,22 @@ impl Sync {
         let syncing = async {
             let (knowledge, chosen) = (&workspace.knowledge, names.clone());
             let outcomes = sync_all(knowledge, chosen, options, progress, cancellation.clone()).await;
-            match self.watch && !cancellation.is_cancelled() {
-                true => watch(&workspace, &names, &outcomes, output, &cancellation).await.map(|()| None),
-                false => Ok(Some(outcomes)),
+            if self.watch && !cancellation.is_cancelled() {
+                return watch(&workspace, &names, &outcomes, output, &cancellation).await;
             }
-        };
-        let outcomes = tokio::select! {
-            outcomes = syncing => outcomes?,
-            () = stopped_twice(signals, &cancellation) => {
-                return Err(CommandError::new("stopped; the next sync picks up where this one was"));
+            if self.dry_run {
+                output.say("dry run: nothing is written; a sync would do this");
+                return tell(&output, outcomes);
             }
+            let told = tell(&output, outcomes);
+            if cancellation.is_cancelled() {
+                return told;
+            }
+            let made = vectors(&workspace, &output, &cancellation).await;
+            // A source that failed is told before vectors that did.
+            told.and(made)
         };
-        let Some(outcomes) = outcomes else { return Ok(()) };
-        if self.dry_run {
-            output.say("dry run: nothing is written; a sync would do this");
-            return tell(&output, outcomes);
-        }
-        let told = tell(&output, outcomes);
-        if cancellation.is_cancelled() {
-            return told;
-        }
-        let made = vectors(&workspace, &output).await;
-        // A source that failed is told before vectors that did.
-        told.and(made)
+        until_interrupted(signals, STOP_PATIENCE, &cancellation, syncing).await
     }
 }
 
@@ -166,17 +158,17 @@ async fn watch(
 }
 
 /// Makes the vectors that are to be made before a sync ends, and tells of those that are not.
-async fn vectors(workspace: &Workspace, output: &Output) -> CommandResult {
+async fn vectors(workspace: &Workspace, output: &Output, cancellation: &CancellationToken) -> CommandResult {
     let knowledge = workspace.knowledge.clone();
     match knowledge.fill_mode() {
         Some(Fill::Wait) if knowledge.lacks_vectors()? => {
-            let filled = embed::fill(workspace, Signals::listen()?, output.quiet).await?;
+            let filled = embed::fill(workspace, cancellation, *output).await?;
             output.say(&format!("made {}", count(filled.made, "vector")));
         }
         Some(Fill::Behind) => {
             let filling = {
-                let knowledge = knowledge.clone();
-                move || knowledge.fill_quickly(&CancellationToken::new())
+                let (knowledge, cancellation) = (knowledge.clone(), cancellation.clone());
+                move || knowledge.fill_quickly(&cancellation)
             };
             match tokio::task::spawn_blocking(filling).await {
                 // Whoever makes vectors already will make these too.
@@ -205,11 +197,11 @@ pub(crate) async fn sync_all(
     progress: ProgressKind,
     cancellation: CancellationToken,
 ) -> Vec<Outcome> {
-    let bar = Arc::new(Bar::new(progress));
+    let shown = Arc::new(SyncProgress::start(progress));
     let syncs = names.into_iter().map(|name| {
-        let (bar, cancellation) = (bar.clone(), cancellation.clone());
+        let (shown, cancellation) = (shown.clone(), cancellation.clone());
         async move {
-            let told = Arc::new(move |progress| bar.tell(&progress));
+            let told = Arc::new(move |progress| shown.tell(progress));
             let started = Instant::now();
             loop {
                 let synced = knowledge.sync(&name, options, told.clone(), cancellation.clone()).await;
@@ -223,9 +215,7 @@ pub(crate) async fn sync_all(
             }
         }
     });
-    let outcomes = futures::stream::iter(syncs).buffered(PARALLEL).collect().await;
-    bar.finish();
-    outcomes
+    futures::stream::iter(syncs).buffered(PARALLEL).collect().await
 }
 
 /// Prints what was done, and fails if any source did.
@@ -241,8 +231,7 @@ fn tell(output: &Output, outcomes: Vec<Outcome>) -> CommandResult {
             Err(error) => match &mut failure {
                 None => failure = Some(error),
                 Some(first) => {
-                    // A failure outweighs a source that was merely busy.
-                    first.exit = if first.exit == Exit::Busy { error.exit } else { first.exit };
+                    first.exit = graver(first.exit, error.exit);
                     first.messages.extend(error.messages);
                     first.hints.extend(error.hints);
                     first.hints.dedup();
@@ -254,6 +243,14 @@ fn tell(output: &Output, outcomes: Vec<Outcome>) -> CommandResult {
         reports.iter().map(|report| summary(report) + "\n").collect()
     })?;
     failure.map_or(Ok(()), Err)
+}
+
+/// Who stops a sync knows why it failed; a failure outweighs a source that was merely busy.
+fn graver(one: Exit, other: Exit) -> Exit {
+    match (one, other) {
+        (_, Exit::Interrupted) | (Exit::Busy, _) => other,
+        _ => one,
+    }
 }
 
 /// Tells what could not be read.
@@ -278,6 +275,9 @@ pub(crate) fn summary(report: &SyncReport) -> String {
     ];
     let mut told: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if report.secret_files > 0 {
+        told.push(format!("{} left out", count(report.secret_files, "secret file")));
+    }
     if report.warning_count > 0 {
         told.push(count(report.warning_count, "warning"));
     }
@@ -319,14 +319,6 @@ fn choose(wanted: &[String], workspace: &Workspace) -> CommandResult<Vec<SourceN
     Ok(chosen)
 }
 
-/// The first Ctrl-C or SIGTERM cancels a sync, even within a document; the second one, or the end of [`STOP_PATIENCE`],
-/// abandons it.
-async fn stopped_twice(mut signals: Signals, cancellation: &CancellationToken) {
-    signals.next().await;
-    cancellation.cancel();
-    until_stop_deadline(signals.next(), cancellation, STOP_PATIENCE).await;
-}
-
 fn since(text: &str) -> Result<Timestamp, String> {
     time(text, false)
 }
@@ -340,40 +332,32 @@ fn time(text: &str, end_of_day: bool) -> Result<Timestamp, String> {
         .ok_or_else(|| "write a time like 2026-01-31 or 2026-01-31T12:00:00Z".to_owned())
 }
 
-/// Progress on stderr.
-struct Bar {
+/// How far the sources have come, all together.
+struct SyncProgress {
     kind: ProgressKind,
-    bar: ProgressBar,
+    meter: Meter,
+    /// The last word about each source.
+    sources: Mutex<HashMap<String, Progress>>,
 }
 
-impl Bar {
-    fn new(kind: ProgressKind) -> Self {
-        let bar =
-            if kind == ProgressKind::Human { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Self { kind, bar }
+impl SyncProgress {
+    fn start(kind: ProgressKind) -> Self {
+        let meter = Meter::start(Output { json: false, quiet: kind != ProgressKind::Human });
+        Self { kind, meter, sources: Mutex::default() }
     }
 
-    fn tell(&self, progress: &Progress) {
-        match self.kind {
-            ProgressKind::Human if !self.bar.is_hidden() => {
-                self.bar.set_message(format!(
-                    "{}: {} read, {} written",
-                    progress.source, progress.seen, progress.written
-                ));
-            }
-            ProgressKind::Json if progress.seen.is_multiple_of(JSON_PROGRESS_EVERY) => {
-                let line = serde_json::to_string(progress).unwrap_or_default();
-                Output::default().say(&line);
-            }
-            _ => {}
+    fn tell(&self, progress: Progress) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = sources.get(&progress.source).map_or(0, |before| before.seen);
+        if self.kind == ProgressKind::Json
+            && progress.seen / JSON_PROGRESS_EVERY > before / JSON_PROGRESS_EVERY
+        {
+            Output::default().say(&serde_json::to_string(&progress).unwrap_or_default());
         }
-    }
-
-    fn finish(&self) {
-        self.bar.finish_and_clear();
+        sources.insert(progress.source.clone(), progress);
+        let seen = sources.values().map(|source| source.seen).sum();
+        // Without the total of one source there is none of all.
+        let total = sources.values().map(|source| source.total).sum();
+        self.meter.show(seen, total, "files");
     }
 }

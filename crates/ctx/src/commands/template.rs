@@ -1,7 +1,7 @@
 //! New scripts: a file that runs as it is written, and its section in the configuration.
 
 use crate::cli::Global;
-use crate::config::Config;
+use crate::config::{Config, Typed};
 use crate::error::{CommandError, CommandResult};
 use crate::scripts::RESERVED;
 use crate::trust;
@@ -119,8 +119,12 @@ fn add(
     fs::write(path, format!("{text}{gap}{section}")).map_err(failed)?;
     // Trusts the new section without a prompt, since the user has just asked for it, and no other section.
     let name = format!("{group}.script.{key}");
-    let added: Vec<_> =
-        global.load_at(path)?.trust_requests.into_iter().filter(|request| request.section == name).collect();
+    let added: Vec<_> = global
+        .load_at(path, &Typed::default())?
+        .trust_requests
+        .into_iter()
+        .filter(|request| request.section == name)
+        .collect();
     trust::remember(path, &added)?;
     Ok(Some(file))
 }

@@ -7,7 +7,7 @@ use crate::error::CommandResult;
 use crate::output::count;
 use crate::scripts::{Kind, ScriptProvider, ScriptSet};
 use clap::Subcommand;
-use ctx_core::{Catalog, Entry, Identifier};
+use ctx_core::{Catalog, Entry, Identifier, summary_line};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -132,7 +132,8 @@ fn as_text(entry: &Entry, script: Option<String>) -> String {
         Some(script) => format!("  ({script})"),
         None => String::new(),
     };
-    let mut text = format!("{}{origin}\n    {}\n", entry.name.outward(), entry.spec.description);
+    let mut text =
+        format!("{}{origin}\n    {}\n", entry.name.outward(), summary_line(&entry.spec.description));
     for (name, parameter) in schema["properties"].as_object().into_iter().flatten() {
         let mark = if required.contains(&name.as_str()) { "*" } else { " " };
         let description = parameter["description"].as_str().unwrap_or_default().replace('\n', " ");

@@ -6,7 +6,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
 use crate::scripts::{self, Runner};
 use crate::workspace::{Workspace, connector_settings};
-use ctx_core::{Call, Caller, Catalog, Discard, Peer, Provider, ToolError, nearest};
+use ctx_core::{Call, Caller, Catalog, Peer, Provider, ToolError, nearest};
 use ctx_luau::{Described, ScriptSettings, Scripts};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -88,7 +88,7 @@ impl Bench {
             Some(workspace) => {
                 let mut providers = vec![own];
                 providers.extend(workspace.start_upstreams().providers());
-                workspace.parts().catalog(&providers, Arc::new(Discard), None)
+                workspace.catalog_with(providers)
             }
             None => Catalog::builder()
                 .provider(own)
@@ -116,7 +116,7 @@ impl Peer for Terminal {
             _ => tracing::enabled!(target: "script", tracing::Level::DEBUG),
         };
         if !is_logged {
-            self.0.say(&format!("{level:>5} {message}"));
+            self.0.log(level, message);
         }
     }
 }

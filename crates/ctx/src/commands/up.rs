@@ -1,74 +1,146 @@
 //! `ctx up`
 
-use super::refresh::{Kept, News, Refresh, Tell};
-use super::serve::{Server, load_scripts};
+use super::init::NewWorkspace;
+use super::refresh::{Kept, News, Tell};
+use super::serve::{ConfigLoader, Live, Reloading, Server, load_scripts};
 use super::sync::{ProgressKind, summary, sync_all, warn};
-use super::{connect, init};
+use super::{connect, first_index};
 use crate::cli::{Global, working_directory};
-use crate::config::Config;
-use crate::error::{CommandError, CommandResult};
+use crate::config::{Config, FILE_NAMES, Typed, TypedBind};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
+use crate::server_record::RunningServer;
 use crate::signals::until_stop_deadline;
 use crate::trust;
 use crate::workspace::Workspace;
 use ctx_knowledge::SyncOptions;
-use std::path::PathBuf;
+use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// Start in one step: make a workspace if there is none, sync it, serve it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Up {
-    /// The folder; when absent, the workspace the working directory is in, or else that directory.
+    /// The folder, or a configuration file; when absent, the workspace the working directory is in, or else that
+    /// directory.
+    #[arg(value_name = "FOLDER")]
     directory: Option<PathBuf>,
+    /// Index the home folder, the whole file system, more than 50,000 files or more than 2 GB without asking.
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    listen: TypedBind,
 }
 
 impl Up {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
-        let config = self.config(global)?;
-        let workspace = global.open_config(config)?;
+        let Self { directory, yes, listen } = self;
+        let place = ConfigPlace::of(directory, global)?;
+        let is_new = match &place {
+            ConfigPlace::Folder(folder) => create(folder, yes, &output)?,
+            _ => false,
+        };
+        let is_typed = listen.is_given();
+        let typed = Typed { bind: listen, ..Typed::default() };
+        let load: ConfigLoader = Arc::new(move |global| match &place {
+            ConfigPlace::Found => global.load_with(&typed),
+            ConfigPlace::File(path) => global.load_at(path, &typed),
+            ConfigPlace::Folder(folder) => global.load_in(folder, &typed),
+        });
+        let config = global.load_and_settle(trust::ALL_GROUPS, || load(global))?;
+        if let Some(server) = RunningServer::of(config.data_folder()) {
+            return tell_running(&config, &server, is_typed, &output);
+        }
+        let workspace = Arc::new(global.open_config(config)?);
+        // That of a new one was confirmed before it was made.
+        if !is_new {
+            first_index::confirm_sources(&workspace, yes, &output)?;
+        }
         // Taken first: an address in use should be known before a long sync, not after.
         let server = Server::bind(&workspace).await?;
         let scripts = load_scripts(&workspace, &output).await;
         let url = server.url();
 
         let shutdown = server.shutdown();
+        let tell: Tell = Arc::new(move |news| say(&output, &news));
+        let say = Arc::new(move |line: &str| output.say(line));
+        let reloading = Reloading { load, global: global.clone(), tell, say };
+        let (synced, sources) = oneshot::channel();
+        let sources = async { sources.await.unwrap_or_default() };
+        let live = Live::start(workspace.clone(), scripts, sources, reloading, &shutdown);
         let syncing = async {
             let sources = sync(&workspace, &output, shutdown.clone()).await;
             if !shutdown.is_cancelled() {
                 output.say(&served(&workspace.config, &url));
             }
-            let tell: Tell = Arc::new(move |news| say(&output, &news));
-            Refresh::start(&workspace.knowledge, sources, &tell, &shutdown).end().await;
+            drop(synced.send(sources));
         };
         // Serving decides when to end, and syncing ends with it.
         let drain = workspace.config.settings.http_limits().drain;
         let syncing = until_stop_deadline(syncing, &shutdown, drain);
-        let (ended, _) = tokio::join!(server.run(&workspace, scripts), syncing);
+        let (ended, _) = tokio::join!(server.run(live, drain), syncing);
         ended
     }
+}
 
-    /// The named folder's, else the workspace that any command would find here, else a new one.
-    fn config(self, global: &Global) -> CommandResult<Config> {
+/// Where the configuration is.
+enum ConfigPlace {
+    /// Where any command would find it: named with `--config`, or of the workspace that the working directory is in.
+    Found,
+    File(PathBuf),
+    /// In this folder, if it has one.
+    Folder(PathBuf),
+}
+
+impl ConfigPlace {
+    fn of(named: Option<PathBuf>, global: &Global) -> CommandResult<Self> {
         let located = global.locate()?;
-        let directory = match self.directory {
+        match named {
             Some(_) if global.names_config() => {
-                return Err(CommandError::usage("either a folder or `--config`, not both"));
+                Err(CommandError::usage("either a folder or `--config`, not both"))
             }
-            Some(directory) => directory,
-            None if located.workspace.is_some() => {
-                return global.load_and_settle(trust::ALL_GROUPS, || global.load());
+            Some(path) if is_config(&path) && !path.is_file() => {
+                Err(CommandError::usage(format!("there is no configuration file {}", path.display())))
             }
-            None => working_directory()?,
-        };
-        if let Some(contents) = init::ensure(&directory)? {
-            let output = global.output();
-            output.say(&format!("created {}", directory.join("ctx.toml").display()));
-            contents.left_out_line().iter().for_each(|line| output.say(line));
+            Some(path) if is_config(&path) => Ok(Self::File(path)),
+            Some(folder) => Ok(Self::Folder(folder)),
+            None if located.workspace.is_some() => Ok(Self::Found),
+            None => Ok(Self::Folder(working_directory()?)),
         }
-        global.load_and_settle(trust::ALL_GROUPS, || global.load_in(&directory))
     }
+}
+
+/// Makes a workspace of a folder that is none yet, if the user agrees to its size; returns whether it was made.
+fn create(folder: &Path, yes: bool, output: &Output) -> CommandResult<bool> {
+    let Some(new) = NewWorkspace::fit(folder)? else { return Ok(false) };
+    first_index::confirm_new(&new, yes, output)?;
+    output.say(&format!("created {}", new.write()?.display()));
+    new.contents.left_out_line().iter().for_each(|line| output.say(line));
+    Ok(true)
+}
+
+/// Whether a path is meant as a workspace's file, by its name.
+fn is_config(path: &Path) -> bool {
+    !path.is_dir() && FILE_NAMES.iter().any(|name| path.ends_with(name))
+}
+
+/// Says where the workspace is served already, and how to connect. That is all one wants of a second `ctx up`, unless it
+/// was to serve somewhere else.
+fn tell_running(config: &Config, server: &RunningServer, is_typed: bool, output: &Output) -> CommandResult {
+    let (url, process) = (server.url(), server.process);
+    if is_typed && config.settings.server.bind != server.address.to_string() {
+        return Err(CommandError::new(format!(
+            "this workspace is served already, at {url} (process {process})"
+        ))
+        .hint("stop that one first, or leave out `--port` and `--bind`"));
+    }
+    let answer = json!({ "url": url, "mcp": format!("{url}/mcp"), "process": process });
+    output.answer(&answer, || {
+        format!("already running at {url} (MCP at {url}/mcp, process {process})\n\n{}\n", ways(config, &url))
+    })
 }
 
 /// Syncs everything; what fails is told and does not stop the server. Returns what to keep fresh.
@@ -83,6 +155,8 @@ async fn sync(workspace: &Workspace, output: &Output, cancellation: Cancellation
                 say(output, &News::Warned(report));
                 say(output, &News::Synced(report));
             }
+            // Ctrl-C is how a server is stopped, and no failure.
+            Err(error) if error.exit == Exit::Interrupted => output.say(&error.messages.join("; ")),
             Err(error) => say(output, &News::Failed(error)),
         }
     }
@@ -102,8 +176,13 @@ fn say(output: &Output, news: &News<'_>) {
     }
 }
 
-/// What can be done with a server at this address.
+/// The message when a server begins to serve at this address.
 fn served(config: &Config, url: &str) -> String {
+    format!("\nserving {url}\n\n{}\n\nCtrl-C stops.", ways(config, url))
+}
+
+/// The ways to use a server at this address.
+fn ways(config: &Config, url: &str) -> String {
     let header = match config.settings.server.token {
         Some(_) => {
             let variable = connect::token_variable(config);
@@ -115,16 +194,11 @@ fn served(config: &Config, url: &str) -> String {
     let ways = connect::ways(config, url).unwrap_or_default();
     let ways: String = ways.iter().map(|(client, how)| format!("  {client:<13}{how}\n")).collect();
     format!(
-        "
-serving {url}
-
-{ways}  others       ctx connect --help
+        "{ways}  others       ctx connect --help
 
   search       curl -s {url}/tools/search -H 'Content-Type: application/json'{header} \\
                  -d '{{\"query\": \"how do I roll back a release?\"}}'
   tools        curl -s {url}/tools/list{header}
-  schema       {url}/openapi.json
-
-Ctrl-C stops."
+  schema       {url}/openapi.json"
     )
 }

@@ -10,6 +10,7 @@ mod expand;
 mod isolate;
 mod locate;
 mod oauth;
+mod reload;
 mod schema;
 mod scripts;
 mod settings;
@@ -18,11 +19,13 @@ mod tree;
 mod trust_requests;
 mod typed;
 mod typed_apis;
+mod typed_bind;
 mod upstreams;
 
 pub(crate) use apis::section_of as api_section;
 pub(crate) use every::Every;
 pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in, root_of};
+pub(crate) use reload::{Replacement, SectionChanges};
 pub(crate) use schema::settings_schema;
 pub(crate) use scripts::{ConnectorSection, InlineAgentSection, Section};
 pub(crate) use settings::{Settings, SourceSettings};
@@ -30,6 +33,7 @@ pub(crate) use show::Shown;
 pub(crate) use trust_requests::{TrustRequest, is_inside};
 pub(crate) use typed::{Typed, TypedServer};
 pub(crate) use typed_apis::{TypedApi, TypedAuth, name_and_spec};
+pub(crate) use typed_bind::TypedBind;
 pub(crate) use upstreams::{check_entry as check_upstream, section_of as upstream_section};
 
 use crate::trust::Guard;
@@ -74,9 +78,9 @@ pub(crate) struct Config {
     pub(crate) root: PathBuf,
     /// The workspace's file, where there is one.
     pub(crate) path: Option<PathBuf>,
-    /// Its version when it was read.
-    pub(crate) version: Option<Version>,
-    /// What does not stop anything but should be known.
+    /// The files that were read, or would be if they were there, with their versions before.
+    pub(crate) files: Vec<(PathBuf, Option<Version>)>,
+    /// Problems that do not stop anything but should be known.
     pub(crate) warnings: Vec<String>,
     /// Everything in the workspace's file that reaches beyond the workspace folder.
     pub(crate) trust_requests: Vec<TrustRequest>,
@@ -116,7 +120,8 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let variables = context.variables;
         // Taken before the file is read, so that a change during the read is noticed later.
-        let version = located.workspace.as_deref().and_then(version);
+        let files = located.workspace.iter().chain(&located.user);
+        let files = files.map(|path| (path.clone(), version(path))).collect();
         let mut warnings = Vec::new();
         let mut tree = Layer::parse("default", DEFAULTS)?.table;
         let schema = settings_schema();
@@ -152,7 +157,7 @@ impl Config {
             settings,
             root,
             path,
-            version,
+            files,
             warnings,
             trust_requests: requests,
             untrusted,
@@ -192,6 +197,16 @@ impl Config {
     pub(crate) fn place(&self, path: &[&str]) -> String {
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
         self.tree.origin_of(&path).map_or_else(String::new, |origin| format!("{origin}: "))
+    }
+
+    /// The name of what says where to serve, in messages: the setting, or the option that took its place.
+    pub(crate) fn bind_key(&self) -> &'static str {
+        let origin = self.tree.origin_of(&["server".to_owned(), "bind".to_owned()]);
+        let typed = [typed::BIND_OPTION, typed::HTTP_OPTION].into_iter();
+        typed
+            .into_iter()
+            .find(|option| origin.is_some_and(|origin| origin.file == *option))
+            .unwrap_or("server.bind")
     }
 
     /// Whether there is a section of this name.

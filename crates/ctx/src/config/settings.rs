@@ -102,6 +102,10 @@ pub(crate) struct RetrievalSettings {
     /// How much meaning counts beside words in `hybrid`, from 0 to 1; by default what did best for
     /// the model.
     hybrid_alpha: Option<f64>,
+    /// The relevance floor: a document that has no word of the query is left out when the cosine of its meaning and the
+    /// query's is below this, from -1 (nothing is left out) to 1. By default what was measured for a built-in model,
+    /// and none for others.
+    min_cosine: Option<f64>,
 }
 
 /// `[embedding]`
@@ -236,6 +240,7 @@ impl Settings {
             keyword_candidates: self.retrieval.candidate_k_keyword.get() as usize,
             vector_candidates: self.retrieval.candidate_k_vector.get() as usize,
             hybrid_alpha: self.retrieval.hybrid_alpha,
+            min_cosine: self.retrieval.min_cosine,
         }
     }
 
@@ -393,6 +398,9 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
     }
     if settings.retrieval.hybrid_alpha.is_some_and(|alpha| !(0.0..=1.0).contains(&alpha)) {
         problem("retrieval.hybrid_alpha", "must be between 0 and 1".to_owned());
+    }
+    if settings.retrieval.min_cosine.is_some_and(|cosine| !(-1.0..=1.0).contains(&cosine)) {
+        problem("retrieval.min_cosine", "must be between -1 and 1".to_owned());
     }
     if settings.server.token.as_ref().is_some_and(|token| token.expose().is_empty()) {
         problem("server.token", "must not be empty".to_owned());

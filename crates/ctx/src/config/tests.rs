@@ -2,6 +2,7 @@
 
 mod apis;
 mod arbitrary;
+mod reload;
 mod untrusted;
 
 use super::{Config, ConfigError, LoadContext, Located, TrustRequest, Typed};

@@ -28,6 +28,16 @@ pub(super) enum Node {
     Leaf(Leaf),
 }
 
+impl Node {
+    /// The node as JSON.
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::Table(table) => table.to_json(),
+            Self::Leaf(leaf) => leaf.value.clone(),
+        }
+    }
+}
+
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
@@ -78,14 +88,23 @@ impl Table {
 
     /// The same as JSON.
     pub(super) fn to_json(&self) -> Value {
-        let entry = |(key, node): (&String, &Node)| {
-            let value = match node {
-                Node::Table(table) => table.to_json(),
-                Node::Leaf(leaf) => leaf.value.clone(),
-            };
-            (key.clone(), value)
+        Value::Object(self.entries.iter().map(|(key, node)| (key.clone(), node.to_json())).collect())
+    }
+
+    /// Replaces what is at this path, or removes it; tables on the way are made where they are missing.
+    pub(super) fn put(&mut self, path: &[&str], node: Option<Node>) {
+        let Some((first, rest)) = path.split_first() else { return };
+        if !rest.is_empty() {
+            let entry = self.entries.entry((*first).to_owned());
+            if let Node::Table(table) = entry.or_insert_with(|| Node::Table(Table::default())) {
+                table.put(rest, node);
+            }
+            return;
+        }
+        match node {
+            Some(node) => self.entries.insert((*first).to_owned(), node),
+            None => self.entries.remove(*first),
         };
-        Value::Object(self.entries.iter().map(entry).collect())
     }
 
     /// Where the value at this path, or the nearest table above it, was written.

@@ -32,6 +32,13 @@ pub(crate) struct TrustRequest {
     keys: Vec<String>,
 }
 
+impl TrustRequest {
+    /// The keys that lead to it.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(String::as_str)
+    }
+}
+
 /// Everything in a workspace's layer that needs trust; `below` is what the user's own file and the defaults say.
 pub(super) fn find(layer: &Table, below: &Table, root: &Path, variables: Variables<'_>) -> Vec<TrustRequest> {
     let mut finder = Finder { layer, below, root, variables, found: Vec::new() };
@@ -118,6 +125,11 @@ impl Finder<'_> {
                     Some(Node::Leaf(leaf)) => leaf.value.as_str().map(str::to_owned),
                     _ => None,
                 };
+                // The user's own secrets may lie in a clone: only the user lifts their protection.
+                let secret_files = ["connectors", "filesystem", name, "include_sensitive_globs"];
+                if self.layer.at(&secret_files).is_some() {
+                    return false;
+                }
                 // The walker stats the targets of symlinks even if it then skips them.
                 let follows = ["connectors", "filesystem", name, "follow_symlinks"];
                 if matches!(self.layer.at(&follows), Some(Node::Leaf(leaf)) if leaf.value != Value::Bool(false))

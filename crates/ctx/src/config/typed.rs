@@ -2,10 +2,16 @@
 
 use super::tree::{Leaf, Node, Origin, Table};
 use super::typed_apis::{TypedApi, TypedAuth, put_auth};
+use super::typed_bind::TypedBind;
 use super::{ConfigError, Variables, api_section, upstream_section};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::str::FromStr;
+
+/// Options that say where to serve, as origins of `server.bind`.
+pub(super) const BIND_OPTION: &str = "--bind";
+pub(super) const HTTP_OPTION: &str = "--http";
+const PORT_OPTION: &str = "--port";
 
 /// What a command line adds to what the files say.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +25,9 @@ pub(crate) struct Typed {
     /// Where the store lies.
     pub(crate) store: Option<PathBuf>,
     /// Where to serve.
-    pub(crate) bind: Option<String>,
+    pub(crate) bind: TypedBind,
+    /// Whether that came with `--http=ADDRESS`.
+    pub(crate) is_http: bool,
 }
 
 /// A server as it is typed: `name=command argument …` or `name=https://…`.
@@ -75,14 +83,27 @@ impl Typed {
         if let Some(store) = &self.store {
             tree.merge(table("default", &json!({ "db": { "path": store } })));
         }
-        if let Some(bind) = &self.bind {
-            tree.merge(table("--http", &json!({ "server": { "bind": bind } })));
+        if self.bind.is_given() {
+            let configured = match tree.at(&["server", "bind"]) {
+                Some(Node::Leaf(leaf)) => leaf.value.as_str().unwrap_or_default().to_owned(),
+                _ => String::new(),
+            };
+            let bind = self.bind.over(&configured).map_err(ConfigError::one)?;
+            let origin = match &self.bind {
+                _ if self.is_http => HTTP_OPTION,
+                TypedBind { bind: None, .. } => PORT_OPTION,
+                _ => BIND_OPTION,
+            };
+            tree.merge(table(origin, &json!({ "server": { "bind": bind } })));
         }
         Ok(())
     }
 
-    /// Whether the section of a server or an API is taken by one that was typed.
+    /// Whether what was typed takes the place of a section or key.
     pub(super) fn replaces(&self, section: &str) -> bool {
+        if section == "server.bind" {
+            return self.bind.bind.is_some();
+        }
         self.servers.iter().any(|server| upstream_section(&server.name) == section)
             || self.apis.iter().any(|api| api_section(&api.name) == section)
     }

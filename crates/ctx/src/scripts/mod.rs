@@ -119,6 +119,11 @@ pub(crate) enum Kind {
 }
 
 impl Configured {
+    /// Whether another one is the same script with the same settings; it may be written at another place.
+    fn is_alike(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.settings == other.settings && self.guard == other.guard
+    }
+
     /// `tools.script.post_slack`
     pub(crate) fn section(&self) -> String {
         let group = match self.kind {

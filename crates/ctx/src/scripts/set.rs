@@ -2,8 +2,8 @@
 
 use super::{Configured, Kind, RESERVED, Runner, Version, problem, version};
 use crate::trust::Guard;
-use crate::workspace::{Parts, tell_new_warnings};
-use ctx_core::{Agent, Identifier, LiveCatalog, Provider, Tool};
+use crate::workspace::{Composition, log_new_warnings};
+use ctx_core::{Agent, Identifier, Provider, Tool};
 use ctx_luau::ScriptProblem;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -50,14 +50,26 @@ pub(crate) struct ScriptSet {
 impl ScriptSet {
     /// Loads all of them, side by side. Those that cannot be loaded are kept with what is wrong.
     pub(crate) async fn load(runner: Arc<Runner>, configured: Vec<Configured>) -> Self {
-        let loading = configured.into_iter().map(|configured| async {
-            let version = version(&configured.settings.path);
-            let (sound, problem) = match load(&runner, &configured).await {
-                Ok(callable) => (Some(callable), None),
-                Err(problem) => (None, Some(problem.message)),
-            };
-            Loaded { configured, version, seen: version, sound, problem, refused_at: None }
+        let before = Self { runner: runner.clone(), scripts: Vec::new(), warnings: Vec::new() };
+        Self::load_after(before, runner, configured).await
+    }
+
+    /// The same; a script of the set before that is configured alike, and run by the same runner, is taken over.
+    pub(crate) async fn load_after(before: Self, runner: Arc<Runner>, configured: Vec<Configured>) -> Self {
+        let same_runner = Arc::ptr_eq(&before.runner, &runner);
+        let mut known: Vec<Loaded> = if same_runner { before.scripts } else { Vec::new() };
+        let loading = configured.into_iter().map(|configured| {
+            let same = known.iter().position(|script| script.configured.is_alike(&configured));
+            let taken_over = same.map(|index| known.swap_remove(index));
+            let runner = &runner;
+            async move {
+                match taken_over {
+                    Some(script) => Loaded { configured, ..script },
+                    None => Loaded::load(runner, configured).await,
+                }
+            }
         });
+        let loading: Vec<_> = loading.collect();
         let scripts = futures::stream::iter(loading).buffered(LOADING_MAX).collect().await;
         Self { runner, scripts, warnings: Vec::new() }
     }
@@ -112,23 +124,19 @@ impl ScriptSet {
         self.scripts.iter()
     }
 
-    /// Takes up files that change, until `shutdown`.
-    pub(crate) async fn keep_fresh(
-        mut self,
-        parts: Arc<Parts>,
-        live: Arc<LiveCatalog>,
-        shutdown: CancellationToken,
-    ) {
+    /// Reloads files that change, until `stop`; then returns the set.
+    pub(crate) async fn keep_fresh(mut self, composition: Arc<Composition>, stop: CancellationToken) -> Self {
         if self.scripts.is_empty() {
-            return;
+            return self;
         }
-        while shutdown.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
             if self.reload().await {
-                let before = live.current();
-                let catalog = parts.take_up(&self, &live);
-                tell_new_warnings(&before, &catalog);
+                let before = composition.live().current();
+                let catalog = composition.set_scripts(&self);
+                log_new_warnings(&before, &catalog);
             }
         }
+        self
     }
 
     /// What is wrong, a line each.
@@ -156,6 +164,15 @@ impl ScriptSet {
 }
 
 impl Loaded {
+    async fn load(runner: &Runner, configured: Configured) -> Self {
+        let version = version(&configured.settings.path);
+        let (sound, problem) = match load(runner, &configured).await {
+            Ok(callable) => (Some(callable), None),
+            Err(problem) => (None, Some(problem.message)),
+        };
+        Self { configured, version, seen: version, sound, problem, refused_at: None }
+    }
+
     /// What is wrong with it.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()

@@ -14,7 +14,6 @@ use crate::config::{Config, TrustRequest};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
 use ctx_core::escape_line;
-use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// The environment variable that trusts everything, for one command.
@@ -42,7 +41,7 @@ pub(crate) fn trusts_all() -> bool {
 }
 
 /// Decides whether a changed file that a trusted section runs may be loaded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     /// The configuration file.
     pub(crate) config: PathBuf,
@@ -120,18 +119,13 @@ pub(crate) fn settle(config: &Config, groups: &[&str], output: &Output) -> Comma
         return Ok(false);
     };
     let file = escape_line(&path.display().to_string()).into_owned();
-    if !output.quiet && io::stdin().is_terminal() && io::stderr().is_terminal() {
-        output.say(&format!(
-            "{file} wants more than to read this folder, and you have not trusted it with this:"
-        ));
-        output.say(listed(&config.untrusted).trim_end());
-        output.ask("trust it? [y/N] ");
-        let mut answer = String::new();
-        let heard = io::stdin().lock().read_line(&mut answer).is_ok();
-        if heard && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
-            remember(path, &config.untrusted)?;
-            return Ok(true);
-        }
+    let question = format!(
+        "{file} wants more than to read this folder, and you have not trusted it with this:\n{}\ntrust it? [y/N] ",
+        listed(&config.untrusted).trim_end()
+    );
+    if output.confirm(&question) == Some(true) {
+        remember(path, &config.untrusted)?;
+        return Ok(true);
     }
     let left_out = inline_list(config.untrusted.iter().filter(concerns));
     output.warn(&format!("{file} is not trusted, so this is left out: {left_out}"));
@@ -171,6 +165,11 @@ fn excerpt(request: &TrustRequest) -> String {
     let beginning: String = escaped.chars().take(SHOWN_CHARS_MAX - SHOWN_END_CHARS).collect();
     let end: String = escaped.chars().skip(count - SHOWN_END_CHARS).collect();
     format!("{beginning}…{end} ({count} characters, whole with `ctx trust --show --json`)")
+}
+
+/// How an agent is told that something it asks for is not trusted. Nothing of the workspace's own text is in it.
+pub(crate) fn agent_refusal(subject: &str) -> String {
+    format!("{subject} configured, but the workspace is not trusted; the user can allow it with `ctx trust`")
 }
 
 /// The reason why an untrusted section is not used.

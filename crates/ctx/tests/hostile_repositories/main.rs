@@ -36,6 +36,7 @@ const COMMANDS: &[&str] = &[
     "generate petstore.yaml -o generated",
     "get nothing",
     "init",
+    "man",
     "run --mcp none=http://127.0.0.1:1/mcp",
     "runs",
     "search harbour",

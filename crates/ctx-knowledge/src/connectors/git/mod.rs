@@ -11,7 +11,7 @@ mod program;
 mod reach;
 mod user_config;
 
-use super::globs::Globs;
+use super::globs::{GlobSettings, Globs, Selection};
 use super::{ConnectorKind, OpenOptions, Opened, names};
 use address::Address;
 use async_trait::async_trait;
@@ -56,6 +56,10 @@ struct Settings {
     /// Which of those are not.
     #[serde(default)]
     exclude_globs: Vec<String>,
+    /// Files that usually hold secrets (private keys, `.env` …) are never read, except those that these globs match,
+    /// whatever `include_globs` says.
+    #[serde(default)]
+    include_sensitive_globs: Vec<String>,
     /// Whether to fetch only the contents that are read, where the server can do that. The whole
     /// history of names and dates is fetched either way.
     #[serde(default = "yes")]
@@ -90,13 +94,15 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
     if parts.contains(&"..") || parts.iter().any(|part| part.chars().any(char::is_control)) {
         return Err("root: it must be a folder inside the repository".to_owned());
     }
-    let stamp = format!(
-        "{:?}",
-        (&address.shown, &settings.branch, &parts, &settings.include_globs, &settings.exclude_globs)
-    );
+    let globs = GlobSettings {
+        include: &settings.include_globs,
+        exclude: &settings.exclude_globs,
+        include_sensitive_globs: &settings.include_sensitive_globs,
+    };
+    let stamp = format!("{:?}", (&address.shown, &settings.branch, &parts, globs));
     Ok(Arc::new(Git {
         root: parts.join("/"),
-        globs: Globs::new(&settings.include_globs, &settings.exclude_globs)?,
+        globs: Globs::new(globs)?,
         address,
         branch: settings.branch,
         shallow: settings.shallow,
@@ -223,14 +229,18 @@ impl Git {
         sink: &Sink,
     ) -> Result<Files, Failure> {
         let mut files = Files::new();
+        let mut total = 0;
         // Part of what documents say besides their content.
         let place = format!("{}\n{}", self.address.shown, head.name());
         let place = &blake3::hash(place.as_bytes()).to_hex()[..8];
         objects::list(&mirror.program, &snapshot.tree, |entry| {
             let source_id = names::source_id(entry.path);
-            if names::is_hidden(entry.path) || !self.globs.want(&source_id) {
-                return;
+            match self.globs.select(&source_id) {
+                Selection::Read => {}
+                Selection::Secret => return sink.leave_out_secret_file(),
+                Selection::Skip => return,
             }
+            total += 1;
             let fingerprint = format!("{}:{}:{place}", entry.id, entry.mode);
             if sink.wants(&source_id, &fingerprint) {
                 let wanted = Wanted { source_id, id: entry.id.to_owned(), fingerprint };
@@ -238,6 +248,7 @@ impl Git {
             }
         })
         .await?;
+        sink.expect(total);
         Ok(files)
     }
 

@@ -6,7 +6,7 @@ mod bucket;
 mod connect;
 mod credentials;
 
-use super::globs::Globs;
+use super::globs::{GlobSettings, Globs, Selection};
 use super::{ConnectorKind, OpenOptions, Opened, names};
 use async_trait::async_trait;
 use bucket::{Bucket, NotRead, Object, Place};
@@ -61,6 +61,10 @@ struct Settings {
     /// Which of those are not.
     #[serde(default)]
     exclude_globs: Vec<String>,
+    /// Objects that usually hold secrets (private keys, `.env` …) are never read, except those that these globs match,
+    /// whatever `include_globs` says.
+    #[serde(default)]
+    include_sensitive_globs: Vec<String>,
 }
 
 struct S3 {
@@ -104,7 +108,11 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
             environment: Environment::new(options.environment),
         },
         prefix,
-        globs: Globs::new(&settings.include_globs, &settings.exclude_globs)?,
+        globs: Globs::new(GlobSettings {
+            include: &settings.include_globs,
+            exclude: &settings.exclude_globs,
+            include_sensitive_globs: &settings.include_sensitive_globs,
+        })?,
         document_bytes_max: options.document_bytes_max,
         stamp: blake3::hash(stamp.as_bytes()).to_hex()[..8].to_owned(),
     }))
@@ -180,10 +188,17 @@ impl S3 {
     /// Whether an object is of interest and not stored as it is.
     fn is_wanted(&self, source_id: &str, meta: &ObjectMeta, sink: &Sink) -> bool {
         // Folders are empty objects; what is empty has no text anyway.
-        meta.size > 0
-            && !names::is_hidden(source_id.as_bytes())
-            && self.globs.want(source_id)
-            && sink.wants(source_id, &self.fingerprint(meta))
+        if meta.size == 0 {
+            return false;
+        }
+        match self.globs.select(source_id) {
+            Selection::Read => sink.wants(source_id, &self.fingerprint(meta)),
+            Selection::Secret => {
+                sink.leave_out_secret_file();
+                false
+            }
+            Selection::Skip => false,
+        }
     }
 
     fn fingerprint(&self, meta: &ObjectMeta) -> String {

@@ -167,7 +167,7 @@ pub(super) const CLIENTS: &[Client] = &[
         environment: Environment::Repeated("${@}"),
         http: Some(Http { url: "httpUrl", typed: false, token: TokenWay::Header("${@}") }),
         own: None,
-        check: "`gemini mcp list`, or /mcp in a session, shows `@` as connected",
+        check: "`gemini mcp list`, or /mcp in a session, shows `@` as connected, in a folder that you have trusted in Gemini",
     },
     Client {
         name: "zed",

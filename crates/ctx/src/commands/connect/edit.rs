@@ -97,12 +97,19 @@ pub(in crate::commands) fn edit(
     if old == Some(addition.entry) {
         return Ok(Edit::None);
     }
+    let expected = with(&before, addition);
+    let is_exact = |edited: &String| format.read(edited).ok().as_ref() == Some(&expected);
     let edited = match format {
         Format::Json => edit_json(bare, addition)?,
+        // A new section goes to the end, where it parts no comment from what it is about. That is no TOML where the
+        // servers are an inline table.
+        Format::Toml if old.is_none() => match append_toml(bare, addition)? {
+            appended if is_exact(&appended) => appended,
+            _ => edit_toml(bare, addition)?,
+        },
         Format::Toml => edit_toml(bare, addition)?,
     };
-    let expected = with(&before, addition);
-    if format.read(&edited).ok().as_ref() != Some(&expected) {
+    if !is_exact(&edited) {
         return Err(EditError::Unsure);
     }
     let edited = format!("{}{edited}", &text[..text.len() - bare.len()]);
@@ -166,9 +173,29 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
+/// The text, and after it the addition as a section, with a blank line between them.
+fn append_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
+    let section = edit_toml("", addition)?;
+    let lines = text.replace("\r\n", "\n");
+    let gap = match lines.as_str() {
+        "" => "",
+        text if text.ends_with("\n\n") || text == "\n" => "",
+        text if text.ends_with('\n') => "\n",
+        _ => "\n\n",
+    };
+    let added = format!("{gap}{section}");
+    Ok(format!("{text}{}", if has_windows_lines(text) { added.replace('\n', "\r\n") } else { added }))
+}
+
+/// Whether every line ends as on Windows.
+fn has_windows_lines(text: &str) -> bool {
+    text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count()
+}
+
+/// The text with the addition put in place of the entry of its name, or beside the other entries.
 fn edit_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
     // The library ends every line with a newline alone.
-    let windows = text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count();
+    let windows = has_windows_lines(text);
     let mut document: DocumentMut = text.parse().map_err(|_| EditError::Unsure)?;
     let servers = document.entry(addition.key).or_insert_with(|| {
         let mut servers = Table::new();
@@ -276,12 +303,33 @@ mod tests {
             "[servers.a]\ncommand = \"x\"\n# end\n",
             "[servers.a]\n[servers.a.env]\nK = \"v\"\n\n[z]\nlist = [ 1,\n  2 ]\n",
             "servers.a.command = \"x\"\nb = 1\n",
+            "servers = { a = { command = \"x\" } } # one line\n# about b\nb = 1\n",
             "a = 1\r\n# mine\r\n[b]\r\nc = [\r\n  1,\r\n]\r\n",
         ] {
             let after = edited(Format::Toml, text, &entry);
             assert!(inserted(text, &after).contains("/bin/ctx"), "{after}");
             assert_eq!(edit(Format::Toml, &after, &addition(&entry)).unwrap(), Edit::None);
         }
+    }
+
+    #[test]
+    fn a_new_section_goes_below_every_comment() {
+        let entry = json!({"command": "x"});
+        for (text, gap) in [
+            ("", ""),
+            ("# only a comment", "\n\n"),
+            ("[servers.a]\ncommand = \"a\"\n# about its last key\n\n# about b\n[b]\nc = 1\n# end\n", "\n"),
+            ("[b]\nc = 1\n\n\n# [servers.off]\n# command = \"y\"\n\n", ""),
+            ("servers.a.command = \"a\"\n# about b\nb = 1\n", "\n"),
+        ] {
+            let expected = format!("{text}{gap}[servers.ctx]\ncommand = \"x\"\n");
+            assert_eq!(edited(Format::Toml, text, &entry), expected);
+        }
+        let windows = "a = 1\r\n# end\r\n";
+        assert_eq!(
+            edited(Format::Toml, windows, &entry),
+            format!("{windows}\r\n[servers.ctx]\r\ncommand = \"x\"\r\n")
+        );
     }
 
     #[test]

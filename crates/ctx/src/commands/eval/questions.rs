@@ -1,6 +1,6 @@
 //! Questions with the documents that answer them, as people write them: one JSON object a line.
 
-use crate::error::{CommandError, CommandResult, Exit};
+use crate::error::{CommandError, CommandResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -62,7 +62,7 @@ pub(super) fn wrong(path: &Path, problems: Lines<String>) -> CommandError {
     if left_out > 0 {
         messages.push(format!("{left_out} more lines are wrong"));
     }
-    CommandError { exit: Exit::Usage, messages, hints: Vec::new() }
+    CommandError { messages, ..CommandError::usage("") }
 }
 
 /// Every question, or every line that is none.

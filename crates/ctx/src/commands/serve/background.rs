@@ -1,15 +1,12 @@
-//! What goes on behind a server: the index looked after, vectors made, upstream servers connected, scripts
-//! taken up when they change.
+//! The work behind a server, for one configuration: the index is tended, vectors are made, upstreams are connected,
+//! sources are kept fresh, and scripts are reloaded when they change.
 
-use crate::cli::untrusted_requests;
 use crate::commands::filling::Filling;
+use crate::commands::refresh::{Kept, Refresh, Tell};
 use crate::scripts::ScriptSet;
-use crate::trust;
-use crate::version::{Version, version};
 use crate::workspace::Workspace;
 use ctx_core::chain;
 use ctx_knowledge::Knowledge;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -17,57 +14,61 @@ use tokio_util::sync::CancellationToken;
 
 /// How often the keyword index is looked after while serving.
 const TEND_EVERY: Duration = Duration::from_secs(1);
-/// How often the configuration file is polled for changes.
-const CONFIG_POLL_EVERY: Duration = Duration::from_secs(1);
 
-/// The work behind one server.
+/// The work behind a server until its configuration changes.
 pub(super) struct Background {
+    pub(super) workspace: Arc<Workspace>,
+    scripts: JoinHandle<ScriptSet>,
     tending: JoinHandle<()>,
     filling: Filling,
-    reloading: Option<JoinHandle<()>>,
-    config_watch: JoinHandle<()>,
-    shutdown: CancellationToken,
+    refresh: Option<Refresh>,
+    stop: CancellationToken,
 }
 
 impl Background {
-    pub(super) fn start(workspace: &Workspace, shutdown: &CancellationToken) -> Self {
+    /// Starts everything but the refreshing of sources, until `shutdown`.
+    pub(super) fn start(workspace: Arc<Workspace>, scripts: ScriptSet, shutdown: &CancellationToken) -> Self {
         workspace.start_upstreams();
+        let stop = shutdown.child_token();
         Self {
-            tending: tokio::spawn(tend(workspace.knowledge.clone(), shutdown.clone())),
-            filling: Filling::start(workspace.knowledge.clone(), shutdown.clone()),
-            reloading: None,
-            config_watch: tokio::spawn(warn_of_config_changes(
-                workspace.config.path.clone(),
-                workspace.config.version,
-                shutdown.clone(),
-            )),
-            shutdown: shutdown.clone(),
+            scripts: tokio::spawn(scripts.keep_fresh(workspace.composition().clone(), stop.clone())),
+            tending: tokio::spawn(tend(workspace.knowledge.clone(), stop.clone())),
+            filling: Filling::start(workspace.knowledge.clone(), stop.clone()),
+            refresh: None,
+            workspace,
+            stop,
         }
     }
 
-    /// Takes up scripts that change from now on.
-    pub(super) fn keep_fresh(&mut self, workspace: &Workspace, scripts: ScriptSet) {
-        self.reloading = Some(tokio::spawn(scripts.keep_fresh(
-            workspace.parts().clone(),
-            workspace.catalog.clone(),
-            self.shutdown.clone(),
-        )));
+    /// Keeps these sources fresh from now on.
+    pub(super) fn refresh(&mut self, sources: Vec<Kept>, tell: &Tell) {
+        self.refresh = Some(Refresh::start(&self.workspace.knowledge, sources, tell, &self.stop));
+    }
+
+    /// Stops the work, so that another configuration can go on with it: returns the scripts as they are loaded. A sync
+    /// or a batch of vectors in hand ends by itself.
+    pub(super) async fn stop(self) -> Option<ScriptSet> {
+        self.stop.cancel();
+        self.scripts.await.ok()
     }
 
     /// Ends it all, whatever scripts still run, and upstream servers.
-    pub(super) async fn end(self, workspace: &Workspace, patience: Duration) {
-        self.shutdown.cancel();
+    pub(super) async fn end(self, patience: Duration) {
+        self.stop.cancel();
         self.tending.abort();
-        self.config_watch.abort();
-        if let Some(reloading) = self.reloading {
-            reloading.abort();
-        }
-        workspace.end_processes().await;
+        self.scripts.abort();
+        self.workspace.end_processes().await;
+        let refreshing = async {
+            if let Some(refresh) = self.refresh {
+                refresh.end().await;
+            }
+        };
         // A batch may be on its way to a model that is slow; without it nothing is lost.
-        if tokio::time::timeout(patience, self.filling.end()).await.is_err() {
-            tracing::debug!("stopped while vectors were made");
+        let work = async { tokio::join!(self.filling.end(), refreshing) };
+        if tokio::time::timeout(patience, work).await.is_err() {
+            tracing::debug!("stopped while vectors were made or a source was synced");
         }
-        workspace.close();
+        self.workspace.close();
     }
 }
 
@@ -83,38 +84,6 @@ pub(super) fn allow_descriptors() {
         {
             tracing::debug!("no more files may be open at once than before: {error}");
         }
-    }
-}
-
-/// Logs a warning when the configuration file has changed. It is not reloaded: a server keeps the configuration that
-/// it was started, and trusted, with.
-async fn warn_of_config_changes(
-    path: Option<PathBuf>,
-    mut known: Option<Version>,
-    shutdown: CancellationToken,
-) {
-    let Some(path) = path else { return };
-    let read_version = |path: PathBuf| tokio::task::spawn_blocking(move || version(&path));
-    while shutdown.run_until_cancelled(tokio::time::sleep(CONFIG_POLL_EVERY)).await.is_some() {
-        let now = read_version(path.clone()).await.ok().flatten();
-        if now == known {
-            continue;
-        }
-        known = now;
-        let untrusted = {
-            let path = path.clone();
-            tokio::task::spawn_blocking(move || trust::inline_list(&untrusted_requests(&path)))
-                .await
-                .unwrap_or_default()
-        };
-        let untrusted = match untrusted.is_empty() {
-            true => untrusted,
-            false => format!("; what it wants now is not trusted: {untrusted}"),
-        };
-        let file = path.display();
-        tracing::warn!(
-            "{file} has changed; this server goes on as it was started, a restart takes it up{untrusted}"
-        );
     }
 }
 

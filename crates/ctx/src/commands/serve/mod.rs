@@ -1,19 +1,21 @@
 //! `ctx serve`
 
 mod background;
+mod follow;
 mod server;
 mod stdio;
 
+pub(super) use follow::{Live, Reloading};
 pub(super) use server::Server;
 
-use super::refresh::{News, Refresh, Tell};
+use super::refresh::{News, Refresh};
 use super::sync::summary;
 use crate::cli::Global;
-use crate::config::{Config, Typed, TypedApi, TypedAuth, TypedServer};
+use crate::config::{Config, Typed, TypedApi, TypedAuth, TypedBind, TypedServer};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
 use crate::scripts::ScriptSet;
-use crate::signals::{Signals, until_stop_deadline};
+use crate::signals::Signals;
 use crate::trust::ALL_GROUPS;
 use crate::workspace::Workspace;
 use clap::Subcommand;
@@ -45,8 +47,10 @@ enum What {
     /// Serve HTTP and MCP (at `/mcp`) at `server.bind`.
     Mcp {
         /// Speak MCP on stdin and stdout instead, with the client that started this.
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = ["port", "bind"])]
         stdio: bool,
+        #[command(flatten)]
+        listen: TypedBind,
         /// One more upstream server, in the place of one of its name in `[mcp_servers]`: a command line like
         /// `files='npx -y server-filesystem .'`, or an address like `remote=https://example.com/mcp`. May be
         /// given several times.
@@ -65,42 +69,39 @@ enum What {
 
 impl Serve {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let What::Mcp { stdio, mcp, api, auth } = self.what;
-        let typed = Typed { servers: mcp, apis: api, auth, ..Typed::default() };
-        config(&|| global.load_with(&typed), !stdio, global).await
+        let What::Mcp { stdio, listen, mcp, api, auth } = self.what;
+        let typed = Typed { servers: mcp, apis: api, auth, bind: listen, ..Typed::default() };
+        config(Arc::new(move |global| global.load_with(&typed)), !stdio, global).await
     }
 }
 
-/// Loads the configuration; called again once the user has trusted it.
-pub(super) type ConfigLoader<'a> = &'a dyn Fn() -> CommandResult<Config>;
+/// Loads the configuration; called again once the user has trusted it, and when it has changed.
+pub(super) type ConfigLoader = Arc<dyn Fn(&Global) -> CommandResult<Config> + Send + Sync>;
 
 /// Serves what is configured: at an address, or on stdin and stdout.
-pub(super) async fn config(load: ConfigLoader<'_>, at_address: bool, global: &Global) -> CommandResult {
+pub(super) async fn config(load: ConfigLoader, at_address: bool, global: &Global) -> CommandResult {
     match at_address {
         true => serve_at_address(load, global).await,
         false => stdio::serve(load, global).await,
     }
 }
 
-async fn serve_at_address(load: ConfigLoader<'_>, global: &Global) -> CommandResult {
-    let config = global.load_and_settle(ALL_GROUPS, load)?;
-    let workspace = global.open_config(config)?;
+async fn serve_at_address(load: ConfigLoader, global: &Global) -> CommandResult {
+    let config = global.load_and_settle(ALL_GROUPS, || load(global))?;
+    let workspace = Arc::new(global.open_config(config)?);
     let server = Server::bind(&workspace).await?;
     let scripts = load_scripts(&workspace, &global.output()).await;
     global.output().say(&format!("serving {}", server.url()));
-    let shutdown = server.shutdown();
-    let refresh = refresh(&workspace, &shutdown);
     let drain = workspace.config.settings.http_limits().drain;
-    // Concurrently, so that requests and syncs share one drain timeout.
-    let refreshing = until_stop_deadline(refresh.end(), &shutdown, drain);
-    let (ended, _) = tokio::join!(server.run(&workspace, scripts), refreshing);
-    ended
+    let sources = std::future::ready(Refresh::of(&workspace));
+    let live = Live::start(workspace, scripts, sources, reloading(load, global), &server.shutdown());
+    server.run(live, drain).await
 }
 
-/// Keeps the sources fresh.
-fn refresh(workspace: &Workspace, shutdown: &CancellationToken) -> Refresh {
-    let tell: Tell = Arc::new(|news| log(&news));
-    Refresh::start(&workspace.knowledge, Refresh::of(workspace), &tell, shutdown)
+/// A server reloads its configuration, and tells its log.
+fn reloading(load: ConfigLoader, global: &Global) -> Reloading {
+    let say = Arc::new(|line: &str| tracing::info!("{line}"));
+    Reloading { load, global: global.clone(), tell: Arc::new(|news| log(&news)), say }
 }
 
 /// Loads the scripts to be served; those that cannot be are told and left out.

@@ -1,9 +1,12 @@
 //! The server at an address: HTTP, and MCP at `/mcp`.
 
-use super::background::{Background, allow_descriptors};
+use super::background::allow_descriptors;
+use super::follow::Live;
 use super::{mcp_server, until_signal};
+use crate::cli::data_folders;
+use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
-use crate::scripts::ScriptSet;
+use crate::server_record::{RunningServer, ServerRecord};
 use crate::signals::Signals;
 use crate::workspace::Workspace;
 use ctx_http::{Api, Exposed, generate_token};
@@ -22,6 +25,8 @@ pub(crate) struct Server {
     api: Api,
     signals: Signals,
     shutdown: CancellationToken,
+    /// Says where it is while it runs.
+    record: Option<ServerRecord>,
 }
 
 impl Server {
@@ -30,13 +35,14 @@ impl Server {
         // Before anybody is told that it serves: whoever knows may want to stop it.
         let signals = Signals::listen()?;
         allow_descriptors();
-        let settings = &workspace.config.settings;
+        let config = &workspace.config;
+        let settings = &config.settings;
         let bind = &settings.server.bind;
-        let wanted = resolve(bind).await?;
+        let wanted = resolve(config).await?;
         let oauth = settings.server.oauth.as_ref();
         let token = settings.server.token.as_ref();
         if let Err(exposed) = Exposed::check(wanted.ip(), token, oauth.is_some()) {
-            return Err(unprotected_bind_error(bind, exposed));
+            return Err(unprotected_bind_error(config, exposed));
         }
         if !wanted.ip().is_loopback() && oauth.is_some_and(|oauth| !oauth.has_resource()) {
             return Err(CommandError::usage(
@@ -44,8 +50,9 @@ impl Server {
             )
             .hint("set `server.oauth.resource`, for example to \"https://ctx.example.com/mcp\""));
         }
-        let listener = TcpListener::bind(wanted).await.map_err(|error| cannot_listen(bind, &error))?;
-        let address = listener.local_addr().map_err(|error| cannot_listen(bind, &error))?;
+        let failed = |error: io::Error| cannot_listen(bind, wanted, &error);
+        let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
         let mut access = settings.access();
         if let Some((host, _)) = bind.rsplit_once(':')
             && !host.is_empty()
@@ -69,7 +76,8 @@ impl Server {
         let api = Api::new(workspace.catalog.clone(), address, access, settings.http_limits())
             .map_err(|error| CommandError::usage(format!("in [server]: {error}")))?
             .with_mcp(mcp);
-        Ok(Self { listener, address, api, signals, shutdown })
+        let record = record(config, address);
+        Ok(Self { listener, address, api, signals, shutdown, record })
     }
 
     /// Where it can be reached.
@@ -82,11 +90,9 @@ impl Server {
         self.shutdown.clone()
     }
 
-    /// Serves until a signal comes, then drains; a second signal ends it at once.
-    pub(crate) async fn run(self, workspace: &Workspace, scripts: ScriptSet) -> CommandResult {
-        let Self { listener, api, signals, shutdown, .. } = self;
-        let mut background = Background::start(workspace, &shutdown);
-        background.keep_fresh(workspace, scripts);
+    /// Serves until a signal comes, then drains for at most `drain`; a second signal ends it at once.
+    pub(crate) async fn run(self, live: Live, drain: Duration) -> CommandResult {
+        let Self { listener, api, signals, shutdown, record, .. } = self;
         // A task of its own: whatever else this one does must not keep connections waiting.
         let serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
         let stopping = shutdown.clone().cancelled_owned();
@@ -96,17 +102,29 @@ impl Server {
         });
         let ended = until_signal(serving, signals, &shutdown).await;
         // The background work gets only the rest of the drain timeout; draining connections counts against it.
-        let drain = workspace.config.settings.http_limits().drain;
         let used = stopped_at.await.map_or(Duration::ZERO, |stopped_at| stopped_at.elapsed());
-        background.end(workspace, drain.saturating_sub(used)).await;
+        live.end(drain.saturating_sub(used)).await;
+        drop(record);
         ended
     }
 }
 
+/// Records the server with its workspace. Without a record nothing is lost but what a second one says.
+fn record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
+    // Without a file of its own it is no workspace: `ctx run` serves what was typed.
+    config.path.as_ref()?;
+    let server = RunningServer { process: std::process::id(), address, workspace: config.root.clone() };
+    ServerRecord::write(config.data_folder(), &server).unwrap_or_else(|error| {
+        tracing::debug!("where the server listens cannot be recorded: {error}");
+        None
+    })
+}
+
 /// The error for a public bind address without a sufficient token. Its hint contains a new random token to copy; the
 /// configuration file is never written.
-fn unprotected_bind_error(bind: &str, exposed: Exposed) -> CommandError {
-    let error = CommandError::usage(format!("`server.bind` = \"{bind}\" {exposed}"));
+fn unprotected_bind_error(config: &Config, exposed: Exposed) -> CommandError {
+    let (key, bind) = (config.bind_key(), &config.settings.server.bind);
+    let error = CommandError::usage(format!("`{key}` = \"{bind}\" {exposed}"));
     let new = generate_token()
         .map_or_else(String::new, |token| format!(" to this new one: \"{}\"", token.expose()));
     error
@@ -114,20 +132,31 @@ fn unprotected_bind_error(bind: &str, exposed: Exposed) -> CommandError {
         .hint("or name a variable (\"${CTX_TOKEN}\"), or set up `[server.oauth]`, or bind to 127.0.0.1")
 }
 
-async fn resolve(bind: &str) -> CommandResult<SocketAddr> {
+async fn resolve(config: &Config) -> CommandResult<SocketAddr> {
+    let (key, bind) = (config.bind_key(), &config.settings.server.bind);
     let wrong = || {
-        CommandError::usage(format!("`server.bind` = \"{bind}\" is not an address and port"))
+        CommandError::usage(format!("`{key}` = \"{bind}\" is not an address and port"))
             .hint("write something like \"127.0.0.1:7331\"")
     };
     tokio::net::lookup_host(bind).await.map_err(|_| wrong())?.next().ok_or_else(wrong)
 }
 
-fn cannot_listen(bind: &str, error: &io::Error) -> CommandError {
+fn cannot_listen(bind: &str, wanted: SocketAddr, error: &io::Error) -> CommandError {
     match error.kind() {
-        io::ErrorKind::AddrInUse => CommandError::new(format!("{bind} is in use by another program"))
-            .hint("stop it, or set `server.bind` to another port (port 0 takes any that is free)"),
-        io::ErrorKind::PermissionDenied => CommandError::new(format!("{bind} may not be used"))
-            .hint("ports below 1024 are usually reserved; set `server.bind` to a higher one"),
+        io::ErrorKind::AddrInUse => {
+            let holder = data_folders().and_then(|folders| RunningServer::at(&folders, wanted));
+            let holder = holder.map_or_else(
+                || "another program".to_owned(),
+                |server| {
+                    format!("ctx, which serves {} (process {})", server.workspace.display(), server.process)
+                },
+            );
+            CommandError::new(format!("{bind} is in use by {holder}"))
+                .hint("stop it, or take another port: `--port PORT`, or `server.bind` (port 0 takes any that is free)")
+        }
+        io::ErrorKind::PermissionDenied => CommandError::new(format!("{bind} may not be used")).hint(
+            "ports below 1024 are usually reserved; take a higher one: `--port PORT`, or `server.bind`",
+        ),
         _ => CommandError::new(format!("cannot listen on {bind}: {error}")),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::functions;
 use crate::output::count;
-use ctx_core::Catalog;
+use ctx_core::{Catalog, summary_line};
 use ctx_openapi::{ApiState, ApiStatus};
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ pub(super) fn shown(status: &ApiStatus, catalog: &Catalog) -> String {
     let mut text = format!("✓ {title} was read ({})\n", status.spec);
     text.push_str(&format!("✓ {}\n", count(status.functions as u64, "function")));
     for entry in functions(&status.name, catalog) {
-        let summary = entry.spec.description.lines().next().unwrap_or_default();
+        let summary = summary_line(&entry.spec.description);
         text.push_str(&format!("    {}  {summary}\n", entry.name));
     }
     for warning in warnings(status) {

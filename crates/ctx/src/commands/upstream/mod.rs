@@ -7,16 +7,19 @@ mod import;
 mod login;
 
 use crate::cli::Global;
-use crate::config::{Config, api_section, upstream_section};
+use crate::config::{Config, TrustRequest, api_section, upstream_section};
 use crate::error::{CommandError, CommandResult};
 use crate::output::{count, table};
 use crate::trust;
 use crate::workspace::Workspace;
 use clap::Subcommand;
-use ctx_core::{Catalog, Entry, Identifier, nearest};
+use ctx_core::{Catalog, Entry, Identifier, nearest, summary_line};
 use ctx_mcp::{UpstreamState, UpstreamStatus};
 use ctx_openapi::{ApiState, ApiStatus};
 use serde_json::{Value, json};
+
+/// The state of an upstream that may not be used.
+const NOT_TRUSTED: &str = "not trusted";
 
 /// Look at upstream MCP servers and APIs, and at what they can do.
 #[derive(Debug, clap::Args)]
@@ -113,18 +116,34 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
     let output = global.output();
     let upstreams = workspace.connect_upstreams().await;
     let (states, apis) = (upstreams.servers.states(), upstreams.apis.states());
-    if states.is_empty() && apis.is_empty() {
+    let untrusted = untrusted(&workspace.config);
+    if !untrusted.is_empty() {
+        let shown = count(untrusted.len() as u64, "upstream");
+        let (are, them) = if untrusted.len() == 1 { ("is", "it") } else { ("are", "them") };
+        output.say(&format!(
+            "{shown} {are} configured, but the workspace is not trusted; `ctx trust` allows {them}"
+        ));
+    } else if states.is_empty() && apis.is_empty() {
         output.say(
             "no upstream is configured; add a [mcp_servers.<name>] or [apis.<name>] section to ctx.toml",
         );
     }
     let catalog = workspace.catalog.current();
     let servers = states.iter().map(|status| as_json(status, &catalog));
-    let upstreams: Vec<Value> =
-        servers.chain(apis.iter().map(|status| apis::as_json(status, &catalog))).collect();
+    let upstreams = servers.chain(apis.iter().map(|status| apis::as_json(status, &catalog)));
+    let left_out = untrusted.iter().map(|(kind, request)| {
+        let name = request.section.split_once('.').map_or("", |(_, name)| name);
+        json!({ "name": name, "kind": kind, "state": NOT_TRUSTED, "reason": trust::refusal(), "functions": [] })
+    });
+    let upstreams: Vec<Value> = upstreams.chain(left_out).collect();
     output.answer(&json!({ "upstreams": upstreams }), || {
         let servers = states.iter().map(|status| row(workspace, status));
-        let rows = table(&servers.chain(apis.iter().map(apis::row)).collect::<Vec<_>>());
+        let left_out = untrusted.iter().map(|(_, request)| {
+            let name = request.section.split_once('.').map_or("", |(_, name)| name);
+            let cells = [name, NOT_TRUSTED, "", &request.what];
+            cells.map(str::to_owned).to_vec()
+        });
+        let rows = table(&servers.chain(apis.iter().map(apis::row)).chain(left_out).collect::<Vec<_>>());
         let warnings = states
             .iter()
             .flat_map(|status| status.warnings.iter().map(move |warning| (&status.name, warning)));
@@ -139,6 +158,16 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
             )
         })
     })
+}
+
+/// The sections of servers and APIs that are not trusted, each with its kind.
+fn untrusted(config: &Config) -> Vec<(&'static str, &TrustRequest)> {
+    let kind_of = |request: &TrustRequest| match request.section.split_once('.') {
+        Some(("mcp_servers", _)) => Some("mcp"),
+        Some(("apis", _)) => Some("openapi"),
+        _ => None,
+    };
+    config.untrusted.iter().filter_map(|request| Some((kind_of(request)?, request))).collect()
 }
 
 async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResult {
@@ -165,7 +194,7 @@ async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResu
         let mut text = format!("✓ {server} answers (MCP {protocol})\n");
         text.push_str(&format!("✓ {}\n", count(status.tools as u64, "tool")));
         for entry in functions(&status.name, &catalog) {
-            let summary = entry.spec.description.lines().next().unwrap_or_default();
+            let summary = summary_line(&entry.spec.description);
             text.push_str(&format!("    {}  {summary}\n", entry.name));
         }
         text

@@ -91,6 +91,10 @@ fn whatever_reaches_beyond_the_folder_needs_trust_and_is_left_out() {
         ("[connectors.s3.a]\nbucket = \"b\"\n", "connectors.s3.a"),
         ("[connectors.filesystem.a]\nroot = \"/etc\"\n", "connectors.filesystem.a"),
         ("[connectors.filesystem.a]\nroot = \".\"\nfollow_symlinks = true\n", "connectors.filesystem.a"),
+        (
+            "[connectors.filesystem.a]\nroot = \".\"\ninclude_sensitive_globs = [\".env\"]\n",
+            "connectors.filesystem.a",
+        ),
         ("[connectors.filesystem.a]\nroot = \"..\"\n", "connectors.filesystem.a"),
         ("[connectors.filesystem.a]\nroot = \"docs/../..\"\n", "connectors.filesystem.a"),
         ("[connectors.filesystem.a]\nroot = \"nowhere/../../x\"\n", "connectors.filesystem.a"),

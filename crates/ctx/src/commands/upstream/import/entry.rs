@@ -1,4 +1,4 @@
-//! One server of an editor's file as a section of ctx.toml has it.
+//! One server of a client's file as a section of ctx.toml has it.
 
 use super::variables::{converted, variable_named};
 use ctx_core::Redactor;
@@ -8,9 +8,39 @@ use serde_json::{Map, Value, json};
 const SECRET_BEGINNINGS: [&str; 8] =
     ["Basic ", "Bearer ", "ghp_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-"];
 
-/// What is understood of an entry.
-const KNOWN: [&str; 10] =
-    ["command", "args", "cwd", "env", "url", "headers", "type", "transport", "disabled", "enabled"];
+/// How a family of clients writes a server.
+pub(super) struct Dialect {
+    /// Keys with the same meaning as one of ours: theirs, ours.
+    pub(super) keys: &'static [(&'static str, &'static str)],
+    /// Other keys that are understood.
+    pub(super) other_keys: &'static [&'static str],
+    /// One of their texts as ctx.toml has it.
+    pub(super) convert: fn(&str, &mut Vec<String>) -> String,
+    /// Adds the settings of the other keys to the section.
+    pub(super) convert_other: fn(&Map<String, Value>, &mut Section) -> Result<(), String>,
+}
+
+/// Claude, Cursor, VS Code and most others: JSON in which variables are expanded.
+pub(super) const EDITORS: Dialect = Dialect {
+    keys: &[
+        ("command", "command"),
+        ("args", "args"),
+        ("cwd", "cwd"),
+        ("env", "env"),
+        ("url", "url"),
+        ("headers", "headers"),
+    ],
+    other_keys: &["type", "transport", "disabled", "enabled"],
+    convert: converted,
+    convert_other: convert_transport,
+};
+
+/// A section of ctx.toml that is being made.
+#[derive(Debug, Default)]
+pub(super) struct Section {
+    pub(super) fields: Map<String, Value>,
+    pub(super) notes: Vec<String>,
+}
 
 /// A server that can be taken.
 #[derive(Debug)]
@@ -23,59 +53,74 @@ pub(super) struct Taken {
 }
 
 /// The section of a server, or why it has none.
-pub(super) fn taken(name: &str, entry: &Value) -> Result<Taken, String> {
+pub(super) fn taken(name: &str, entry: &Value, dialect: &Dialect) -> Result<Taken, String> {
     let fields = entry.as_object().ok_or("it is no object")?;
     if fields.get("disabled") == Some(&json!(true)) || fields.get("enabled") == Some(&json!(false)) {
         return Err("it is disabled".to_owned());
     }
-    let (mut section, mut notes, mut hints) = (Map::new(), Vec::new(), Vec::new());
-    for key in ["command", "args", "cwd", "env", "url", "headers"] {
-        let Some(value) = fields.get(key).filter(|value| !value.is_null()) else { continue };
-        let value = match (key, value) {
+    let (mut section, mut hints) = (Section::default(), Vec::new());
+    for (theirs, key) in dialect.keys {
+        let Some(value) = fields.get(*theirs).filter(|value| !value.is_null()) else { continue };
+        let notes = &mut section.notes;
+        let value = match (*key, value) {
             ("args", Value::Array(items)) => {
-                let items: Option<Vec<Value>> = items.iter().map(|item| text(item, &mut notes)).collect();
+                let items: Option<Vec<Value>> = items.iter().map(|item| text(item, dialect, notes)).collect();
                 items.map(Value::Array)
             }
             ("env" | "headers", Value::Object(pairs)) => {
                 hints.extend(pairs.iter().filter_map(|(name_of, value)| exposed(name, key, name_of, value)));
                 let pairs = pairs.iter().filter(|(_, value)| !value.is_null());
                 let pairs: Option<Map<String, Value>> =
-                    pairs.map(|(name, value)| Some((name.clone(), text(value, &mut notes)?))).collect();
+                    pairs.map(|(name, value)| Some((name.clone(), text(value, dialect, notes)?))).collect();
                 pairs.map(Value::Object)
             }
-            ("command" | "cwd" | "url", Value::String(_)) => text(value, &mut notes),
+            ("command" | "cwd" | "url", Value::String(_)) => text(value, dialect, notes),
             _ => None,
         };
-        let value = value.ok_or_else(|| format!("its `{key}` is not what it should be"))?;
+        let value = value.ok_or_else(|| malformed(theirs))?;
         // An empty list says nothing, and some editors write one into every entry.
         let is_empty =
             value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
         if !is_empty {
-            section.insert(key.to_owned(), value);
+            section.fields.insert((*key).to_owned(), value);
         }
     }
-    match fields.get("type").or_else(|| fields.get("transport")) {
-        None | Some(Value::Null) => {}
-        Some(Value::String(kind)) => match kind.as_str() {
-            "sse" => {
-                section.insert("transport".to_owned(), json!("sse"));
-            }
-            "stdio" | "http" | "streamable-http" | "streamableHttp" => {}
-            other => return Err(format!("its type `{other}` is not known")),
-        },
-        Some(_) => return Err("its `type` is not what it should be".to_owned()),
-    }
-    let unknown: Vec<&str> = fields.keys().map(String::as_str).filter(|key| !KNOWN.contains(key)).collect();
+    (dialect.convert_other)(fields, &mut section)?;
+    let is_known = |key: &str| {
+        dialect.keys.iter().any(|(theirs, _)| *theirs == key) || dialect.other_keys.contains(&key)
+    };
+    let unknown: Vec<&str> = fields.keys().map(String::as_str).filter(|key| !is_known(key)).collect();
+    let Section { fields, mut notes } = section;
     if !unknown.is_empty() {
         notes.push(format!("not taken, since it means nothing here: {}", unknown.join(", ")));
     }
     notes.dedup();
-    Ok(Taken { section: Value::Object(section), notes, hints })
+    Ok(Taken { section: Value::Object(fields), notes, hints })
 }
 
-fn text(value: &Value, notes: &mut Vec<String>) -> Option<Value> {
+/// Why a server with an unusable value under this key is left out.
+pub(super) fn malformed(key: &str) -> String {
+    format!("its `{key}` is not what it should be")
+}
+
+fn convert_transport(fields: &Map<String, Value>, section: &mut Section) -> Result<(), String> {
+    match fields.get("type").or_else(|| fields.get("transport")) {
+        None | Some(Value::Null) => {}
+        Some(Value::String(kind)) => match kind.as_str() {
+            "sse" => {
+                section.fields.insert("transport".to_owned(), json!("sse"));
+            }
+            "stdio" | "http" | "streamable-http" | "streamableHttp" => {}
+            other => return Err(format!("its type `{other}` is not known")),
+        },
+        Some(_) => return Err(malformed("type")),
+    }
+    Ok(())
+}
+
+fn text(value: &Value, dialect: &Dialect, notes: &mut Vec<String>) -> Option<Value> {
     match value {
-        Value::String(text) => Some(json!(converted(text, notes))),
+        Value::String(text) => Some(json!((dialect.convert)(text, notes))),
         // Editors make text of them.
         Value::Number(_) | Value::Bool(_) => Some(json!(value.to_string())),
         _ => None,
@@ -118,7 +163,7 @@ mod tests {
                 json!({"url": "https://x/sse", "headers": {"X": "1"}, "transport": "sse"}),
             ),
         ] {
-            assert_eq!(taken("up", &entry).unwrap().section, section);
+            assert_eq!(taken("up", &entry, &EDITORS).unwrap().section, section);
         }
     }
 
@@ -131,14 +176,14 @@ mod tests {
             (json!({"command": "x", "args": [{}]}), "its `args` is not what it should be"),
             (json!({"url": "https://x", "type": "websocket"}), "its type `websocket` is not known"),
         ] {
-            assert_eq!(taken("up", &entry).unwrap_err(), why);
+            assert_eq!(taken("up", &entry, &EDITORS).unwrap_err(), why);
         }
     }
 
     #[test]
     fn what_is_not_taken_and_what_is_secret_is_told() {
         let entry = json!({"url": "https://x", "autoApprove": [], "headers": {"Authorization": "Bearer abc", "X": "y"}});
-        let known = taken("git hub", &entry).unwrap();
+        let known = taken("git hub", &entry, &EDITORS).unwrap();
         assert_eq!(known.notes, ["not taken, since it means nothing here: autoApprove"]);
         assert_eq!(
             known.hints,
@@ -150,6 +195,6 @@ mod tests {
         assert_eq!(known.section["headers"]["Authorization"], "Bearer abc");
         let entry =
             json!({"command": "x", "env": {"API_TOKEN": "${T}", "SECRET": "${env:S}", "MODE": "fast"}});
-        assert!(taken("up", &entry).unwrap().hints.is_empty());
+        assert!(taken("up", &entry, &EDITORS).unwrap().hints.is_empty());
     }
 }

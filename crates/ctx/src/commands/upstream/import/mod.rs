@@ -1,5 +1,6 @@
 //! `ctx upstream import`
 
+mod codex;
 mod entry;
 mod variables;
 
@@ -10,24 +11,25 @@ use crate::config::{Config, check_upstream};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
 use ctx_core::Identifier;
+use entry::Dialect;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// The table of ctx.toml that servers are in.
 const KEY: &str = "mcp_servers";
-/// Where editors have their servers: each a path of keys.
-const PLACES: [&[&str]; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
+/// Where clients have their servers: each a path of keys.
+const PLACES: [&[&str]; 4] = [&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp_servers"]];
 /// Names of this machine.
 const LOCAL_HOSTS: [&str; 3] = ["://localhost:", "://[::1]:", "://0.0.0.0:"];
 
-/// Take over MCP servers from an editor's file.
+/// Take over MCP servers from a client's file.
 ///
-/// Reads the JSON that Claude, Cursor, VS Code and others keep their servers in, and adds a
-/// `[mcp_servers.<name>]` section to ctx.toml for each that is not there yet. Everything else in ctx.toml
+/// Reads the JSON that Claude, Cursor, VS Code and others keep their servers in, or the TOML of Codex, and adds a
+/// `[mcp_servers.<name>]` section to the end of ctx.toml for each that is not there yet. Everything else in ctx.toml
 /// stays as it is; what it was is kept in ctx.toml.ctx-backup.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Import {
-    /// The file, like .mcp.json, .cursor/mcp.json or .vscode/mcp.json.
+    /// The file, like .mcp.json, .cursor/mcp.json, .vscode/mcp.json or ~/.codex/config.toml.
     file: PathBuf,
     /// Only print what would be added.
     #[arg(long)]
@@ -53,12 +55,15 @@ impl Import {
         let Some(target) = &config.path else {
             return Err(CommandError::usage("there is no workspace here"));
         };
-        let source = read(&self.file, Format::Json)?;
+        let is_toml = self.file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
+        let (format, dialect) =
+            if is_toml { (Format::Toml, codex::CODEX) } else { (Format::Json, entry::EDITORS) };
+        let source = read(&self.file, format)?;
         let servers = servers(&source).ok_or_else(|| {
             CommandError::usage(format!("{} has no servers", self.file.display()))
-                .hint("they are looked for under `mcpServers` and `servers`")
+                .hint("they are looked for under `mcpServers`, `servers` and `mcp_servers`")
         })?;
-        let plan = Plan::make(servers, &config, &read(target, Format::Toml)?);
+        let plan = Plan::make(servers, &dialect, &config, &read(target, Format::Toml)?);
         plan.tell(&output);
         let additions: Vec<Addition<'_>> =
             plan.added.iter().map(|(name, entry)| Addition { key: KEY, name, entry }).collect();
@@ -98,14 +103,19 @@ impl Import {
 }
 
 impl Plan {
-    fn make(servers: &Map<String, Value>, config: &Config, written: &Map<String, Value>) -> Self {
+    fn make(
+        servers: &Map<String, Value>,
+        dialect: &Dialect,
+        config: &Config,
+        written: &Map<String, Value>,
+    ) -> Self {
         let mut plan = Self::default();
         let there = written.get(KEY).and_then(Value::as_object).into_iter().flat_map(Map::keys);
         // Also those of the user's own file: two sections of a name would become one.
         let known = there.chain(config.settings.mcp_servers.keys());
         let mut taken: Vec<String> = known.cloned().collect();
         for (name, entry) in servers {
-            if let Err(reason) = plan.consider(name, entry, &mut taken, config) {
+            if let Err(reason) = plan.consider(name, entry, dialect, &mut taken, config) {
                 plan.left.push((name.clone(), reason));
             }
         }
@@ -116,6 +126,7 @@ impl Plan {
         &mut self,
         name: &str,
         entry: &Value,
+        dialect: &Dialect,
         taken: &mut Vec<String>,
         config: &Config,
     ) -> Result<(), String> {
@@ -133,7 +144,7 @@ impl Plan {
         if is_ours(entry, config) {
             return Err("it is ctx itself".to_owned());
         }
-        let entry::Taken { section, notes, hints } = entry::taken(name, entry)?;
+        let entry::Taken { section, notes, hints } = entry::taken(name, entry, dialect)?;
         let unset = check_upstream(name, &section, &variable).map_err(|problems| problems.join("; "))?;
         let unset =
             unset.into_iter().map(|variable| format!("needs the variable {variable}, which is not set"));

@@ -23,6 +23,16 @@ pub(super) fn converted(text: &str, notes: &mut Vec<String>) -> String {
     ours + rest
 }
 
+/// A text in which nothing is a variable as ctx.toml has it, where `${NAME}` would be one.
+pub(super) fn escaped(text: &str, notes: &mut Vec<String>) -> String {
+    for after in text.split("${").skip(1) {
+        if let Some((name, _)) = after.split_once('}').filter(|(name, _)| is_variable(name)) {
+            notes.push(format!("`${{{name}}}` is no variable in that file, and is taken as it stands"));
+        }
+    }
+    text.replace("${", "$${")
+}
+
 /// What stands for `${inside}`; nothing where it is no variable.
 fn variable_of(inside: &str, notes: &mut Vec<String>) -> Option<String> {
     if let Some(input) = inside.strip_prefix("input:") {
@@ -50,7 +60,7 @@ fn variable_of(inside: &str, notes: &mut Vec<String>) -> Option<String> {
     None
 }
 
-fn is_variable(name: &str) -> bool {
+pub(super) fn is_variable(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.chars().all(plain) && name.chars().next().is_some_and(|first| !first.is_ascii_digit())
 }
@@ -106,7 +116,9 @@ mod tests {
             let theirs = parts.concat();
             let ours = converted(&theirs, &mut Vec::new());
             let itself = |name: &str| Some(format!("${{{name}}}"));
-            prop_assert_eq!(expanded(json!(ours), &itself), Ok(json!(theirs)));
+            prop_assert_eq!(expanded(json!(ours), &itself), Ok(json!(&theirs)));
+            let literal = escaped(&theirs, &mut Vec::new());
+            prop_assert_eq!(expanded(json!(literal), &|_: &str| None), Ok(json!(theirs)));
         }
     }
 }

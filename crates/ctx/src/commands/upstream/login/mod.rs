@@ -54,7 +54,9 @@ pub(super) async fn login(
     };
     tokio::select! {
         done = logging_in => done?,
-        () = signals.next() => return Err(CommandError::new("given up; nothing was changed")),
+        exit = signals.next_exit() => {
+            return Err(CommandError { exit, ..CommandError::new("given up; nothing was changed") });
+        }
     }
     let tools = upstreams.states().first().map_or(0, |status| status.tools);
     output.answer(&json!({ "name": name.as_str(), "tools": tools }), || {

@@ -1,0 +1,103 @@
+//! How much of a folder would be read, counted without reading it.
+
+use super::OpenOptions;
+use super::filesystem::open_filesystem;
+use serde_json::Value;
+
+/// How much of a folder would be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Files that would be read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files and folders that were looked at.
+    pub entries: u64,
+    /// Whether counting ended at a limit.
+    pub is_cut: bool,
+}
+
+/// Where counting ends: when one of these is exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurveyLimits {
+    /// Files that would be read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files and folders to look at.
+    pub entries: u64,
+}
+
+impl Survey {
+    /// Counts what a filesystem source with these settings would read, in addition to what was counted before. The error
+    /// says which settings are wrong.
+    pub fn add_folder(
+        &mut self,
+        settings: &Value,
+        options: OpenOptions<'_>,
+        limits: SurveyLimits,
+    ) -> Result<(), String> {
+        let filesystem = open_filesystem(settings, options)?;
+        for bytes in filesystem.sizes() {
+            self.entries += 1;
+            self.files += u64::from(bytes.is_some());
+            self.bytes += bytes.unwrap_or(0);
+            self.is_cut =
+                self.files > limits.files || self.bytes > limits.bytes || self.entries > limits.entries;
+            if self.is_cut {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::fs;
+
+    #[test]
+    fn counting_follows_globs_and_ignore_files_and_ends_at_each_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("a.md", "12345"),
+            ("sub/b.md", "12345"),
+            ("sub/large.md", "12345678901"),
+            ("c.png", "1"),
+            (".env", "1"),
+            ("server.pem", "1"),
+            ("ignored/d.md", "1"),
+            (".gitignore", "ignored/"),
+        ] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let options = OpenOptions {
+            workspace_root: folder.path(),
+            cache: folder.path(),
+            environment: &|_| None,
+            document_bytes_max: 10,
+            own_files: &[],
+        };
+        let survey = |files, bytes, entries| {
+            let mut survey = Survey::default();
+            let limits = SurveyLimits { files, bytes, entries };
+            let settings = json!({"root": ".", "include_globs": ["**/*.{md,pem}", "**/.env"]});
+            survey.add_folder(&settings, options, limits).unwrap();
+            survey
+        };
+        let whole = survey(2, 10, 100);
+        assert_eq!((whole.files, whole.bytes, whole.is_cut), (2, 10, false));
+        assert_eq!((survey(1, 10, 100).files, survey(1, 10, 100).is_cut), (2, true));
+        assert!(survey(2, 9, 100).is_cut && survey(2, 10, whole.entries - 1).is_cut);
+        assert!(!survey(2, 10, whole.entries).is_cut);
+        assert!(
+            Survey::default()
+                .add_folder(&json!({}), options, SurveyLimits { files: 1, bytes: 1, entries: 1 })
+                .is_err()
+        );
+    }
+}

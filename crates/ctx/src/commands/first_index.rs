@@ -1,0 +1,194 @@
+//! Asks before `ctx up` indexes the home folder, the whole file system, or very much, for the first time.
+//!
+//! Only folders are counted: how large a repository or a bucket is, nobody knows before it is fetched.
+
+use super::init::NewWorkspace;
+use crate::error::{CommandError, CommandResult};
+use crate::output::{Output, bytes, count};
+use crate::workspace::Workspace;
+use ctx_core::SourceName;
+use ctx_knowledge::{OpenOptions, Survey, SurveyLimits};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// More than this is not indexed unasked.
+const LIMITS: SurveyLimits = SurveyLimits { files: 50_000, bytes: 2_000_000_000, entries: 500_000 };
+/// The size of documents in a workspace without settings: the default of `limits.document_bytes`.
+const DOCUMENT_BYTES_MAX: u64 = 50_000_000;
+
+/// Measured with 7,000 Markdown files of 79 MB on two cores (docs/performance.md): until they can be searched.
+const FILES_PER_SECOND: u64 = 740;
+const BYTES_PER_SECOND: u64 = 8_400_000;
+/// Measured with 2,149 pages and source files of 13 MB (docs/performance.md): store and keyword index take 4.1 times as
+/// much, and the vectors of the workspace's model, made afterwards, about as much as the files.
+const INDEX_BYTES_PER_BYTE: u64 = 5;
+
+/// A source to be indexed for the first time.
+struct NewSource {
+    root: PathBuf,
+    settings: Value,
+}
+
+/// Asks before a workspace is made, where that is due.
+pub(super) fn confirm_new(new: &NewWorkspace, yes: bool, output: &Output) -> CommandResult {
+    let source = NewSource { root: new.root.join(new.source_root), settings: new.settings() };
+    confirm(&new.root, &[&new.root], &[source], DOCUMENT_BYTES_MAX, yes, output)
+}
+
+/// Asks before sources of a workspace are synced for the first time, where that is due. Whoever has synced them has
+/// agreed, even if that sync did not finish.
+pub(super) fn confirm_sources(workspace: &Workspace, yes: bool, output: &Output) -> CommandResult {
+    let config = &workspace.config;
+    let knowledge = &workspace.knowledge;
+    let mut new = Vec::new();
+    for (name, settings) in config.settings.connectors.get("filesystem").into_iter().flatten() {
+        let name = SourceName::new("filesystem", name);
+        let is_configured = knowledge.source_names().any(|known| *known == name);
+        if is_configured && knowledge.last_sync(&name)?.is_none() {
+            let root = config.root.join(settings.get("root").and_then(Value::as_str).unwrap_or_default());
+            new.push((name.to_string(), NewSource { root, settings: Value::Object(settings.clone()) }));
+        }
+    }
+    if new.is_empty() {
+        return Ok(());
+    }
+    let known = knowledge.stats()?.sources;
+    let has_documents = |name: &str| known.iter().any(|source| source.name == name && source.documents > 0);
+    let new: Vec<NewSource> =
+        new.into_iter().filter(|(name, _)| !has_documents(name)).map(|(_, source)| source).collect();
+    let places: Vec<&Path> = new.iter().map(|source| source.root.as_path()).collect();
+    let document_bytes_max = config.settings.limits.document_bytes.get();
+    confirm(&config.root, &places, &new, document_bytes_max, yes, output)
+}
+
+fn confirm(
+    workspace_root: &Path,
+    places: &[&Path],
+    sources: &[NewSource],
+    document_bytes_max: u64,
+    yes: bool,
+    output: &Output,
+) -> CommandResult {
+    let options = OpenOptions {
+        workspace_root,
+        cache: workspace_root,
+        environment: &|_| None,
+        document_bytes_max,
+        own_files: &[],
+    };
+    let mut survey = Survey::default();
+    for source in sources {
+        // Settings that are wrong are told when the source is opened.
+        if !survey.is_cut && survey.add_folder(&source.settings, options, LIMITS).is_err() {
+            tracing::debug!("{} cannot be counted", source.root.display());
+        }
+    }
+    let special = places.iter().find_map(|place| Some(((*place).to_owned(), special_place(place)?)));
+    let (place, why) = match special {
+        Some(special) => special,
+        None if survey.is_cut => (workspace_root.to_owned(), "is large"),
+        None => return Ok(()),
+    };
+    let told = format!("{} {why}: {}", place.display(), describe(&survey));
+    if yes {
+        output.say(&told);
+        return Ok(());
+    }
+    match output.confirm(&format!("{told}\nindex it? [y/N] ")) {
+        Some(true) => Ok(()),
+        Some(false) => Err(CommandError::new("nothing was indexed").hint(NARROW)),
+        None => Err(CommandError::usage(told).hint("`--yes` indexes it all the same").hint(NARROW)),
+    }
+}
+
+const NARROW: &str = "to index less, name a folder inside it, or write ctx.toml with `ctx init` and set `root`, \
+     `include_globs` and `exclude_globs`";
+
+/// The reason why a folder holds more than anybody wants to have indexed.
+fn special_place(path: &Path) -> Option<&'static str> {
+    let canonical = |path: PathBuf| path.canonicalize().unwrap_or(path);
+    let path = canonical(path.to_owned());
+    if path.parent().is_none() {
+        return Some("is the whole file system");
+    }
+    let home = canonical(std::env::home_dir().filter(|home| home.is_absolute())?);
+    match home.strip_prefix(&path) {
+        Ok(rest) if rest.as_os_str().is_empty() => Some("is your home folder"),
+        Ok(_) => Some("holds your home folder"),
+        Err(_) => None,
+    }
+}
+
+/// How much would be indexed, and what that takes.
+fn describe(survey: &Survey) -> String {
+    let Survey { files, bytes: size, entries, is_cut } = *survey;
+    let space = bytes(size.saturating_mul(INDEX_BYTES_PER_BYTE));
+    let time = duration((files / FILES_PER_SECOND).max(size / BYTES_PER_SECOND));
+    let counted = match files > LIMITS.files {
+        true => format!("{} files", grouped(LIMITS.files)),
+        false if files == 1 => count(files, "file"),
+        false => format!("{} files", grouped(files)),
+    };
+    let least = if is_cut { "at least " } else { "" };
+    let takes =
+        format!("which takes {least}about {time} until it can be searched, and {least}about {space} of disk");
+    if entries > LIMITS.entries {
+        let entries = grouped(LIMITS.entries);
+        return format!(
+            "more than {entries} files and folders; of the first, {counted} with {} would be indexed, {takes}",
+            bytes(size)
+        );
+    }
+    let more = if is_cut { "more than " } else { "" };
+    format!("{more}{counted} with {} would be indexed, {takes}", bytes(size))
+}
+
+/// A duration for people, rounded up to what is worth telling.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..=1 => "a second".to_owned(),
+        2..=90 => format!("{seconds} seconds"),
+        91..=5_400 => count(seconds.div_ceil(60), "minute"),
+        _ => count(seconds.div_ceil(3_600), "hour"),
+    }
+}
+
+/// A number with commas: 50,000.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_says_how_much_and_how_long() {
+        let survey = |files, bytes, entries, is_cut| describe(&Survey { files, bytes, entries, is_cut });
+        assert_eq!(
+            survey(7_000, 79_000_000, 7_100, false),
+            "7,000 files with 75.3 MiB would be indexed, which takes about 9 seconds until it can be searched, and about \
+             376.7 MiB of disk"
+        );
+        assert_eq!(
+            survey(50_001, 400_000_000, 60_000, true),
+            "more than 50,000 files with 381.5 MiB would be indexed, which takes at least about 67 seconds until it can \
+             be searched, and at least about 1.9 GiB of disk"
+        );
+        assert_eq!(
+            survey(1, 10, 500_001, true),
+            "more than 500,000 files and folders; of the first, 1 file with 10 B would be indexed, which takes at least \
+             about a second until it can be searched, and at least about 50 B of disk"
+        );
+        assert_eq!((duration(600), duration(20_000)), ("10 minutes".to_owned(), "6 hours".to_owned()));
+        assert_eq!((grouped(999), grouped(1_234_567)), ("999".to_owned(), "1,234,567".to_owned()));
+    }
+}

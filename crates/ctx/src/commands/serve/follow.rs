@@ -1,0 +1,235 @@
+//! A served workspace that follows its configuration: when a file of it is edited, or the user trusts more of it, the
+//! server goes on with the new one. An edit that cannot be used leaves the configuration before it in place.
+
+use super::ConfigLoader;
+use super::background::Background;
+use crate::cli::Global;
+use crate::commands::refresh::{Kept, Refresh, Tell};
+use crate::config::{Replacement, TrustRequest};
+use crate::error::{CommandError, CommandResult};
+use crate::scripts::ScriptSet;
+use crate::trust;
+use crate::version::{Version, version};
+use crate::workspace::Workspace;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+/// How often the configuration files are polled for changes.
+const POLL_EVERY: Duration = Duration::from_millis(500);
+/// Polls between two looks whether the user has trusted more.
+const TRUST_POLLS: u32 = 4;
+
+/// A served workspace.
+pub(crate) struct Live {
+    task: JoinHandle<Background>,
+    /// The workspace as it was opened.
+    opened: Arc<Workspace>,
+}
+
+/// How a served workspace loads its configuration again.
+pub(crate) struct Reloading {
+    pub(crate) load: ConfigLoader,
+    pub(crate) global: Global,
+    /// Told how sources are doing.
+    pub(crate) tell: Tell,
+    /// Told what was loaded.
+    pub(crate) say: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Live {
+    /// Starts the work behind a server, and follows the configuration until `shutdown`. The sources to keep fresh may
+    /// come later, after a first sync.
+    pub(crate) fn start(
+        workspace: Arc<Workspace>,
+        scripts: ScriptSet,
+        sources: impl Future<Output = Vec<Kept>> + Send + 'static,
+        reloading: Reloading,
+        shutdown: &CancellationToken,
+    ) -> Self {
+        let follower = Follower {
+            seen: workspace.config.files.clone(),
+            loaded: workspace.config.files.clone(),
+            untrusted: workspace.config.untrusted.clone(),
+            reloading: Reloading { global: reloading.global.without_trust(), ..reloading },
+            shutdown: shutdown.clone(),
+        };
+        let background = Background::start(workspace.clone(), scripts, shutdown);
+        let task = tokio::spawn(follower.follow(background, sources));
+        Self { task, opened: workspace }
+    }
+
+    /// Ends everything, after `shutdown`.
+    pub(crate) async fn end(self, patience: Duration) {
+        match tokio::time::timeout(patience, self.task).await {
+            Ok(Ok(background)) => background.end(patience).await,
+            // It is in the middle of a reload, or has panicked. Processes belong to every configuration.
+            _ => {
+                self.opened.end_processes().await;
+                self.opened.close();
+            }
+        }
+    }
+}
+
+/// Polls the files of a configuration.
+struct Follower {
+    /// Versions at the last poll, and when the configuration was loaded last.
+    seen: Vec<(PathBuf, Option<Version>)>,
+    loaded: Vec<(PathBuf, Option<Version>)>,
+    /// Sections that wait for the user's trust.
+    untrusted: Vec<TrustRequest>,
+    reloading: Reloading,
+    shutdown: CancellationToken,
+}
+
+impl Follower {
+    async fn follow(
+        mut self,
+        mut background: Background,
+        sources: impl Future<Output = Vec<Kept>>,
+    ) -> Background {
+        let mut sources = std::pin::pin!(sources);
+        // Until the first sync is done; a configuration that is loaded before that brings sources of its own.
+        let mut awaits_sources = true;
+        for poll in 1_u32.. {
+            tokio::select! {
+                () = self.shutdown.cancelled() => break,
+                sources = &mut sources, if awaits_sources => {
+                    awaits_sources = false;
+                    background.refresh(sources, &self.reloading.tell);
+                    continue;
+                }
+                () = tokio::time::sleep(POLL_EVERY) => {}
+            }
+            let is_edited = self.is_edited().await;
+            if is_edited || (poll % TRUST_POLLS == 0 && self.is_trusted_now(&background).await) {
+                let replaced = self.load(&background.workspace).await;
+                if let Some(replacement) = self.accept(replaced, is_edited) {
+                    awaits_sources = false;
+                    background = self.reload(background, replacement).await;
+                }
+            }
+        }
+        background
+    }
+
+    /// Whether a file differs from what was loaded, and has rested since the last poll: whoever writes it may be in the
+    /// middle of it.
+    async fn is_edited(&mut self) -> bool {
+        let paths: Vec<PathBuf> = self.seen.iter().map(|(path, _)| path.clone()).collect();
+        let look = || paths.into_iter().map(|path| (path.clone(), version(&path))).collect::<Vec<_>>();
+        let Ok(now) = spawn_blocking(look).await else { return false };
+        let rests = self.seen == now;
+        self.seen = now;
+        rests && self.seen != self.loaded
+    }
+
+    /// Whether the user has trusted a section since it was left out.
+    async fn is_trusted_now(&self, background: &Background) -> bool {
+        let Some(path) = background.workspace.config.path.clone() else { return false };
+        let untrusted = self.untrusted.clone();
+        let evaluate = move || trust::evaluate(&path, &untrusted).contains(&true);
+        !self.untrusted.is_empty() && spawn_blocking(evaluate).await.unwrap_or(false)
+    }
+
+    /// Loads the configuration to replace the running one.
+    async fn load(&mut self, running: &Arc<Workspace>) -> CommandResult<Replacement> {
+        self.loaded.clone_from(&self.seen);
+        let (load, global, running) =
+            (self.reloading.load.clone(), self.reloading.global.clone(), running.clone());
+        let replace = move || {
+            let config = load(&global)?;
+            if (&config.path, &config.root) != (&running.config.path, &running.config.root) {
+                return Err(CommandError::new("the file is gone"));
+            }
+            Ok(config.replace(&running.config)?)
+        };
+        spawn_blocking(replace).await.map_err(|_| CommandError::new("it cannot be loaded"))?
+    }
+
+    /// Says what is to be known of a loaded configuration, and returns it if it differs from the running one.
+    fn accept(&mut self, loaded: CommandResult<Replacement>, is_edited: bool) -> Option<Replacement> {
+        let files = self.loaded.iter().map(|(path, _)| path.display().to_string());
+        let file = files.into_iter().next().unwrap_or_default();
+        let replacement = match loaded {
+            Ok(replacement) => replacement,
+            Err(error) => {
+                let problems = error.messages.join("; ");
+                tracing::warn!(
+                    "{file} has changed and cannot be used: {problems}; the configuration before it stays"
+                );
+                return None;
+            }
+        };
+        let Replacement { config, changes, needs_restart } = &replacement;
+        // Callers are told which sections are not trusted.
+        let is_changed = !changes.is_empty() || self.untrusted != config.untrusted;
+        self.untrusted.clone_from(&config.untrusted);
+        if is_edited && !config.untrusted.is_empty() {
+            let untrusted = trust::inline_list(&config.untrusted);
+            tracing::warn!("{file} has changed; not trusted: {untrusted}; {}", trust::HOW);
+        }
+        if !needs_restart.is_empty() {
+            let settings = needs_restart.join(", ");
+            tracing::warn!("{file} has changed; only a restart changes {settings}");
+        }
+        is_changed.then_some(replacement)
+    }
+
+    /// Goes on with another configuration; with the one before it where that cannot be used.
+    async fn reload(&self, background: Background, replacement: Replacement) -> Background {
+        let Replacement { config, changes, .. } = replacement;
+        let changes = Arc::new(changes);
+        let file = config.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let reconfigured = {
+            let (before, changes) = (background.workspace.clone(), changes.clone());
+            let additions = self.reloading.global.additions.clone();
+            spawn_blocking(move || before.reconfigured(config, &changes, &additions)).await
+        };
+        let workspace = match reconfigured {
+            Ok(Ok(workspace)) => Arc::new(workspace),
+            Ok(Err(error)) => {
+                let problems = error.messages.join("; ");
+                tracing::warn!(
+                    "{file} has changed and cannot be used: {problems}; the configuration before it stays"
+                );
+                return background;
+            }
+            Err(_) => return background,
+        };
+        let before = background.workspace.clone();
+        let is_new = |warning: &&String| !before.warnings.contains(warning);
+        workspace.warnings.iter().filter(is_new).for_each(|warning| tracing::warn!("{warning}"));
+        let scripts = match background.stop().await {
+            Some(scripts) => {
+                let known = scripts.problems();
+                let scripts = workspace.load_scripts_after(scripts).await;
+                let problems = scripts.problems().into_iter().filter(|problem| !known.contains(problem));
+                problems.for_each(|problem| tracing::warn!("{problem}"));
+                scripts
+            }
+            None => workspace.load_scripts().await,
+        };
+        let install = {
+            let (workspace, changes) = (workspace.clone(), changes.clone());
+            move || {
+                workspace.install(&scripts, &changes);
+                scripts
+            }
+        };
+        let scripts = match spawn_blocking(install).await {
+            Ok(scripts) => scripts,
+            Err(_) => workspace.load_scripts().await,
+        };
+        if !changes.is_empty() {
+            (self.reloading.say)(&format!("{file} was loaded again: {changes}"));
+        }
+        let sources = Refresh::after(&workspace, &changes);
+        let mut background = Background::start(workspace, scripts, &self.shutdown);
+        background.refresh(sources, &self.reloading.tell);
+        background
+    }
+}

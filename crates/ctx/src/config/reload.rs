@@ -1,0 +1,133 @@
+//! A configuration that replaces another one while a server runs: which sections differ, and which settings of the
+//! running one stay.
+
+use super::tree::{Node, Table};
+use super::{Config, ConfigError, settings};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Settings that only a restart changes: the listener, its limits, and the open store.
+const FIXED: &[&[&str]] = &[
+    &["server"],
+    &["db"],
+    &["limits", "http_body_bytes"],
+    &["limits", "http_header_bytes"],
+    &["limits", "http_header_timeout"],
+    &["limits", "http_body_timeout"],
+    &["limits", "http_connections"],
+    &["limits", "http_connections_per_peer"],
+    &["limits", "drain_timeout"],
+];
+
+/// The sections in which two configurations differ, by name: `tools.script.greet`, `retrieval`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct SectionChanges {
+    added: BTreeSet<String>,
+    changed: BTreeSet<String>,
+    removed: BTreeSet<String>,
+}
+
+impl SectionChanges {
+    fn between(before: &Table, after: &Table) -> Self {
+        let (before, after) = (sections(before), sections(after));
+        let mut changes = Self::default();
+        for (name, section) in &after {
+            match before.get(name) {
+                None => changes.added.insert(name.clone()),
+                Some(before) if before != section => changes.changed.insert(name.clone()),
+                Some(_) => false,
+            };
+        }
+        changes.removed.extend(before.into_keys().filter(|name| !after.contains_key(name)));
+        changes
+    }
+
+    /// Whether nothing differs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+
+    /// Whether the section of this name differs.
+    pub(crate) fn contains(&self, section: &str) -> bool {
+        [&self.added, &self.changed, &self.removed].iter().any(|names| names.contains(section))
+    }
+}
+
+impl fmt::Display for SectionChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [("added", &self.added), ("changed", &self.changed), ("removed", &self.removed)];
+        let mut separator = "";
+        for (kind, names) in kinds.into_iter().filter(|(_, names)| !names.is_empty()) {
+            let names: Vec<String> = names.iter().map(|name| format!("[{name}]")).collect();
+            write!(f, "{separator}{kind} {}", names.join(", "))?;
+            separator = "; ";
+        }
+        Ok(())
+    }
+}
+
+/// Every section as JSON, by name.
+fn sections(tree: &Table) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for (group, node) in &tree.entries {
+        let depth = match group.as_str() {
+            "mcp_servers" | "apis" => 1,
+            "connectors" | "tools" | "agents" => 2,
+            _ => 0,
+        };
+        collect(group, node, depth, &mut found);
+    }
+    found
+}
+
+fn collect(name: &str, node: &Node, depth: usize, found: &mut BTreeMap<String, Value>) {
+    match node {
+        Node::Table(table) if depth > 0 => {
+            for (key, node) in &table.entries {
+                collect(&format!("{name}.{key}"), node, depth - 1, found);
+            }
+        }
+        node => {
+            found.insert(name.to_owned(), node.to_json());
+        }
+    }
+}
+
+/// The result of [`Config::replace`].
+pub(crate) struct Replacement {
+    /// The new configuration.
+    pub(crate) config: Config,
+    /// How it differs from the running one.
+    pub(crate) changes: SectionChanges,
+    /// Settings that differ in the file and need a restart, like `server` or `limits.drain_timeout`.
+    pub(crate) needs_restart: Vec<String>,
+}
+
+impl Config {
+    /// Makes this newly loaded configuration replace the running one. Settings that only a restart changes stay, and
+    /// so do running sections whose new content is not trusted.
+    pub(crate) fn replace(mut self, running: &Self) -> Result<Replacement, ConfigError> {
+        let mut needs_restart = Vec::new();
+        for path in FIXED {
+            let (now, before) = (self.tree.at(path), running.tree.at(path));
+            if now.map(Node::to_json) != before.map(Node::to_json) {
+                needs_restart.push(path.join("."));
+            }
+            self.tree.put(path, before.cloned());
+        }
+        for request in &self.untrusted {
+            let keys: Vec<&str> = request.keys().collect();
+            if let Some(node) = running.tree.at(&keys) {
+                self.tree.put(&keys, Some(node.clone()));
+            }
+        }
+        let changes = SectionChanges::between(&running.tree, &self.tree);
+        self.settings = settings::read(&self.tree)?;
+        self.store.clone_from(&running.store);
+        // One redactor for the life of the process: what runs on masks the new secrets, too.
+        running.redactor.absorb(&self.redactor);
+        self.redactor = running.redactor.clone();
+        Ok(Replacement { config: self, changes, needs_restart })
+    }
+}

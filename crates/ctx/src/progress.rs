@@ -1,0 +1,212 @@
+//! Progress on stderr: a bar with totals and an estimate in a terminal, a plain line now and then elsewhere.
+
+use crate::output::Output;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a line is printed where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// How far back the speed is averaged: recent work counts most, and a slow batch does not make the estimate jump.
+const AVERAGED_OVER: Duration = Duration::from_secs(20);
+/// The shortest time that a speed is taken from.
+const SAMPLE_MIN: Duration = Duration::from_millis(500);
+/// How long to watch before the first estimate.
+const WATCHED_MIN: Duration = Duration::from_secs(2);
+
+/// The bar that is on the screen, which must make room for lines.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Writes to stderr while the bar is out of the way.
+pub(crate) fn aside<T>(write: impl FnOnce() -> T) -> T {
+    let shown = lock(&SHOWN).clone();
+    match shown {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// How far some work has come, shown to a person.
+pub(crate) struct Meter {
+    output: Output,
+    /// `None` where nothing is shown.
+    state: Option<Mutex<State>>,
+}
+
+struct State {
+    bar: ProgressBar,
+    estimate: Estimate,
+    line_at: Instant,
+}
+
+impl Meter {
+    /// Begins to show progress, unless nothing is to be said.
+    pub(crate) fn start(output: Output) -> Self {
+        let state = (!output.quiet).then(|| {
+            let bar = ProgressBar::new(0);
+            if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}") {
+                bar.set_style(style);
+            }
+            *lock(&SHOWN) = Some(bar.clone());
+            Mutex::new(State { bar, estimate: Estimate::default(), line_at: Instant::now() + LINE_EVERY })
+        });
+        Self { output, state }
+    }
+
+    /// Shows that so many of so many are done, where it is known how many there are; `label` names them.
+    pub(crate) fn show(&self, done: u64, total: Option<u64>, label: &str) {
+        let Some(state) = &self.state else { return };
+        let mut state = lock(state);
+        let now = Instant::now();
+        let remaining = state.estimate.remaining(now, done, total);
+        let text = describe(done, total, label, remaining);
+        if !state.bar.is_hidden() {
+            state.bar.set_length(total.unwrap_or(done).max(done));
+            state.bar.set_position(done);
+            state.bar.set_message(text);
+        } else if state.is_line_due(now) {
+            self.output.say(&text);
+        }
+    }
+}
+
+impl State {
+    /// Whether it is time for a line; if so, the next one is due later.
+    fn is_line_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.line_at;
+        if is_due {
+            self.line_at = now + LINE_EVERY;
+        }
+        is_due
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Some(state) = &self.state {
+            *lock(&SHOWN) = None;
+            lock(state).bar.finish_and_clear();
+        }
+    }
+}
+
+fn describe(done: u64, total: Option<u64>, label: &str, remaining: Option<Duration>) -> String {
+    let left = remaining.map(|remaining| format!(", {} left", about(remaining))).unwrap_or_default();
+    match total {
+        Some(total) => format!("{done} of {total} {label}{left}"),
+        None => format!("{done} {label}"),
+    }
+}
+
+/// A time for people: the coarser, the longer.
+fn about(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..10.0 => "a few seconds".to_owned(),
+        ..55.0 => format!("about {:.0} s", (seconds / 10.0).ceil() * 10.0),
+        ..3300.0 => format!("about {:.0} min", (seconds / 60.0).ceil()),
+        _ => format!("about {:.1} h", seconds / 3600.0),
+    }
+}
+
+/// The time that is left, from a speed that is averaged with weights that fade exponentially.
+#[derive(Debug, Default)]
+struct Estimate {
+    first: Option<Sample>,
+    last: Option<Sample>,
+    /// The weighted sum of speeds, and of their weights: until enough time has passed they are less than one.
+    speed: f64,
+    weight: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    done: u64,
+}
+
+impl Estimate {
+    /// Takes note, and tells how long the rest will take. What was done before the first call says nothing of speed.
+    fn remaining(&mut self, now: Instant, done: u64, total: Option<u64>) -> Option<Duration> {
+        let first = *self.first.get_or_insert(Sample { at: now, done });
+        let last = *self.last.get_or_insert(first);
+        let passed = now.saturating_duration_since(last.at);
+        if passed >= SAMPLE_MIN {
+            let kept = (-passed.as_secs_f64() / AVERAGED_OVER.as_secs_f64()).exp();
+            let speed = done.saturating_sub(last.done) as f64 / passed.as_secs_f64();
+            self.speed = self.speed * kept + speed * (1.0 - kept);
+            self.weight = self.weight * kept + (1.0 - kept);
+            self.last = Some(Sample { at: now, done });
+        }
+        let watched = now.saturating_duration_since(first.at);
+        let speed = self.speed / self.weight;
+        if watched < WATCHED_MIN || !speed.is_normal() || speed <= 0.0 {
+            return None;
+        }
+        let left = total?.checked_sub(done).filter(|left| *left > 0)?;
+        Duration::try_from_secs_f64(left as f64 / speed).ok()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The estimates, in seconds, of work that comes in batches: how long each takes, and how much it does.
+    fn estimates(begun_with: u64, total: u64, batches: &[(f64, u64)]) -> Vec<f64> {
+        let mut estimate = Estimate::default();
+        let mut now = Instant::now();
+        let mut done = begun_with;
+        estimate.remaining(now, done, Some(total));
+        let told = batches.iter().filter_map(|(seconds, count)| {
+            now += Duration::from_secs_f64(*seconds);
+            done += count;
+            estimate.remaining(now, done, Some(total))
+        });
+        told.map(|time| time.as_secs_f64()).collect()
+    }
+
+    #[test]
+    fn steady_work_is_estimated_exactly_whatever_was_done_before() {
+        let told = estimates(50_000, 51_000, &[(1.0, 10); 50]);
+        let expected: Vec<f64> = (2..=50).map(|second| f64::from(100 - second)).collect();
+        let wrong = told.iter().zip(&expected).map(|(told, expected)| (told - expected).abs());
+        assert_eq!(told.len(), expected.len());
+        assert!(wrong.fold(0.0, f64::max) < 0.01, "{told:?}");
+    }
+
+    #[test]
+    fn batches_of_uneven_speed_do_not_make_it_jump() {
+        // Every third batch takes ten times as long.
+        let batches: Vec<(f64, u64)> =
+            (0..120).map(|number| if number % 3 == 0 { (3.0, 32) } else { (0.3, 32) }).collect();
+        let told = estimates(0, 120 * 32 * 10, &batches);
+        let settled = &told[15..];
+        let jump = settled.windows(2).map(|pair| (pair[1] / pair[0] - 1.0).abs()).fold(0.0, f64::max);
+        assert!(jump < 0.15, "it jumps by {jump:.2}: {settled:?}");
+    }
+
+    #[test]
+    fn outside_of_a_terminal_lines_are_few() {
+        let begun = Instant::now();
+        let bar = ProgressBar::hidden();
+        let mut state = State { bar, estimate: Estimate::default(), line_at: begun + LINE_EVERY };
+        let is_due = |second: &u64| state.is_line_due(begun + Duration::from_secs(*second));
+        assert_eq!((0..45).filter(is_due).collect::<Vec<u64>>(), [10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn nothing_is_promised_before_something_is_known() {
+        assert_eq!(estimates(0, 100, &[(1.0, 0), (1.0, 0), (1.0, 0)]), [0.0; 0], "nothing was done");
+        assert_eq!(estimates(0, 100, &[(0.1, 5), (0.1, 5)]), [0.0; 0], "it has only begun");
+        assert_eq!(describe(7, None, "files", None), "7 files");
+        let left = Some(Duration::from_secs(95));
+        assert_eq!(describe(7, Some(100), "files", left), "7 of 100 files, about 2 min left");
+        let shown = [4.0, 31.0, 3000.0, 7200.0].map(|seconds| about(Duration::from_secs_f64(seconds)));
+        assert_eq!(shown, ["a few seconds", "about 40 s", "about 50 min", "about 2.0 h"]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Colour: whether it is wanted, and what has which.
+//!
+//! `--color` decides; else `NO_COLOR`, `CLICOLOR_FORCE` and `CLICOLOR`; else whether it is a terminal. JSON has none.
+
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::io;
+use std::ops::Range;
+
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const HINT: Style = AnsiColor::Cyan.on_default();
+pub(crate) const OK: Style = AnsiColor::Green.on_default();
+pub(crate) const TITLE: Style = Style::new().bold();
+pub(crate) const MATCH: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const FAINT: Style = Style::new().dimmed();
+
+/// Takes `--color` from the arguments before they are parsed, so that it holds for what clap prints as well. A wrong
+/// value is left for clap to refuse.
+pub(crate) fn choose(arguments: &[OsString]) {
+    let mut arguments = arguments.iter().map_while(|argument| argument.to_str().filter(|text| *text != "--"));
+    let mut chosen = None;
+    while let Some(argument) = arguments.next() {
+        let value = match argument.strip_prefix("--color") {
+            Some("") => arguments.next(),
+            Some(rest) => rest.strip_prefix('='),
+            None => None,
+        };
+        chosen = value.or(chosen);
+    }
+    match chosen {
+        Some("always") => ColorChoice::Always.write_global(),
+        Some("never") => ColorChoice::Never.write_global(),
+        _ => {}
+    }
+}
+
+/// Whether the log on stderr has colour.
+pub(crate) fn stderr_has_color() -> bool {
+    Painter::stderr().color
+}
+
+/// Gives texts a style where that is wanted. Everything that is printed beside a style goes through it: texts come from
+/// documents that anybody may have written, and must not control the terminal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Painter {
+    color: bool,
+    /// Whether a terminal may read it: it is one, or something that shows colour as one does.
+    guarded: bool,
+}
+
+impl Painter {
+    pub(crate) fn stdout() -> Self {
+        Self::of(&io::stdout())
+    }
+
+    /// For JSON, which has no colour whatever is wanted.
+    pub(crate) fn colorless_stdout() -> Self {
+        Self { color: false, guarded: io::IsTerminal::is_terminal(&io::stdout()) }
+    }
+
+    pub(crate) fn stderr() -> Self {
+        // Messages on stderr are not for programs, so they are always guarded.
+        Self { guarded: true, ..Self::of(&io::stderr()) }
+    }
+
+    fn of(stream: &impl RawStream) -> Self {
+        let color = AutoStream::choice(stream) != ColorChoice::Never;
+        Self { color, guarded: color || stream.is_terminal() }
+    }
+
+    /// The text, harmless.
+    pub(crate) fn plain(self, text: &str) -> Cow<'_, str> {
+        if self.guarded { harmless(text) } else { Cow::Borrowed(text) }
+    }
+
+    /// The text in a style, harmless.
+    pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        let text = self.plain(text);
+        if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.into_owned() }
+    }
+
+    /// The text in a style, and parts of it in another.
+    pub(crate) fn highlight(self, style: Style, text: &str, parts: &[Range<usize>]) -> String {
+        let mut shown = String::new();
+        let mut end = 0;
+        for part in parts {
+            shown.push_str(&self.paint(style, &text[end..part.start]));
+            shown.push_str(&self.paint(MATCH, &text[part.clone()]));
+            end = part.end;
+        }
+        shown + &self.paint(style, &text[end..])
+    }
+}
+
+/// The text without what a terminal would obey.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let obeyed = |char: char| char.is_control() && char != '\n' && char != '\t';
+    if text.contains(obeyed) { Cow::Owned(text.replace(obeyed, "\u{FFFD}")) } else { Cow::Borrowed(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLOURED: Painter = Painter { color: true, guarded: true };
+
+    #[test]
+    fn a_terminal_is_not_made_to_obey_documents() {
+        assert_eq!(harmless("a\u{1b}]0;title\u{7}b\n\tc"), "a\u{FFFD}]0;title\u{FFFD}b\n\tc");
+        assert!(matches!(harmless("plain\ntext"), Cow::Borrowed(_)));
+        assert_eq!(COLOURED.paint(TITLE, "\u{1b}[2J"), "\u{1b}[1m\u{FFFD}[2J\u{1b}[0m");
+    }
+
+    #[test]
+    fn parts_are_highlighted_and_nothing_else_changes() {
+        let shown = COLOURED.highlight(Style::new(), "push the button", &[0..4, 9..15]);
+        assert_eq!(shown, "\u{1b}[1m\u{1b}[33mpush\u{1b}[0m the \u{1b}[1m\u{1b}[33mbutton\u{1b}[0m");
+        let plain = Painter { color: false, guarded: false };
+        assert_eq!(plain.highlight(TITLE, "push the button", &[0..4, 9..15]), "push the button");
+    }
+}

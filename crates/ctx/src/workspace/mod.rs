@@ -1,0 +1,321 @@
+//! An opened workspace: settings, store and catalog, wired together.
+
+mod composition;
+mod reload;
+mod sources;
+
+pub(crate) use composition::{Composition, log_new_warnings};
+pub(crate) use sources::{Freshness, connector_settings};
+
+use crate::config::{Config, InlineAgentSection, Section, Settings};
+use crate::error::{CommandError, CommandResult};
+use crate::harness::Additions;
+use crate::scripts::{self, Configured, Runner, ScriptSet};
+use crate::trust;
+use crate::upstreams::{Surroundings, Upstreams};
+use composition::Parts;
+use ctx_core::chain;
+use ctx_core::{
+    Agent, AgentArgument, AllowAll, Call, Caller, Catalog, Discard, Identifier, LiveCatalog, Policy,
+    Provider, RunLog, ToolError,
+};
+use ctx_knowledge::{Context, EmbeddingOptions, Knowledge, KnowledgeOptions, Source};
+use ctx_luau::InlineAgent;
+use ctx_state::Runs;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// The most untrusted upstreams that are named to callers.
+const LEFT_OUT_MAX: usize = 200;
+
+/// Everything a command works with.
+pub(crate) struct Workspace {
+    pub(crate) config: Config,
+    pub(crate) knowledge: Arc<Knowledge>,
+    pub(crate) catalog: Arc<LiveCatalog>,
+    /// How each source is kept fresh.
+    pub(crate) freshness: Vec<Freshness>,
+    /// Problems that do not stop anything but should be known.
+    pub(crate) warnings: Vec<String>,
+    composition: Arc<Composition>,
+    runner: Arc<Runner>,
+    runs: Option<Arc<Runs>>,
+    /// Once they were started.
+    upstreams: Arc<OnceLock<Upstreams>>,
+}
+
+impl Workspace {
+    /// Opens store and state, creating what is missing, with what the program adds to them.
+    pub(crate) fn open(config: Config, additions: &Additions) -> CommandResult<Self> {
+        let mut warnings = config_warnings(&config);
+        let runner = Arc::new(new_runner(&config)?);
+        let (sources, freshness) = sources::gather(&config, &runner, &additions.sources, &mut warnings);
+        let embedding = embedding(&config)?;
+        let knowledge = Arc::new(Knowledge::open(knowledge_options(&config, sources, embedding))?);
+        keep_out_of_git(&config);
+        let runs = match Runs::open(&state_path(&config)) {
+            Ok(runs) => Some(Arc::new(runs)),
+            Err(error) => {
+                warnings.push(format!("runs are not recorded: {}", chain(&error)));
+                None
+            }
+        };
+        let log: Arc<dyn RunLog> = match &runs {
+            Some(runs) => runs.clone(),
+            None => Arc::new(Discard),
+        };
+        let agents = inline_agents(&config);
+        let composition = Arc::new(Composition::new(Parts {
+            context: context(&config, &knowledge),
+            scripts: vec![Parts::inline(&agents)],
+            agents,
+            left_out: untrusted_providers(&config),
+            upstreams: Vec::new(),
+            added: additions.callable(&mut warnings),
+            limits: config.settings.limits(),
+            policy: policy(&config.settings)?,
+            redactor: runner.redactor().clone(),
+            log,
+        }));
+        let catalog = composition.live().clone();
+        warnings.extend(catalog.current().warnings().iter().cloned());
+        let freshness = watchable(freshness, &knowledge);
+        let upstreams = Arc::default();
+        Ok(Self { config, knowledge, catalog, freshness, warnings, composition, runner, runs, upstreams })
+    }
+
+    /// Begins to reach the upstreams that may be used. Their functions are there at once where they are remembered,
+    /// else when they have answered or their descriptions were read.
+    pub(crate) fn start_upstreams(&self) -> &Upstreams {
+        self.start_some_upstreams(&|_| true)
+    }
+
+    fn start_some_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
+        self.upstreams.get_or_init(|| {
+            let around = Surroundings {
+                reaper: self.runner.reaper(),
+                redactor: self.runner.redactor().clone(),
+                on_change: self.composition.on_change(),
+            };
+            let upstreams = Upstreams::start(&self.config, wanted, around);
+            self.composition.update(|parts| parts.upstreams = upstreams.providers());
+            upstreams
+        })
+    }
+
+    /// The same, and waits until the tools of each are known, or it has failed.
+    pub(crate) async fn know_upstreams(&self) {
+        self.start_upstreams().known().await;
+        self.composition.update(|_| {});
+    }
+
+    /// The same, and waits until each has answered or failed.
+    pub(crate) async fn connect_upstreams(&self) -> &Upstreams {
+        self.connect_some_upstreams(&|_| true).await
+    }
+
+    /// The same for those whose sections are wanted, where none was started before.
+    pub(crate) async fn connect_some_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
+        let upstreams = self.start_some_upstreams(wanted);
+        upstreams.settled().await;
+        self.composition.update(|_| {});
+        upstreams
+    }
+
+    /// Loads everything that can be called: scripts, and the tools of upstream servers. Those of which nothing
+    /// is remembered have answered or failed by then.
+    pub(crate) async fn load_callable(&self) -> ScriptSet {
+        self.start_upstreams();
+        let scripts = self.load_scripts().await;
+        self.know_upstreams().await;
+        scripts
+    }
+
+    /// Ends all processes that were started: those that run scripts, and upstream servers.
+    pub(crate) async fn end_processes(&self) {
+        let upstreams = async {
+            if let Some(upstreams) = self.upstreams.get() {
+                upstreams.shutdown().await;
+            }
+        };
+        tokio::join!(self.runner.shutdown(), upstreams);
+    }
+
+    /// Loads the scripts that can be called, and has later calls see them.
+    pub(crate) async fn load_scripts(&self) -> ScriptSet {
+        let before = self.catalog.current();
+        let mut scripts = ScriptSet::load(self.runner.clone(), self.configured()).await;
+        let catalog = self.composition.set_scripts(&scripts);
+        let is_new = |warning: &&String| !before.warnings().contains(warning);
+        scripts.warnings = catalog.warnings().iter().filter(is_new).cloned().collect();
+        scripts
+    }
+
+    /// The scripts that can be called.
+    pub(crate) fn configured(&self) -> Vec<Configured> {
+        scripts::configured(&self.config)
+    }
+
+    /// A text without secrets.
+    pub(crate) fn masked(&self, text: String) -> String {
+        self.runner.redactor().text(text)
+    }
+
+    /// The runner of scripts.
+    pub(crate) fn runner(&self) -> &Arc<Runner> {
+        &self.runner
+    }
+
+    /// The composition of the catalog.
+    pub(crate) fn composition(&self) -> &Arc<Composition> {
+        &self.composition
+    }
+
+    /// A catalog with these providers in the place of scripts and upstreams, whose calls nobody records.
+    pub(crate) fn catalog_with(&self, providers: Vec<Arc<dyn Provider>>) -> Arc<Catalog> {
+        self.composition.variant(|parts| {
+            parts.log = Arc::new(Discard);
+            parts.scripts = providers;
+            parts.upstreams.clear();
+        })
+    }
+
+    /// Records no calls that begin from now on: those of a measurement are nobody's, and so many that
+    /// they would push out the others.
+    pub(crate) fn stop_recording(&self) {
+        self.composition.update(|parts| {
+            parts.log = Arc::new(Discard);
+            parts.scripts = vec![Parts::inline(&parts.agents)];
+            parts.upstreams.clear();
+        });
+    }
+
+    /// Calls a tool on behalf of a command.
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Result<Value, ToolError> {
+        let call = Call::new(self.catalog.current(), Caller::Cli);
+        Ok(Catalog::call(name, arguments, call).await?.value)
+    }
+
+    /// The record of runs.
+    pub(crate) fn runs(&self) -> CommandResult<&Runs> {
+        self.runs.as_deref().ok_or_else(|| CommandError::new("runs are not recorded here"))
+    }
+
+    /// Writes what is still waiting to be written.
+    pub(crate) fn close(&self) {
+        if let Some(runs) = &self.runs {
+            runs.close();
+        }
+    }
+}
+
+/// The warnings of a configuration as such.
+fn config_warnings(config: &Config) -> Vec<String> {
+    let mut warnings = config.warnings.clone();
+    warnings.extend(config.upstreams(&|_| false).1);
+    warnings.extend(config.apis(&|_| false).1);
+    warnings
+}
+
+fn new_runner(config: &Config) -> CommandResult<Runner> {
+    Runner::new(config).map_err(|problem| CommandError::new(problem.message))
+}
+
+fn embedding(config: &Config) -> CommandResult<Option<EmbeddingOptions>> {
+    let embedding = config.settings.embedding(&config.root);
+    embedding.map_err(|problem| CommandError::usage(format!("in [embedding]: {problem}")))
+}
+
+fn knowledge_options(
+    config: &Config,
+    sources: Vec<Source>,
+    embedding: Option<EmbeddingOptions>,
+) -> KnowledgeOptions {
+    let settings = &config.settings;
+    KnowledgeOptions {
+        store: config.store_path().to_owned(),
+        chunking: settings.chunking(),
+        mode: settings.retrieval.mode,
+        final_limit: settings.retrieval.final_limit.get() as usize,
+        tuning: settings.tuning(),
+        embedding,
+        sources,
+    }
+}
+
+fn context(config: &Config, knowledge: &Arc<Knowledge>) -> Option<Arc<Context>> {
+    (!config.without_knowledge).then(|| Arc::new(Context::new(knowledge.clone())))
+}
+
+/// The providers of functions that are not trusted, or not in full, and how a caller is told so. A section of which a
+/// running server keeps the trusted version is not among them.
+fn untrusted_providers(config: &Config) -> BTreeMap<Identifier, String> {
+    let names = |group: &'static str| {
+        let runs = move |name: &&str| config.has_section(&[group, *name]);
+        let sections = config.untrusted.iter().filter_map(move |request| request.section.strip_prefix(group));
+        sections.filter_map(|section| section.strip_prefix('.')).filter(move |name| !runs(name))
+    };
+    let upstreams = names("mcp_servers").chain(names("apis")).take(LEFT_OUT_MAX);
+    let mut providers: BTreeMap<Identifier, String> =
+        upstreams.map(|name| (Identifier::sanitize(name), trust::agent_refusal("it is"))).collect();
+    let is_left_out = |section: &&str| {
+        section.split_once('.').is_none_or(|(kind, name)| !config.has_section(&["tools", kind, name]))
+    };
+    let tools = names("tools").filter(is_left_out).count() as u64;
+    if tools > 0 {
+        let subject = if tools == 1 { "1 tool is".to_owned() } else { format!("{tools} tools are") };
+        providers.insert(Identifier::sanitize("tools"), trust::agent_refusal(&subject));
+    }
+    providers
+}
+
+/// Of those to watch, only those that can be.
+fn watchable(mut freshness: Vec<Freshness>, knowledge: &Knowledge) -> Vec<Freshness> {
+    for source in &mut freshness {
+        source.watch &= knowledge.can_watch(&source.name);
+    }
+    freshness
+}
+
+/// Who may call what.
+fn policy(settings: &Settings) -> CommandResult<Arc<dyn Policy>> {
+    let Some(oauth) = &settings.server.oauth else { return Ok(Arc::new(AllowAll)) };
+    let policy = oauth.policy();
+    Ok(Arc::new(policy.map_err(|error| CommandError::usage(format!("in [server.oauth]: {error}")))?))
+}
+
+/// Agents that are written down in the configuration.
+fn inline_agents(config: &Config) -> Vec<Arc<dyn Agent>> {
+    let agent = |section: Section<InlineAgentSection>| {
+        let own = section.own;
+        let arguments = own.arguments.into_iter().map(|argument| AgentArgument {
+            name: argument.name,
+            description: argument.description,
+            required: argument.required,
+            choices: argument.choices,
+        });
+        let agent = InlineAgent::new(section.name, own.description, own.tools, own.system_prompt);
+        Arc::new(agent.with_arguments(arguments.collect())) as Arc<dyn Agent>
+    };
+    config.settings.inline_agents().into_iter().map(agent).collect()
+}
+
+/// Where the record of runs lies: beside the store.
+fn state_path(config: &Config) -> PathBuf {
+    config.store_path().with_file_name("state.sqlite")
+}
+
+/// Writes a `.gitignore` for a store that `db.path` puts into the workspace. Best effort: nothing depends on it.
+fn keep_out_of_git(config: &Config) {
+    let folder = config.root.join(".ctx");
+    let ignore = folder.join(".gitignore");
+    if config.store_path().starts_with(&folder)
+        && folder.is_dir()
+        && !ignore.exists()
+        && std::fs::write(&ignore, "/data/\n/.gitignore\n").is_err()
+    {
+        tracing::debug!("cannot write {}", ignore.display());
+    }
+}

@@ -1,0 +1,70 @@
+//! A workspace whose configuration has changed while it is served. Everything that the change does not concern goes
+//! on: the store, models in memory, connected upstreams, loaded scripts.
+
+use super::{
+    Workspace, config_warnings, context, embedding, inline_agents, knowledge_options, new_runner, sources,
+    untrusted_providers, watchable,
+};
+use crate::config::{Config, SectionChanges};
+use crate::error::CommandResult;
+use crate::harness::Additions;
+use crate::scripts::ScriptSet;
+use ctx_knowledge::EmbeddingChange;
+use std::sync::Arc;
+
+impl Workspace {
+    /// The same workspace with another configuration. Calls go on seeing the old one until [`Workspace::install`].
+    pub(crate) fn reconfigured(
+        &self,
+        config: Config,
+        changes: &SectionChanges,
+        additions: &Additions,
+    ) -> CommandResult<Self> {
+        let mut warnings = config_warnings(&config);
+        let same_runner =
+            !changes.contains("limits") && config.without_knowledge == self.config.without_knowledge;
+        let runner = if same_runner { self.runner.clone() } else { Arc::new(new_runner(&config)?) };
+        let (sources, freshness) = sources::gather(&config, &runner, &additions.sources, &mut warnings);
+        // The model's limit on tokens bounds the chunks.
+        let (change, embedding) = match changes.contains("embedding") || changes.contains("chunking") {
+            true => (EmbeddingChange::Replace, embedding(&config)?),
+            false => (EmbeddingChange::Keep, None),
+        };
+        let options = knowledge_options(&config, sources, embedding);
+        let knowledge = Arc::new(self.knowledge.reconfigure(options, change)?);
+        let freshness = watchable(freshness, &knowledge);
+        Ok(Self {
+            config,
+            knowledge,
+            catalog: self.catalog.clone(),
+            freshness,
+            warnings,
+            composition: self.composition.clone(),
+            runner,
+            runs: self.runs.clone(),
+            upstreams: self.upstreams.clone(),
+        })
+    }
+
+    /// Loads the scripts of this configuration; those of the one before that are configured alike are taken over.
+    pub(crate) async fn load_scripts_after(&self, before: ScriptSet) -> ScriptSet {
+        ScriptSet::load_after(before, self.runner.clone(), self.configured()).await
+    }
+
+    /// Makes calls that begin from now on see this configuration: starts and ends the upstreams that differ, and puts
+    /// everything into the catalog.
+    pub(crate) fn install(&self, scripts: &ScriptSet, changes: &SectionChanges) {
+        let upstreams = self.start_upstreams();
+        upstreams.update(&self.config, changes);
+        let before = self.catalog.current();
+        let after = self.composition.update(|parts| {
+            parts.context = context(&self.config, &self.knowledge);
+            parts.agents = inline_agents(&self.config);
+            parts.left_out = untrusted_providers(&self.config);
+            parts.limits = self.config.settings.limits();
+            parts.upstreams = upstreams.providers();
+            parts.set_scripts(scripts);
+        });
+        super::log_new_warnings(&before, &after);
+    }
+}

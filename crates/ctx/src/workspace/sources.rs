@@ -1,0 +1,148 @@
+//! The sources of a workspace: those of its configuration, those that scripts read, and those that the program adds.
+
+use super::state_path;
+use crate::config::{Config, ConnectorSection, Every, Section, SourceSettings, TrustRequest};
+use crate::definitions;
+use crate::harness::AddedSource;
+use crate::masks::MaskedConnector;
+use crate::scripts::{self, Runner, ScriptSource, Untrusted};
+use ctx_core::{Connector, SourceName};
+use ctx_knowledge::{KINDS, OpenOptions, Source, cache_path, store_files};
+use ctx_luau::ScriptSettings;
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How a source is kept fresh while it is served.
+pub(crate) struct Freshness {
+    pub(crate) name: SourceName,
+    /// Synced this often.
+    pub(crate) every: Option<Every>,
+    /// Synced when it changes.
+    pub(crate) watch: bool,
+}
+
+impl Freshness {
+    /// The section that configures the source; a source that the program adds has none.
+    pub(crate) fn section(&self) -> String {
+        format!("connectors.{}", self.name.to_string().replacen(':', ".", 1))
+    }
+}
+
+/// Every source, and how those that may be synced are kept fresh.
+pub(super) fn gather(
+    config: &Config,
+    runner: &Arc<Runner>,
+    added: &[AddedSource],
+    warnings: &mut Vec<String>,
+) -> (Vec<Source>, Vec<Freshness>) {
+    let kept = configured_sources(config, warnings).into_iter().chain(script_sources(config, runner));
+    let (mut sources, mut freshness): (Vec<_>, Vec<_>) = kept.unzip();
+    let untrusted = untrusted_sources(config);
+    let is_new = |source: &Source| !freshness.iter().any(|known: &Freshness| known.name == source.name);
+    sources.extend(untrusted.into_iter().filter(is_new));
+    for (source, fresh) in added_sources(added, warnings) {
+        sources.push(source);
+        freshness.push(fresh);
+    }
+    for source in &mut sources {
+        let (connector, redactor) = (source.connector.clone(), config.redactor.clone());
+        source.connector = Arc::new(MaskedConnector { connector, redactor });
+    }
+    (sources, freshness)
+}
+
+/// The configured sources; one whose settings are wrong is left out with a warning.
+fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
+    let mut own_files = store_files(config.store_path());
+    // Without a home folder it is the store's folder, which may be the workspace itself.
+    own_files.extend(Some(config.data_folder().to_owned()).filter(|folder| !config.root.starts_with(folder)));
+    own_files.extend([state_path(config), definitions::path(config)]);
+    // Settings may hold secrets, and scripts are no documents.
+    own_files.extend(config.path.clone());
+    let is_script =
+        |section: &str| ["tools.", "agents.", "connectors."].iter().any(|group| section.starts_with(group));
+    let scripts = config.trust_requests.iter().filter(|request| is_script(&request.section));
+    own_files.extend(scripts.flat_map(|request| request.files.iter().cloned()));
+    let mut sources = Vec::new();
+    for (kind_name, named) in &config.settings.connectors {
+        let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else { continue };
+        for (name, settings) in named {
+            let settings = Value::Object(settings.clone());
+            // Understood once already, when the configuration was read.
+            let Ok(common) = SourceSettings::deserialize(&settings) else { continue };
+            let section = format!("connectors.{kind_name}.{name}");
+            let place = config.place(&["connectors", kind_name, name]);
+            let name = SourceName::new(kind_name, name);
+            let options = OpenOptions {
+                workspace_root: &config.root,
+                cache: &cache_path(&config.cache_base(), &name),
+                environment: &|variable| std::env::var(variable).ok(),
+                document_bytes_max: config.settings.limits.document_bytes.get(),
+                own_files: &own_files,
+            };
+            match (kind.open)(&settings, options) {
+                Ok(connector) => {
+                    let freshness =
+                        Freshness { name: name.clone(), every: common.every, watch: common.watch };
+                    sources.push((Source { name, connector, tags: common.tags }, freshness));
+                }
+                Err(problem) => warnings.push(format!("{place}[{section}] is left out: {problem}")),
+            }
+        }
+    }
+    sources
+}
+
+/// The sources that scripts read.
+fn script_sources(config: &Config, runner: &Arc<Runner>) -> Vec<(Source, Freshness)> {
+    let source = |(section, common): (Section<ConnectorSection>, SourceSettings)| {
+        let name = SourceName::new("script", &section.name);
+        let freshness = Freshness { name: name.clone(), every: common.every, watch: false };
+        let guard = config.guard(&format!("connectors.script.{}", section.name));
+        let settings = connector_settings(config, section);
+        let connector: Arc<dyn Connector> = Arc::new(ScriptSource::new(runner.clone(), settings, guard));
+        (Source { name, connector, tags: common.tags }, freshness)
+    };
+    config.settings.script_connectors().into_iter().map(source).collect()
+}
+
+/// Placeholders for the untrusted sources. They are listed, with the reason, so that their documents are not taken for
+/// those of a removed source; they are never synced.
+fn untrusted_sources(config: &Config) -> Vec<Source> {
+    let source = |request: &TrustRequest| {
+        let (kind, name) = request.section.strip_prefix("connectors.")?.split_once('.')?;
+        let known = kind == "script" || KINDS.iter().any(|known| known.name == kind);
+        let connector: Arc<dyn Connector> = Arc::new(Untrusted);
+        known.then(|| Source { name: SourceName::new(kind, name), connector, tags: Vec::new() })
+    };
+    config.untrusted.iter().filter_map(source).collect()
+}
+
+/// The sources that the program adds. A second one of a name is left out with a warning.
+fn added_sources(added: &[AddedSource], warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
+    let mut sources: Vec<(Source, Freshness)> = Vec::new();
+    for AddedSource { name, connector, options } in added {
+        if sources.iter().any(|(source, _)| source.name == *name) {
+            warnings.push(format!("a source is left out: the name `{name}` is taken"));
+            continue;
+        }
+        let every = options.every.map(Every::try_from).transpose().unwrap_or_else(|problem| {
+            warnings.push(format!("{name} is not synced on schedule: {problem}"));
+            None
+        });
+        let source = Source { name: name.clone(), connector: connector.clone(), tags: options.tags.clone() };
+        sources.push((source, Freshness { name: name.clone(), every, watch: true }));
+    }
+    sources
+}
+
+/// A connector's script as its section has it.
+pub(crate) fn connector_settings(config: &Config, section: Section<ConnectorSection>) -> ScriptSettings {
+    let own = section.own;
+    ScriptSettings {
+        timeout: own.timeout(),
+        allow_hosts: own.allow_hosts.clone(),
+        ..scripts::script(config, section.name, &own.path, section.config)
+    }
+}

@@ -1,0 +1,136 @@
+//! Files that usually hold secrets are indexed by no source, unless the user names them.
+#![cfg(unix)]
+
+use ctx_testkit::TestWorkspace;
+
+/// Sets up `repository/` as a git repository with all of its files committed.
+const COMMIT: &str = "cd repository && git init -q -b main && git add --all --force && \
+    git -c user.name=a -c user.email=a@example.com commit -q -m all";
+
+fn with_secrets(globs: &str) -> TestWorkspace {
+    let config = format!(
+        "[connectors.filesystem.files]\nroot = \"files\"\n{globs}\n\
+         [connectors.git.repository]\nurl = \"repository\"\n{globs}\n"
+    );
+    let mut w = TestWorkspace::empty().config(&config);
+    for folder in ["files", "repository"] {
+        w = w
+            .file(&format!("{folder}/.env"), "TOKEN=zebra7\n")
+            .file(&format!("{folder}/app/.env.local"), "TOKEN=zebra7\n")
+            .file(&format!("{folder}/.aws/credentials"), "zebra7\n")
+            .file(&format!("{folder}/certs/server.pem"), "zebra7\n")
+            .file(&format!("{folder}/id_rsa"), "zebra7\n")
+            .file(&format!("{folder}/infra/terraform.tfstate"), "zebra7\n")
+            .file(&format!("{folder}/.env.example"), "TOKEN=zebra7\n")
+            .file(&format!("{folder}/credentials/rotation.md"), "zebra7\n");
+    }
+    w.shell(COMMIT).success();
+    w
+}
+
+fn found(w: &TestWorkspace) -> Vec<String> {
+    let mut found = w.ctx("search zebra7 --json --limit 50").success().found();
+    found.sort();
+    found
+}
+
+#[test]
+fn no_source_indexes_secret_files_whatever_its_globs_say() {
+    for globs in ["", "include_globs = [\"**/*\", \"**/.*\", \".aws/**\"]"] {
+        let w = with_secrets(globs);
+        let synced = w.ctx("sync").success();
+        let example = [".env.example", ".env.example", "credentials/rotation.md", "credentials/rotation.md"];
+        assert_eq!(found(&w), example, "{}", synced.stdout);
+        // A folder that is hidden is not looked into; of a repository every name is listed.
+        synced
+            .answers("filesystem:files: 2 added, 5 secret files left out")
+            .answers("git:repository: 2 added, 6 secret files left out");
+        assert_eq!(w.ctx("sync filesystem --json").success().json()["sources"][0]["secret_files"], 5);
+    }
+}
+
+#[test]
+fn a_secret_file_that_was_indexed_disappears_and_one_that_is_named_stays() {
+    let named = with_secrets("include_sensitive_globs = [\"certs/*.pem\", \".aws/credentials\", \".env\"]");
+    named.ctx("sync").success();
+    let mut expected = [".aws/credentials", ".env", ".env.example", "certs/server.pem"].to_vec();
+    expected.push("credentials/rotation.md");
+    let mut both = [expected.clone(), expected].concat();
+    both.sort_unstable();
+    assert_eq!(found(&named), both);
+    // As after an update: what is stored was taken in by other rules.
+    named.write(
+        "ctx.toml",
+        named.read("ctx.toml").replace("include_sensitive_globs", "# include_sensitive_globs"),
+    );
+    named.ctx("sync").success().answers("3 deleted");
+    assert_eq!(found(&named).len(), 4);
+}
+
+#[test]
+fn a_secret_file_disappears_even_if_not_everything_can_be_listed() {
+    let w = TestWorkspace::new()
+        .config("[connectors.filesystem.docs]\nroot = \"docs\"\ninclude_sensitive_globs = [\"*.pem\"]\n")
+        .file("docs/server.pem", "zebra7")
+        .file("docs/gone.md", "zebra7")
+        .file("docs/locked/a.md", "zebra7")
+        .unprivileged();
+    w.ctx("sync").success();
+    assert_eq!(found(&w), ["gone.md", "locked/a.md", "server.pem"]);
+    w.write("ctx.toml", w.read("ctx.toml").replace("include_sensitive_globs", "# include_sensitive_globs"));
+    w.mode("docs/locked", 0o000);
+    w.remove("docs/gone.md");
+    w.ctx("sync").success().answers("1 deleted");
+    assert_eq!(found(&w), ["gone.md", "locked/a.md"]);
+}
+
+#[test]
+fn globs_of_secret_files_are_checked_and_shown_like_others() {
+    let w = TestWorkspace::new();
+    let section = "[connectors.filesystem.docs]\nroot = \"docs\"\ninclude_sensitive_globs = ";
+    w.write("ctx.toml", format!("{section}[\"certs[/*\"]\n"));
+    w.ctx("sources").says("include_sensitive_globs: error parsing glob 'certs[/*'");
+    w.write("ctx.toml", format!("{section}[\"certs/*.pem\"]\n"));
+    w.ctx("config show").success().answers("certs/*.pem");
+}
+
+#[test]
+fn a_symbolic_link_does_not_rename_a_secret_file() {
+    let w = TestWorkspace::new()
+        .config("[connectors.filesystem.docs]\nroot = \"docs\"\nfollow_symlinks = true\n")
+        .file("docs/.env", "zebra7")
+        .file("docs/.ssh/notes", "zebra7")
+        .file("docs/real.txt", "zebra7");
+    w.shell("cd docs && ln -s .env notes.txt && ln -s .ssh pages && ln -s real.txt linked.txt").success();
+    w.ctx("sync").success().answers("3 secret files left out");
+    assert_eq!(found(&w), ["linked.txt", "real.txt"]);
+}
+
+#[test]
+fn a_new_workspace_counts_secret_files_and_reads_example_environments() {
+    let w = TestWorkspace::empty()
+        .file("notes.md", "zebra7")
+        .file(".env", "TOKEN=zebra7")
+        .file(".env.example", "TOKEN=zebra7 ")
+        .file("server.pem", "zebra7")
+        .file("picture.png", "x");
+    w.ctx("init").success().answers(
+        "not indexed: 1 .png (`include_globs` in ctx.toml decides), 2 secret files (`include_sensitive_globs` decides)",
+    );
+    w.ctx("sync").success();
+    assert_eq!(found(&w), [".env.example", "notes.md"]);
+    let only = TestWorkspace::empty().file("notes.md", "x").file("id_rsa", "x");
+    only.ctx("init").success().answers("\nnot indexed: 1 secret file (`include_sensitive_globs` decides)\n");
+}
+
+#[test]
+fn a_clone_cannot_have_the_users_secret_files_indexed() {
+    let w = TestWorkspace::empty()
+        .config("[connectors.filesystem.all]\nroot = \".\"\ninclude_sensitive_globs = [\".env\"]\n")
+        .file(".env", "TOKEN=zebra7")
+        .untrusted();
+    w.ctx("sync").code(1).says("is not trusted");
+    assert_eq!(found(&w), Vec::<String>::new());
+    w.ctx("sync --trust").success();
+    assert_eq!(found(&w), [".env"]);
+}
