@@ -2,7 +2,7 @@
 
 use crate::bench::http::Connection;
 use crate::run::{cargo, copy, release_binary, root, succeed, target};
-use crate::{bench, clients, codegen, conformance, tidy, tools};
+use crate::{bench, clients, codegen, conformance, programs, tidy, tools};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::process::Command;
@@ -22,6 +22,7 @@ pub(crate) fn everything() -> Result<()> {
     step("generated pages", || codegen::check_with(&target().join("debug/ctx")))?;
     step("MCP conformance", || conformance::run_once_with(&target().join("debug/ctx-conformance")))?;
     step("MCP clients", || clients::run_with(&target().join("debug/ctx-conformance")))?;
+    step("MCP clients that people use", || programs::run_with(&target().join("debug/ctx")))?;
     step("documentation", || {
         succeed(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     })?;

@@ -11,6 +11,7 @@ mod ci;
 mod clients;
 mod codegen;
 mod conformance;
+mod programs;
 mod run;
 mod tidy;
 mod tools;
@@ -24,14 +25,16 @@ const USAGE: &str = "usage: cargo xtask <task>
                      pages, MCP conformance, MCP clients, documentation, the release binary on the
                      example
   test               the fast part of the tests
-  clients            programs made with the official MCP SDKs against our server
+  clients [programs] programs made with the official MCP SDKs against our server, and (or only) the
+                     clients that people use (Claude Code, Codex, Gemini CLI, MCP Inspector) on what
+                     `ctx connect` writes
   codegen [--check]  write the generated reference pages, or check that they are current
   conformance        the official MCP conformance suite against our server, twice in a row, and
                      against our client
   tidy               rules about files and dependencies that no other tool holds
   tools              install what the checks need under target/tools: an S3 service (moto), MCP servers,
-                     descriptions of functions, the type checker of Luau, the MCP conformance suite, and
-                     Node for it where there is none
+                     descriptions of functions, the type checker of Luau, the MCP conformance suite, MCP
+                     clients, and Node for them where there is none
   bench [PART…]      measure: embed, engine, gateway, index, mcp, openapi, search, start (all when none
                      is named)
   bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]
@@ -58,7 +61,8 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
     match arguments {
         ["ci"] => ci::everything(),
         ["test"] => ci::fast(),
-        ["clients"] => clients::run(),
+        ["clients"] => clients::run().and_then(|()| programs::run()),
+        ["clients", "programs"] => programs::run(),
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         ["conformance"] => conformance::run(),

@@ -3,7 +3,7 @@
 mod node;
 mod python;
 
-pub(crate) use node::{node, packages};
+pub(crate) use node::{node, packages, path_with};
 
 use crate::run::{cargo, root, succeed, target};
 use anyhow::{Context, Result, ensure};
@@ -23,12 +23,14 @@ pub(crate) fn everything() -> Result<()> {
     for version in PYTHON_SDKS {
         python_sdk(version)?;
     }
-    typescript_sdks().map(drop)
+    typescript_sdks()?;
+    programs().map(drop)
 }
 
 /// Everything that tests need besides cargo and git.
 pub(crate) fn for_tests() -> Result<()> {
     tracer()?;
+    terminal()?;
     moto()?;
     mcp_servers()?;
     functions()?;
@@ -37,19 +39,31 @@ pub(crate) fn for_tests() -> Result<()> {
 
 /// `strace`, with which tests watch the system calls of `ctx` in a hostile repository; Linux only.
 fn tracer() -> Result<()> {
+    match cfg!(target_os = "linux") {
+        true => system_program("strace", "--version", "tests of hostile repositories"),
+        false => Ok(()),
+    }
+}
+
+/// `tmux`, the terminal in which tests answer prompts and press Ctrl-C.
+fn terminal() -> Result<()> {
+    system_program("tmux", "-V", "tests of what a person sees in a terminal")
+}
+
+/// A program that the system's package manager has; installed with apt where that may be used.
+fn system_program(name: &str, version_flag: &str, needed_by: &str) -> Result<()> {
     let is_there =
-        || Command::new("strace").arg("--version").output().is_ok_and(|output| output.status.success());
-    if !cfg!(target_os = "linux") || is_there() {
+        || Command::new(name).arg(version_flag).output().is_ok_and(|output| output.status.success());
+    if is_there() {
         return Ok(());
     }
     let apt = |arguments: &[&str]| {
         Command::new("apt-get").args(arguments).output().is_ok_and(|output| output.status.success())
     };
-    let installed =
-        apt(&["install", "-y", "strace"]) || (apt(&["update"]) && apt(&["install", "-y", "strace"]));
+    let installed = apt(&["install", "-y", name]) || (apt(&["update"]) && apt(&["install", "-y", name]));
     ensure!(
         installed && is_there(),
-        "install `strace` with the system's package manager: tests of hostile repositories need it"
+        "install `{name}` with the system's package manager: {needed_by} need it"
     );
     Ok(())
 }
@@ -92,6 +106,11 @@ pub(crate) fn python_sdk(version: &str) -> Result<PathBuf> {
 pub(crate) fn typescript_sdks() -> Result<PathBuf> {
     let modules = packages("mcp-node", Path::new("clients/typescript"))?;
     Ok(modules.with_file_name(""))
+}
+
+/// The packages of MCP clients that people use: about 430 MB to download. Their versions are in `clients/programs`.
+pub(crate) fn programs() -> Result<PathBuf> {
+    packages("mcp-programs", Path::new("clients/programs"))
 }
 
 /// An S3 service to test against, in a Python environment of its own; where it is, the tests know.

@@ -1,0 +1,226 @@
+//! MCP clients that people use (Claude Code, Codex, Gemini CLI, the MCP Inspector), each run from a fresh home against
+//! the settings that `ctx connect` wrote there. None of them needs a model or an account for that.
+
+use crate::bench::process::Server;
+use crate::run::{cargo, copy, root, succeed, target};
+use crate::tools;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Names of the server in the settings: one that clients start, one that runs already.
+const STDIO: &str = "handbook";
+const HTTP: &str = "handbook-http";
+/// Scripts for Node, by client.
+const CLAUDE: &str = "@anthropic-ai/claude-code/cli-wrapper.cjs";
+const CODEX: &str = "@openai/codex/bin/codex.js";
+const GEMINI: &str = "@google/gemini-cli/bundle/gemini.js";
+const INSPECTOR: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+
+/// A check of one client; the text is the address of the server that runs already.
+type Check = fn(&Desk, &str) -> Result<()>;
+
+const CHECKS: [(&str, Check); 4] =
+    [("Claude Code", claude), ("Codex", codex), ("Gemini CLI", gemini), ("MCP Inspector", inspector)];
+
+/// Builds the program and runs all clients against it.
+pub(crate) fn run() -> Result<()> {
+    succeed(&mut cargo(&["build", "--quiet", "--package", "ctx", "--locked"]))?;
+    run_with(&target().join("debug/ctx"))
+}
+
+/// Runs all clients against a program that is built already.
+pub(crate) fn run_with(program: &Path) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let desk = Desk::new(fs::canonicalize(folder.path())?, program)?;
+    let mut serve = desk.ctx(&["serve", "mcp"]);
+    let mut server = Server::spawn(&mut serve, drop)?;
+    // From now on `ctx connect --http` names the address that was found free.
+    desk.edit_config("127.0.0.1:0", &server.address)?;
+    for (name, check) in CHECKS {
+        let started = Instant::now();
+        check(&desk, &server.address)
+            .with_context(|| format!("{name} cannot use what `ctx connect` wrote"))?;
+        println!("  {name:<14} stdio and http, {:.1} s", started.elapsed().as_secs_f64());
+    }
+    server.stop()
+}
+
+/// A user's machine: a fresh home, a workspace, and the clients.
+struct Desk {
+    home: PathBuf,
+    workspace: PathBuf,
+    program: PathBuf,
+    node: PathBuf,
+    modules: PathBuf,
+    path: OsString,
+}
+
+impl Desk {
+    fn new(folder: PathBuf, program: &Path) -> Result<Self> {
+        let node = tools::node()?;
+        let desk = Self {
+            home: folder.join("home"),
+            // Clients must get paths with spaces right.
+            workspace: folder.join("my workspace"),
+            program: fs::canonicalize(program)?,
+            path: tools::path_with(&node)?,
+            node: node.join("node"),
+            modules: tools::programs()?,
+        };
+        fs::create_dir(&desk.home)?;
+        copy(&root().join("examples/workspace"), &desk.workspace)?;
+        desk.edit_config("127.0.0.1:7331", "127.0.0.1:0")?;
+        for arguments in [["trust"].as_slice(), &["sync", "--quiet"]] {
+            output(&mut desk.ctx(arguments))?;
+        }
+        Ok(desk)
+    }
+
+    fn edit_config(&self, from: &str, to: &str) -> Result<()> {
+        let config = self.workspace.join("ctx.toml");
+        Ok(fs::write(&config, fs::read_to_string(&config)?.replace(from, to))?)
+    }
+
+    fn ctx(&self, arguments: &[&str]) -> Command {
+        let mut command = self.fresh(&self.program);
+        command.args(arguments);
+        command
+    }
+
+    /// Puts the workspace into the settings of a client, once for each transport.
+    fn connect(&self, client: &str, file: Option<&str>) -> Result<()> {
+        for arguments in [["--name", STDIO].as_slice(), &["--name", HTTP, "--http"]] {
+            let mut connect = self.ctx(&["connect", client, "--write", "--quiet"]);
+            connect
+                .args(arguments)
+                .args(file.map(|file| format!("--file={}", self.home.join(file).display())));
+            output(&mut connect)?;
+        }
+        Ok(())
+    }
+
+    /// The standard output of a client.
+    fn client(&self, script: &str, arguments: &[&str]) -> Result<String> {
+        Ok(self.run_client(script, arguments)?.0)
+    }
+
+    /// The standard output of a client and its standard error.
+    fn run_client(&self, script: &str, arguments: &[&str]) -> Result<(String, String)> {
+        let script = self.modules.join(script);
+        ensure!(script.is_file(), "{} is not there: run `cargo xtask tools`", script.display());
+        output(self.fresh(&self.node).arg(script).args(arguments))
+    }
+
+    /// A command that sees nothing of the environment the checks run in.
+    fn fresh(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.workspace)
+            .env_clear()
+            .env("PATH", &self.path)
+            .env("HOME", &self.home)
+            // Without looking for news of itself on the web.
+            .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+            .env("DISABLE_AUTOUPDATER", "1")
+            .env("MCP_INSPECTOR_SECRET_STORE", "memory");
+        command
+    }
+}
+
+/// Checks the health of every server by connecting to it.
+fn claude(desk: &Desk, address: &str) -> Result<()> {
+    desk.connect("claude", None)?;
+    let listed = desk.client(CLAUDE, &["mcp", "list"])?;
+    expect_connected(&listed, &desk.program.display().to_string(), "✔ Connected")?;
+    expect_connected(&listed, address, "✔ Connected")
+}
+
+/// Lists servers without connecting to them.
+fn codex(desk: &Desk, address: &str) -> Result<()> {
+    desk.connect("codex", None)?;
+    let listed = desk.client(CODEX, &["mcp", "list"])?;
+    ensure!(listed.contains(STDIO) && listed.contains(HTTP), "it lists:\n{listed}");
+    let get = |name| -> Result<Value> {
+        let described: Value = serde_json::from_str(&desk.client(CODEX, &["mcp", "get", name, "--json"])?)?;
+        ensure!(described["enabled"] == true, "{name} is not enabled:\n{described:#}");
+        Ok(described["transport"].clone())
+    };
+    let stdio = get(STDIO)?;
+    let config = desk.workspace.join("ctx.toml");
+    let arguments = serde_json::json!(["--config", config, "serve", "mcp", "--stdio"]);
+    ensure!(
+        stdio["command"] == desk.program.display().to_string() && stdio["args"] == arguments,
+        "it would start:\n{stdio:#}"
+    );
+    let http = get(HTTP)?;
+    ensure!(http["url"] == format!("http://{address}/mcp"), "it would call:\n{http:#}");
+    Ok(())
+}
+
+/// Connects to every server, in folders that the user has trusted in Gemini.
+fn gemini(desk: &Desk, address: &str) -> Result<()> {
+    desk.connect("gemini", None)?;
+    let trusted = serde_json::json!({ &*desk.workspace.to_string_lossy(): "TRUST_FOLDER" });
+    fs::write(desk.home.join(".gemini/trustedFolders.json"), trusted.to_string())?;
+    // Where stdout is no terminal, it prints its list to stderr.
+    let (_, listed) = desk.run_client(GEMINI, &["mcp", "list"])?;
+    expect_connected(&listed, &desk.program.display().to_string(), "Connected")?;
+    expect_connected(&listed, address, "Connected")
+}
+
+/// Lists and calls tools. It reads the settings of Cursor, and for a server that runs already those of any client, which
+/// name the transport as it wants it.
+fn inspector(desk: &Desk, _: &str) -> Result<()> {
+    desk.connect("cursor", None)?;
+    desk.connect("generic", Some("generic.json"))?;
+    for (file, server) in [(".cursor/mcp.json", STDIO), ("generic.json", STDIO), ("generic.json", HTTP)] {
+        let file = desk.home.join(file).display().to_string();
+        let ask = |arguments: &[&str]| -> Result<Value> {
+            let target = ["--cli", "--config", &file, "--server", server, "--method"];
+            let said = desk.client(INSPECTOR, &[&target, arguments].concat())?;
+            serde_json::from_str(&said).with_context(|| format!("{server} of {file}: no JSON: {said}"))
+        };
+        let listed = ask(&["tools/list"])?;
+        let names: Vec<&str> = listed["tools"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|tool| tool["name"].as_str())
+            .collect();
+        ensure!(names.contains(&"search") && names.contains(&"execute"), "{server}: {listed:#}");
+        let question = "query=how do I roll back a release?";
+        let found = ask(&["tools/call", "--tool-name", "search", "--tool-arg", question])?;
+        let best = &found["structuredContent"]["results"][0]["source_id"];
+        ensure!(
+            best.as_str().is_some_and(|id| id.ends_with("roll-back-a-release.md")),
+            "{server}: {found:#}"
+        );
+        let script = "script=return sdk.tools.echo({ message = \"hi\" }).message";
+        let executed = ask(&["tools/call", "--tool-name", "execute", "--tool-arg", script])?;
+        ensure!(executed["content"][0]["text"] == "hi", "{server}: {executed:#}");
+    }
+    Ok(())
+}
+
+/// Fails unless a line that names `target` says that it is connected.
+fn expect_connected(listed: &str, target: &str, mark: &str) -> Result<()> {
+    let is_connected = |line: &str| line.contains(target) && line.trim_end().ends_with(mark);
+    ensure!(listed.lines().any(is_connected), "{target} is not connected; it lists:\n{listed}");
+    Ok(())
+}
+
+/// The standard output and standard error of a command that must succeed.
+fn output(command: &mut Command) -> Result<(String, String)> {
+    let done = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&done.stdout), text(&done.stderr));
+    if !done.status.success() {
+        bail!("{command:?} failed ({}):\n{stdout}{stderr}", done.status);
+    }
+    Ok((stdout, stderr))
+}
