@@ -1,8 +1,8 @@
 //! Programs made with the official MCP SDKs, run against the server in `conformance/`: each over stdio and
 //! HTTP, in every revision of the protocol that it speaks. What they claim is in `clients/`.
 
-use crate::bench::process::Server;
 use crate::run::{cargo, copy, root, succeed, target};
+use crate::server::Server;
 use crate::tools;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;

@@ -1,74 +1,20 @@
 //! What the repository does to itself: `cargo xtask <task>`.
 #![allow(
-    clippy::print_stdout,
     clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "a tool for developers, not part of the product"
 )]
 
-mod bench;
-mod ci;
-mod clients;
-mod codegen;
-mod conformance;
-mod programs;
-mod run;
-mod tidy;
-mod tools;
-
-use anyhow::{Result, bail};
 use std::process::ExitCode;
-
-const USAGE: &str = "usage: cargo xtask <task>
-
-  ci                 everything that must hold: format, tidy, lints, licences, tests, generated
-                     pages, MCP conformance, MCP clients, documentation, the release binary on the
-                     example
-  test               the fast part of the tests
-  clients [programs] programs made with the official MCP SDKs against our server, and (or only) the
-                     clients that people use (Claude Code, Codex, Gemini CLI, MCP Inspector) on what
-                     `ctx connect` writes
-  codegen [--check]  write the generated reference pages, or check that they are current
-  conformance        the official MCP conformance suite against our server, twice in a row, and
-                     against our client
-  tidy               rules about files and dependencies that no other tool holds
-  tools              install what the checks need under target/tools: an S3 service (moto), MCP servers,
-                     descriptions of functions, the type checker of Luau, the MCP conformance suite, MCP
-                     clients, and Node for them where there is none
-  bench [PART…]      measure: embed, engine, gateway, index, mcp, openapi, search, start (all when none
-                     is named)
-  bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]
-                     measure how well questions find their documents, over each collection in DIR:
-                     a folder with corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them;
-                     --keep uses the index of the last time where there is one";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if arguments == [bench::engine::WORKER] {
-        return ctx_luau::worker_main();
-    }
-    match dispatch(&arguments) {
+    match xtask::dispatch(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
-    }
-}
-
-fn dispatch(arguments: &[&str]) -> Result<()> {
-    match arguments {
-        ["ci"] => ci::everything(),
-        ["test"] => ci::fast(),
-        ["clients"] => clients::run().and_then(|()| programs::run()),
-        ["clients", "programs"] => programs::run(),
-        ["codegen"] => codegen::write(),
-        ["codegen", "--check"] => codegen::check(),
-        ["conformance"] => conformance::run(),
-        ["tidy"] => tidy::check(),
-        ["tools"] => tools::everything(),
-        ["bench", parts @ ..] => bench::run(parts),
-        _ => bail!("{USAGE}"),
     }
 }

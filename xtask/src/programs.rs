@@ -1,8 +1,8 @@
 //! MCP clients that people use (Claude Code, Codex, Gemini CLI, the MCP Inspector), each run from a fresh home against
 //! the settings that `ctx connect` wrote there. None of them needs a model or an account for that.
 
-use crate::bench::process::Server;
 use crate::run::{cargo, copy, root, succeed, target};
+use crate::server::Server;
 use crate::tools;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The repository's root.
-pub(crate) fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
 /// Where tools and measurements live; ignored by git, gone with `cargo clean`.
-pub(crate) fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// Runs a command to its end; it must succeed.
-pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+pub fn succeed(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let status = command.status().with_context(|| format!("cannot run {shown}"))?;
     if !status.success() {
@@ -41,7 +41,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
 }
 
 /// Runs a command to its end and returns what it printed.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;
     if !output.status.success() {
@@ -51,13 +51,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The program, built for release.
-pub(crate) fn release_binary() -> Result<PathBuf> {
+pub fn release_binary() -> Result<PathBuf> {
     succeed(&mut cargo(&["build", "--release", "--package", "ctx"]))?;
     Ok(target().join("release/ctx"))
 }
 
 /// Sets the environment of a `ctx` process: it trusts generated workspaces, and its user state is below `target`.
-pub(crate) fn with_test_env(command: &mut Command) -> &mut Command {
+pub fn with_test_env(command: &mut Command) -> &mut Command {
     command.env("CTX_TRUST", "1").env("XDG_STATE_HOME", target().join("state"))
 }
 

@@ -12,5 +12,7 @@ function tool.execute(params, context)
     context.progress(50, 100)
     sleep(0.05)
     context.progress(100, 100)
+    -- The TypeScript SDK drops progress that arrives in one read with the answer.
+    sleep(0.05)
     return "Progress was reported."
 end

@@ -7,7 +7,7 @@
 //!   in a nearer network scope than that party: a public host can refer to public hosts only.
 //!
 //! Host names are checked at connection time, on the resolved addresses, so that DNS rebinding cannot bypass the check.
-//! Nothing here does I/O: the DNS resolver of each HTTP client asks [`Reach`] which addresses it may use.
+//! Nothing here does I/O: `ctx-net` asks [`Reach`] which addresses a request may use.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

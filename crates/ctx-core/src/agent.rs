@@ -4,17 +4,14 @@
 
 use crate::content::brief;
 use crate::{
-    Annotations, Call, Completing, Completions, ContentBlock, Identifier, Output, Provider, Tool, ToolError,
-    ToolSpec,
+    Annotations, BuiltinProvider, Call, Completing, Completions, ContentBlock, Identifier, Output, Provider,
+    Tool, ToolError, ToolSpec,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The provider under which agents are registered.
-pub(crate) const PROVIDER: &str = "agents";
 
 /// Values that one completion tells at most.
 const COMPLETIONS_MAX: usize = 100;
@@ -138,12 +135,12 @@ pub(crate) struct Agents(pub(crate) Vec<Arc<dyn Agent>>);
 
 /// The full name of the tool that an agent is registered as.
 pub(crate) fn tool_name(agent: &str) -> String {
-    format!("{PROVIDER}.{}", Identifier::sanitize(agent))
+    format!("{}.{}", BuiltinProvider::Agents.name(), Identifier::sanitize(agent))
 }
 
 impl Provider for Agents {
     fn name(&self) -> Identifier {
-        Identifier::sanitize(PROVIDER)
+        BuiltinProvider::Agents.identifier()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {

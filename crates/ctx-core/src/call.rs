@@ -201,6 +201,11 @@ impl Call {
         &self.root.caller
     }
 
+    /// Whether the program itself makes this call, as a command does, and no tool or script inside of one.
+    pub fn is_administrative(&self) -> bool {
+        self.root.caller == Caller::Cli && self.depth == 0
+    }
+
     /// Whom the caller has proved to be, where that was asked.
     pub fn identity(&self) -> Option<&Identity> {
         self.root.identity.as_deref()

@@ -6,6 +6,7 @@ use crate::SchemaError;
 use crate::effort::{EFFORT_MAX, Subschemas, effort, resolve_reference};
 use crate::json_size;
 use jsonschema::Validator;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 /// How deep defaults are looked for; also ends recursive schemas.
@@ -20,6 +21,10 @@ const SCALARS_PER_STEP: usize = 256;
 
 /// Base URI of the checked schema within the schema that checks its defaults.
 const CHECKED_URI: &str = "urn:ctx:checked";
+
+/// All that a JSON pointer has escaped when it is the fragment of a URI.
+const ESCAPED_IN_FRAGMENTS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// Walks schema and value together. Alternatives (`anyOf`, `oneOf`, `if`) are left alone: which
 /// one applies is not known before validation.
@@ -127,7 +132,10 @@ pub(crate) fn drop_misfits(
     }
     // One validator for all, in which `$ref`s share their targets: default number 7 is the field `7`.
     let field = |(index, pointer): (usize, &String)| {
-        (index.to_string(), json!({"$ref": format!("{CHECKED_URI}#{}", percent_encoded(pointer))}))
+        (
+            index.to_string(),
+            json!({"$ref": format!("{CHECKED_URI}#{}", utf8_percent_encode(pointer, ESCAPED_IN_FRAGMENTS))}),
+        )
     };
     let fields: Map<String, Value> = pointers.iter().enumerate().map(field).collect();
     let validator = build(&json!({"$defs": {"checked": original}, "properties": fields}))?;
@@ -154,20 +162,6 @@ pub(crate) fn drop_misfits(
         }
     }
     Ok(())
-}
-
-/// A JSON pointer as the fragment of a URI.
-fn percent_encoded(pointer: &str) -> String {
-    let mut encoded = String::with_capacity(pointer.len());
-    for byte in pointer.bytes() {
-        match byte {
-            byte if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) => {
-                encoded.push(char::from(byte))
-            }
-            byte => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
 }
 
 fn default_of<'a>(root: &'a Value, schema: &'a Value, depth: usize) -> Option<&'a Value> {

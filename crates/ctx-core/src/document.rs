@@ -218,6 +218,9 @@ pub trait Known: Send + Sync + 'static {
     /// Whether the document is stored with this fingerprint. Also notes that it exists.
     fn is_current(&self, source_id: &str, fingerprint: &str) -> bool;
 
+    /// Prepares for questions about these documents, which are about to be asked: one look for all of them.
+    fn prefetch(&self, _source_ids: &[&str]) {}
+
     /// Takes note of how many documents the source has, for progress.
     fn expect(&self, _total: u64) {}
 }
@@ -241,6 +244,14 @@ impl Sink {
     /// existing either way.
     pub fn wants(&self, source_id: &str, fingerprint: &str) -> bool {
         !self.known.is_current(source_id, fingerprint)
+    }
+
+    /// Announces documents that [`Sink::wants`] is about to be asked for, a few hundred at a time, so that what is known of
+    /// them is read in one go. It need not be called, and a document that is announced must be asked for.
+    pub fn prefetch(&self, source_ids: &[&str]) {
+        if !source_ids.is_empty() {
+            self.known.prefetch(source_ids);
+        }
     }
 
     /// Notes that a file was left out because it usually holds secrets ([`crate::is_secret_file`]).

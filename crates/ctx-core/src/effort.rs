@@ -5,6 +5,7 @@
 //! character. So the visits are counted first, with memoised `$ref` targets, and validation that would exceed the limit
 //! is not started.
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -450,22 +451,7 @@ fn repetition_max(after: &str) -> Option<(usize, usize)> {
 /// Target of a `$ref` within the same document.
 pub(crate) fn resolve_reference<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     let pointer = reference.as_str()?.strip_prefix('#')?;
-    root.pointer(pointer).or_else(|| root.pointer(&percent_decoded(pointer)?))
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-            let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
-            decoded.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            decoded.push(byte);
-        }
-    }
-    String::from_utf8(decoded).ok()
+    root.pointer(pointer).or_else(|| root.pointer(&percent_decode_str(pointer).decode_utf8().ok()?))
 }
 
 /// The addresses of all subschemas that can apply to a value: reachable from the root by keywords and `$ref`s.
@@ -754,6 +740,7 @@ mod tests {
             json!({"$id": "https://example.com/x", "properties": {"$id": {"type": "string"}, "$ref": {}}}),
             json!({"const": {"$ref": "x", "$id": "y"}, "default": {"$anchor": "z"}}),
             json!({"$ref": "#/$defs/a%20b", "$defs": {"a b": {}}}),
+            json!({"$ref": "#/$defs/a%20b%", "$defs": {"a b%": {}}}),
             json!({"$ref": "#/$defs/a", "$defs": {"a": {"$anchor": "b"}}}),
             json!({"properties": {"a": {"$ref": "#"}, "b": {"allOf": [{"$ref": "#"}]}}, "items": {"$ref": "#"}}),
         ] {

@@ -3,7 +3,7 @@
 //! The kind decides code and status here and nowhere else. `message` is what a client may read;
 //! `detail` is for the log.
 
-use crate::{Inside, LogLine};
+use crate::{Inside, LogLine, Unanswered};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -109,6 +109,7 @@ pub struct ToolError {
 struct Rare {
     data: Option<Value>,
     inside: Inside,
+    unanswered: Option<Unanswered>,
 }
 
 impl ToolError {
@@ -172,6 +173,18 @@ impl ToolError {
         self.rare.as_ref()?.data.as_ref()
     }
 
+    /// Says that it failed since a question had no answer.
+    #[must_use]
+    pub fn with_unanswered(mut self, why: Unanswered) -> Self {
+        self.rare.get_or_insert_default().unanswered = Some(why);
+        self
+    }
+
+    /// Why a question had no answer, where it failed since one had none.
+    pub fn unanswered(&self) -> Option<Unanswered> {
+        self.rare.as_ref()?.unanswered
+    }
+
     /// Adds what was logged until it failed.
     #[must_use]
     pub fn with_logs(self, logs: Vec<LogLine>) -> Self {
@@ -230,6 +243,12 @@ impl ToolError {
             rare.data = rare.data.take().map(|data| change_text(data, &change));
         }
         self
+    }
+}
+
+impl From<Unanswered> for ToolError {
+    fn from(why: Unanswered) -> Self {
+        Self::new(ErrorKind::Tool, why.to_string()).with_unanswered(why)
     }
 }
 

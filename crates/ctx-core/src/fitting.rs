@@ -1,6 +1,6 @@
 //! Arguments are made to fit a tool: its schema is compiled once, however many catalogs have it.
 
-use crate::{ArgumentSchema, Entry, ToolSpec};
+use crate::{ArgumentSchema, Entry};
 use std::sync::{Arc, OnceLock};
 
 /// What fits arguments to a tool: its schema, compiled once.
@@ -14,12 +14,6 @@ struct Compiled {
 }
 
 impl Fitting {
-    /// Lets everything through.
-    pub(crate) fn unchecked(spec: &ToolSpec) -> Self {
-        let schema = ArgumentSchema::unchecked((*spec.input_schema.get()).clone());
-        Self(OnceLock::from(Compiled { schema, fault: None }))
-    }
-
     fn compiled(&self, Entry { name, spec, builtin, .. }: &Entry) -> &Compiled {
         self.0.get_or_init(|| {
             let schema = Arc::unwrap_or_clone(spec.input_schema.get());

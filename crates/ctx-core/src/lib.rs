@@ -5,7 +5,9 @@
 
 mod address;
 mod agent;
+mod answer;
 mod body;
+mod builtin;
 mod call;
 mod catalog;
 mod complete;
@@ -41,7 +43,9 @@ mod visible;
 
 pub use address::{ForbiddenAddress, NetworkScope, Reach};
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
+pub use answer::{AnswerForm, is_call_tool_result};
 pub use body::BodyArgument;
+pub use builtin::BuiltinProvider;
 pub use call::{ANSWER_TIME_MAX, Call, Caller};
 pub use catalog::{Catalog, CatalogBuilder, Entry, json_size};
 pub use complete::{Completable, Completing, Completions};

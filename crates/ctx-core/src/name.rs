@@ -3,14 +3,12 @@
 //! One canonical name everywhere: list, search, docs, call and log. The rules that turn any
 //! outside name into an identifier, and that keep two apart when they collide, live only here.
 
+use crate::BuiltinProvider;
 use std::collections::HashMap;
 use std::fmt;
 
 /// Longest outward name; many MCP clients refuse more.
 const OUTWARD_LENGTH_MAX: usize = 64;
-
-/// Providers whose tools go by their bare name outside.
-const BARE_PROVIDERS: [&str; 3] = ["context", "tools", "ctx"];
 
 /// Reserved words of Lua 5.4 and Luau; none can be a field name after a dot.
 const KEYWORDS: [&str; 22] = [
@@ -121,7 +119,7 @@ impl ToolName {
     /// The name clients see: bare for what is ours (`search`), `server__tool` for the rest,
     /// never longer than 64 characters.
     pub fn outward(&self) -> String {
-        if BARE_PROVIDERS.contains(&self.provider.as_str()) {
+        if BuiltinProvider::named(self.provider.as_str()).is_some_and(BuiltinProvider::has_bare_names) {
             return cut(self.tool.as_str());
         }
         cut(&format!("{}__{}", self.provider, self.tool))

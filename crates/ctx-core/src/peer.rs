@@ -82,6 +82,28 @@ pub enum Unanswered {
     Unfit,
 }
 
+impl Unanswered {
+    const ALL: [Self; 6] =
+        [Self::Unable, Self::Declined, Self::Dismissed, Self::TooLate, Self::Unaskable, Self::Unfit];
+
+    /// Its code where only text can pass, as out of a script.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Unable => "cannot_be_asked",
+            Self::Declined => "declined",
+            Self::Dismissed => "dismissed",
+            Self::TooLate => "unanswered",
+            Self::Unaskable => "unaskable",
+            Self::Unfit => "unfit_answer",
+        }
+    }
+
+    /// The reason with this code.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|why| why.code() == code)
+    }
+}
+
 /// Nobody to ask, nobody to tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPeer;

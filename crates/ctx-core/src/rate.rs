@@ -1,12 +1,14 @@
 //! Rate limits as people write them: `10/m`.
 
 use governor::{DefaultDirectRateLimiter, Quota, clock::Clock};
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// So many calls in such a time, with a burst of the same size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateLimit {
     calls: NonZeroU32,
     period: Duration,
@@ -38,7 +40,6 @@ impl FromStr for RateLimit {
 /// Counts calls against a [`RateLimit`].
 #[derive(Debug)]
 pub struct Meter {
-    pub(crate) limit: RateLimit,
     limiter: DefaultDirectRateLimiter,
 }
 
@@ -49,13 +50,32 @@ impl Meter {
         // An interval of zero needs more than a billion calls a second; one nanosecond is as good.
         let quota = Quota::with_period(interval.max(Duration::from_nanos(1)))
             .map_or_else(|| Quota::per_second(limit.calls), |quota| quota.allow_burst(limit.calls));
-        Self { limit, limiter: DefaultDirectRateLimiter::direct(quota) }
+        Self { limiter: DefaultDirectRateLimiter::direct(quota) }
     }
 
     /// Takes one call, or says how long to wait for it.
     pub fn take(&self) -> Result<(), Duration> {
         let clock = governor::clock::DefaultClock::default();
         self.limiter.check().map_err(|refusal| refusal.wait_time_from(clock.now()))
+    }
+}
+
+/// The meters of all tools that have a rate limit, by full name. Catalogs share them with those they replace, so that a
+/// limit counts whichever catalog a call began with.
+#[derive(Debug, Default)]
+pub(crate) struct Meters(Mutex<HashMap<(String, RateLimit), Arc<Meter>>>);
+
+impl Meters {
+    /// The meter of a tool.
+    pub(crate) fn of(&self, name: &str, limit: RateLimit) -> Arc<Meter> {
+        let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        meters.entry((name.to_owned(), limit)).or_insert_with(|| Arc::new(Meter::new(limit))).clone()
+    }
+
+    /// Drops those of tools that no catalog has any more.
+    pub(crate) fn prune(&self) {
+        let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        meters.retain(|_, meter| Arc::strong_count(meter) > 1);
     }
 }
 

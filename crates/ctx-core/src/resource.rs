@@ -4,8 +4,8 @@
 //! them as a tool.
 
 use crate::{
-    Annotations, Call, Catalog, Completing, Completions, Identifier, Output, Provider, Tool, ToolError,
-    ToolSpec,
+    Annotations, BuiltinProvider, Call, Catalog, Completing, Completions, Identifier, Output, Provider, Tool,
+    ToolError, ToolSpec,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,6 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
-
-/// The provider under which origins of resources are registered.
-pub(crate) const PROVIDER: &str = "resources";
 
 /// An origin of resources: those whose URIs begin alike.
 #[async_trait]
@@ -146,7 +143,7 @@ pub enum ResourceChange {
 
 /// The full name of the tool that reads what begins with `prefix`.
 pub(crate) fn tool_name(prefix: &str) -> String {
-    format!("{PROVIDER}.{}", Identifier::sanitize(prefix))
+    format!("{}.{}", BuiltinProvider::Resources.name(), Identifier::sanitize(prefix))
 }
 
 /// All origins of resources of a catalog, as its tools.
@@ -154,7 +151,7 @@ pub(crate) struct Origins(pub(crate) Vec<Arc<dyn Resources>>);
 
 impl Provider for Origins {
     fn name(&self) -> Identifier {
-        Identifier::sanitize(PROVIDER)
+        BuiltinProvider::Resources.identifier()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {

@@ -1,6 +1,7 @@
 //! A record of every call: who called what, with what, how it ended.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Identifies a run; sorts by time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RunId(Uuid);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct RunId(#[schemars(with = "String")] Uuid);
 
 impl RunId {
     pub(crate) fn generate() -> Self {
@@ -32,7 +33,7 @@ impl std::str::FromStr for RunId {
 }
 
 /// One recorded call.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Its id.
     pub id: RunId,
@@ -43,9 +44,11 @@ pub struct Run {
     /// Who called: `cli`, `http`, …
     pub caller: String,
     /// When it began.
+    #[schemars(with = "String")]
     pub started_at: Timestamp,
     /// How long it took.
-    #[serde(rename = "duration_us", serialize_with = "as_micros")]
+    #[serde(rename = "duration_us", serialize_with = "as_micros", deserialize_with = "from_micros")]
+    #[schemars(with = "u64")]
     pub duration: Duration,
     /// The arguments, masked, and cut where they are long.
     pub arguments: Value,
@@ -58,7 +61,7 @@ pub struct Run {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
     /// With a result.
@@ -73,7 +76,7 @@ pub enum Outcome {
 }
 
 /// What was called inside of a call: what whoever made it need not call, nor read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inside {
     /// How many calls, at any depth.
     pub calls: u64,
@@ -104,6 +107,10 @@ impl RunLog for Discard {
 
 fn as_micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn from_micros<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_micros)
 }
 
 /// Shortens a value to about `bytes_max`: long strings are cut first, then the whole becomes a

@@ -79,9 +79,15 @@ pub trait Provider: Send + Sync + 'static {
     /// Waits while its tools are not known and may soon be: until it has answered, or the first attempt has failed.
     async fn settle(&self) {}
 
-    /// What may be its tool of this name, where its tools are not known: whether it is one shows when it runs.
-    fn presumed(&self, name: &Identifier) -> Option<Arc<dyn Tool>> {
-        let _ = name;
+    /// Waits for its tools on behalf of a call: like [`Provider::settle`], but one that could not be reached may be tried
+    /// again. The error says why its tools are not known.
+    async fn reach(&self) -> Result<(), ToolError> {
+        self.settle().await;
+        self.unknown().map_or(Ok(()), |reason| Err(ToolError::not_found(format!("{} {reason}", self.name()))))
+    }
+
+    /// How long one of its calls may take, with the time to reach it, where it is not the catalog's own bound.
+    fn call_timeout(&self) -> Option<Duration> {
         None
     }
 }

@@ -1,9 +1,7 @@
 //! Redaction canaries for the catalog: 20 secrets in 14 encodings, checked on every output of a call.
 #![allow(clippy::print_stdout, reason = "the suite reports its coverage")]
 
-mod common;
-
-use common::{Log, Runs, relay, tool, with};
+use crate::common::{Log, Runs, relay, tool, with};
 use ctx_core::{Call, Caller, Catalog, ErrorKind, LogLine, Output, Redactor, Secret, ToolError};
 use ctx_testkit::{CANARIES, CANARY_FORMS, TestTool, canary_leaks, canary_text};
 use serde_json::{Value, json};

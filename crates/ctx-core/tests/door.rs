@@ -1,8 +1,6 @@
 //! Coming through the one door: names, arguments, policy, rates and sizes.
 
-mod common;
-
-use common::{answer, echo, failing, from_cli, provider, refusal, relay, tool, with};
+use crate::common::{answer, echo, failing, from_cli, provider, refusal, relay, tool, with};
 use ctx_core::{
     Call, Caller, Catalog, ContentBlock, Decision, ErrorKind, Identifier, Identity, Limits, Output, Peer,
     Progress, Redactor, Schema, Secret, ToolError, ToolName, ToolSpec,

@@ -1,8 +1,6 @@
 //! Untrusted schemas, arguments and names cost `Catalog::call` bounded work, and do not block the runtime.
 
-mod common;
-
-use common::{echo, provider};
+use crate::common::{echo, provider};
 use ctx_core::{ArgumentSchema, Call, Caller, Catalog, ErrorKind, Output, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};

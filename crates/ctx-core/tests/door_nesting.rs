@@ -2,9 +2,7 @@
 //!
 //! The clock is paused: it moves only when everything waits.
 
-mod common;
-
-use common::{answer, echo, from_cli, refusal, relay, sleeper, told, tool, with};
+use crate::common::{self, answer, echo, from_cli, refusal, relay, sleeper, told, tool, with};
 use ctx_core::{
     Catalog, ErrorKind, Inside, Limits, LiveCatalog, NoPeer, Output, Peer, Question, ToolError, Unanswered,
     Want,

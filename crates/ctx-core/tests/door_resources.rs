@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-mod common;
-
+use crate::common::{Runs, echo, from_cli, provider};
 use async_trait::async_trait;
-use common::{Runs, echo, from_cli, provider};
 use ctx_core::{
     Call, Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identifier, Identity, Limits, LiveCatalog,
     Outcome, Provider, Redactor, ResourceContent, ResourcePage, Resources, Secret, Tool, ToolError, ToolName,

@@ -1,8 +1,6 @@
 //! What stays of a call: its run, masked and bounded, and what the log says of a fault.
 
-mod common;
-
-use common::{Log, Runs, answer, echo, failing, from_cli, refusal, relay, sleeper, told, tool, with};
+use crate::common::{Log, Runs, answer, echo, failing, from_cli, refusal, relay, sleeper, told, tool, with};
 use ctx_core::{
     Call, Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identity, Limits, Outcome, Redactor, Run,
     Secret, ToolError, ToolName, ToolSpec,

@@ -1,40 +1,14 @@
 //! What a script answers: data, or a whole `CallToolResult` of MCP.
 
-use ctx_core::{ContentBlock, ErrorKind, LogLine, Output, ToolError};
+use ctx_core::{ContentBlock, ErrorKind, LogLine, Output, ToolError, is_call_tool_result};
 use serde_json::{Map, Value};
-
-/// The blocks that MCP knows, each with the field that it cannot do without.
-const BLOCKS: &[(&str, &str)] = &[
-    ("text", "text"),
-    ("image", "data"),
-    ("audio", "data"),
-    ("resource", "resource"),
-    ("resource_link", "uri"),
-];
-
-/// The fields of a `CallToolResult`.
-const FIELDS: &[&str] = &["content", "structuredContent", "isError", "_meta"];
 
 /// The answer that a script gives by its value.
 pub(crate) fn answer(value: Value, logs: Vec<LogLine>) -> Result<Output, ToolError> {
     match value {
-        Value::Object(fields) if is_tool_result(&fields) => tool_result(fields, logs),
+        Value::Object(fields) if is_call_tool_result(&fields) => tool_result(fields, logs),
         value => Ok(Output { value, logs, ..Output::default() }),
     }
-}
-
-/// Whether a table is a `CallToolResult`. One with other fields is data that only looks like it, and
-/// would lose them.
-fn is_tool_result(fields: &Map<String, Value>) -> bool {
-    let Some(Value::Array(blocks)) = fields.get("content") else { return false };
-    !blocks.is_empty()
-        && blocks.iter().all(is_block)
-        && fields.keys().all(|field| FIELDS.contains(&field.as_str()))
-}
-
-fn is_block(block: &Value) -> bool {
-    let kind = block.get("type").and_then(Value::as_str);
-    BLOCKS.iter().any(|(known, field)| kind == Some(known) && block.get(field).is_some())
 }
 
 fn tool_result(mut fields: Map<String, Value>, logs: Vec<LogLine>) -> Result<Output, ToolError> {
@@ -42,23 +16,12 @@ fn tool_result(mut fields: Map<String, Value>, logs: Vec<LogLine>) -> Result<Out
         Some(Value::Array(blocks)) => blocks,
         _ => Vec::new(),
     };
-    let content: Vec<ContentBlock> = blocks.into_iter().filter_map(content_block).collect();
+    let content: Vec<ContentBlock> = blocks.into_iter().filter_map(ContentBlock::from_json).collect();
     if fields.get("isError") == Some(&Value::Bool(true)) {
         return Err(ToolError::new(ErrorKind::Tool, error_text(&content)).with_logs(logs));
     }
     let value = fields.remove("structuredContent").unwrap_or_default();
     Ok(Output { value, content, logs, ..Output::default() })
-}
-
-fn content_block(block: Value) -> Option<ContentBlock> {
-    let Value::Object(fields) = block else { return None };
-    match fields.get("text") {
-        // Whatever says more than its text, as annotations do, is kept whole.
-        Some(Value::String(text)) if fields["type"] == "text" && fields.len() == 2 => {
-            Some(ContentBlock::Text(text.clone()))
-        }
-        _ => Some(ContentBlock::Other(fields)),
-    }
 }
 
 fn error_text(content: &[ContentBlock]) -> String {

@@ -10,15 +10,12 @@ mod discover;
 mod execute;
 mod kept;
 
-use ctx_core::{Identifier, Provider, Resources, Tool};
+use ctx_core::{BuiltinProvider, Identifier, Provider, Resources, Tool};
 use ctx_luau::Scripts;
 use discover::{Directories, FunctionDocs, GetFunctionDocs, ListFunctions, SearchDocs};
 use execute::Execute;
 use kept::{KeptFiles, KeptResults};
 use std::sync::Arc;
-
-/// The provider of what is built in besides knowledge.
-const PROVIDER: &str = "ctx";
 
 /// The provider `ctx`.
 pub struct Gateway {
@@ -45,7 +42,7 @@ impl Gateway {
 
 impl Provider for Gateway {
     fn name(&self) -> Identifier {
-        Identifier::sanitize(PROVIDER)
+        BuiltinProvider::Ctx.identifier()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {

@@ -3,8 +3,7 @@
 //! The structure is utoipa's; the schemas are the tools' own, put in as they are, because OpenAPI
 //! 3.1 speaks JSON Schema and a typed model of it would lose keywords.
 
-use crate::routes::Form;
-use ctx_core::{Catalog, Entry};
+use ctx_core::{AnswerForm, Catalog, Entry};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItemBuilder};
@@ -138,12 +137,12 @@ fn response_name(entry: &Entry) -> String {
 fn response_schema(entry: &Entry) -> Value {
     let own = entry.spec.output_schema.as_ref().map(|schema| Arc::unwrap_or_clone(schema.get()));
     let own = own.unwrap_or_else(|| json!({}));
-    match Form::of(entry) {
-        Form::Unwrapped => own,
-        Form::Wrapped => {
+    match AnswerForm::of(&entry.name) {
+        AnswerForm::Unwrapped => own,
+        AnswerForm::Wrapped => {
             json!({"type": "object", "properties": {"result": own, "logs": logs()}, "required": ["result"]})
         }
-        Form::Telling => object(json!({"result": own, "logs": logs(), "meta": meta()})),
+        AnswerForm::Detailed => object(json!({"result": own, "logs": logs(), "meta": meta()})),
     }
 }
 

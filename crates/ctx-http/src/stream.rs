@@ -4,11 +4,10 @@
 //! Between them stands a bounded queue: progress gives way first, then the log; the ending never does.
 
 use crate::error::ApiError;
-use crate::routes::Form;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use ctx_core::{Call, Catalog, ErrorKind, LogLine, Output, Peer, Progress, ToolError};
+use ctx_core::{AnswerForm, Call, Catalog, ErrorKind, LogLine, Output, Peer, Progress, ToolError};
 use futures::{Stream, stream};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -49,7 +48,7 @@ pub(crate) async fn stream(
     name: String,
     arguments: Value,
     call: Call,
-    form: Form,
+    form: AnswerForm,
     calls: &TaskTracker,
 ) -> Result<Response, ApiError> {
     let outbox = Arc::new(Outbox::default());
@@ -83,7 +82,7 @@ fn events(feed: Feed) -> impl Stream<Item = Result<Event, Infallible>> {
 struct Feed {
     outbox: Arc<Outbox>,
     state: State,
-    form: Form,
+    form: AnswerForm,
 }
 
 enum State {
@@ -242,7 +241,7 @@ mod tests {
 
     fn feed(state: State) -> (Arc<Outbox>, Feed) {
         let outbox = Arc::new(Outbox::default());
-        (outbox.clone(), Feed { outbox, state, form: Form::Wrapped })
+        (outbox.clone(), Feed { outbox, state, form: AnswerForm::Wrapped })
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,7 @@
 //! Agents over HTTP: listed as published, resolved to their prompts.
 
-mod common;
-
+use crate::common::{self, Server, Setup, get, post};
 use async_trait::async_trait;
-use common::{Server, Setup, get, post};
 use ctx_core::{
     Agent, AgentArgument, AgentSource, AgentSpec, Call, ErrorKind, Identifier, LogLine, Message, Prompt,
     Provider, Role, Tool, ToolError,

@@ -1,8 +1,6 @@
 //! How calls and the server end: who is waited for, who is cut off, and what is remembered.
 
-mod common;
-
-use common::{Gate, LIMITS, SHORT, Server, Setup, get, patiently, post};
+use crate::common::{self, Gate, LIMITS, SHORT, Server, Setup, get, patiently, post};
 use ctx_core::{Outcome, Run};
 use ctx_http::HttpLimits;
 use serde_json::json;

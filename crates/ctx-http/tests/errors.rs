@@ -1,9 +1,7 @@
 //! Every failure leaves as `{"error":{"code","message"}}`, with the status of its code.
 
-mod common;
-
-use common::documents::serving_documents;
-use common::{Request, Server, Setup, echo, get, post, provider, returning, standard_tools};
+use crate::common::documents::serving_documents;
+use crate::common::{self, Request, Server, Setup, echo, get, post, provider, returning, standard_tools};
 use ctx_core::{ErrorKind, ToolError};
 use serde_json::{Value, json};
 use std::time::Duration;

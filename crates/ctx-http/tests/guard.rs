@@ -1,8 +1,6 @@
 //! Who may knock: host, origin and token.
 
-mod common;
-
-use common::{Answer, Request, Setup, get, post, standard_tools};
+use crate::common::{Answer, Request, Setup, get, post, standard_tools};
 use serde_json::json;
 
 const TOKEN: &str = "correct-horse-battery";

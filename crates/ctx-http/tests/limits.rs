@@ -1,9 +1,7 @@
 //! Requests and connections over their bounds are refused in the one shape, and do no harm.
 
-mod common;
-
-use common::{
-    Client, LIMITS, Request, SHORT, Server, Setup, get, patiently, post, returning, standard_tools,
+use crate::common::{
+    self, Client, LIMITS, Request, SHORT, Server, Setup, get, patiently, post, returning, standard_tools,
 };
 use ctx_core::Outcome;
 use ctx_http::HttpLimits;

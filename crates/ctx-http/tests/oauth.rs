@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-mod common;
-
-use common::{Answer, Request, Server, Setup, get, patiently, post};
+use crate::common::{self, Answer, Request, Server, Setup, get, patiently, post};
 use ctx_core::ScopePolicy;
 use ctx_http::{OAuthLimits, OAuthOptions};
 use ctx_testkit::{AuthorizationServer, SigningKey, TestTool, good_claims, reply, reply_with, tool};

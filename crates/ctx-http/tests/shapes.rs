@@ -1,9 +1,7 @@
 //! What answers look like: the published shapes, key for key.
 
-mod common;
-
-use common::documents::serving_documents;
-use common::{Request, Setup, TestTool, echo, get, post, provider, returning, standard_tools, tool};
+use crate::common::documents::serving_documents;
+use crate::common::{Request, Setup, TestTool, echo, get, post, provider, returning, standard_tools, tool};
 use ctx_core::{ContentBlock, LogLine, Output};
 use serde_json::{Map, Value, json};
 

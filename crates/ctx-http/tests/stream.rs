@@ -1,9 +1,7 @@
 //! Calls that are followed as they go: what comes, in which order, and how it ends.
 
-mod common;
-
-use common::documents::serving_documents;
-use common::{
+use crate::common::documents::serving_documents;
+use crate::common::{
     Events, Gate, LIMITS, SHORT, Setup, TestTool, echo, followed, get, post, provider, standard_tools,
 };
 use ctx_core::{ErrorKind, LogLine, Outcome, Output, Progress, Schema, ToolError};

@@ -1,8 +1,6 @@
 //! What happens on the wire: bytes that are no HTTP, connections that are used again, `HEAD`.
 
-mod common;
-
-use common::{Request, Server, Setup, get, post, standard_tools};
+use crate::common::{Request, Server, Setup, get, post, standard_tools};
 use serde_json::json;
 
 async fn server() -> Server {

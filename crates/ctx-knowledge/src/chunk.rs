@@ -13,14 +13,13 @@ mod pack;
 mod reference;
 mod units;
 
-use crate::extract::Structure;
-use crate::store::{Span, TextHash, slice};
 use ctx_embed::Tokenizer;
+use ctx_extract::TextStructure;
+pub(crate) use ctx_extract::atx_heading as heading;
+use ctx_store::{Span, TextHash};
 use pack::Packer;
 use std::ops::Range;
 
-/// How much of a heading counts.
-const HEADING_BYTES_MAX: usize = 300;
 /// What a model adds to a text: where it begins and where it ends.
 pub(crate) const SPECIAL_TOKENS: usize = 2;
 /// A token counts as at least this many bytes, so that a chunk of unknown words has an end.
@@ -66,7 +65,7 @@ pub(crate) fn embedded_text(
     chunking: Chunking,
 ) -> (String, TextHash) {
     let prefix = prefix(title, &span.heading, chunking);
-    let text = format!("{prefix}\n{}", slice(body, span).trim());
+    let text = format!("{prefix}\n{}", span.of(body).trim());
     let mut hash = TextHash::default();
     hash.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..size_of::<TextHash>()]);
     (text, hash)
@@ -78,7 +77,7 @@ pub(crate) fn embedded_text(
 pub(crate) fn split(
     body: &str,
     title: Option<&str>,
-    structure: Structure,
+    structure: TextStructure,
     chunking: Chunking,
     is_stopped: &dyn Fn() -> bool,
 ) -> Option<Vec<Span>> {
@@ -108,16 +107,16 @@ struct Section {
 }
 
 /// Cuts a body at its headings; each section knows the headings above it.
-fn sections(body: &str, structure: Structure, sections_max: usize) -> Vec<Section> {
+fn sections(body: &str, structure: TextStructure, sections_max: usize) -> Vec<Section> {
     let section = |start: usize, heading: String| Section {
         start,
         end: body.len(),
         heading,
-        code: structure == Structure::Code,
+        code: structure == TextStructure::Code,
         fences: Vec::new(),
     };
     let mut sections = vec![section(0, String::new())];
-    if structure != Structure::Markdown {
+    if structure != TextStructure::Markdown {
         return sections;
     }
     let mut path: Vec<(usize, &str)> = Vec::new();
@@ -153,19 +152,6 @@ fn sections(body: &str, structure: Structure, sections_max: usize) -> Vec<Sectio
         }
     }
     sections
-}
-
-/// Level and text of an ATX heading.
-pub(crate) fn heading(line: &str) -> Option<(usize, &str)> {
-    let level = line.bytes().take_while(|byte| *byte == b'#').count();
-    let rest = line.get(level..)?;
-    if !(1..=6).contains(&level) || !rest.starts_with([' ', '\t']) {
-        return None;
-    }
-    let title = rest.trim().trim_end_matches('#').trim_end();
-    // It is repeated in every chunk below it.
-    let title = &title[..title.floor_char_boundary(HEADING_BYTES_MAX)];
-    (!title.is_empty()).then_some((level, title))
 }
 
 /// Byte length of a long beginning that costs at most `max_tokens`, at a space where there is one.
@@ -210,14 +196,14 @@ mod tests {
 
     const SMALL: Chunking = Chunking { max_tokens: 20, overlap_tokens: 6 };
 
-    fn split(body: &str, title: Option<&str>, structure: Structure, chunking: Chunking) -> Vec<Span> {
+    fn split(body: &str, title: Option<&str>, structure: TextStructure, chunking: Chunking) -> Vec<Span> {
         super::split(body, title, structure, chunking, &|| false).unwrap()
     }
 
     fn texts(body: &str) -> Vec<(String, String)> {
-        split(body, None, Structure::Markdown, SMALL)
+        split(body, None, TextStructure::Markdown, SMALL)
             .iter()
-            .map(|span| (span.heading.clone(), slice(body, span).trim().to_owned()))
+            .map(|span| (span.heading.clone(), span.of(body).trim().to_owned()))
             .collect()
     }
 
@@ -248,23 +234,23 @@ mod tests {
     #[test]
     fn code_is_cut_between_lines_and_not_at_sentences() {
         let body = "let a = first. second. third. fourth.\nlet b = fifth. sixth. seventh. eighth.\n";
-        let spans = split(body, None, Structure::Code, SMALL);
-        let lines: Vec<_> = spans.iter().map(|span| slice(body, span)).collect();
+        let spans = split(body, None, TextStructure::Code, SMALL);
+        let lines: Vec<_> = spans.iter().map(|span| span.of(body)).collect();
         assert_eq!(lines, body.split_inclusive('\n').collect::<Vec<_>>());
     }
 
     #[test]
     fn a_text_without_spaces_is_cut_all_the_same() {
         let body = "x".repeat(2_000);
-        let spans = split(&body, None, Structure::Plain, SMALL);
+        let spans = split(&body, None, TextStructure::Plain, SMALL);
         assert!(spans.len() > 5);
-        assert!(spans.iter().all(|span| cost(slice(&body, span)) <= SMALL.max_tokens));
+        assert!(spans.iter().all(|span| cost(span.of(&body)) <= SMALL.max_tokens));
     }
 
     #[test]
     fn an_empty_body_has_one_empty_chunk() {
         assert_eq!(
-            split(" \n\n", None, Structure::Markdown, SMALL),
+            split(" \n\n", None, TextStructure::Markdown, SMALL),
             [Span { start: 0, end: 0, heading: String::new() }]
         );
     }
@@ -274,7 +260,7 @@ mod tests {
         fn nothing_is_lost_and_nothing_is_too_large(
             body in "([a-zé漢 .\n#`-]|word |\n# H\n|```\n){0,400}",
             structure in prop_oneof![
-                Just(Structure::Markdown), Just(Structure::Plain), Just(Structure::Code)
+                Just(TextStructure::Markdown), Just(TextStructure::Plain), Just(TextStructure::Code)
             ],
         ) {
             let spans = split(&body, None, structure, SMALL);
@@ -335,7 +321,7 @@ mod tests {
     #[test]
     fn long_lines_are_split_as_they_always_were() {
         for text in long_line_texts() {
-            for structure in [Structure::Markdown, Structure::Plain, Structure::Code] {
+            for structure in [TextStructure::Markdown, TextStructure::Plain, TextStructure::Code] {
                 for chunking in [SMALL, Chunking { max_tokens: 64, overlap_tokens: 32 }] {
                     let expected = reference::split(&text, Some("A title"), structure, chunking);
                     let shown = &text[..text.floor_char_boundary(20)];
@@ -356,7 +342,7 @@ mod tests {
         for piece in ["x", "word ", "a.b,", " ", "漢字"] {
             let body = format!("{}x", piece.repeat((8 << 20) / piece.len()));
             let started = std::time::Instant::now();
-            let chunks = split(&body, None, Structure::Plain, chunking).len();
+            let chunks = split(&body, None, TextStructure::Plain, chunking).len();
             let seconds = started.elapsed().as_secs_f64();
             assert!(chunks > 1_000 && seconds < 60.0, "{piece:?}: {chunks} chunks in {seconds} s");
         }
@@ -370,14 +356,15 @@ mod tests {
             polls.set(polls.get() + 1);
             polls.get() == 3
         };
-        assert_eq!(super::split(&body, None, Structure::Plain, SMALL, &stop), None);
+        assert_eq!(super::split(&body, None, TextStructure::Plain, SMALL, &stop), None);
         assert_eq!(polls.get(), 3);
     }
 
     #[test]
     fn lines_without_tokens_are_not_repeated_in_every_chunk() {
         let body = "\u{1}\u{b}\u{c}\n".repeat(100_000);
-        let spans = split(&body, None, Structure::Plain, Chunking { max_tokens: 256, overlap_tokens: 32 });
+        let spans =
+            split(&body, None, TextStructure::Plain, Chunking { max_tokens: 256, overlap_tokens: 32 });
         let bytes: usize = spans.iter().map(|span| span.end - span.start).sum();
         assert!(bytes < body.len() * 2, "{} chunks of {bytes} bytes", spans.len());
     }
@@ -386,7 +373,8 @@ mod tests {
     fn headings_without_end_cost_no_more_than_text() {
         let long = |level: usize| format!("{} {}\n", "#".repeat(level), "h".repeat(300));
         let body = format!("{}{}", (1..6).map(long).collect::<String>(), "###### a\n".repeat(200_000));
-        let spans = split(&body, None, Structure::Markdown, Chunking { max_tokens: 256, overlap_tokens: 32 });
+        let spans =
+            split(&body, None, TextStructure::Markdown, Chunking { max_tokens: 256, overlap_tokens: 32 });
         let headings: usize = spans.iter().map(|span| span.heading.len()).sum();
         assert!(spans.len() < SECTIONS_MAX + 10_000, "{}", spans.len());
         assert!(headings <= 32 << 20, "{headings}");
@@ -400,7 +388,7 @@ mod tests {
         fn chunks_are_what_they_always_were(
             body in "([a-zé漢 .!?\n#`|-]|word |[A-Z][a-z]{2,12} |\n# H\n|\n\n## [a-z ]{1,30}\n|```\n|- item\n|[0-9]\\. |\u{1}|\u{b}|\u{200b}|[a-z]{90,120}|\t|。|\\. ){0,300}",
             structure in prop_oneof![
-                Just(Structure::Markdown), Just(Structure::Plain), Just(Structure::Code)
+                Just(TextStructure::Markdown), Just(TextStructure::Plain), Just(TextStructure::Code)
             ],
             title in prop_oneof![Just(None), Just(Some("Title")), Just(Some("A rather long title of a document"))],
             (max_tokens, overlap_tokens) in prop_oneof![Just((20, 6)), Just((16, 0)), Just((64, 16)), Just((256, 32))],
@@ -414,7 +402,7 @@ mod tests {
         fn any_text_is_split_between_characters_and_in_order(
             body in any::<String>(),
             structure in prop_oneof![
-                Just(Structure::Markdown), Just(Structure::Plain), Just(Structure::Code)
+                Just(TextStructure::Markdown), Just(TextStructure::Plain), Just(TextStructure::Code)
             ],
         ) {
             let spans = split(&body, None, structure, SMALL);

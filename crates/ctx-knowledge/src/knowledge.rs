@@ -6,16 +6,18 @@ use crate::embed::{
     self, Effort, EmbedError, EmbeddingOptions, Fill, FillError, FillJob, FillProgress, Filled, Models,
     Numbered,
 };
-use crate::search::{Hit, Mode, Query, Search, SearchError, Tuning, Vectors, View};
-use crate::store::{
-    Counts, DocumentText, ListedDocument, NamedDocument, SourceRow, Store, StoreError, StoredDocument,
-    UnreadableDocument,
-};
-use crate::sync::{Progress, SyncError, SyncJob, SyncOptions, SyncReport};
+use crate::extraction::Extraction;
+use crate::search::{Hit, Mode, Query, Search, SearchError, Tuning, Vectors, View, ViewRetriever};
+use crate::sync::{DELETIONS_KEPT, Progress, SyncError, SyncJob, SyncOptions, SyncReport};
 use ctx_core::{Connector, ResourceChange, SourceName, Watch};
+use ctx_store::{
+    DocumentText, ListedDocument, Mutation, SourceCounts, SourceRecord, SqliteStore, Store, StoreError,
+    StoredDocument, UnreadableDocument,
+};
 use jiff::Timestamp;
-use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -29,8 +31,10 @@ const UNREADABLE_SHOWN: usize = 20;
 
 /// What a knowledge base is made of.
 pub struct KnowledgeOptions {
-    /// Where the store lies.
+    /// Where the store lies; indexes and caches are made beside it.
     pub store: PathBuf,
+    /// Where the text of documents is extracted.
+    pub extraction: Extraction,
     /// How documents are split.
     pub chunking: Chunking,
     /// How to search when a query does not say.
@@ -71,7 +75,7 @@ pub struct Source {
 }
 
 /// How a source is doing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceStatus {
     /// Its name.
     pub name: String,
@@ -84,6 +88,7 @@ pub struct SourceStatus {
     /// How many documents it has.
     pub documents: u64,
     /// When it was last synced to the end.
+    #[schemars(with = "Option<String>")]
     pub last_sync: Option<Timestamp>,
     /// Why the last sync failed.
     pub last_error: Option<String>,
@@ -92,7 +97,7 @@ pub struct SourceStatus {
 }
 
 /// How much there is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {
     /// Documents in all.
     pub documents: u64,
@@ -113,7 +118,7 @@ pub struct Stats {
 }
 
 /// How far vectors have come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VectorStats {
     /// The workspace's model.
     pub model: String,
@@ -128,7 +133,7 @@ pub struct VectorStats {
 }
 
 /// How much a source has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceStats {
     /// Its name.
     pub name: String,
@@ -139,6 +144,7 @@ pub struct SourceStats {
     /// Their text in bytes.
     pub text_bytes: u64,
     /// When it was last synced to the end.
+    #[schemars(with = "Option<String>")]
     pub last_sync: Option<Timestamp>,
 }
 
@@ -155,7 +161,7 @@ pub struct Health {
 
 /// An open knowledge base. Its methods block unless they are `async`.
 pub struct Knowledge {
-    store: Arc<Store>,
+    store: Arc<dyn Store>,
     view: Arc<View>,
     vectors: Arc<Vectors>,
     /// `None` when there are no vectors and none can be made.
@@ -169,10 +175,16 @@ pub struct Knowledge {
 impl Knowledge {
     /// Opens the store, creating it where there is none.
     pub fn open(options: KnowledgeOptions) -> Result<Self, StoreError> {
-        let store = Arc::new(Store::open(&options.store)?);
-        let view = Arc::new(View::beside(&store));
+        let store = SqliteStore::open(&options.store)?;
+        Self::with_store(Arc::new(store), options)
+    }
+
+    /// A knowledge base on a store that is open. `options.store` says where indexes and caches are made, beside that
+    /// path.
+    pub fn with_store(store: Arc<dyn Store>, options: KnowledgeOptions) -> Result<Self, StoreError> {
+        let view = Arc::new(View::beside(&options.store, store.about().id));
         let models = match &options.embedding {
-            Some(embedding) => Models::open(embedding, &store)?.map(Arc::new),
+            Some(embedding) => Models::open(embedding, &*store)?.map(Arc::new),
             None => None,
         };
         let (vectors, repair, changes) = Default::default();
@@ -189,16 +201,18 @@ impl Knowledge {
         let (models, vectors) = match (embedding, &options.embedding) {
             (EmbeddingChange::Keep, _) => (self.models.clone(), self.vectors.clone()),
             (EmbeddingChange::Replace, Some(embedding)) => {
-                (Models::open(embedding, &self.store)?.map(Arc::new), Arc::default())
+                (Models::open(embedding, &*self.store)?.map(Arc::new), Arc::default())
             }
             (EmbeddingChange::Replace, None) => (None, Arc::default()),
         };
         let (store, view, changes) = (self.store.clone(), self.view.clone(), self.changes.clone());
+        // Caches stay beside the store that is open.
+        let options = KnowledgeOptions { store: self.options.store.clone(), ..options };
         Ok(Self { store, view, vectors, models, repair: self.repair.clone(), changes, options })
     }
 
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
     /// The sources that are configured.
@@ -216,13 +230,9 @@ impl Knowledge {
         if query.text.trim().is_empty() {
             return Err(SearchError::EmptyQuery);
         }
-        let search = Search {
-            view: &self.view,
-            store: &self.store,
-            vectors: &self.vectors,
-            tuning: self.options.tuning,
-            query,
-        };
+        let store = &*self.store;
+        let retriever = ViewRetriever { view: &self.view, vectors: &self.vectors, store };
+        let search = Search { retriever: &retriever, store, tuning: self.options.tuning, query };
         let answer = || match (query.mode.unwrap_or(self.options.mode), &self.models) {
             (Mode::Semantic, Some(models)) => search.semantic(models),
             (Mode::Hybrid, Some(models)) => search.hybrid(models),
@@ -245,7 +255,7 @@ impl Knowledge {
         let _one_at_a_time = self.repair.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever was here before may have done it.
         match answer() {
-            Err(SearchError::View(error)) if error.is_damage() => self.view.rebuild(&self.store, &error)?,
+            Err(SearchError::View(error)) if error.is_damage() => self.view.rebuild(&*self.store, &error)?,
             Err(SearchError::Building) => self.tend()?,
             other => return other,
         }
@@ -257,14 +267,9 @@ impl Knowledge {
         self.store.document(id)
     }
 
-    /// Every stored document's id, by source.
-    pub fn ids(&self) -> Result<Vec<Uuid>, StoreError> {
-        self.store.ids()
-    }
-
     /// At most `most` documents behind a place, in the order in which they came.
     pub(crate) fn listed(&self, after: u64, most: usize) -> Result<Vec<ListedDocument>, StoreError> {
-        self.store.listed(after, most)
+        self.store.list(after, most)
     }
 
     /// A document's text, if it is no longer than this.
@@ -274,12 +279,7 @@ impl Knowledge {
 
     /// Which documents change from now on; found out by each sync and by [`Knowledge::tend`].
     pub(crate) fn changes(&self) -> broadcast::Receiver<ResourceChange> {
-        self.changes.listen(&self.store)
-    }
-
-    /// Which documents are meant by each of these names; a name that means none is left out.
-    pub fn named(&self, names: &HashSet<&str>) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
-        self.store.named(names)
+        self.changes.listen(&*self.store)
     }
 
     /// Brings one source's documents in.
@@ -298,8 +298,10 @@ impl Knowledge {
         let models = self.models.clone();
         let job = SyncJob {
             store,
+            files: &self.options.store,
             view,
             source,
+            extraction: &self.options.extraction,
             chunking,
             models,
             options,
@@ -309,7 +311,7 @@ impl Knowledge {
         let report = job.run().await;
         let (changes, store) = (self.changes.clone(), self.store.clone());
         // However it ended, it may have stored something. What could not be told is told later.
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || changes.tell(&store)).await {
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || changes.tell(&*store)).await {
             tracing::debug!(%error, "cannot tell what has changed");
         }
         report
@@ -334,7 +336,7 @@ impl Knowledge {
 
     /// When a source was last synced to the end.
     pub fn last_sync(&self, name: &SourceName) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.store.source_rows()?.get(&name.to_string()).and_then(|row| row.synced_at))
+        Ok(self.store.sources()?.get(&name.to_string()).and_then(|row| row.synced_at))
     }
 
     /// Whether documents wait for vectors of the workspace's model.
@@ -364,7 +366,7 @@ impl Knowledge {
         progress: &dyn Fn(FillProgress),
     ) -> Result<Filled, FillError> {
         let Some(models) = &self.models else { return Ok(Filled { made: 0, complete: true }) };
-        let _lock = embed::lock(&self.store)?;
+        let _lease = embed::lease(&*self.store)?;
         self.is_own_model_known(models)?;
         let keys: Vec<_> = models.all().map(|model| model.key).collect();
         self.store.keep_models(&keys)?;
@@ -387,14 +389,14 @@ impl Knowledge {
         if !self.store.lacks_vectors(model.key)? {
             return Ok(());
         }
-        let _lock = embed::lock(&self.store)?;
+        let _lease = embed::lease(&*self.store)?;
         self.fill_job(model, own, Effort::Full, cancellation).run(&|_| ()).map(drop)
     }
 
     /// Throws all vectors away, to be made anew.
     pub fn clear_vectors(&self) -> Result<(), FillError> {
         let Some(models) = &self.models else { return Ok(()) };
-        let _lock = embed::lock(&self.store)?;
+        let _lease = embed::lease(&*self.store)?;
         Ok(models.all().try_for_each(|model| self.store.clear_model(model.key))?)
     }
 
@@ -414,43 +416,41 @@ impl Knowledge {
         effort: Effort,
         cancellation: &'a CancellationToken,
     ) -> FillJob<'a> {
-        FillJob { store: &self.store, model, own, chunking: self.options.chunking, effort, cancellation }
+        FillJob { store: &*self.store, model, own, chunking: self.options.chunking, effort, cancellation }
     }
 
     /// Removes everything of a source that is no longer configured; tells how many documents went.
     pub fn forget(&self, name: &SourceName) -> Result<u64, SyncError> {
-        let _lock = crate::sync::lock(self.store.path(), name)?;
-        let mut removed = 0;
-        for id in self.store.known_ids(name)? {
-            removed += u64::from(self.store.delete(id)?);
-        }
+        let _lease = crate::sync::lease(&*self.store, name)?;
+        let known: Vec<Mutation> = self.store.known_ids(name)?.into_iter().map(Mutation::Delete).collect();
+        let removed = self.store.apply(&known)?.deleted;
         self.store.forget_source(name)?;
-        let cache = crate::sync::cache_path(self.store.path(), name);
+        let cache = crate::sync::cache_path(&self.options.store, name);
         if let Err(error) = std::fs::remove_dir_all(&cache)
             && error.kind() != std::io::ErrorKind::NotFound
         {
             tracing::warn!(%error, "cannot remove {}", cache.display());
         }
-        self.view.catch_up(&self.store)?;
-        self.changes.tell(&self.store)?;
-        self.store.forget_old_deletions()?;
+        self.view.catch_up(&*self.store)?;
+        self.changes.tell(&*self.store)?;
+        self.store.forget_old_deletions(DELETIONS_KEPT)?;
         Ok(removed)
     }
 
     /// Tells what changed to whoever listens, and lets the keyword index catch up if it lags and nobody
     /// else is at it: after a crash, or after it was deleted.
     pub fn tend(&self) -> Result<(), SearchError> {
-        self.changes.tell(&self.store)?;
-        Ok(self.view.catch_up_if_idle(&self.store)?)
+        self.changes.tell(&*self.store)?;
+        Ok(self.view.catch_up_if_idle(&*self.store)?)
     }
 
     /// Reads the whole store and index for damage; rebuilds the index if it has any.
     pub fn check(&self) -> Result<Health, StoreError> {
         let store_problems = self.store.problems()?;
-        let keyword_index_problem = match self.view.verify() {
+        let keyword_index_problem = match self.view.verify(&*self.store) {
             Ok(()) => None,
             Err(error) => {
-                let repaired = self.store.writable() && self.view.rebuild(&self.store, &error).is_ok();
+                let repaired = self.store.writable() && self.view.rebuild(&*self.store, &error).is_ok();
                 let ending = if repaired { "it was rebuilt" } else { "it could not be rebuilt" };
                 Some(format!("{error}; {ending}"))
             }
@@ -461,7 +461,7 @@ impl Knowledge {
     /// How every source is doing, configured or only remembered.
     pub async fn sources(&self) -> Result<Vec<SourceStatus>, StoreError> {
         let store = self.store.clone();
-        let known = tokio::task::spawn_blocking(move || Ok((store.source_rows()?, store.counts()?)));
+        let known = tokio::task::spawn_blocking(move || Ok((store.sources()?, store.counts()?)));
         let (rows, counts) = known.await.unwrap_or_else(|_| Ok(Default::default()))?;
         let mut statuses = Vec::new();
         let configured: BTreeSet<String> = self.source_names().map(ToString::to_string).collect();
@@ -490,7 +490,7 @@ impl Knowledge {
 
     /// How much there is.
     pub fn stats(&self) -> Result<Stats, StoreError> {
-        let (rows, counts) = (self.store.source_rows()?, self.store.counts()?);
+        let (rows, counts) = (self.store.sources()?, self.store.counts()?);
         let names: BTreeSet<&String> = rows.keys().chain(counts.keys()).collect();
         let sources: Vec<SourceStats> =
             names.into_iter().map(|name| source_stats(name, &rows, &counts)).collect();
@@ -499,10 +499,10 @@ impl Knowledge {
             documents: total(|source| source.documents),
             chunks: total(|source| source.chunks),
             text_bytes: total(|source| source.text_bytes),
-            store_bytes: file_bytes(self.store.path()) + file_bytes(&write_ahead(self.store.path())),
+            store_bytes: self.store.size_bytes(),
             keyword_index_bytes: folder_bytes(self.view.folder()),
             vectors: self.vector_stats()?,
-            generation: self.store.generation()?,
+            generation: self.store.generation()?.0,
             sources,
         })
     }
@@ -529,7 +529,7 @@ fn check(connector: Arc<dyn Connector>) -> AbortOnDropHandle<Option<String>> {
     AbortOnDropHandle::new(tokio::spawn(check))
 }
 
-fn status(name: String, row: SourceRow, documents: u64, unreachable: Option<String>) -> SourceStatus {
+fn status(name: String, row: SourceRecord, documents: u64, unreachable: Option<String>) -> SourceStatus {
     let notes = match (&unreachable, &row.error, row.synced_at) {
         (Some(reason), ..) => reason.clone(),
         (None, Some(error), _) => format!("the last sync failed: {error}"),
@@ -561,8 +561,8 @@ fn documents_text(count: u64) -> String {
 
 fn source_stats(
     name: &str,
-    rows: &BTreeMap<String, SourceRow>,
-    counts: &BTreeMap<String, Counts>,
+    rows: &BTreeMap<String, SourceRecord>,
+    counts: &BTreeMap<String, SourceCounts>,
 ) -> SourceStats {
     let counts = counts.get(name).copied().unwrap_or_default();
     SourceStats {
@@ -572,13 +572,6 @@ fn source_stats(
         text_bytes: counts.bytes,
         last_sync: rows.get(name).and_then(|row| row.synced_at),
     }
-}
-
-/// Where SQLite keeps what is not yet in the store's file.
-fn write_ahead(store: &Path) -> PathBuf {
-    let mut path = store.as_os_str().to_owned();
-    path.push("-wal");
-    PathBuf::from(path)
 }
 
 fn file_bytes(path: &Path) -> u64 {

@@ -2,8 +2,9 @@
 
 use crate::connectors::file_url;
 use crate::knowledge::Knowledge;
-use crate::store::{NamedDocument, StoreError};
 use ctx_core::nearest;
+use ctx_store::{DocumentName, StoreError};
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use uuid::Uuid;
 
@@ -11,6 +12,19 @@ use uuid::Uuid;
 const ID_PREFIX_MIN: usize = 4;
 /// Names suggested in the place of one that nothing has.
 const SUGGESTIONS_MAX: usize = 3;
+
+/// Names that are read at once.
+const NAMES_PAGE: usize = 4_096;
+
+/// A document as people name it: by its id, by `source:source_id`, or by its `source_id` alone, which
+/// other sources may have too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedDocument {
+    /// Its id.
+    pub id: Uuid,
+    /// `source:source_id`, which no other document has.
+    pub full_name: String,
+}
 
 /// The documents that a typed name means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,17 +51,18 @@ impl Knowledge {
         let prefix = id_digits(typed);
         let (mut by_path, mut by_name, mut by_id) = (Vec::new(), Vec::new(), Vec::new());
         let mut names = Vec::new();
-        self.store().each_name(|document, source_id, source_url| {
-            if source_url.is_some_and(|url| urls.iter().any(|wanted| wanted == url)) {
+        self.each_name(|name| {
+            let document = named(&name);
+            if name.source_url.is_some_and(|url| urls.contains(&url)) {
                 by_path.push(document.clone());
             }
-            if [source_id, &document.full_name].contains(&plain) {
+            if [name.source_id.as_str(), &document.full_name].contains(&plain) {
                 by_name.push(document.clone());
             }
             if prefix.as_ref().is_some_and(|prefix| document.id.simple().to_string().starts_with(prefix)) {
                 by_id.push(document);
             }
-            names.push(source_id.to_owned());
+            names.push(name.source_id);
         })?;
         // Two sources may read one file, and the nearest folder is the one that the user is in.
         let meant = [by_path, by_name, by_id].into_iter().find(|found| !found.is_empty());
@@ -57,6 +72,46 @@ impl Knowledge {
             Some(several) => Lookup::Ambiguous(several.to_vec()),
         })
     }
+
+    /// Which documents are meant by each of these names; a name that means none is left out.
+    pub fn named(&self, names: &HashSet<&str>) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
+        let mut meant: HashMap<String, Vec<NamedDocument>> = HashMap::new();
+        self.each_name(|name| {
+            let document = named(&name);
+            let shown_id = document.id.to_string();
+            for name in [shown_id.as_str(), &document.full_name, &name.source_id] {
+                if names.contains(name) {
+                    meant.entry(name.to_owned()).or_default().push(document.clone());
+                }
+            }
+        })?;
+        Ok(meant)
+    }
+
+    /// Every stored document's id, by source.
+    pub fn ids(&self) -> Result<Vec<Uuid>, StoreError> {
+        let mut ids = Vec::new();
+        self.each_name(|name| ids.push(name.id))?;
+        Ok(ids)
+    }
+
+    /// Walks the names of all documents, by source.
+    fn each_name(&self, mut visit: impl FnMut(DocumentName)) -> Result<(), StoreError> {
+        let mut last: Option<DocumentName> = None;
+        loop {
+            let page = self.store().names(last.as_ref(), NAMES_PAGE)?;
+            last = page.last().cloned();
+            let is_last = page.len() < NAMES_PAGE;
+            page.into_iter().for_each(&mut visit);
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn named(name: &DocumentName) -> NamedDocument {
+    NamedDocument { id: name.id, full_name: format!("{}:{}", name.source, name.source_id) }
 }
 
 /// The path from the root, without `.` and `..`; the file need not exist.

@@ -4,13 +4,13 @@
 
 use crate::knowledge::Knowledge;
 use crate::resources::Documents;
-use crate::search::{Filters, Hit, Mode, Query, SearchError};
-use crate::store::{StoreError, StoredDocument};
+use crate::search::{Hit, Mode, Query, SearchError};
 use async_trait::async_trait;
 use ctx_core::{
-    Annotations, Call, ErrorKind, Identifier, Output, Provider, Resources, Tool, ToolError, ToolSpec,
-    input_schema, output_schema,
+    Annotations, BuiltinProvider, Call, ErrorKind, Identifier, Output, Provider, Resources, Tool, ToolError,
+    ToolSpec, input_schema, output_schema,
 };
+use ctx_store::{Filters, StoreError, StoredDocument};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -39,7 +39,7 @@ impl Context {
 
 impl Provider for Context {
     fn name(&self) -> Identifier {
-        Identifier::sanitize("context")
+        BuiltinProvider::Context.identifier()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {

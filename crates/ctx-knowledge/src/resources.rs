@@ -1,15 +1,14 @@
 //! Documents as resources: listed, read and followed by their URIs, `ctx://document/{id}`.
 
 use crate::changes::{URI_PREFIX, uri};
-use crate::extract;
 use crate::knowledge::Knowledge;
 use crate::provider::{blocking, store_failed};
-use crate::store::ListedDocument;
 use async_trait::async_trait;
 use ctx_core::{
     Call, Catalog, ErrorKind, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate,
     Resources, ToolError, json_size,
 };
+use ctx_store::ListedDocument;
 use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use uuid::Uuid;
@@ -74,7 +73,7 @@ impl Resources for Documents {
         let document = blocking(move || knowledge.text(id, bytes_max)).await?;
         let document = document.map_err(store_failed)?.ok_or_else(not_found)?;
         let Some(text) = document.text else { return Err(too_large(document.bytes, bytes_max)) };
-        let mime_type = Some(extract::text_type(&document.content_type).to_owned());
+        let mime_type = Some(ctx_extract::text_type(&document.content_type).to_owned());
         let contents = vec![ResourceContent {
             uri: uri.to_owned(),
             mime_type,
@@ -102,7 +101,7 @@ fn resource(document: ListedDocument) -> Resource {
         name: cut(name, SHOWN_BYTES_MAX),
         title,
         description: Some(cut(format!("{source}: {source_id}"), SHOWN_BYTES_MAX)),
-        mime_type: Some(extract::text_type(&content_type).to_owned()),
+        mime_type: Some(ctx_extract::text_type(&content_type).to_owned()),
         size: Some(bytes),
         ..Resource::default()
     }

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-mod common;
-
-use common::{Workspace, found, notes, sync};
+use crate::common::{Workspace, found, notes, sync};
 use ctx_knowledge::{SyncReport, cache_path};
 use serde_json::json;
 use std::fs;
@@ -93,8 +91,8 @@ async fn a_document_that_is_being_stored_is_not_blamed_for_a_crash() {
     let workspace = Workspace::new().file("a.md", "harbour");
     let knowledge = workspace.open();
     // Keeps the sync from storing what it has read.
-    let other = rusqlite::Connection::open(workspace.store_path()).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
+    other.execute("BEGIN IMMEDIATE").unwrap();
     let watch = async {
         let is_read =
             || fs::read_to_string(journal(&workspace)).is_ok_and(|text| text.contains("\"reading\":null"));
@@ -105,7 +103,7 @@ async fn a_document_that_is_being_stored_is_not_blamed_for_a_crash() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let is_read = is_read();
-        other.execute_batch("ROLLBACK").unwrap();
+        other.execute("ROLLBACK").unwrap();
         is_read
     };
     let (report, is_read) = tokio::join!(sync(&knowledge), watch);

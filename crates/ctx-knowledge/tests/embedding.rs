@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-mod common;
-
-use common::{
+use crate::common::{
     JIRA, ModelServer, Reply, Scripted, Workspace, delete, document, names, query, status, sync, sync_source,
     upsert,
 };

@@ -1,8 +1,6 @@
 //! Which files the filesystem connector reads, and what it says of those it cannot.
 
-mod common;
-
-use common::{Workspace, found, notes, report, stored, sync, sync_with, the_document, try_sync};
+use crate::common::{Workspace, found, notes, report, stored, sync, sync_with, the_document, try_sync};
 use ctx_knowledge::{SyncOptions, SyncReport, Warning};
 use serde_json::json;
 use std::fs;

@@ -1,8 +1,6 @@
 //! What the git connector reads, what it leaves alone, and what it says when it cannot.
 
-mod common;
-
-use common::{
+use crate::common::{
     GitServer, LOGIN, Repository, Workspace, files_with, found, redirecting_host, search, source_name,
     stored, sync_source, the_document, time, try_sync,
 };

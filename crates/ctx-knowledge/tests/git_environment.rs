@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-mod common;
-
-use common::{AUTHORIZATION, GitServer, LOGIN, Repository, Workspace, redirecting_host, sync_source};
+use crate::common::{AUTHORIZATION, GitServer, LOGIN, Repository, Workspace, redirecting_host, sync_source};
 use serde_json::json;
 use std::fs;
 use std::process::Command;
@@ -28,7 +26,7 @@ fn read(url: &str, config: &str, variables: &[(&str, &str)], error: Option<&str>
     let file = home.path().join("gitconfig");
     fs::write(&file, config).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "reads_the_repository_of_its_environment_twice", "--ignored"]);
+    command.args(["--exact", "git_environment::reads_the_repository_of_its_environment_twice", "--ignored"]);
     for name in ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"]
     {
         command.env_remove(name);

@@ -3,10 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 #![allow(clippy::print_stdout, reason = "counts and duration are printed")]
 
-mod common;
-mod hostile;
-
-use common::{Workspace, found, stored, sync};
+use crate::common::{Workspace, found, stored, sync};
+use crate::hostile;
 use std::time::Instant;
 
 #[tokio::test(flavor = "multi_thread")]

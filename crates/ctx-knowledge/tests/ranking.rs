@@ -1,8 +1,6 @@
 //! How hits are scored, ordered, cut off and shown.
 
-mod common;
-
-use common::{
+use crate::common::{
     JIRA, Scripted, Workspace, delete, document, document_at, found, knowing, names, query, search,
     sync_source, time,
 };
@@ -127,9 +125,8 @@ async fn a_deleted_document_is_not_found() {
 #[tokio::test]
 async fn a_document_gone_from_the_store_is_not_found_though_the_index_has_it() {
     let (workspace, knowledge) = knowing((0..20).map(|n| document(&format!("{n:02}"), "harbour"))).await;
-    let store = rusqlite::Connection::open(workspace.store_path()).unwrap();
-    store.pragma_update(None, "foreign_keys", true).unwrap();
-    store.execute("DELETE FROM documents WHERE source_id < '15'", []).unwrap();
+    let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
+    store.execute("PRAGMA foreign_keys = true; DELETE FROM documents WHERE source_id < '15'").unwrap();
     let mut left = found(&knowledge, "harbour");
     left.sort();
     assert_eq!(left, ["15", "16", "17", "18", "19"]);

@@ -1,8 +1,6 @@
 //! One test for each bug that was found; none may come back.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ctx_core::Document;
 use ctx_knowledge::{Query, SyncError, SyncOptions, SyncReport};
 use std::fs;

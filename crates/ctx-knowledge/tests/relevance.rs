@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-mod common;
-
-use common::{Workspace, names, query, sync};
+use crate::common::{Workspace, names, query, sync};
 use ctx_knowledge::{Effort, Knowledge, Mode, Query};
 use tokio_util::sync::CancellationToken;
 

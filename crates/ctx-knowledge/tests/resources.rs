@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-mod common;
-
-use common::{JIRA, Scripted, Workspace, delete, document, knowing, source_name, sync, sync_source, upsert};
+use crate::common::{
+    JIRA, Scripted, Workspace, delete, document, knowing, source_name, sync, sync_source, upsert,
+};
 use ctx_core::{
     Call, Caller, Catalog, Change, Document, ErrorKind, Limits, Provider, Resource, ResourceChange,
     ResourceContent, Resources, ToolError,
@@ -376,8 +376,8 @@ async fn of_very_many_changes_only_the_list_is_told() {
 async fn a_store_that_was_restored_has_another_list() {
     let (workspace, _, ours, _) = two_programs(numbered(0..3)).await;
     let mut receiver = origin(&ours).changes().unwrap();
-    let store = rusqlite::Connection::open(workspace.store_path()).unwrap();
-    store.execute("UPDATE meta SET generation = generation - 1", []).unwrap();
+    let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
+    store.execute("UPDATE meta SET generation = generation - 1").unwrap();
     ours.tend().unwrap();
     assert_eq!(told(&mut receiver), [ResourceChange::List]);
 }
@@ -387,8 +387,8 @@ async fn deletions_that_the_store_has_forgotten_are_told_by_the_list() {
     let (workspace, source, ours, theirs) = two_programs(numbered(0..3)).await;
     let mut receiver = origin(&ours).changes().unwrap();
     change(&source, &theirs, [delete("T-0")]).await;
-    let store = rusqlite::Connection::open(workspace.store_path()).unwrap();
-    store.execute_batch("DELETE FROM deletions; UPDATE meta SET forgotten = generation").unwrap();
+    let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
+    store.execute("DELETE FROM deletions; UPDATE meta SET forgotten = generation").unwrap();
     ours.tend().unwrap();
     assert_eq!(told(&mut receiver), [ResourceChange::List]);
 }

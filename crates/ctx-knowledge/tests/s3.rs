@@ -1,13 +1,16 @@
 //! What the S3 connector reads, against a real service that checks signatures.
 
-mod common;
-
-use common::{Buckets, Proxy, Workspace, found, stored, sync_source, the_document};
+use crate::common::{self, Buckets, Proxy, Workspace, found, stored, sync_source, the_document};
 use ctx_knowledge::{Knowledge, SyncReport, Warning};
+use ctx_net::{Client, Request};
 use futures::StreamExt;
+use http_body_util::BodyExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ClientOptions, ObjectStoreExt, PutPayload};
 use serde_json::{Value, json};
 
 const SOURCE: &str = "s3:test";
@@ -30,8 +33,6 @@ impl Fixture {
     }
 
     fn of(mut workspace: Workspace, bucket: &str, more: &Value) -> Self {
-        // The test's own client is made before the connector's.
-        drop(rustls::crypto::ring::default_provider().install_default());
         let service = Buckets::start(&BUCKETS);
         let proxy = Proxy::start(service);
         let settings = settings(bucket, &proxy, more);
@@ -42,6 +43,7 @@ impl Fixture {
             .with_bucket_name(bucket)
             .with_endpoint(&proxy.url)
             .with_allow_http(true)
+            .with_http_connector(TestConnector)
             .with_access_key_id(&service.access_key_id)
             .with_secret_access_key(&service.secret_access_key)
             .build()
@@ -69,6 +71,36 @@ impl Fixture {
             requests.filter(|line| line.starts_with("GET ") && !line.contains("list-type=2")).collect();
         reads.sort();
         reads
+    }
+}
+
+/// The client of the test's own bucket, which is not the connector's.
+#[derive(Debug)]
+struct TestClient(Client);
+
+#[derive(Debug)]
+struct TestConnector;
+
+impl HttpConnector for TestConnector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(TestClient(Client::new(ctx_net::ClientOptions::default()))))
+    }
+}
+
+#[async_trait::async_trait]
+#[allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
+impl HttpService for TestClient {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let mut sent = Request::parse(parts.method, &parts.uri.to_string()).unwrap();
+        sent.headers = parts.headers;
+        sent.body = Some(body.collect().await?.to_bytes());
+        let failed = |error| HttpError::new(HttpErrorKind::Connect, error);
+        let mut response = self.0.send(&sent, ctx_core::Reach::OWN).await.map_err(failed)?;
+        let mut received = HttpResponse::new(response.read(1 << 30).await.unwrap().into());
+        *received.status_mut() = response.status();
+        *received.headers_mut() = response.headers().clone();
+        Ok(received)
     }
 }
 

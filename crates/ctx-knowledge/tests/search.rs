@@ -1,8 +1,6 @@
 //! What a query finds, in which order, and that no query fails.
 
-mod common;
-
-use common::{
+use crate::common::{
     JIRA, Scripted, Workspace, document, document_at, filtered, found, knowing, names, query, search,
     sync_source, time,
 };

@@ -1,9 +1,7 @@
 //! What a sync owes a connector, whatever it reads: cursors, deletions, failures and locks.
 
-mod common;
-
-use common::{
-    JIRA, Scripted, Workspace, delete, document, found, stored, sync, sync_source, try_sync, upsert,
+use crate::common::{
+    self, JIRA, Scripted, Workspace, delete, document, found, stored, sync, sync_source, try_sync, upsert,
 };
 use ctx_core::{Change, Content, Document};
 use ctx_knowledge::{StoredDocument, SyncError, SyncOptions, SyncReport, Warning};

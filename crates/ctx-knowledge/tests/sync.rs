@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-mod common;
-
-use common::{
-    Workspace, found, generation, names, notes, query, report, search, stored, sync, sync_with, the_document,
-    time,
+use crate::common::{
+    self, JIRA, Scripted, Workspace, delete, document, found, generation, names, notes, query, report,
+    search, stored, sync, sync_source, sync_with, the_document, time, upsert,
 };
 use ctx_knowledge::{Mode, Progress, Query, SyncError, SyncOptions, SyncReport};
+use ctx_store::MemoryStore;
 use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +34,35 @@ async fn new_changed_and_deleted_files_come_in_and_go() {
     assert_eq!(found(&knowledge, "harbour"), ["keep.md"]);
     assert_eq!(found(&knowledge, "lighthouse anchor"), Vec::<String>::new());
     assert_eq!(stored(&knowledge), ["change.md", "deep/er/new.md", "keep.md"]);
+}
+
+#[tokio::test]
+async fn a_knowledge_base_works_on_any_store() {
+    let workspace = Workspace::new().file("keep.md", "harbour").file("change.md", "lighthouse");
+    let knowledge = workspace.open_on(Arc::new(MemoryStore::default()));
+    assert_eq!(sync(&knowledge).await, SyncReport { added: 2, ..report() });
+    workspace.write("change.md", "beacon");
+    assert_eq!(sync(&knowledge).await, SyncReport { updated: 1, unchanged: 1, ..report() });
+    assert_eq!(found(&knowledge, "beacon"), ["change.md"]);
+    assert_eq!(found(&knowledge, "lighthouse"), Vec::<String>::new());
+    workspace.remove("keep.md");
+    assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, deleted: 1, ..report() });
+    assert_eq!(stored(&knowledge), ["change.md"]);
+    assert_eq!(knowledge.stats().unwrap().documents, 1);
+}
+
+#[tokio::test]
+async fn a_document_that_is_written_twice_in_one_sync_is_as_it_was_told_last() {
+    let jira = Scripted::with([document("a", "harbour")]);
+    jira.continues([delete("a"), upsert(document("a", "harbour"))], None);
+    jira.continues([upsert(document("a", "beacon")), upsert(document("a", "harbour"))], None);
+    jira.continues([upsert(document("a", " ")), upsert(document("a", "harbour"))], None);
+    let workspace = Workspace::new().source(JIRA, &jira);
+    let knowledge = workspace.open();
+    for pull in 0..4 {
+        sync_source(&knowledge, JIRA).await.unwrap();
+        assert_eq!(found(&knowledge, "harbour"), ["a"], "pull {pull}");
+    }
 }
 
 #[tokio::test]

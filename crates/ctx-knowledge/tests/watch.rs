@@ -1,8 +1,6 @@
 //! What a watched folder tells, with the system's own watcher and real files.
 
-mod common;
-
-use common::{Workspace, notes, stored, sync};
+use crate::common::{self, Workspace, notes, stored, sync};
 use ctx_core::Watch;
 use ctx_knowledge::{Knowledge, SyncOptions};
 use std::fs;

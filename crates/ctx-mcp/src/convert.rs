@@ -3,7 +3,7 @@
 use ctx_core::{
     AgentSpec, Annotations, ArgumentSchema, Call, ContentBlock, Entry, ErrorKind, Inside, LogLine, Output,
     Progress, Question, Resource, ResourceContent, ResourceTemplate, Role, Schema, ToolError, ToolSpec,
-    Unanswered, Want, escape_invisible, json_size,
+    Unanswered, Want, escape_invisible, is_call_tool_result, json_size,
 };
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -129,13 +129,10 @@ fn only_result(output: Output, has_output_schema: bool) -> CallToolResult {
 /// A value that is a whole result already: blocks of content that MCP knows, and what belongs to them.
 fn as_result(output: &Output) -> Option<CallToolResult> {
     let fields = output.structured().filter(|_| output.content.is_empty())?;
-    let blocks = fields.get("content")?.as_array()?;
-    let is_known = |block: &Value| serde_json::from_value::<mcp::ContentBlock>(block.clone()).is_ok();
-    let known = ["content", "structuredContent", "isError", "_meta"];
-    let is_result = fields.keys().all(|field| known.contains(&field.as_str())) && blocks.iter().all(is_known);
-    if !is_result {
+    if !is_call_tool_result(fields) {
         return None;
     }
+    // Fails where a block lacks more than core looks for.
     let mut result: CallToolResult = serde_json::from_value(Value::Object(fields.clone())).ok()?;
     result.result_type = Some(mcp::ResultType::COMPLETE);
     Some(result)

@@ -1,8 +1,6 @@
 //! `_meta.auth`: credentials that a client brings with a request.
 
-mod common;
-
-use common::{Request, Session, Site, call, told};
+use crate::common::{Request, Session, Site, call, told};
 use ctx_core::{Call, Catalog, Identifier};
 use ctx_testkit::{TestTool, provider, tool};
 use serde_json::{Value, json};

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-mod common;
-
+use crate::common::{Request, Session, Site, call, request, resources, told};
 use async_trait::async_trait;
-use common::{Request, Session, Site, call, request, resources, told};
 use ctx_core::{
     Agent, AgentArgument, AgentSource, AgentSpec, Annotations, Call, Catalog, ErrorKind, Identifier, LogLine,
     Message, Output, Prompt, Provider, ResourceChange, Role, Tool, ToolError, ToolSpec,

@@ -1,8 +1,6 @@
 //! Requests that are not as they must be: refused as the specification says, and harmful to nobody.
 
-mod common;
-
-use common::{NEWER, OLDER, REQUEST_BYTES, Session, Site, call, patiently, post, request};
+use crate::common::{self, NEWER, OLDER, REQUEST_BYTES, Session, Site, call, patiently, post, request};
 use ctx_testkit::echo;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Sessions of clients of the older era.
 
-mod common;
-
-use common::{Gate, OLDER, Session, Site, asking, chatty, initialize, model, patiently, person, post, told};
+use crate::common::{
+    self, Gate, OLDER, Session, Site, asking, chatty, initialize, model, patiently, person, post, told,
+};
 use ctx_core::Want;
 use ctx_testkit::{echo, tool};
 use futures::future::join_all;

@@ -6,7 +6,7 @@ use crate::interface::Interface;
 use crate::load::WebAddress;
 use crate::operation::{Description, Operation, Skipped};
 use crate::page::Exchange;
-use crate::request::{ApiBase, Request, base_url};
+use crate::request::{ApiBase, base_url, operation_request};
 use crate::settings::{ApiSettings, Spec};
 use async_trait::async_trait;
 use ctx_core::{
@@ -98,16 +98,6 @@ impl Api {
     /// How many operations it has.
     pub(crate) fn count(&self) -> usize {
         self.tools.len()
-    }
-
-    /// What they are called.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.tools.iter().map(|tool| tool.spec.name.as_str())
-    }
-
-    /// Its operation of this name.
-    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<OperationTool>> {
-        self.tools.iter().find(|tool| tool.spec.name == name)
     }
 }
 
@@ -219,7 +209,7 @@ impl Inner {
         call: Option<&Call>,
     ) -> Result<Output, ToolError> {
         let base = self.base(operation)?;
-        let request = Request::new(operation, arguments, &base.url, call)?;
+        let request = operation_request(operation, arguments, &base.url, call)?;
         let credentials = own.unwrap_or(&self.settings.credentials);
         let grants = auth::choose(operation, &self.description.schemes, self.is_silent, credentials)?;
         let (shown, url) = (request.shown(), request.url.clone());

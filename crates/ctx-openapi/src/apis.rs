@@ -6,8 +6,7 @@ use crate::interface::Interface;
 use crate::load::{Asking, Fingerprint, Kept, LoadError, Loaded, WebTexts, load};
 use crate::settings::{ApiError, ApiSettings, Spec};
 use async_trait::async_trait;
-use ctx_core::{ArgumentSchema, Call, Identifier, Output, Provider, Tool, ToolError, ToolSpec, nearest};
-use serde_json::{Map, Value, json};
+use ctx_core::{Identifier, Provider, Tool};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -354,55 +353,8 @@ impl Provider for ApiProvider {
         self.0.known().await;
     }
 
-    fn presumed(&self, name: &Identifier) -> Option<Arc<dyn Tool>> {
-        let spec = ToolSpec::new(name.as_str(), "", json!({ "type": "object" }));
-        Some(Arc::new(PresumedTool { reading: self.0.clone(), spec: Arc::new(spec) }))
-    }
-}
-
-/// What may be an operation of an API whose description is still being read.
-struct PresumedTool {
-    reading: Arc<Reading>,
-    spec: Arc<ToolSpec>,
-}
-
-#[async_trait]
-impl Tool for PresumedTool {
-    fn spec(&self) -> Arc<ToolSpec> {
-        self.spec.clone()
-    }
-
-    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
-        let (api, name) = (&self.reading.settings.name, &self.spec.name);
-        let Found { api: known, failure, .. } = self.reading.known().await;
-        let Some(known) = known else {
-            let reason = failure.unwrap_or_default();
-            return Err(ToolError::not_found(format!(
-                "{api} cannot be called: its description cannot be read: {reason}"
-            )));
-        };
-        let Some(tool) = known.tool(name) else {
-            let near = nearest(name, known.names());
-            let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-            return Err(ToolError::not_found(format!("{api} has no function `{name}`{hint}")));
-        };
-        // The catalog validated against the placeholder schema of this tool; validate against the real one.
-        let spec = tool.spec();
-        let prepare_arguments = move || {
-            let schema = Arc::unwrap_or_clone(spec.input_schema.get());
-            let schema = ArgumentSchema::compile(schema)
-                .unwrap_or_else(|_| ArgumentSchema::unchecked((*spec.input_schema.get()).clone()));
-            schema.with_body(spec.body.clone()).prepare(Value::Object(arguments))
-        };
-        // Off the async executor: compiling an untrusted schema may take long.
-        let prepared = spawn_blocking(prepare_arguments).await;
-        let arguments =
-            prepared.map_err(|error| ToolError::internal("the arguments cannot be checked", error))??;
-        tool.run(arguments, call).await
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.reading.settings.limits.call)
+    fn call_timeout(&self) -> Option<Duration> {
+        Some(self.0.settings.limits.call)
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::header::parameters;
 use crate::response::Received;
 use ctx_core::{Call, ContentBlock, KeptFile, Output};
+use http::header::CONTENT_DISPOSITION;
 use percent_encoding::percent_decode_str;
-use reqwest::header::CONTENT_DISPOSITION;
 use serde_json::{Map, Value, json};
 
 /// Bytes of a file's name.

@@ -5,8 +5,8 @@ use crate::request::is_json;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ctx_core::{Call, ErrorKind, NetworkScope, Output, Redactor, ToolError};
-use reqwest::StatusCode;
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 

@@ -4,12 +4,12 @@ use crate::auth::Credentials;
 use crate::client::Client;
 use crate::document::Selection;
 use ctx_core::{Identifier, RateLimit, Secret};
-use reqwest::Url;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use url::Url;
 
 /// Where a description is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 use crate::auth::{self, Credential, Credentials, Pass};
 use crate::document::{Alone, Home, load};
 use crate::operation::{Description, Operation, Scheme};
-use crate::request::{Request, base_url};
+use crate::request::{base_url, operation_request};
 use ctx_core::{Secret, ToolError};
-use reqwest::Url;
 use serde_json::{Map, Value};
+use url::Url;
 
 /// What stands for every secret.
 const SECRET: &str = "secret";
@@ -90,7 +90,7 @@ impl<'a> Surveyed<'a> {
         let told = |error: ToolError| error.to_string();
         let base = base_url(None, self.operation, Some(&survey.url)).map_err(|error| error.to_string())?;
         let request =
-            Request::new(self.operation, arguments, &base, None).map_err(|error| error.to_string())?;
+            operation_request(self.operation, arguments, &base, None).map_err(|error| error.to_string())?;
         let schemes = &survey.description.schemes;
         let grants =
             auth::choose(self.operation, schemes, survey.is_silent, &survey.credentials).map_err(told)?;

@@ -1,8 +1,6 @@
 //! Whatever a schema is, reading it ends, and what is printed is bounded and says what is missing.
 
-mod common;
-
-use common::{function, function_of, is_sound, tool};
+use crate::common::{self, function, function_of, is_sound, tool};
 use ctx_types::{Literal, Problem};
 use serde_json::{Map, Value, json};
 

@@ -1,9 +1,7 @@
 //! The ways to call a function that sends a body: those that the door takes are no misfits, and what is surely
 //! wrong in any of them is told.
 
-mod common;
-
-use common::{function_of, is_sound, literal, tool};
+use crate::common::{function_of, is_sound, literal, tool};
 use ctx_core::{ArgumentSchema, BodyArgument, ToolSpec};
 use ctx_types::{Function, Literal};
 use proptest::prelude::*;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-mod common;
-
-use common::parses;
+use crate::common::parses;
 use ctx_core::{Identifier, ToolSpec};
 use ctx_types::{Library, definitions};
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! References: each schema they lead to is a type with a name, once, however it is reached.
 
-mod common;
-
-use common::{function, function_of, is_sound, takes, tool};
+use crate::common::{function, function_of, is_sound, takes, tool};
 use serde_json::{Value, json};
 
 /// The types that a value of this schema reaches, as they are declared.

@@ -1,8 +1,6 @@
 //! Functions as they are documented: a pet store's, and those of servers that are in use.
 
-mod common;
-
-use common::is_sound;
+use crate::common::is_sound;
 use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
 use ctx_types::Function;
 use serde_json::{Value, json};

@@ -244,6 +244,9 @@ const DATA_HASH_CHARS: usize = 16;
 /// starts no threads and prints nothing.
 pub(crate) const WORKER: &str = "__worker";
 
+/// The argument that makes the program a worker that extracts the text of documents.
+pub(crate) const EXTRACTOR: &str = "__extract";
+
 /// The same for what ends the processes of upstream servers when the program is gone.
 pub(crate) const REAPER: &str = "__reaper";
 

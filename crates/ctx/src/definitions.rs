@@ -2,43 +2,45 @@
 
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
+use crate::workspace::state;
 use ctx_core::chain;
 use ctx_mcp::{Memory, MemoryError, Remembered, ServerKey};
-use ctx_state::{Definitions, KeptDefinitions, StateError};
+use ctx_store::{Server, ServerDefinitions, State, StoreError};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What is remembered of the upstream servers of a workspace.
-pub(crate) struct UpstreamMemory(Definitions);
+pub(crate) struct UpstreamMemory(Arc<dyn State>);
 
 impl UpstreamMemory {
     pub(crate) fn of(config: &Config) -> Self {
-        Self(Definitions::new(path(config)))
+        Self(state(config))
     }
 
     /// What is remembered of a server.
     pub(crate) fn known(&self, server: &ServerKey) -> CommandResult<Option<Remembered>> {
-        let kept = self.0.of(server.name.as_str(), &server.reach).map_err(failed)?;
+        let kept = self.0.definitions(&named(server)).map_err(failed)?;
         Ok(kept.map(remembered))
     }
 
     /// Takes these definitions as accepted.
     pub(crate) fn accept(&self, server: &ServerKey, accepted: &str) -> CommandResult {
-        self.0.accept(server.name.as_str(), &server.reach, accepted).map_err(failed)?;
+        self.0.accept_definitions(&named(server), accepted).map_err(failed)?;
         Ok(())
     }
 }
 
 impl Memory for UpstreamMemory {
     fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
-        Ok(self.0.of(server.name.as_str(), &server.reach)?.map(remembered))
+        Ok(self.0.definitions(&named(server))?.map(remembered))
     }
 
     fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
-        Ok(remembered(self.0.see(server.name.as_str(), &server.reach, seen)?))
+        Ok(remembered(self.0.see_definitions(&named(server), seen)?))
     }
 
     fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError> {
-        Ok(self.0.extend(server.name.as_str(), &server.reach, before, accepted)?)
+        Ok(self.0.extend_definitions(&named(server), before, accepted)?)
     }
 }
 
@@ -47,11 +49,15 @@ pub(crate) fn path(config: &Config) -> PathBuf {
     config.store_path().with_file_name("upstreams.sqlite")
 }
 
-fn remembered(kept: KeptDefinitions) -> Remembered {
+fn named(server: &ServerKey) -> Server<'_> {
+    Server { name: server.name.as_str(), reach: &server.reach }
+}
+
+fn remembered(kept: ServerDefinitions) -> Remembered {
     Remembered { seen: kept.seen, accepted: kept.accepted }
 }
 
-fn failed(error: StateError) -> CommandError {
+fn failed(error: StoreError) -> CommandError {
     CommandError::new(chain(&error)).hint(
         "the file holds only what upstream servers said of their tools; moved away, what they say next is accepted",
     )

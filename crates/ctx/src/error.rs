@@ -2,8 +2,8 @@
 
 use crate::config::ConfigError;
 use ctx_core::{ErrorKind, ToolError, chain};
-use ctx_knowledge::{FillError, SearchError, StoreError, SyncError};
-use ctx_state::StateError;
+use ctx_knowledge::{FillError, SearchError, SyncError};
+use ctx_store::{StoreError, StorePart};
 use serde_json::{Value, json};
 
 /// A command that failed.
@@ -83,7 +83,16 @@ impl From<ConfigError> for CommandError {
 
 impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
-        let hint = match &error {
+        Self::from(&error)
+    }
+}
+
+impl From<&StoreError> for CommandError {
+    fn from(error: &StoreError) -> Self {
+        let hint = match error {
+            error if error.part() == StorePart::State => {
+                "the file holds only the record of runs; it can be moved away"
+            }
             StoreError::Newer { .. } => "install a newer ctx, or set `db.path` to another file",
             StoreError::Corrupt { .. } => {
                 "move the file away and run `ctx sync`: everything in it can be read again from its sources"
@@ -93,10 +102,10 @@ impl From<StoreError> for CommandError {
             StoreError::Busy { .. } => "wait for the other process, then run the command again",
             StoreError::Foreign { .. } => "set `db.path` to another file, or leave it out",
             StoreError::Open { .. } => "check `db.path` and the permissions of its folder",
-            StoreError::OldSqlite { .. } | StoreError::Sqlite { .. } => "run `ctx doctor`",
+            _ => "run `ctx doctor`",
         };
         let exit = if matches!(error, StoreError::Busy { .. }) { Exit::Busy } else { Exit::Failure };
-        Self { exit, ..Self::new(chain(&error)) }.hint(hint)
+        Self { exit, ..Self::new(chain(error)) }.hint(hint)
     }
 }
 
@@ -133,12 +142,6 @@ impl From<FillError> for CommandError {
             }
             FillError::Lock(_) | FillError::Replaced => Self::new(chain(&error)),
         }
-    }
-}
-
-impl From<StateError> for CommandError {
-    fn from(error: StateError) -> Self {
-        Self::new(chain(&error)).hint("the file holds only the record of runs; it can be moved away")
     }
 }
 

@@ -1,10 +1,10 @@
 //! The entry of the library: the whole command line, with tools, connectors and agents of one's own.
 
-use crate::cli::{self, REAPER, WORKER};
+use crate::cli::{self, EXTRACTOR, REAPER, WORKER};
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::scripts::{RESERVED, ScriptProvider};
-use ctx_core::{Agent, Connector, Identifier, Provider, SourceName, Tool};
+use ctx_core::{Agent, BuiltinProvider, Connector, Identifier, Provider, SourceName, Tool};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +107,7 @@ impl Harness {
     pub async fn run(self) -> ExitCode {
         if is_worker() {
             Output::default().fail(&CommandError::new(
-                "the program was started again to run a script, and had other threads by then: call \
+                "the program was started again as a worker, and had other threads by then: call \
                  `ctx::worker_if_asked()` first thing in `main`, before the runtime is made",
             ));
             return ExitCode::FAILURE;
@@ -116,11 +116,11 @@ impl Harness {
     }
 }
 
-/// Runs scripts until there are no more, or stands by for upstream servers, where the program was started
-/// again to do that; `main` then ends with what is returned.
+/// Runs scripts or reads documents until there are no more, or stands by for upstream servers, where the program was
+/// started again to do that; `main` then ends with what is returned.
 ///
-/// Scripts run in processes of their own, which are this same program. Such a process gives up
-/// everything but computing before its first script, which only one without threads can. So this comes
+/// Scripts run, and PDF, Office and other files are read, in processes of their own, which are this same program. Such a
+/// process gives up everything but computing before its first job, which only one without threads can. So this comes
 /// first in the `main` of a program that makes its own runtime; [`Harness::main`] does it by itself.
 ///
 /// ```no_run
@@ -137,13 +137,16 @@ impl Harness {
 pub fn worker_if_asked() -> Option<ExitCode> {
     match std::env::args_os().nth(1)? {
         first if first == WORKER => Some(ctx_luau::worker_main()),
+        first if first == EXTRACTOR => Some(ctx_knowledge::extraction_worker_main()),
         first if first == REAPER => Some(ctx_mcp::reaper_main()),
         _ => None,
     }
 }
 
 fn is_worker() -> bool {
-    std::env::args_os().nth(1).is_some_and(|first| first == WORKER || first == REAPER)
+    std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| [WORKER, EXTRACTOR, REAPER].iter().any(|name| first == *name))
 }
 
 /// What a program built on the library adds to every workspace it opens.
@@ -178,7 +181,16 @@ impl Additions {
             !reserved
         });
         let own: Arc<dyn Provider> = Arc::new(ScriptProvider { tools, agents: self.agents.clone() });
-        std::iter::once(own).chain(self.providers.iter().cloned()).collect()
+        let mut providers = self.providers.clone();
+        providers.retain(|provider| {
+            let name = provider.name();
+            let reserved = BuiltinProvider::named(name.as_str()).is_some_and(BuiltinProvider::is_hidden);
+            if reserved {
+                warnings.push(format!("provider {name} is left out: the name `{name}` is taken"));
+            }
+            !reserved
+        });
+        std::iter::once(own).chain(providers).collect()
     }
 }
 

@@ -7,6 +7,7 @@
     reason = "this crate is where the environment and the working directory are read"
 )]
 
+mod admin;
 mod cli;
 mod commands;
 mod config;

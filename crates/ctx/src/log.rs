@@ -19,7 +19,7 @@ pub(crate) fn start(verbose: u8, quiet: bool) {
         // What goes wrong between a client and rmcp is the client's to know.
         (false, 0) => "warn,rmcp=off",
         (false, 1) => {
-            "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_openapi=debug,ctx_state=debug,script=debug"
+            "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_openapi=debug,ctx_store=debug,script=debug"
         }
         // At debug level rmcp logs whole messages, including arguments and results.
         (false, _) => "debug,rmcp=info",

@@ -3,7 +3,7 @@
 use crate::cli::state_folder;
 use ctx_core::{Secret, chain};
 use ctx_mcp::CredentialStore;
-use ctx_state::{Credentials, StateError};
+use ctx_store::{Credentials, StoreError};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -33,6 +33,6 @@ impl CredentialStore for Logins {
     }
 }
 
-fn told(error: StateError) -> String {
+fn told(error: StoreError) -> String {
     format!("the logins cannot be used: {}", chain(&error))
 }

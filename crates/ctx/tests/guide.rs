@@ -2,10 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-#[path = "apis/client.rs"]
-mod client;
-
-use client::Client;
+use crate::apis::Client;
 use ctx_testkit::{
     Asked, Reply, TestServer, TestWorkspace, Web, github_description, official_packages, reply, reply_with,
 };

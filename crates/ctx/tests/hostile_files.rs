@@ -1,5 +1,5 @@
-//! A running server syncs hostile files: it stays up, answers requests meanwhile, stops within the drain timeout, and
-//! skips a file that has crashed it twice.
+//! A running server syncs hostile files: it stays up, answers requests meanwhile, reads them in confined processes, stops
+//! within the drain timeout, and skips a file that has crashed it twice.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 #![allow(clippy::print_stdout, reason = "counts, latency and memory are printed")]
@@ -110,6 +110,46 @@ fn a_server_that_syncs_large_files_ends_in_time() {
     let took = started.elapsed();
     println!("SIGTERM during a sync of large files took {took:?}");
     assert!(took < DRAIN + LEEWAY, "{took:?}");
+}
+
+/// A process that extracts documents for this one and has used a third of a second of CPU time.
+fn busy_extractor(parent: u32) -> Option<u32> {
+    const BUSY_TICKS: u64 = 33;
+    let ids = fs::read_dir("/proc").ok()?.flatten();
+    let mut ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.find(|id| {
+        let arguments = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(1);
+        let fields: Vec<u64> = fields.map(|field| field.parse().unwrap_or(0)).collect();
+        let is_child = fields.first() == Some(&u64::from(parent));
+        is_child
+            && arguments.ends_with("\0__extract\0")
+            && fields.get(10).is_some_and(|ticks| *ticks > BUSY_TICKS)
+    })
+}
+
+#[test]
+fn documents_are_read_outside_of_the_serving_process() {
+    let w = synced_by_server().file("docs/aa-fine.html", "<p>quixotic");
+    w.write("docs/mm-slow.html", slow_page(20));
+    w.write("docs/zz-fine.html", "<p>zanzibar");
+    let server = w.spawn_server();
+    let mut worker = None;
+    wait_until("a worker reads the large file", || {
+        worker = busy_extractor(server.id());
+        worker.is_some()
+    });
+    let worker = worker.unwrap();
+    let status = fs::read_to_string(format!("/proc/{worker}/status")).unwrap();
+    for confined in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+        assert!(status.contains(confined), "{status}");
+    }
+    signal(worker, "KILL");
+    wait_until("the others are read", || finds(&server, "zanzibar", "zz-fine.html"));
+    assert!(finds(&server, "quixotic", "aa-fine.html"));
+    assert_eq!(server.get("/health").status, 200);
+    server.stop().success();
 }
 
 /// The document that the sync journal records as being read, and the number of suspects.

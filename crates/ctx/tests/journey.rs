@@ -56,14 +56,14 @@ fn init_reads_every_format_and_says_what_it_leaves_out() {
         .file("settings.yaml", "a: 1");
     let created = w.ctx("init").success();
     created.clone().answers("not indexed: 2 .png, 1 .yaml (`include_globs` in ctx.toml decides)");
-    assert!(
-        w.read("ctx.toml").contains("include_globs = [\"**/*.{PDF,ipynb,py}\"]"),
-        "{}",
-        w.read("ctx.toml")
-    );
+    // Formats that come later, too.
+    let documents = "md,markdown,mdx,txt,rst,adoc,pdf,docx,pptx,xlsx,odt,odp,ods,epub,html,htm,xhtml,ipynb,csv,tsv,tex,org";
+    let written = w.read("ctx.toml");
+    assert!(written.contains(&format!("include_globs = [\"**/*.{{{documents},PDF,py}}\"]")), "{written}");
     let empty = TestWorkspace::empty().file("README", "x");
     empty.ctx("init").success();
-    assert!(empty.read("ctx.toml").contains("include_globs = [\"**/*.{md,txt,pdf,docx,html,ipynb}\"]"));
+    let written = empty.read("ctx.toml");
+    assert!(written.contains(&format!("include_globs = [\"**/*.{{{documents}}}\"]")), "{written}");
     w.shell("ctx up report.PDF").code(2).says("a workspace is a folder");
 }
 
@@ -88,7 +88,8 @@ fn init_fits_the_configuration_to_the_documents_it_finds() {
     w.ctx("init").success();
     let config = w.read("ctx.toml");
     assert!(config.contains("[connectors.filesystem.docs]\nroot = \"docs\""), "{config}");
-    assert!(config.contains("include_globs = [\"**/*.md\"]"), "{config}");
+    assert!(config.contains("include_globs = [\"**/*.{md,"), "{config}");
+    assert!(!config.contains(",rs}"), "source code outside of the folder: {config}");
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 0
     ----- stdout -----

@@ -292,3 +292,17 @@ fn a_script_is_shown_with_what_it_promises_and_its_failures_can_be_mended() {
     assert!(blocks[1]["text"].as_str().unwrap().contains("odd"), "{executed}");
     server.stop().success();
 }
+
+#[test]
+fn the_hidden_provider_is_neither_listed_nor_called() {
+    let w = workspace();
+    let server = w.spawn_server();
+    let listed = newer(&server, "tools/list", json!({})).result().to_string();
+    assert!(!listed.contains("list_runs") && !listed.contains("admin"), "{listed}");
+    for name in ["admin.list_runs", "admin__list_runs", "list_runs"] {
+        let call = json!({"name": name, "arguments": {"limit": 1}});
+        let answer = newer(&server, "tools/call", call).next().unwrap().to_string();
+        assert!(!answer.contains("\"runs\"") && !answer.contains("did you mean"), "{answer}");
+        assert!(answer.contains("error") || answer.contains("isError"), "{answer}");
+    }
+}

@@ -7,8 +7,8 @@
 
 mod report;
 
-use crate::bench::process::Server;
 use crate::run::{cargo, copy, root, succeed, target, with_test_env};
+use crate::server::Server;
 use crate::tools;
 use anyhow::{Context, Result, bail};
 use report::{Report, Side};

@@ -3,20 +3,20 @@
 mod node;
 mod python;
 
-pub(crate) use node::{node, packages, path_with};
+pub use node::packages;
+pub(crate) use node::{node, path_with};
 
-use crate::run::{cargo, root, succeed, target};
+use crate::run::{cargo, succeed, target};
 use anyhow::{Context, Result, ensure};
 use python::python;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const DENY_VERSION: &str = "0.20.2";
 const MOTO_VERSION: &str = "5.2.5";
 /// The official MCP SDK for Python: the newest of its first major and of its second.
 pub(crate) const PYTHON_SDKS: [&str; 2] = ["1.30.0", "2.3.0"];
 
-/// Everything that there is to install, besides what is built with cargo.
+/// Everything that there is to install.
 pub(crate) fn everything() -> Result<()> {
     for_tests()?;
     conformance_suite()?;
@@ -125,40 +125,4 @@ fn moto() -> Result<()> {
          that Python",
     )?;
     Ok(())
-}
-
-/// Licences, duplicates and who may depend on what, as `deny.toml` has it.
-pub(crate) fn deny() -> Result<()> {
-    let program = cargo_deny()?;
-    // Advisories would need a database that is no package; the rest comes with the packages.
-    succeed(Command::new(program).args(["check", "bans", "licenses"]).current_dir(root()))
-}
-
-/// The one on the PATH if it is new enough to read our manifests, else our own.
-fn cargo_deny() -> Result<PathBuf> {
-    let tools = target().join("tools");
-    let installed = tools.join("bin/cargo-deny");
-    let version = |program: &PathBuf| {
-        let output = Command::new(program).arg("--version").output().ok()?;
-        String::from_utf8(output.stdout).ok()?.split_whitespace().last().map(str::to_owned)
-    };
-    for candidate in [installed.clone(), PathBuf::from("cargo-deny")] {
-        if version(&candidate).is_some_and(|found| found == DENY_VERSION) {
-            return Ok(candidate);
-        }
-    }
-    succeed(
-        cargo(&[
-            "install",
-            "cargo-deny",
-            "--version",
-            DENY_VERSION,
-            "--locked",
-            "--no-default-features",
-            "--root",
-        ])
-        .arg(&tools),
-    )
-    .context("cargo-deny could not be installed; install it by hand with `cargo install cargo-deny`")?;
-    Ok(installed)
 }

@@ -38,7 +38,7 @@ pub(crate) fn node() -> Result<PathBuf> {
 
 /// Puts the packages that `manifest` (a folder of the repository) locks into `target/tools/<name>`, and
 /// gives their `node_modules`. Nothing of them is run by that.
-pub(crate) fn packages(name: &str, manifest: &Path) -> Result<PathBuf> {
+pub fn packages(name: &str, manifest: &Path) -> Result<PathBuf> {
     let node = node()?;
     let from = root().join(manifest);
     let folder = target().join("tools").join(name);

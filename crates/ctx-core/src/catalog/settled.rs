@@ -1,10 +1,67 @@
-//! A catalog that waits for providers whose tools are not known yet.
+//! Providers whose tools were not known when a catalog was built: who waits for them, and the tools that they have then.
 
-use super::Catalog;
-use crate::{Identifier, Provider};
+use super::build::registrations;
+use super::{Catalog, Registered};
+use crate::rate::Meters;
+use crate::{Identifier, Provider, ToolError};
 use futures::future::join_all;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// A provider whose tools were not known when its catalog was built.
+pub(super) struct AwaitedProvider {
+    provider: Arc<dyn Provider>,
+    /// Its tools as they were first seen to be known. All calls of the catalog see these; when others follow, another
+    /// catalog has them.
+    tools: OnceLock<Vec<Arc<Registered>>>,
+}
+
+impl AwaitedProvider {
+    pub(super) fn new(provider: Arc<dyn Provider>) -> Self {
+        Self { provider, tools: OnceLock::new() }
+    }
+
+    pub(super) fn get(&self) -> &dyn Provider {
+        &*self.provider
+    }
+
+    /// Whether its tools are known by now.
+    pub(super) fn is_known(&self) -> bool {
+        self.tools.get().is_some() || self.provider.unknown().is_none()
+    }
+
+    /// Its tools, where a call or a settled catalog has asked for them.
+    pub(super) fn registered(&self) -> &[Arc<Registered>] {
+        self.tools.get().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Its tools, where they are known by now.
+    pub(super) async fn known_tools(self: &Arc<Self>, catalog: &Catalog) -> Option<&[Arc<Registered>]> {
+        if self.tools.get().is_none() {
+            if !self.is_known() {
+                return None;
+            }
+            let (own, meters) = (self.clone(), catalog.meters.clone());
+            // There may be thousands.
+            let registering = tokio::task::spawn_blocking(move || own.register(&meters).len());
+            if let Err(error) = registering.await {
+                tracing::error!(%error, "tools of {} are not taken up", self.provider.name());
+            }
+        }
+        self.tools.get().map(Vec::as_slice)
+    }
+
+    fn register(&self, meters: &Meters) -> &[Arc<Registered>] {
+        self.tools.get_or_init(|| registrations(&*self.provider, &BTreeMap::new(), meters))
+    }
+
+    /// Why none of its tools can be called.
+    pub(super) fn unavailable(&self) -> ToolError {
+        let reason = self.provider.unknown().unwrap_or_else(|| "cannot be called".to_owned());
+        ToolError::not_found(format!("{} {reason}", self.provider.name()))
+    }
+}
 
 impl Catalog {
     /// Waits for providers that are `wanted` and whose tools are not known yet, at most for `patience`. Returns this
@@ -15,21 +72,22 @@ impl Catalog {
         patience: Duration,
     ) -> Arc<Self> {
         let awaited = self.unknown.iter().filter(|(name, _)| wanted(name));
-        let settling = join_all(awaited.map(|(_, provider)| provider.settle()));
+        let settling = join_all(awaited.map(|(_, awaited)| awaited.provider.settle()));
         // Whoever is late stays unknown.
         let _ = tokio::time::timeout(patience, settling).await;
-        let is_known = |provider: &&Arc<dyn Provider>| provider.unknown().is_none();
-        let known: Vec<Arc<dyn Provider>> = self.unknown.values().filter(is_known).cloned().collect();
+        let is_known = |awaited: &&Arc<AwaitedProvider>| awaited.is_known();
+        let known: Vec<Arc<AwaitedProvider>> = self.unknown.values().filter(is_known).cloned().collect();
         if known.is_empty() {
             return self.clone();
         }
         let mut catalog = Self::clone(self);
-        let old = self.clone();
         // Registering compiles schemas.
         let registering = tokio::task::spawn_blocking(move || {
-            for provider in known {
-                catalog.unknown.remove(&provider.name());
-                catalog.register(&*provider, &old.tools);
+            for awaited in known {
+                catalog.unknown.remove(&awaited.provider.name());
+                for registered in awaited.register(&catalog.meters) {
+                    catalog.insert(registered.clone());
+                }
             }
             Arc::new(catalog)
         });

@@ -2,10 +2,19 @@
 
 use super::MASKED_LENGTH_MIN;
 use super::decode::{decode, incomplete_escape};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::collections::HashSet;
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// All but the unreserved characters of a URL.
+const ESCAPED_IN_COMPONENTS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// All that `application/x-www-form-urlencoded` escapes, except spaces: they become `+`.
+const ESCAPED_IN_FORMS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b' ');
 
 /// Bytes from which a line of a multi-line secret, such as a private key, is masked on its own.
 const LINE_LENGTH_MIN: usize = 16;
@@ -66,8 +75,9 @@ pub(super) fn forms(secret: &str) -> Vec<SecretForm> {
         forms.push(SecretForm { bytes, rest: 0, before: 0, after: 0 });
     }
     // Basic credentials may be form-encoded before base64, and JSON is escaped before it.
-    let escaped =
-        [secret.to_owned(), percent(secret, b"-._~", false), percent(secret, b"*-._", true), json(secret)];
+    let component = utf8_percent_encode(secret, ESCAPED_IN_COMPONENTS).to_string();
+    let form = utf8_percent_encode(secret, ESCAPED_IN_FORMS).to_string().replace(' ', "+");
+    let escaped = [secret.to_owned(), component, form, json(secret)];
     for text in HashSet::from(escaped) {
         for alphabet in [STANDARD, URL_SAFE] {
             forms.extend((0..3).map(|offset| base64(text.as_bytes(), offset, alphabet)));
@@ -96,19 +106,6 @@ fn base64(bytes: &[u8], offset: usize, alphabet: &[u8; 64]) -> SecretForm {
     let (shared_digits, before) = [(0, 0), (2, 1), (3, 1)][offset];
     digits.drain(..shared_digits.min(digits.len()));
     SecretForm { bytes: digits, rest: 0, before, after: usize::from(bits > 0) }
-}
-
-/// Percent-encodes all but alphanumeric and `kept` bytes; `plus` encodes a space as `+`, like HTML forms.
-fn percent(text: &str, kept: &[u8], plus: bool) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' ' if plus => escaped.push('+'),
-            byte if byte.is_ascii_alphanumeric() || kept.contains(&byte) => escaped.push(char::from(byte)),
-            byte => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
 }
 
 /// The text as a JSON string, without its quotes.

@@ -1,10 +1,8 @@
 //! A few tools, ways to call them, and logs that keep what they did.
 
-#![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
 #![allow(clippy::expect_used, reason = "a helper fails the test it helps")]
 
 use ctx_core::{Call, Caller, Catalog, CatalogBuilder, ErrorKind, Output, Run, RunLog, ToolError};
-#[allow(unused_imports, reason = "each test crate uses its own part")]
 pub(crate) use ctx_testkit::{TestTool, echo, provider, tool};
 use serde_json::Value;
 use std::fmt::Debug;

@@ -8,7 +8,7 @@ mod lex;
 
 use crate::discover::{cut, hint};
 use calls::{Misreading, Seen, Written, look};
-use ctx_core::{Catalog, Entry, Identifier, ToolError, nearest};
+use ctx_core::{BuiltinProvider, Catalog, Entry, Identifier, ToolError, nearest};
 use ctx_luau::{describe_undefined, execute_globals};
 use ctx_types::{Function, Misfit, Problem};
 use std::collections::{BTreeSet, HashMap};
@@ -22,9 +22,6 @@ const CALLS_MAX: usize = 1_000;
 
 /// Bytes of a script that is checked; the engine refuses longer ones.
 const SCRIPT_BYTES_MAX: usize = 256 << 10;
-
-/// Providers that are no globals of scripts, or are something else there.
-const NO_GLOBALS: [&str; 3] = ["context", "tools", "ctx"];
 
 /// Providers that a message lists.
 const PROVIDERS_SHOWN: usize = 10;
@@ -126,10 +123,15 @@ fn undefined(script: &str, seen: &Seen, catalog: &Catalog) -> Vec<String> {
     unknown.sort_by_key(|(_, at)| **at);
     let told = unknown.into_iter().take(PROBLEMS_MAX).map(|(name, at)| {
         let (line, column) = position(script, *at);
-        let others = providers.iter().copied().filter(|name| !NO_GLOBALS.contains(name));
+        let others = providers.iter().copied().filter(|name| !is_our_own(name));
         format!("{line}:{column}: {}", describe_undefined(&cut(name), others))
     });
     told.collect()
+}
+
+/// Whether a provider is no global of scripts, or is something else there.
+fn is_our_own(provider: &str) -> bool {
+    BuiltinProvider::named(provider).is_some_and(BuiltinProvider::has_bare_names)
 }
 
 /// ` (there are `a`, `b`)`: the first few providers.
@@ -156,7 +158,7 @@ fn problems_of(
     let found = is_known.then(|| lookup.find(&provider, &call.name)).flatten();
     let provides =
         found.is_some() || (is_known && catalog.functions().any(|entry| *entry.name.provider() == provider));
-    if !call.is_sdk && (!provides || NO_GLOBALS.contains(&call.provider.as_str())) {
+    if !call.is_sdk && (!provides || is_our_own(&call.provider)) {
         // A name of the script's own, or of the language.
         return Vec::new();
     }
@@ -226,7 +228,7 @@ struct FunctionLookup<'a> {
 impl<'a> FunctionLookup<'a> {
     /// Whether scripts see this as the global of a provider.
     fn is_provider(&self, name: &str) -> bool {
-        !NO_GLOBALS.contains(&name) && self.catalog.providers().any(|provider| provider.as_str() == name)
+        !is_our_own(name) && self.catalog.providers().any(|provider| provider.as_str() == name)
     }
 
     /// A function by its catalog name or its original name.

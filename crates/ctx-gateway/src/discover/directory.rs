@@ -2,7 +2,7 @@
 
 use super::text::{cut, hint, line};
 use ctx_core::{Catalog, Entry, ToolError, ToolName, nearest};
-use ctx_knowledge::{EmbedError, SmallText, SmallTexts};
+use ctx_rank::{SmallText, SmallTexts};
 use ctx_types::Function;
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(super) struct Listed {
 
 impl Directory {
     /// Reads a catalog. Blocks.
-    pub(super) fn of(catalog: &Catalog) -> Result<Self, EmbedError> {
+    pub(super) fn of(catalog: &Catalog) -> Self {
         let mut functions = Vec::new();
         let mut found_by = Vec::new();
         let mut providers: Vec<(String, Range<usize>)> = Vec::new();
@@ -41,7 +41,7 @@ impl Directory {
         }
         let texts: Vec<SmallText<'_>> =
             found_by.iter().map(|(name, about, detail)| SmallText { name, about, detail }).collect();
-        Ok(Self { functions, providers, texts: SmallTexts::new(&texts)? })
+        Self { functions, providers, texts: SmallTexts::new(&texts) }
     }
 
     /// All of them, those of a provider together.
@@ -64,7 +64,6 @@ impl Directory {
         let all = 0..self.functions.len();
         let within = provider.map_or(Ok(&all), |provider| self.places(provider))?;
         let found = self.texts.best(query, limit, |place| within.contains(&place));
-        let found = found.map_err(|error| ToolError::internal("functions cannot be searched", error))?;
         Ok(found.into_iter().filter_map(|place| self.functions.get(place)).collect())
     }
 

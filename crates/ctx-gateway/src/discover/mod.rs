@@ -37,7 +37,6 @@ impl Directories {
         let read = catalog.clone();
         let made = tokio::task::spawn_blocking(move || Directory::of(&read)).await;
         let made = made.map_err(|error| ToolError::internal("functions cannot be listed", error))?;
-        let made = made.map_err(|error| ToolError::internal("functions cannot be searched", error))?;
         let made = Arc::new(made);
         let latest = (Arc::downgrade(catalog), made.clone());
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(latest);

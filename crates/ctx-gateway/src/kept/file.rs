@@ -4,13 +4,12 @@
 //! Clients read the resource.
 
 use super::Shelf;
-use crate::PROVIDER;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ctx_core::{
-    Annotations, Call, Catalog, FILE_PREFIX, Identifier, Identity, Keeper, KeptFile, Output, Provider,
-    ResourceContent, ResourcePage, ResourceTemplate, Resources, Tool, ToolError, ToolSpec,
+    Annotations, BuiltinProvider, Call, Catalog, FILE_PREFIX, Identifier, Identity, Keeper, KeptFile, Output,
+    Provider, ResourceContent, ResourcePage, ResourceTemplate, Resources, Tool, ToolError, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -34,7 +33,7 @@ impl Keeper for KeptFiles {
 
 impl Provider for KeptFiles {
     fn name(&self) -> Identifier {
-        Identifier::sanitize(PROVIDER)
+        BuiltinProvider::Ctx.identifier()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {

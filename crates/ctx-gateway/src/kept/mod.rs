@@ -10,9 +10,9 @@ mod resource;
 mod shape;
 mod shelf;
 
-use crate::PROVIDER;
 use ctx_core::{
-    Call, Caller, ContentBlock, Identifier, Output, Provider, Resources, Tool, ToolError, json_size,
+    BuiltinProvider, Call, Caller, ContentBlock, Identifier, Output, Provider, Resources, Tool, ToolError,
+    json_size,
 };
 pub(crate) use file::KeptFiles;
 use part::ResultPart;
@@ -73,7 +73,7 @@ impl KeptResults {
 
 impl Provider for KeptResults {
     fn name(&self) -> Identifier {
-        Identifier::sanitize(PROVIDER)
+        BuiltinProvider::Ctx.identifier()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use ctx_core::{Catalog, ErrorKind, Identifier, Provider, Tool, ToolError};
 use ctx_testkit::{TestTool, provider, tool};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Characters of two thousand tokens.
 const ANSWER_CHARS_MAX: usize = 8_000;
@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Test] = tests![discover:
     documentation_is_read_by_uri,
     servers_that_are_connecting_are_waited_for,
     servers_that_do_not_answer_are_named,
+    arguments_of_an_early_call_are_fitted_like_those_of_any_other,
     functions_that_are_known_since_the_catalog_was_made_are_checked,
 ];
 
@@ -373,7 +374,10 @@ struct Connecting {
 fn connecting(name: &str, answers: bool) -> Arc<dyn Provider> {
     let forecast =
         described("forecast", "Tells the temperature of the next days.", json!({"type": "object"}));
-    let known = provider(name, [forecast]);
+    connecting_to(provider(name, [forecast]), answers)
+}
+
+fn connecting_to(known: Arc<dyn Provider>, answers: bool) -> Arc<dyn Provider> {
     Arc::new(Connecting { known, is_known: AtomicBool::new(false), answers })
 }
 
@@ -434,4 +438,39 @@ pub(crate) async fn servers_that_do_not_answer_are_named() {
         "not searched, since their functions are not known yet: slow\n\
          sdk.weather.forecast() – Tells the temperature of the next days."
     );
+}
+
+pub(crate) async fn arguments_of_an_early_call_are_fitted_like_those_of_any_other() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "labels": {"type": "array"},
+            "note": {"type": "object", "properties": {"tags": {"type": "array"}}},
+        },
+        "required": ["id", "note"],
+    });
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let store = || {
+        let seen = seen.clone();
+        let store = tool("store", move |arguments, _| {
+            seen.lock().unwrap().push(Value::Object(arguments));
+            Box::pin(async { Ok(Value::Null.into()) })
+        });
+        connecting_to(provider("notes", [store.schema(schema.clone()).body("note", true)]), true)
+    };
+    // A body as the second argument, and `{}` where the schema wants a list, by the first call of its catalog.
+    let fitted = json!({"id": 1, "labels": [], "note": {"tags": []}});
+    for script in [
+        "sdk.notes.store({ id = 1, labels = {} }, { tags = {} })",
+        "sdk.notes.store{ id = 1, labels = {}, note = { tags = {} } }",
+        "sdk.notes.store{ id = 1, labels = {}, tags = {} }",
+    ] {
+        let bench = Bench::of(settings(), limits(), vec![store()]);
+        bench.value(&format!("{script}\nreturn 1")).await;
+        assert_eq!(seen.lock().unwrap().pop(), Some(fitted.clone()), "{script}");
+    }
+    let bench = Bench::of(settings(), limits(), vec![store()]);
+    let (_, message) = bench.failure("sdk.notes.store({ id = 'x' }, { tags = {} })").await;
+    assert!(message.contains("parameter `id`"), "{message}");
 }

@@ -3,12 +3,12 @@
 
 use super::keys::KeySet;
 use super::{OAuthLimits, is_trusted};
-use ctx_core::{ForbiddenAddress, NetworkScope, Reach, chain};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, StatusCode, Url, redirect};
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderValue, Method, StatusCode};
+use ctx_core::{NetworkScope, Reach, chain};
+use ctx_net::{BodyError, Client, ClientOptions, NetError, Request};
 use serde::Deserialize;
-use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use url::Url;
 
 /// How metadata is named: OAuth's own name (RFC 8414), then OpenID Connect's.
 const METADATA_NAMES: [&str; 2] = ["oauth-authorization-server", "openid-configuration"];
@@ -21,9 +21,7 @@ pub(super) struct Issuer {
     url: Url,
     jwks_url: Option<Url>,
     limits: OAuthLimits,
-    /// HTTP clients by the nearest network scope they may connect to, then by plain HTTP or TLS; built on first use.
-    clients: [[OnceLock<Client>; 2]; 3],
-    scope_of: fn(Option<SocketAddr>) -> NetworkScope,
+    client: Client,
 }
 
 #[derive(Deserialize)]
@@ -34,14 +32,12 @@ struct Metadata {
 
 impl Issuer {
     pub(super) fn new(name: &str, url: Url, jwks_url: Option<Url>, limits: OAuthLimits) -> Self {
-        Self {
-            name: name.to_owned(),
-            url,
-            jwks_url,
-            limits,
-            clients: Default::default(),
-            scope_of: scope_of_peer,
-        }
+        let client = Client::new(ClientOptions {
+            user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
+            connect_timeout: Some(limits.fetch_timeout),
+            ..ClientOptions::default()
+        });
+        Self { name: name.to_owned(), url, jwks_url, limits, client }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -96,81 +92,31 @@ impl Issuer {
         before.into_iter().chain(behind).map(at).collect()
     }
 
-    /// Fetches a document, with the network scope of the server that sent it; `None` if it is not found.
+    /// Fetches a document, with the network scope of the server that sent it; `None` if it is not found. Follows no
+    /// redirects: keys come from where the settings say, and from nowhere else.
     async fn get(&self, url: &Url, reach: Reach) -> Result<Option<(Vec<u8>, NetworkScope)>, String> {
-        let failed = |error: reqwest::Error| format!("{url}: {}", chain(&error.without_url()));
-        let refused = |forbidden| format!("{url}: {}", RefusedHost(forbidden));
-        reach.check_host(url.host_str().unwrap_or_default()).map_err(refused)?;
-        let request = self.client(url, reach)?.get(url.clone()).header("accept", "application/json");
-        let mut response = request.send().await.map_err(failed)?;
-        let (status, scope) = (response.status(), (self.scope_of)(response.remote_addr()));
+        let failed = |error: NetError| format!("{url}: {}", chain(&error.without_url()));
+        let request = Request::new(Method::GET, url.clone());
+        let request = request.header(ACCEPT, HeaderValue::from_static("application/json"));
+        let mut response = self.client.send(&request, reach).await.map_err(failed)?;
+        let (status, scope) = (response.status(), response.scope());
         if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) {
             return Ok(None);
         }
         if status != StatusCode::OK {
             return Err(format!("{url}: the answer is {status}"));
         }
-        let mut body = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(failed)? {
-            if body.len() + piece.len() > self.limits.answer_bytes {
-                return Err(format!("{url}: the answer is larger than {} bytes", self.limits.answer_bytes));
-            }
-            body.extend_from_slice(&piece);
-        }
+        let body = response.read(self.limits.answer_bytes).await.map_err(|error| match error {
+            BodyError::TooLarge(bytes_max) => format!("{url}: the answer is larger than {bytes_max} bytes"),
+            BodyError::Net(error) => failed(error),
+        })?;
         Ok(Some((body, scope)))
-    }
-
-    fn client(&self, url: &Url, reach: Reach) -> Result<&Client, String> {
-        let is_secure = url.scheme() == "https";
-        let slot = &self.clients[reach.nearest() as usize][usize::from(is_secure)];
-        if let Some(client) = slot.get() {
-            return Ok(client);
-        }
-        if rustls::crypto::ring::default_provider().install_default().is_err() {
-            // Somebody else was first, and theirs is as good.
-        }
-        let mut builder = Client::builder()
-            .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(self.limits.fetch_timeout)
-            // Keys come from where the settings say, and from nowhere else.
-            .redirect(redirect::Policy::none())
-            .dns_resolver(Arc::new(CheckedNames(reach)))
-            .no_proxy();
-        if !is_secure {
-            // Reading the system's certificates takes time, and fails where there are none.
-            builder = builder.tls_certs_only([]);
-        }
-        let client = builder.build().map_err(|error| chain(&error))?;
-        Ok(slot.get_or_init(|| client))
     }
 }
 
 /// SSRF policy for a URL from the settings.
 fn configured(url: &Url) -> Reach {
     Reach::configured(url.host_str().unwrap_or_default())
-}
-
-/// Network scope of the server that sent a response; the most restricted one if its address is unknown.
-fn scope_of_peer(peer: Option<SocketAddr>) -> NetworkScope {
-    peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip()))
-}
-
-/// A host that the SSRF policy refuses.
-#[derive(Debug, thiserror::Error)]
-#[error("it leads to {0}, which may not be connected to")]
-struct RefusedHost(ForbiddenAddress);
-
-/// DNS resolver that returns allowed addresses only, so that the connection uses the addresses that were checked.
-struct CheckedNames(Reach);
-
-impl Resolve for CheckedNames {
-    fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0;
-        Box::pin(async move {
-            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            Ok(Box::new(reach.reachable(addresses).map_err(RefusedHost)?.into_iter()) as Addrs)
-        })
-    }
 }
 
 #[cfg(test)]
@@ -181,10 +127,7 @@ mod tests {
 
     /// Fetches keys through metadata whose JWKS URL is at another loopback host; returns the outcome and the number of
     /// requests that the JWKS host received.
-    async fn fetch_from_other_host(
-        host: &str,
-        scope_of: fn(Option<SocketAddr>) -> NetworkScope,
-    ) -> (Result<(), String>, usize) {
+    async fn fetch_from_other_host(host: &str, has_public_peers: bool) -> (Result<(), String>, usize) {
         let keys = Web::serve(|_| reply(200, r#"{"keys": []}"#));
         let jwks_uri = keys.url("/keys").replace("127.0.0.1", host);
         let issuer_name = std::sync::Arc::new(std::sync::OnceLock::<String>::new());
@@ -197,28 +140,22 @@ mod tests {
         let name =
             issuer.url("").replace("127.0.0.1", if host == "localhost" { "127.0.0.1" } else { "localhost" });
         issuer_name.set(name.clone()).unwrap();
-        let made = Issuer::new(&name, Url::parse(&name).unwrap(), None, OAuthLimits::default());
-        let fetched = Issuer { scope_of, ..made }.fetch().await.map(|_| ());
+        let mut made = Issuer::new(&name, Url::parse(&name).unwrap(), None, OAuthLimits::default());
+        if has_public_peers {
+            made.client = made.client.with_public_peers();
+        }
+        let fetched = made.fetch().await.map(|_| ());
         (fetched, keys.asked().len())
     }
 
     #[tokio::test]
     async fn a_public_issuer_cannot_name_keys_on_this_machine() {
         for host in ["127.0.0.1", "localhost"] {
-            let (refused, asked) = fetch_from_other_host(host, |_| NetworkScope::Internet).await;
+            let (refused, asked) = fetch_from_other_host(host, true).await;
             let refused = refused.unwrap_err();
             assert!(refused.contains("it leads to an address of this machine"), "{refused}");
             assert_eq!(asked, 0);
-            assert_eq!(fetch_from_other_host(host, scope_of_peer).await, (Ok(()), 1));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_name_does_not_lead_to_metadata() {
-        // A literal address resolves to itself.
-        for name in ["169.254.169.254", "fe80::1", "fd00:ec2::254", "2002:a9fe:a9fe::1"] {
-            let error = CheckedNames(Reach::OWN).resolve(name.parse().unwrap()).await.err().unwrap();
-            assert!(error.is::<RefusedHost>(), "{name}: {error}");
+            assert_eq!(fetch_from_other_host(host, false).await, (Ok(()), 1));
         }
     }
 

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_wait_grows_with_failures_up_to_a_bound() {
         let limits = OAuthLimits::default();
-        let url = reqwest::Url::parse("https://login.example").unwrap();
+        let url = url::Url::parse("https://login.example").unwrap();
         let keys = Keys::new(Issuer::new("https://login.example", url, None, limits), limits);
         let waits: Vec<u64> = [0, 1, 2, 3, 40].map(|failures| keys.wait_after(failures).as_secs()).into();
         assert_eq!(waits, [600, 1, 2, 4, 600]);

@@ -15,10 +15,10 @@ use axum::http::HeaderValue;
 use ctx_core::{Identity, ScopePolicy};
 use issuer::Issuer;
 use keys::Keys;
-use reqwest::Url;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use url::Url;
 
 /// Where a server says what protects it; the path of the resource follows.
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";

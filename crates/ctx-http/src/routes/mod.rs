@@ -6,8 +6,6 @@ mod mcp;
 mod metadata;
 mod tools;
 
-pub(crate) use tools::Form;
-
 use crate::error::ApiError;
 use crate::{Api, guard, oauth, openapi};
 use axum::extract::rejection::PathRejection;

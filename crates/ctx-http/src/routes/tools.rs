@@ -10,13 +10,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use ctx_core::{Call, Catalog, Entry, ErrorKind, Output};
+use ctx_core::{AnswerForm, Call, Catalog, ErrorKind};
 use serde_json::{Value, json};
-
-/// The provider whose answers are not wrapped in `{"result": …}`.
-const UNWRAPPED_PROVIDER: &str = "context";
-/// The tool whose every answer tells what happened inside: its logs, however short, and its calls.
-const TELLING_TOOL: (&str, &str) = ("ctx", "execute");
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
     let catalog = api.catalog.current();
@@ -32,47 +27,6 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
         })
         .collect();
     Json(json!({ "tools": tools }))
-}
-
-/// What a tool's answer looks like as a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// The value itself; its shape is published.
-    Unwrapped,
-    /// `{"result": …}`, and `logs` where something was logged.
-    Wrapped,
-    /// `{"result": …, "logs": […], "meta": {"calls": …, "bytes_kept": …}}`.
-    Telling,
-}
-
-impl Form {
-    pub(crate) fn of(entry: &Entry) -> Self {
-        let (provider, tool) = (entry.name.provider().as_str(), entry.name.tool().as_str());
-        if provider == UNWRAPPED_PROVIDER {
-            Self::Unwrapped
-        } else if (provider, tool) == TELLING_TOOL {
-            Self::Telling
-        } else {
-            Self::Wrapped
-        }
-    }
-
-    pub(crate) fn body(self, output: Output) -> Value {
-        if self == Self::Unwrapped {
-            return output.value;
-        }
-        let is_telling = self == Self::Telling;
-        let logs = (is_telling || !output.logs.is_empty()).then(|| json!(output.logs));
-        let meta = is_telling.then(|| json!(output.inside));
-        let mut body = json!({ "result": output.into_data() });
-        if let Some(logs) = logs {
-            body["logs"] = logs;
-        }
-        if let Some(meta) = meta {
-            body["meta"] = meta;
-        }
-        body
-    }
 }
 
 pub(crate) async fn call(
@@ -132,18 +86,18 @@ async fn answer(
     whole(name, arguments, call, form).await
 }
 
-async fn whole(name: &str, arguments: Value, call: Call, form: Form) -> Result<Response, ApiError> {
+async fn whole(name: &str, arguments: Value, call: Call, form: AnswerForm) -> Result<Response, ApiError> {
     let output = Catalog::call(name, arguments, call).await?;
     Ok(Json(form.body(output)).into_response())
 }
 
 /// A call of the tool that clients know by this name, and what its answer looks like.
-fn find(api: &Api, name: &str, bearer: Bearer) -> Result<(Form, Call), ApiError> {
+fn find(api: &Api, name: &str, bearer: Bearer) -> Result<(AnswerForm, Call), ApiError> {
     let catalog = api.catalog.current();
     let entry = catalog.entry(name).filter(|entry| entry.exposed && entry.name.outward() == name);
     let Some(entry) = entry else {
         return Err(ApiError::new(ErrorKind::NotFound, format!("no tool registered with name: {name}")));
     };
-    let form = Form::of(entry);
+    let form = AnswerForm::of(&entry.name);
     Ok((form, bearer.call(catalog)))
 }

@@ -6,7 +6,8 @@ use ctx_core::{
     Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError, SourceName,
 };
 use ctx_knowledge::{
-    Chunking, Context, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Source, SyncOptions, Tuning,
+    Chunking, Context, Extraction, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Source,
+    SyncOptions, Tuning,
 };
 use serde_json::{Map, json};
 use std::fs;
@@ -63,6 +64,7 @@ pub(crate) async fn serving_documents() -> (Server, TempDir) {
         |kind, name, connector| Source { name: SourceName::new(kind, name), connector, tags: Vec::new() };
     let knowledge = Knowledge::open(KnowledgeOptions {
         store: folder.path().join("data").join("ctx.sqlite"),
+        extraction: Extraction::in_process(),
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
         mode: Mode::Hybrid,
         final_limit: 12,

@@ -1,6 +1,5 @@
 //! A server on a free port, with tools made for the test and a log of what they did.
 
-#![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a helper fails the test it helps")]
 
 mod client;

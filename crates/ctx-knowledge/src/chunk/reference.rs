@@ -3,9 +3,9 @@
 
 use super::units::is_list_item;
 use super::{Chunking, TOKEN_BYTES_MAX, cost, heading, prefix};
-use crate::extract::Structure;
-use crate::store::Span;
 use ctx_embed::Tokenizer;
+use ctx_extract::TextStructure;
+use ctx_store::Span;
 use std::ops::Range;
 
 /// A sentence or line, split only if it alone exceeds a chunk.
@@ -25,7 +25,12 @@ enum Ending {
     Paragraph,
 }
 
-pub(super) fn split(body: &str, title: Option<&str>, structure: Structure, chunking: Chunking) -> Vec<Span> {
+pub(super) fn split(
+    body: &str,
+    title: Option<&str>,
+    structure: TextStructure,
+    chunking: Chunking,
+) -> Vec<Span> {
     let mut spans = Vec::new();
     for section in sections(body, structure) {
         let text_max = chunking.text_max(&prefix(title, &section.heading, chunking));
@@ -49,16 +54,16 @@ struct Section {
 }
 
 /// Cuts a body at its headings; each section knows the headings above it.
-fn sections(body: &str, structure: Structure) -> Vec<Section> {
+fn sections(body: &str, structure: TextStructure) -> Vec<Section> {
     let section = |start: usize, heading: String| Section {
         start,
         end: body.len(),
         heading,
-        code: structure == Structure::Code,
+        code: structure == TextStructure::Code,
         fences: Vec::new(),
     };
     let mut sections = vec![section(0, String::new())];
-    if structure != Structure::Markdown {
+    if structure != TextStructure::Markdown {
         return sections;
     }
     let mut path: Vec<(usize, &str)> = Vec::new();

@@ -35,6 +35,8 @@ const SETTLED: Duration = Duration::from_millis(50);
 const SETTLED_COARSE: Duration = Duration::from_secs(2);
 /// Entries listed before the first file is read; for a larger tree no total is announced.
 const LISTED_MAX: usize = 1 << 16;
+/// Files whose stamps are looked up in one go.
+const PREFETCHED: usize = 256;
 
 /// Settings of `[connectors.filesystem.<name>]`.
 #[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
@@ -140,18 +142,26 @@ impl Filesystem {
             sink.expect(listed.iter().flatten().filter(is_wanted).count() as u64);
         }
         let mut secret_files = Vec::new();
-        for entry in listed.into_iter().chain(walk) {
-            match entry {
-                Ok(entry) => self.visit(&root, &entry, sink, &mut secret_files)?,
-                // A loop of links, or a link to nothing.
-                Err(error) if is_loop(&error) || is_gone(&error) || is_link(&error) => {}
-                Err(error) => {
-                    // A folder that cannot be listed may hold anything: nothing counts as deleted.
-                    listing = Listing::Partial;
-                    sink.send_blocking(Change::Unreadable {
-                        source_id: error_path(&error, &root),
-                        reason: error_reason(&error),
-                    })?;
+        let mut entries = listed.into_iter().chain(walk);
+        loop {
+            let page: Vec<_> = entries.by_ref().take(PREFETCHED).collect();
+            if page.is_empty() {
+                break;
+            }
+            self.prefetch(&root, &page, sink);
+            for entry in page {
+                match entry {
+                    Ok(entry) => self.visit(&root, &entry, sink, &mut secret_files)?,
+                    // A loop of links, or a link to nothing.
+                    Err(error) if is_loop(&error) || is_gone(&error) || is_link(&error) => {}
+                    Err(error) => {
+                        // A folder that cannot be listed may hold anything: nothing counts as deleted.
+                        listing = Listing::Partial;
+                        sink.send_blocking(Change::Unreadable {
+                            source_id: error_path(&error, &root),
+                            reason: error_reason(&error),
+                        })?;
+                    }
                 }
             }
         }
@@ -162,6 +172,14 @@ impl Filesystem {
             }
         }
         Ok(Pulled { cursor: None, listing })
+    }
+
+    /// Has what is known of these files looked up in one go.
+    fn prefetch(&self, root: &Path, entries: &[Result<DirEntry, ignore::Error>], sink: &Sink) {
+        let wanted = entries.iter().flatten().filter(|entry| self.wants(root, entry));
+        let relative = wanted.filter_map(|entry| entry.path().strip_prefix(root).ok());
+        let names: Vec<String> = relative.map(source_id).collect();
+        sink.prefetch(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     /// Everything below the root that may be read.

@@ -1,5 +1,11 @@
 //! What things outside are called inside: ids from paths, and paths in addresses.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+/// All but the unreserved characters of a URL, and the slashes between a path's segments.
+const ESCAPED_IN_PATHS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// The path as text; bytes that are none are escaped, so that no two files have the same name.
 pub(super) fn source_id(path: &[u8]) -> String {
     let mut name = String::new();
@@ -12,15 +18,7 @@ pub(super) fn source_id(path: &[u8]) -> String {
 
 /// The path as part of an address.
 pub(super) fn percent_encoded(path: &[u8]) -> String {
-    let mut text = String::with_capacity(path.len());
-    for byte in path {
-        if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
-            text.push(char::from(*byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
+    percent_encode(path, ESCAPED_IN_PATHS).to_string()
 }
 
 /// What to say of a document that is larger than the limit.

@@ -28,7 +28,7 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
 }
 
 /// The model that is fast enough to be used while documents are stored.
-pub(crate) fn fast() -> Arc<dyn Embedder> {
+pub(super) fn fast() -> Arc<dyn Embedder> {
     Arc::new(Builtin(Model::Fast))
 }
 

@@ -6,14 +6,16 @@
 
 use super::{Effort, EmbedError, Numbered};
 use crate::chunk::{self, Chunking};
-use crate::lock::{Lock, try_lock};
-use crate::store::{Embedded, NewVector, PendingDocument, Store, StoreError, TextHash, Unreadable};
 use backon::{BackoffBuilder, ExponentialBuilder};
+use ctx_store::{
+    DocumentVectors, Generation, Lease, LeaseGuard, NewVector, PendingDocument, PendingQuery, Store,
+    StoreError, TextHash, UnreadableChunk,
+};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
-use std::{io, thread};
 use tokio_util::sync::CancellationToken;
 
 /// Documents read ahead.
@@ -61,21 +63,20 @@ pub enum FillError {
     Embedder(#[from] EmbedError),
     /// The lock file cannot be used.
     #[error("cannot lock the vectors")]
-    Lock(#[source] io::Error),
+    Lock(#[source] StoreError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// Held by whoever makes or removes vectors; there is only one at a time.
-pub(crate) fn lock(store: &Store) -> Result<Lock, FillError> {
-    let path = store.path().with_extension("vectors.lock");
-    try_lock(&path).map_err(FillError::Lock)?.ok_or(FillError::Busy)
+pub(crate) fn lease(store: &dyn Store) -> Result<LeaseGuard, FillError> {
+    store.lease(&Lease::Fill).map_err(FillError::Lock)?.ok_or(FillError::Busy)
 }
 
 /// Everything filling in works with.
 pub(crate) struct FillJob<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) store: &'a dyn Store,
     pub(crate) model: &'a Numbered,
     /// Whether this is the workspace's own model, whose documents are marked when they are complete.
     pub(crate) own: bool,
@@ -88,12 +89,12 @@ pub(crate) struct FillJob<'a> {
 type Text = (usize, String, TextHash);
 
 /// What became of a text.
-type Made = Result<NewVector, Unreadable>;
+type Made = Result<NewVector, UnreadableChunk>;
 
 /// A chunk on its way to the embedder.
 struct Piece {
     document: u64,
-    generation: u64,
+    generation: Generation,
     name: Arc<str>,
     text: Text,
 }
@@ -111,7 +112,12 @@ impl FillJob<'_> {
         progress(state);
         while !self.cancellation.is_cancelled() {
             while !exhausted && waiting.len() < self.model.embedder.batch_size() {
-                let documents = self.store.pending(self.model.key, self.own, after, DOCUMENTS_AHEAD)?;
+                let documents = self.store.pending(&PendingQuery {
+                    model: self.model.key,
+                    marked: self.own,
+                    after,
+                    limit: DOCUMENTS_AHEAD,
+                })?;
                 exhausted = documents.len() < DOCUMENTS_AHEAD;
                 after = documents.last().map_or(after, |document| document.key);
                 self.mark(&documents)?;
@@ -149,10 +155,10 @@ impl FillJob<'_> {
 
     /// Marks the documents that lack nothing, as after a change of models and back.
     fn mark(&self, documents: &[PendingDocument]) -> Result<(), FillError> {
-        let whole: Vec<Embedded> = documents
+        let whole: Vec<DocumentVectors> = documents
             .iter()
             .filter(|document| document.chunks.is_empty())
-            .map(|document| Embedded {
+            .map(|document| DocumentVectors {
                 document: document.key,
                 generation: document.generation,
                 vectors: Vec::new(),
@@ -178,10 +184,10 @@ impl FillJob<'_> {
         let texts: Vec<_> = batch.iter().map(|piece| piece.text.clone()).collect();
         let Some(made) = self.readable_vectors(&texts)? else { return Ok(None) };
         let count = made.iter().filter(|made| made.is_ok()).count();
-        let mut by_document: Vec<Embedded> = Vec::new();
+        let mut by_document: Vec<DocumentVectors> = Vec::new();
         for (piece, made) in batch.iter().zip(made) {
             if by_document.last().is_none_or(|last| last.document != piece.document) {
-                by_document.push(Embedded {
+                by_document.push(DocumentVectors {
                     document: piece.document,
                     generation: piece.generation,
                     vectors: Vec::new(),
@@ -219,10 +225,10 @@ impl FillJob<'_> {
         let Some(_) = self.vectors(&[(0, HARMLESS.to_owned(), TextHash::default())])? else {
             return Ok(None);
         };
-        Ok(Some(vec![Err(Unreadable { position: *position, hash: *hash, reason })]))
+        Ok(Some(vec![Err(UnreadableChunk { position: *position, hash: *hash, reason })]))
     }
 
-    fn put(&self, batch: &[Embedded]) -> Result<(), FillError> {
+    fn put(&self, batch: &[DocumentVectors]) -> Result<(), FillError> {
         match self.store.put_vectors(self.model.key, self.own, batch)? {
             true => Ok(()),
             // All that is made from now on would be for nothing, and may cost money.

@@ -4,20 +4,15 @@
 //! waits; whoever searches does not, since another model answers instead.
 
 use super::{EmbedError, normalise};
-use crate::reach::CheckedResolver;
 use ctx_core::{Reach, Redactor, Secret};
-use jiff::Timestamp;
-use jiff::fmt::rfc2822;
-use reqwest::blocking::{Client, Response};
-use reqwest::header::{self, HeaderMap, HeaderValue};
-use reqwest::redirect::Policy;
-use reqwest::{StatusCode, Url};
+use ctx_net::{BodyError, Client, ClientOptions, NetError, Request, block_on, retry_after};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::error::Error;
-use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use url::Url;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,8 +25,6 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const FAILURE_BYTES_MAX: usize = 64 << 10;
 /// Characters of a failure that are told.
 const FAILURE_CHARS_MAX: usize = 300;
-/// Bytes read at once.
-const READ_BYTES: usize = 64 << 10;
 
 /// Where a model is served.
 pub(super) struct Service {
@@ -42,11 +35,14 @@ pub(super) struct Service {
     /// Keeps the key out of what the service says.
     redactor: Redactor,
     timeout: Duration,
-    /// Made with the first request: this one must not be made in an asynchronous task.
-    ///
-    /// It keeps its connections on a thread of its own, so that it can be used from any thread that
-    /// may block, with or without a runtime around it, and a query need not wait for a batch.
-    client: Mutex<Option<Client>>,
+    client: Client,
+}
+
+/// A response whose body was read, or not.
+struct Received {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Result<Vec<u8>, BodyError>,
 }
 
 /// An answer other than success.
@@ -91,7 +87,12 @@ impl Service {
         };
         let authorization = api_key.map(bearer).transpose()?;
         let redactor = Redactor::new(api_key.cloned());
-        Ok(Self { name, url, authorization, redactor, timeout, client: Mutex::new(None) })
+        let client = Client::new(ClientOptions {
+            user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
+            connect_timeout: Some(CONNECT_TIMEOUT),
+            ..ClientOptions::default()
+        });
+        Ok(Self { name, url, authorization, redactor, timeout, client })
     }
 
     /// Sends a request. The outer error is about reaching the service, the inner one is its own.
@@ -104,28 +105,19 @@ impl Service {
             Patience::Query => self.timeout.min(QUERY_TIMEOUT),
             Patience::Batch => self.timeout,
         };
-        let deadline = Instant::now() + timeout;
-        let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.extend(self.authorization.clone().map(|value| (header::AUTHORIZATION, value)));
-        let sent = self.client()?.post(self.url.clone()).timeout(timeout).headers(headers);
-        let response = sent.body(request.to_string()).send().map_err(|error| self.unreached(error))?;
-        let status = response.status();
+        let Received { status, headers, body } = self.exchange(request, timeout)?;
         if !status.is_success() {
-            let retry_after = retry_after(response.headers());
-            let location = response.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
+            let retry_after = retry_after(&headers);
+            let location = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
             let words = match location.filter(|_| status.is_redirection()) {
                 Some(location) => format!("it sends everybody to {location}"),
                 // What a failure says is good to know, but it failed all the same.
-                None => self
-                    .read(response, FAILURE_BYTES_MAX, deadline)
-                    .map(|body| words(&body))
-                    .unwrap_or_default(),
+                None => body.map(|body| words(&body)).unwrap_or_default(),
             };
             let words = shortened(&self.redactor.text(words));
             return Ok(Err(Failure { status, words, retry_after }));
         }
-        let body = self.read(response, ANSWER_BYTES_MAX, deadline)?;
+        let body = body.map_err(|error| self.unread(error))?;
         let answer = serde_json::from_slice(&body).map_err(|error| {
             let said = shortened(&self.redactor.text(words(&body)));
             EmbedError::Refused(format!("{self} answered with something else than vectors ({error}): {said}"))
@@ -185,58 +177,44 @@ impl Service {
         Ok(vectors)
     }
 
-    fn client(&self) -> Result<Client, EmbedError> {
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = &*client {
-            return Ok(client.clone());
-        }
-        crate::tls::prepare();
-        let mut builder = Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(self.timeout)
-            // Texts and keys go where the settings say, and nowhere else.
-            .redirect(Policy::none())
-            .no_proxy()
-            .dns_resolver(Arc::new(CheckedResolver(Reach::OWN)))
-            .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")));
-        if self.url.scheme() == "http" {
-            // Reading the system's certificates takes time, and fails where there are none.
-            builder = builder.tls_certs_only([]);
-        }
-        let made = builder.build().map_err(|error| {
+    /// Sends a request and reads what comes back, bounded in size and time. Follows no redirects: texts and keys go where
+    /// the settings say, and nowhere else.
+    fn exchange(&self, request: &Value, timeout: Duration) -> Result<Received, EmbedError> {
+        let mut sent = Request::new(Method::POST, self.url.clone())
+            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(request.to_string());
+        sent.headers.extend(self.authorization.clone().map(|value| (header::AUTHORIZATION, value)));
+        sent.timeout = Some(timeout);
+        let (client, reach) =
+            (self.client.clone(), Reach::configured(self.url.host_str().unwrap_or_default()));
+        let exchanged = block_on(async move {
+            let mut response = client.send(&sent, reach).await?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            let bytes_max = if status.is_success() { ANSWER_BYTES_MAX } else { FAILURE_BYTES_MAX };
+            Ok(Received { status, headers, body: response.read(bytes_max).await })
+        });
+        let exchanged = exchanged.map_err(|error| {
             EmbedError::Refused(format!("cannot make connections to {self}: {}", root_cause(&error)))
         })?;
-        Ok(client.insert(made).clone())
+        exchanged.map_err(|error| self.unreached(error))
     }
 
-    /// Reads a body to its end, or until it is too long or too slow.
-    fn read(
-        &self,
-        mut response: Response,
-        bytes_max: usize,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, EmbedError> {
-        let mut body = Vec::new();
-        let mut part = vec![0; READ_BYTES];
-        loop {
-            match response.read(&mut part) {
-                Ok(0) => return Ok(body),
-                Ok(count) => body.extend_from_slice(&part[..count]),
-                Err(error) => {
-                    let cause = root_cause(&error);
-                    return Err(EmbedError::Unavailable(format!("{self} broke its answer off: {cause}")));
-                }
+    /// The reason why a body was not read to its end.
+    fn unread(&self, error: BodyError) -> EmbedError {
+        match error {
+            BodyError::TooLarge(bytes_max) => {
+                EmbedError::Refused(format!("{self} answered with more than {bytes_max} bytes"))
             }
-            if body.len() > bytes_max {
-                return Err(EmbedError::Refused(format!("{self} answered with more than {bytes_max} bytes")));
+            BodyError::Net(error) if error.is_timeout() => {
+                EmbedError::Unavailable(format!("{self} took too long to answer"))
             }
-            if Instant::now() > deadline {
-                return Err(EmbedError::Unavailable(format!("{self} took too long to answer")));
+            BodyError::Net(error) => {
+                EmbedError::Unavailable(format!("{self} broke its answer off: {}", root_cause(&error)))
             }
         }
     }
 
-    fn unreached(&self, error: reqwest::Error) -> EmbedError {
+    fn unreached(&self, error: NetError) -> EmbedError {
         if error.is_timeout() {
             return EmbedError::Unavailable(format!("{self} took too long to answer"));
         }
@@ -261,16 +239,6 @@ fn bearer(key: &Secret) -> Result<HeaderValue, String> {
         .map_err(|_| "api_key: has characters that cannot be sent".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// `Retry-After`, as seconds or as a time.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    Some(Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default())
 }
 
 /// What a body says: the message in it where it is JSON, as the usual services write it.
@@ -335,19 +303,6 @@ mod tests {
         let problem = |key| service("https://a.example", Some(key)).err().unwrap();
         assert!(problem("").starts_with("api_key: must not be empty"));
         assert_eq!(problem("hunter2\nhunter2"), "api_key: has characters that cannot be sent");
-    }
-
-    #[test]
-    fn a_time_to_wait_is_read_as_seconds_or_as_a_time() {
-        let after = |text: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(text));
-            retry_after(&headers)
-        };
-        assert_eq!(after("7"), Some(Duration::from_secs(7)));
-        assert_eq!(after("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
-        assert!(after("Tue, 31 Dec 2999 23:59:59 GMT").unwrap() > Duration::from_secs(1 << 20));
-        assert_eq!(after("soon"), None);
     }
 
     #[test]

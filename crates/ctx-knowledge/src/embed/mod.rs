@@ -15,8 +15,7 @@ mod served;
 
 pub use fill::{FillError, FillProgress, Filled, rest};
 
-pub(crate) use builtin::fast;
-pub(crate) use fill::{FillJob, lock};
+pub(crate) use fill::{FillJob, lease};
 pub(crate) use numbered::{Models, Numbered};
 
 use ctx_core::Secret;

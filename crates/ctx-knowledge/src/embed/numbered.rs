@@ -1,7 +1,8 @@
 //! The models of one workspace: what makes its vectors, by the numbers that the store gives them.
 
 use super::{Effort, EmbedError, Embedder, EmbeddingOptions, Fill, builtin};
-use crate::store::{ModelKey, NewVector, Store, StoreError, TextHash};
+use ctx_embed::vector;
+use ctx_store::{ModelKey, NewVector, Store, StoreError, TextHash};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ pub(crate) struct Numbered {
 
 impl Models {
     /// Numbers the models; `None` where the store knows none and cannot learn any.
-    pub(crate) fn open(options: &EmbeddingOptions, store: &Store) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn open(options: &EmbeddingOptions, store: &dyn Store) -> Result<Option<Self>, StoreError> {
         let fast = builtin::fast();
         let own = Numbered::open(options.embedder.clone(), store)?;
         let bridge = match options.embedder.model() == fast.model() {
@@ -54,7 +55,7 @@ impl Models {
 }
 
 impl Numbered {
-    fn open(embedder: Arc<dyn Embedder>, store: &Store) -> Result<Option<Self>, StoreError> {
+    fn open(embedder: Arc<dyn Embedder>, store: &dyn Store) -> Result<Option<Self>, StoreError> {
         let key = match store.writable() {
             true => Some(store.ensure_model(embedder.model())?),
             false => store.model(embedder.model())?,
@@ -72,7 +73,7 @@ impl Numbered {
     ) -> Result<Vec<NewVector>, EmbedError> {
         let only: Vec<&str> = texts.iter().map(|(_, text, _)| text.as_str()).collect();
         let made = texts.iter().zip(self.embed(&only, effort)?);
-        Ok(made.map(|((position, _, hash), values)| NewVector::new(*position, *hash, &values)).collect())
+        Ok(made.map(|((position, _, hash), values)| new_vector(*position, *hash, &values)).collect())
     }
 
     /// The vector of a query. A model that just failed is not asked again at once: otherwise every
@@ -139,4 +140,11 @@ impl Numbered {
         }
         Ok(vectors)
     }
+}
+
+/// A vector as it is stored: bytes to scan, and its exact values.
+fn new_vector(position: usize, hash: TextHash, values: &[f32]) -> NewVector {
+    let (codes, scale) = vector::quantize(values);
+    let codes = codes.into_iter().map(i8::cast_unsigned).collect();
+    NewVector { position, hash, scale, codes, half: vector::to_half(values) }
 }

@@ -3,7 +3,7 @@
 use super::http::{Failure, Service};
 use super::served::{self, Interface};
 use super::{EmbedError, EmbedderKind};
-use reqwest::StatusCode;
+use http::StatusCode;
 use serde::Deserialize;
 
 pub(super) const KIND: EmbedderKind =

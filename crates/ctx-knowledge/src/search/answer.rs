@@ -1,12 +1,12 @@
-//! One search from candidates to hits.
+//! One search from candidates to hits, whichever retriever the candidates come from.
 
-use super::fuse::{Pair, fuse};
-use super::{Candidate, Explanation, Hit, LIMIT_MAX, Mode, Query, SearchError, Tuning, Vectors, View};
-use super::{ViewError, analyzer, snippet};
+use super::retriever::{QueryVector, Retriever, Scope};
+use super::{Candidate, Explanation, Hit, LIMIT_MAX, Mode, Query, SearchError, Tuning, analyzer, snippet};
 use crate::embed::{Models, Numbered};
 use crate::sketch;
-use crate::store::{ChunkPlace, DocumentSet, HitRow, Store, StoreError};
-use std::collections::{HashMap, HashSet};
+use ctx_rank::{ScorePair as Pair, fuse};
+use ctx_store::{ChunkPlace, DocumentSummary, Store};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The BM25 score that maps to one half.
 const KEYWORD_HALF_SCORE: f64 = 8.0;
@@ -21,9 +21,9 @@ const COPIES_SPARE: usize = 6;
 
 /// Everything one search works with.
 pub(crate) struct Search<'a> {
-    pub(crate) view: &'a View,
-    pub(crate) store: &'a Store,
-    pub(crate) vectors: &'a Vectors,
+    pub(crate) retriever: &'a dyn Retriever,
+    /// For the rows and texts of hits, and for what is known of models.
+    pub(crate) store: &'a dyn Store,
     pub(crate) tuning: Tuning,
     pub(crate) query: &'a Query,
 }
@@ -42,8 +42,13 @@ struct Ranked {
 struct Group<'a> {
     model: &'a Numbered,
     query: Vec<f32>,
-    /// `None` is all of them.
-    within: Option<DocumentSet>,
+    scope: Scope<'a>,
+}
+
+impl Group<'_> {
+    fn query_vector(&self) -> QueryVector<'_> {
+        QueryVector { model: self.model.key, values: &self.query }
+    }
 }
 
 impl Search<'_> {
@@ -53,7 +58,7 @@ impl Search<'_> {
         if terms.is_empty() {
             return Ok(Vec::new());
         }
-        self.not_blank()?;
+        self.check_ready()?;
         let best = self.best_chunks(&terms, self.limit() + COPIES_SPARE)?;
         let ranked = best.into_iter().map(|candidate| Ranked {
             place: candidate.place,
@@ -72,8 +77,7 @@ impl Search<'_> {
         // model, the other one answers for all.
         let complete = self.store.incomplete_sources(models.own.key)?.is_empty();
         let model = models.bridge.as_ref().filter(|_| !complete).unwrap_or(&models.own);
-        let within = self.within(|_| true)?;
-        let group = self.group(models, model, within)?;
+        let group = self.group(models, model, None)?;
         let count = self.tuning.vector_candidates.max(self.limit() * 2 + CANDIDATES_SPARE);
         let nearest = self.enough(count, |count| self.nearest(&group, count))?;
         let terms = self.terms()?;
@@ -103,7 +107,7 @@ impl Search<'_> {
     /// Answers by both.
     pub(crate) fn hybrid(&self, models: &Models) -> Result<Vec<Hit>, SearchError> {
         let terms = self.terms()?;
-        self.not_blank()?;
+        self.check_ready()?;
         let groups = self.groups(models)?;
         let pairs = self.pairs(&terms, &groups)?;
         let alphas: Vec<f64> = groups
@@ -128,59 +132,46 @@ impl Search<'_> {
         self.query.limit.min(LIMIT_MAX)
     }
 
-    fn terms(&self) -> Result<Vec<String>, ViewError> {
+    fn terms(&self) -> Result<Vec<String>, SearchError> {
         let mut terms = analyzer::query_terms(&self.query.text);
         if self.query.prefix
             && let Some(prefix) = analyzer::query_prefix(&self.query.text)
         {
-            let words = self.view.words_from(&prefix)?;
+            let words = self.retriever.complete(&prefix)?;
             terms.extend(words.into_iter().filter(|word| !terms.contains(word)).collect::<Vec<_>>());
         }
         Ok(terms)
     }
 
-    /// An index that has seen nothing finds nothing, which would be a wrong answer.
-    fn not_blank(&self) -> Result<(), SearchError> {
-        if self.view.is_blank()? && self.store.generation()? > 0 {
-            return Err(SearchError::Building);
-        }
-        Ok(())
-    }
-
-    /// The documents of sources that are `wanted`, within the filters; `None` when nothing is
-    /// filtered.
-    fn within(&self, wanted: impl Fn(&str) -> bool) -> Result<Option<DocumentSet>, SearchError> {
-        match self.query.filters.are_empty() {
-            true => Ok(None),
-            false => Ok(Some(self.store.documents_within(&self.query.filters, wanted)?)),
-        }
+    /// An index that is still to be built finds nothing, which would be a wrong answer.
+    fn check_ready(&self) -> Result<(), SearchError> {
+        if self.retriever.is_ready()? { Ok(()) } else { Err(SearchError::Building) }
     }
 
     /// The models that answer: the workspace's own for sources that have all of its vectors, the
     /// other one for the rest.
-    fn groups<'m>(&self, models: &'m Models) -> Result<Vec<Group<'m>>, SearchError> {
+    fn groups<'m>(&'m self, models: &'m Models) -> Result<Vec<Group<'m>>, SearchError> {
         let incomplete = self.store.incomplete_sources(models.own.key)?;
         let Some(bridge) = models.bridge.as_ref().filter(|_| !incomplete.is_empty()) else {
-            return Ok(vec![self.group(models, &models.own, self.within(|_| true)?)?]);
+            return Ok(vec![self.group(models, &models.own, None)?]);
         };
         let sources = self.store.sources_with_documents()?;
         let asked = |source: &&String| self.query.filters.allows_source(source);
         if sources.iter().filter(asked).all(|source| incomplete.contains(source)) {
-            return Ok(vec![self.group(models, bridge, self.within(|_| true)?)?]);
+            return Ok(vec![self.group(models, bridge, None)?]);
         }
-        let filters = &self.query.filters;
-        let own = self.store.documents_within(filters, |source| !incomplete.contains(source))?;
-        let rest = self.store.documents_within(filters, |source| incomplete.contains(source))?;
-        Ok(vec![self.group(models, &models.own, Some(own))?, self.group(models, bridge, Some(rest))?])
+        let complete = &sources - &incomplete;
+        let own = self.group(models, &models.own, Some(complete))?;
+        Ok(vec![own, self.group(models, bridge, Some(incomplete))?])
     }
 
-    /// A model with the query's vector. Where the workspace's own cannot be asked, the other one
-    /// answers.
+    /// A model with the query's vector, for these sources or for all. Where the workspace's own cannot
+    /// be asked, the other one answers.
     fn group<'m>(
-        &self,
+        &'m self,
         models: &'m Models,
         model: &'m Numbered,
-        within: Option<DocumentSet>,
+        sources: Option<BTreeSet<String>>,
     ) -> Result<Group<'m>, SearchError> {
         let (model, query) = match (model.embed_query(&self.query.text), &models.bridge) {
             (Ok(query), _) => (model, query),
@@ -189,7 +180,7 @@ impl Search<'_> {
             }
             (Err(error), _) => return Err(error.into()),
         };
-        Ok(Group { model, query, within })
+        Ok(Group { model, query, scope: Scope::new(&self.query.filters, sources) })
     }
 
     /// The best chunks by words and by meaning, each with both scores.
@@ -198,9 +189,7 @@ impl Search<'_> {
         let vector_count = self.tuning.vector_candidates.max(self.limit() * 2);
         let by_words = match terms {
             [] => Vec::new(),
-            terms => {
-                self.enough(keyword_count, |count| self.view.search(terms, &self.query.filters, count))?
-            }
+            terms => self.enough(keyword_count, |count| self.by_words(terms, count))?,
         };
         let words: HashMap<ChunkPlace, f32> =
             by_words.iter().map(|candidate| (candidate.place, candidate.score)).collect();
@@ -217,18 +206,16 @@ impl Search<'_> {
             }));
         }
         self.add_keyword_scores(terms, &mut pairs)?;
-        let only_words: Vec<&Candidate> =
-            by_words.iter().filter(|candidate| !proposed_by_meaning.contains(&candidate.place)).collect();
+        let only_words: Vec<ChunkPlace> = by_words
+            .iter()
+            .map(|candidate| candidate.place)
+            .filter(|place| !proposed_by_meaning.contains(place))
+            .collect();
         for (index, group) in groups.iter().enumerate() {
-            let own: Vec<&&Candidate> = only_words
-                .iter()
-                .filter(|candidate| group.within.as_ref().is_none_or(|set| set.contains(candidate.place.0)))
-                .collect();
-            let places: Vec<ChunkPlace> = own.iter().map(|candidate| candidate.place).collect();
-            let exact = self.store.exact_by_chunk(group.model.key, &group.query, &places)?;
-            pairs.extend(own.iter().zip(exact).map(|(candidate, vector)| Pair {
-                place: candidate.place,
-                keyword: candidate.score,
+            let cosines = self.retriever.cosines(group.query_vector(), &group.scope, &only_words)?;
+            pairs.extend(cosines.into_iter().map(|(place, vector)| Pair {
+                place,
+                keyword: words.get(&place).copied().unwrap_or_default(),
                 vector,
                 group: index,
             }));
@@ -237,10 +224,10 @@ impl Search<'_> {
     }
 
     /// Looks up the BM25 scores of chunks that have none yet.
-    fn add_keyword_scores(&self, terms: &[String], pairs: &mut [Pair]) -> Result<(), ViewError> {
+    fn add_keyword_scores(&self, terms: &[String], pairs: &mut [Pair]) -> Result<(), SearchError> {
         let unscored: Vec<ChunkPlace> =
             pairs.iter().filter(|pair| pair.keyword <= 0.0).map(|pair| pair.place).collect();
-        let scored = self.view.scores(terms, &unscored)?.into_iter();
+        let scored = self.retriever.keyword_scores(terms, &unscored)?.into_iter();
         let scores: HashMap<ChunkPlace, f32> =
             scored.map(|candidate| (candidate.place, candidate.score)).collect();
         for pair in pairs {
@@ -266,17 +253,21 @@ impl Search<'_> {
         pairs.iter().filter(is_relevant).map(|pair| pair.place.0).collect()
     }
 
-    fn nearest(&self, group: &Group<'_>, count: usize) -> Result<Vec<Candidate>, StoreError> {
-        self.vectors.nearest(self.store, group.model.key, &group.query, group.within.as_ref(), count)
+    fn by_words(&self, terms: &[String], count: usize) -> Result<Vec<Candidate>, SearchError> {
+        self.retriever.keyword(terms, &self.query.filters, count)
+    }
+
+    fn nearest(&self, group: &Group<'_>, count: usize) -> Result<Vec<Candidate>, SearchError> {
+        self.retriever.nearest(group.query_vector(), &group.scope, count)
     }
 
     /// The best chunks. Long documents may fill the first ones with their own, so more are asked for
     /// until they are of enough documents or there are no more.
-    fn enough<E>(
+    fn enough(
         &self,
         count: usize,
-        best: impl Fn(usize) -> Result<Vec<Candidate>, E>,
-    ) -> Result<Vec<Candidate>, E> {
+        best: impl Fn(usize) -> Result<Vec<Candidate>, SearchError>,
+    ) -> Result<Vec<Candidate>, SearchError> {
         let mut wanted = count;
         loop {
             let candidates = best(wanted)?;
@@ -291,12 +282,12 @@ impl Search<'_> {
 
     /// The best chunk of each document by words. Long documents may fill the first candidates with
     /// their own chunks, so more are asked for until there are enough documents or no more chunks.
-    fn best_chunks(&self, terms: &[String], limit: usize) -> Result<Vec<Candidate>, ViewError> {
+    fn best_chunks(&self, terms: &[String], limit: usize) -> Result<Vec<Candidate>, SearchError> {
         // Few are faster than many: the index skips what cannot be among so few.
         let mut wanted = limit * 2 + CANDIDATES_SPARE;
         let wanted_max = (wanted * CANDIDATE_GROWTH_MAX).max(CANDIDATES_MAX);
         loop {
-            let candidates = self.view.search(terms, &self.query.filters, wanted)?;
+            let candidates = self.by_words(terms, wanted)?;
             let exhausted = candidates.len() < wanted;
             let mut seen = HashSet::new();
             let best: Vec<Candidate> =
@@ -316,9 +307,9 @@ impl Search<'_> {
     /// Makes hits of documents: ordered, without copies, as many as were asked for.
     fn hits(&self, mode: Mode, terms: &[String], ranked: Vec<Ranked>) -> Result<Vec<Hit>, SearchError> {
         let keys: Vec<u64> = ranked.iter().map(|ranked| ranked.place.0).collect();
-        let rows: HashMap<u64, HitRow> =
-            self.store.hit_rows(&keys)?.into_iter().map(|row| (row.key, row)).collect();
-        let mut ranked: Vec<(Ranked, &HitRow)> = ranked
+        let rows: HashMap<u64, DocumentSummary> =
+            self.store.summaries(&keys)?.into_iter().map(|row| (row.key, row)).collect();
+        let mut ranked: Vec<(Ranked, &DocumentSummary)> = ranked
             .into_iter()
             .filter_map(|ranked| {
                 let row = rows.get(&ranked.place.0)?;
@@ -360,8 +351,8 @@ impl Search<'_> {
 }
 
 /// The first `limit` documents; of those that say nearly the same, only the first.
-fn without_copies(ranked: Vec<(Ranked, &HitRow)>, limit: usize) -> Vec<(Ranked, &HitRow)> {
-    let mut kept: Vec<(Ranked, &HitRow)> = Vec::with_capacity(limit);
+fn without_copies(ranked: Vec<(Ranked, &DocumentSummary)>, limit: usize) -> Vec<(Ranked, &DocumentSummary)> {
+    let mut kept: Vec<(Ranked, &DocumentSummary)> = Vec::with_capacity(limit);
     for (ranked, row) in ranked {
         if kept.len() == limit {
             break;

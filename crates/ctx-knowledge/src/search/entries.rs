@@ -1,7 +1,7 @@
 //! What the keyword index holds: one entry for each chunk, and how to ask for entries.
 
 use super::{Filters, analyzer};
-use crate::store::{ChunkPlace, IndexedDocument, slice};
+use ctx_store::{ChunkPlace, IndexedDocument};
 use std::collections::HashMap;
 use std::ops::Bound;
 use tantivy::query::{
@@ -82,7 +82,7 @@ impl Fields {
                 entry.add_text(self.tag, tag);
             }
             let title = document.title.as_deref().unwrap_or_default();
-            let text = slice(&document.body, span);
+            let text = span.of(&document.body);
             entry.add_text(self.text, format!("{title}\n{}\n{text}", span.heading));
             entry
         })

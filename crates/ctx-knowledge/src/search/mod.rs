@@ -5,26 +5,24 @@
 
 mod analyzer;
 mod answer;
+#[cfg(test)]
+mod brute_force;
 mod directory;
 mod entries;
-mod everyday;
-mod fuse;
+mod retriever;
 mod snippet;
-mod texts;
 mod vectors;
-mod verbs;
 mod view;
-mod words;
+mod view_retriever;
 
 pub(crate) use answer::Search;
-pub use snippet::Highlighter;
-pub use texts::{SmallText, SmallTexts};
 pub(crate) use vectors::Vectors;
 pub(crate) use view::View;
 pub use view::ViewError;
+pub(crate) use view_retriever::ViewRetriever;
 
 use crate::embed::EmbedError;
-use crate::store::{ChunkPlace, StoreError};
+use ctx_store::{ChunkPlace, Filters, StoreError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -59,19 +57,6 @@ pub struct Query {
     pub explain: bool,
     /// Whether the last word may be the beginning of one.
     pub prefix: bool,
-}
-
-/// What may be found at all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filters {
-    /// A source (`git:platform`) or a kind (`git`).
-    pub source: Option<String>,
-    /// All of these must be among the document's tags.
-    pub tags: Vec<String>,
-    /// Changed at this time or later.
-    pub since: Option<Timestamp>,
-    /// Changed at this time or earlier.
-    pub until: Option<Timestamp>,
 }
 
 /// One document that answers.
@@ -164,17 +149,4 @@ pub struct Tuning {
     pub hybrid_alpha: Option<f64>,
     /// The cosine below which a document without a word of the query is no hit; `None` leaves it to the model.
     pub min_cosine: Option<f64>,
-}
-
-impl Filters {
-    /// Whether documents of this source may be found.
-    pub(crate) fn allows_source(&self, name: &str) -> bool {
-        let Some(wanted) = &self.source else { return true };
-        name == wanted || name.split_once(':').is_some_and(|(kind, _)| kind == wanted)
-    }
-
-    /// Whether everything may be found.
-    pub(crate) fn are_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }

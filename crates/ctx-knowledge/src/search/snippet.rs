@@ -1,65 +1,19 @@
 //! The part of a chunk that shows why it was found.
 
-use super::analyzer;
 use crate::chunk;
-use crate::store::ChunkText;
-use std::collections::HashSet;
-use std::ops::Range;
-use tantivy::tokenizer::TextAnalyzer;
+use ctx_rank::SnippetMatcher;
+use ctx_store::ChunkText;
 
-/// About how long a snippet is, in bytes.
-const SNIPPET_BYTES: usize = 280;
-/// How much of it stands before the first match.
-const LEAD_BYTES: usize = 60;
-/// How much of the headings above it is shown.
-const PATH_BYTES_MAX: usize = 120;
-
-/// Finds the words of a query in texts that a search has answered with.
-pub struct Highlighter {
-    terms: Vec<String>,
-    prefix: Option<String>,
-}
-
-impl Highlighter {
-    /// For a query; with `prefix`, its last word may be the beginning of one.
-    pub fn new(query: &str, prefix: bool) -> Self {
-        let prefix = if prefix { analyzer::query_prefix(query) } else { None };
-        Self { terms: analyzer::query_terms(query), prefix }
-    }
-
-    /// The byte ranges of the query's words, in order and apart from each other.
-    pub fn ranges(&self, text: &str) -> Vec<Range<usize>> {
-        let mut matcher = Matcher { prefix: self.prefix.as_deref(), ..Matcher::new(&self.terms) };
-        matcher.initials.extend(self.prefix.iter().filter_map(|prefix| prefix.bytes().next()));
-        let mut apart: Vec<Range<usize>> = Vec::new();
-        for (range, _) in matcher.matches(text) {
-            match apart.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => apart.push(range),
-            }
-        }
-        apart
-    }
-}
-
-/// Finds the words of a query in texts.
-pub(super) struct Matcher<'a> {
-    terms: &'a [String],
-    /// The first bytes of all terms.
-    initials: Vec<u8>,
-    /// Prefixes of words that match besides whole terms.
-    prefix: Option<&'a str>,
-    analyzer: TextAnalyzer,
-}
+/// Finds the words of a query in chunks.
+pub(super) struct Matcher<'a>(SnippetMatcher<'a>);
 
 impl<'a> Matcher<'a> {
     pub(super) fn new(terms: &'a [String]) -> Self {
-        let initials = terms.iter().filter_map(|term| term.bytes().next()).collect();
-        Self { terms, initials, prefix: None, analyzer: analyzer::analyzer() }
+        Self(SnippetMatcher::new(terms))
     }
 
-    /// The headings below the document's title, then the window with the most distinct query terms,
-    /// on one line.
+    /// The headings below the document's title, then the part of the chunk with the most distinct query terms, on one
+    /// line.
     pub(super) fn snippet(&mut self, chunk: &ChunkText, title: Option<&str>) -> String {
         // The heading above the text is in the path already.
         let text = match chunk.text.split_once('\n') {
@@ -70,120 +24,13 @@ impl<'a> Matcher<'a> {
             }
             _ => &chunk.text,
         };
-        let window = self.window(text);
-        let path = below_title(&chunk.heading, title.unwrap_or_default());
-        let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
-        match (path, window.as_str()) {
-            ("", window) => window.to_owned(),
-            (path, "") => path.to_owned(),
-            (path, window) => format!("{path}: {window}"),
-        }
+        self.0.snippet(&chunk.heading, text, title)
     }
-
-    fn window(&mut self, text: &str) -> String {
-        let matches: Vec<(usize, usize)> =
-            self.matches(text).into_iter().map(|(range, term)| (range.start, term)).collect();
-        let first = best_window(&matches);
-        let start = word_start(text, first.saturating_sub(LEAD_BYTES));
-        let end = word_end(text, (start + SNIPPET_BYTES).min(text.len()));
-        let mut snippet = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
-        if start > 0 && !text[..start].trim().is_empty() {
-            snippet.insert(0, '…');
-        }
-        if !text[end..].trim().is_empty() {
-            snippet.push('…');
-        }
-        snippet
-    }
-
-    /// Where query terms stand: byte range and which term.
-    fn matches(&mut self, text: &str) -> Vec<(Range<usize>, usize)> {
-        let mut found = Vec::new();
-        let mut offset = 0;
-        for word in text.split(char::is_whitespace) {
-            let start = offset;
-            // Whatever ended the word, too.
-            offset += word.len() + text[offset + word.len()..].chars().next().map_or(0, char::len_utf8);
-            if !self.may_match(word) {
-                continue;
-            }
-            let mut stream = self.analyzer.token_stream(word);
-            while let Some(token) = stream.next() {
-                let is_prefixed = self.prefix.is_some_and(|prefix| token.text.starts_with(prefix));
-                let term = self.terms.iter().position(|term| *term == token.text);
-                if let Some(term) = term.or(is_prefixed.then_some(self.terms.len())) {
-                    found.push((start + token.offset_from..start + token.offset_to, term));
-                }
-            }
-        }
-        // A name comes after its parts.
-        found.sort_unstable_by_key(|(range, term)| (range.start, *term));
-        found
-    }
-
-    /// Analysing is slow and never changes how an ASCII word begins, and the words within a name
-    /// begin with a capital or after something else than a letter: most words need not be looked at.
-    fn may_match(&self, word: &str) -> bool {
-        let mut after_letter = false;
-        !word.is_ascii()
-            || word.bytes().any(|byte| {
-                let begins = !after_letter || byte.is_ascii_uppercase();
-                after_letter = byte.is_ascii_alphabetic();
-                begins && self.initials.contains(&byte.to_ascii_lowercase())
-            })
-    }
-}
-
-/// A heading path without the title it begins with.
-fn below_title<'a>(path: &'a str, title: &str) -> &'a str {
-    match path.strip_prefix(title) {
-        Some(rest) => rest.strip_prefix(" › ").unwrap_or(if rest.is_empty() { "" } else { path }),
-        None => path,
-    }
-}
-
-/// The offset of the match from which a snippet covers the most distinct terms.
-fn best_window(matches: &[(usize, usize)]) -> usize {
-    let mut best = (0, 0);
-    for (index, (offset, _)) in matches.iter().enumerate() {
-        let covered: HashSet<usize> = matches[index..]
-            .iter()
-            .take_while(|(other, _)| other - offset < SNIPPET_BYTES - LEAD_BYTES)
-            .map(|(_, term)| *term)
-            .collect();
-        if covered.len() > best.0 {
-            best = (covered.len(), *offset);
-        }
-    }
-    best.1
-}
-
-fn word_start(text: &str, near: usize) -> usize {
-    let near = text.floor_char_boundary(near);
-    if near == 0 {
-        return 0;
-    }
-    let window = &text[near..text.len().min(text.ceil_char_boundary(near + LEAD_BYTES))];
-    window.find(char::is_whitespace).map_or(near, |space| near + space)
-}
-
-fn word_end(text: &str, near: usize) -> usize {
-    let near = text.floor_char_boundary(near);
-    if near == text.len() {
-        return near;
-    }
-    let from = text.floor_char_boundary(near.saturating_sub(LEAD_BYTES));
-    text[from..near].rfind(char::is_whitespace).map_or(near, |space| from + space)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn around(text: &str, terms: &[String]) -> String {
-        under("", text, terms)
-    }
 
     fn under(heading: &str, text: &str, terms: &[String]) -> String {
         let chunk = ChunkText { heading: heading.to_owned(), text: text.to_owned() };
@@ -200,57 +47,5 @@ mod tests {
         assert_eq!(under("Guide", "# Guide\nPush the button.", &terms), "Push the button.");
         assert_eq!(under("Guides", "Push the button.", &terms), "Guides: Push the button.");
         assert_eq!(under("Guide › Empty", "## Empty\n", &terms), "Empty");
-    }
-
-    #[test]
-    fn a_snippet_finds_parts_of_names_and_of_runs() {
-        let text = format!("{} then maxConnections rises", "filler ".repeat(100));
-        assert!(around(&text, &analyzer::query_terms("connections")).contains("maxConnections rises"));
-        let text = format!("{}\u{3002}障害の復旧手順を読む", "本文".repeat(200));
-        assert!(around(&text, &analyzer::query_terms("復旧手順")).contains("復旧手順"));
-    }
-
-    #[test]
-    fn a_snippet_shows_what_matched() {
-        let text = format!("{} the queue backlog alert fires {}", "filler ".repeat(200), "more ".repeat(200));
-        let snippet = around(&text, &analyzer::query_terms("queue backlog"));
-        assert!(snippet.contains("queue backlog alert"), "{snippet}");
-        assert!(snippet.starts_with('…') && snippet.ends_with('…'));
-    }
-
-    fn highlighted<'t>(query: &str, prefix: bool, text: &'t str) -> Vec<&'t str> {
-        Highlighter::new(query, prefix).ranges(text).into_iter().map(|range| &text[range]).collect()
-    }
-
-    #[test]
-    fn the_words_that_matched_are_highlighted() {
-        assert_eq!(highlighted("how to restore", false, "To Restoring a store"), ["Restoring"]);
-        assert_eq!(highlighted("connections", false, "maxConnections = 5"), ["Connections"]);
-        assert_eq!(highlighted("max_connections", false, "set max_connections"), ["max_connections"]);
-        assert_eq!(highlighted("back", false, "a backup"), [""; 0]);
-        assert_eq!(highlighted("back", true, "a backup"), ["backup"]);
-    }
-
-    #[test]
-    fn a_short_text_is_shown_whole() {
-        assert_eq!(around("Push the\n  button.", &["button".to_owned()]), "Push the button.");
-        assert_eq!(around("", &["button".to_owned()]), "");
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_has_a_snippet(text in "(\\PC|\\s){0,600}", query in "\\PC{0,20}") {
-            let snippet = around(&text, &analyzer::query_terms(&query));
-            prop_assert!(snippet.len() <= SNIPPET_BYTES + 16);
-        }
-
-        #[test]
-        fn highlights_are_in_order_and_whole(text in "(\\PC|\\s){0,200}", query in "\\PC{0,20}", prefix: bool) {
-            let mut end = 0;
-            for range in Highlighter::new(&query, prefix).ranges(&text) {
-                prop_assert!(end <= range.start && text.get(range.clone()).is_some());
-                end = range.end;
-            }
-        }
     }
 }

@@ -4,13 +4,18 @@
 //! out when its exact score is asked for, and when too much is gone the copy is made anew.
 
 use super::Candidate;
-use crate::store::{ChunkPlace, DocumentSet, ModelKey, Store, StoreError};
 use ctx_embed::vector;
+use ctx_store::{
+    ChangeCursor, ChangeScope, ChunkPlace, DocumentSet, ModelKey, Store, StoreError, VectorRow,
+    VectorSequence, VectorState,
+};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Vectors read from the change feed at once.
+const PAGE_VECTORS: usize = 8192;
 /// Rows compared at once: their scores fit into the nearest cache.
 const BLOCK: usize = 1024;
 /// Parts that a copy may have before small ones are joined.
@@ -35,8 +40,8 @@ pub(crate) struct Vectors {
 /// All vectors of one model.
 #[derive(Default)]
 struct Matrix {
-    /// The highest key that has been read.
-    seen: i64,
+    /// Where reading goes on.
+    seen: ChangeCursor,
     rows: usize,
     /// How many of them the store still has.
     live: usize,
@@ -47,7 +52,7 @@ struct Matrix {
 #[derive(Default)]
 struct Segment {
     dimensions: usize,
-    keys: Vec<i64>,
+    keys: Vec<VectorSequence>,
     places: Vec<(u64, u32)>,
     scales: Vec<f32>,
     codes: Vec<i8>,
@@ -59,7 +64,7 @@ impl Vectors {
     /// The chunks nearest to `query`, nearest first, by their exact scores.
     pub(crate) fn nearest(
         &self,
-        store: &Store,
+        store: &dyn Store,
         model: ModelKey,
         query: &[f32],
         within: Option<&DocumentSet>,
@@ -69,10 +74,10 @@ impl Vectors {
         let mut wanted = count * RESCORED;
         let mut nearest = loop {
             let candidates = matrix.scan(query, within, wanted);
-            let keys: Vec<i64> = candidates.iter().map(|row| row.key).collect();
+            let keys: Vec<VectorSequence> = candidates.iter().map(|row| row.key).collect();
             let mut nearest = Vec::with_capacity(candidates.len());
-            for (row, score) in candidates.iter().zip(store.exact_by_key(query, &keys)?) {
-                match score {
+            for (row, exact) in candidates.iter().zip(store.exact_vectors(&keys)?) {
+                match exact.and_then(|half| vector::dot_half(query, &half)) {
                     Some(score) => nearest.push(Candidate { place: row.place, score }),
                     None => matrix.forget(row),
                 }
@@ -95,7 +100,7 @@ impl Vectors {
     }
 
     /// The copy of a model, brought up to date.
-    fn current(&self, store: &Store, model: ModelKey) -> Result<Arc<Matrix>, StoreError> {
+    fn current(&self, store: &dyn Store, model: ModelKey) -> Result<Arc<Matrix>, StoreError> {
         let known = self.get(model);
         let state = store.vector_state(model)?;
         if let Some(matrix) = known.as_ref().filter(|matrix| matrix.is_at(state)) {
@@ -119,24 +124,32 @@ impl Vectors {
 }
 
 impl Matrix {
-    fn is_at(&self, (live, newest): (u64, i64)) -> bool {
-        self.live as u64 == live && self.seen >= newest
+    fn is_at(&self, state: VectorState) -> bool {
+        self.live as u64 == state.live && self.seen.vectors >= state.newest
     }
 
     /// Whether too many rows are gone, or the store is another than it was.
-    fn is_worn(&self, (live, newest): (u64, i64)) -> bool {
-        let live = usize::try_from(live).unwrap_or(usize::MAX);
-        newest < self.seen && live > self.rows || self.rows > live.saturating_add(live / 4 + STALE_SPARE)
+    fn is_worn(&self, state: VectorState) -> bool {
+        let live = usize::try_from(state.live).unwrap_or(usize::MAX);
+        state.newest < self.seen.vectors && live > self.rows
+            || self.rows > live.saturating_add(live / 4 + STALE_SPARE)
     }
 
     /// What the store has, given what an older copy holds.
-    fn read(store: &Store, model: ModelKey, older: Option<&Self>) -> Result<Self, StoreError> {
+    fn read(store: &dyn Store, model: ModelKey, older: Option<&Self>) -> Result<Self, StoreError> {
         let mut segments: Vec<Arc<Segment>> = older.map_or_else(Vec::new, |older| older.segments.clone());
-        let after = older.map_or(0, |older| older.seen);
+        let mut seen = older.map_or(ChangeCursor::START, |older| older.seen);
         let mut fresh = Segment::default();
-        let (live, newest) = store.vectors_after(model, after, |row| {
-            fresh.push(row.key, row.document, row.position, row.scale, row.codes);
-        })?;
+        let live = loop {
+            let Some(page) = store.changes(seen, ChangeScope::Vectors(model), PAGE_VECTORS)? else {
+                return Self::read(store, model, None);
+            };
+            page.vectors.rows().for_each(|row| fresh.push(row));
+            seen = page.next;
+            if !page.more {
+                break page.live_vectors;
+            }
+        };
         if !fresh.keys.is_empty() {
             segments.push(Arc::new(fresh));
         }
@@ -144,7 +157,7 @@ impl Matrix {
             segments = join_small(segments);
         }
         Ok(Self {
-            seen: newest.max(after),
+            seen,
             rows: segments.iter().map(|segment| segment.keys.len()).sum(),
             live: usize::try_from(live).unwrap_or(usize::MAX),
             segments,
@@ -208,7 +221,8 @@ fn worst_of(best: &BinaryHeap<Reverse<Scored>>, count: usize) -> f32 {
 }
 
 impl Segment {
-    fn push(&mut self, key: i64, document: u64, position: u64, scale: f32, codes: &[u8]) {
+    fn push(&mut self, row: VectorRow<'_>) {
+        let VectorRow { sequence, place: (document, position), scale, codes } = row;
         if self.keys.is_empty() {
             self.dimensions = codes.len();
         }
@@ -216,7 +230,7 @@ impl Segment {
             return;
         }
         self.gone.resize_with((self.keys.len() + 1).div_ceil(64), AtomicU64::default);
-        self.keys.push(key);
+        self.keys.push(sequence);
         self.places.push((document, u32::try_from(position).unwrap_or(u32::MAX)));
         self.scales.push(scale);
         self.codes.extend(codes.iter().copied().map(u8::cast_signed));
@@ -263,7 +277,7 @@ fn join_small(segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
 #[derive(PartialEq)]
 struct Scored {
     score: f32,
-    key: i64,
+    key: VectorSequence,
     place: ChunkPlace,
     /// Where it lies.
     segment: usize,
@@ -288,20 +302,25 @@ impl PartialOrd for Scored {
 mod tests {
     use super::*;
 
+    fn row(key: u64, document: u64, codes: &[u8]) -> VectorRow<'_> {
+        VectorRow { sequence: VectorSequence(key), place: (document, 0), scale: 1.0, codes }
+    }
+
     #[test]
     fn rows_that_were_replaced_by_equal_ones_do_not_push_those_out() {
         let mut segment = Segment::default();
         for key in 1..=100 {
-            segment.push(key, 7, 0, 1.0, &[127, 0]);
+            segment.push(row(key, 7, &[127, 0]));
         }
-        segment.push(101, 8, 0, 1.0, &[100, 50]);
-        let matrix = Matrix { seen: 101, rows: 101, live: 2, segments: vec![Arc::new(segment)] };
+        segment.push(row(101, 8, &[100, 50]));
+        let seen = ChangeCursor { vectors: VectorSequence(101), ..ChangeCursor::START };
+        let matrix = Matrix { seen, rows: 101, live: 2, segments: vec![Arc::new(segment)] };
         let nearest = || {
             let mut rows = matrix.scan(&[1.0, 0.0], None, 3);
             rows.sort_unstable_by_key(|row| row.key);
             rows
         };
-        let keys = |rows: Vec<Scored>| rows.iter().map(|row| row.key).collect::<Vec<_>>();
+        let keys = |rows: Vec<Scored>| rows.iter().map(|row| row.key.0).collect::<Vec<_>>();
         assert_eq!(keys(nearest()), [98, 99, 100]);
         nearest()[..2].iter().for_each(|row| matrix.forget(row));
         assert_eq!(keys(nearest()), [96, 97, 100]);
@@ -309,15 +328,15 @@ mod tests {
 
     #[test]
     fn parts_that_are_joined_keep_what_is_gone() {
-        let part = |first: i64| {
+        let part = |first: u64| {
             let mut segment = Segment::default();
-            (first..first + 100).for_each(|key| segment.push(key, 1, 0, 1.0, &[1, 2]));
+            (first..first + 100).for_each(|key| segment.push(row(key, 1, &[1, 2])));
             segment.forget(70);
             Arc::new(segment)
         };
         let joined = join_small(vec![part(0), part(100)]);
-        let gone: Vec<i64> =
-            (0..200).filter(|row| joined[0].is_gone(*row)).map(|row| joined[0].keys[row]).collect();
+        let gone: Vec<u64> =
+            (0..200).filter(|row| joined[0].is_gone(*row)).map(|row| joined[0].keys[row].0).collect();
         assert_eq!(gone, [70, 170]);
     }
 }

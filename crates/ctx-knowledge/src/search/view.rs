@@ -2,14 +2,12 @@
 //!
 //! It records the generation it has seen, catches up from there, and can be deleted at any time: a
 //! missing, foreign or damaged one is built anew from the store. Any number of processes read it
-//! while one writes; a lock file outside its folder decides which one.
+//! while one writes; a lease of the store decides which one.
 
 use super::directory::Folder;
 use super::entries::Fields;
 use super::{Candidate, Filters};
-use crate::lock::{Lock, try_lock};
-use crate::private;
-use crate::store::{ChunkPlace, Store, StoreError};
+use ctx_store::{ChangeCursor, ChangeScope, ChunkPlace, Generation, Lease, LeaseGuard, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -31,13 +29,15 @@ const WRITER_BYTES: usize = 48 << 20;
 /// During a long sync, what has been read becomes searchable this often.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(10);
 /// How long to wait for another process that is writing.
-const LOCK_PATIENCE: Duration = Duration::from_secs(60);
-const LOCK_POLL: Duration = Duration::from_millis(20);
+const LEASE_PATIENCE: Duration = Duration::from_secs(60);
+const LEASE_POLL: Duration = Duration::from_millis(20);
+
+/// Documents read from the change feed at once.
+const PAGE_DOCUMENTS: usize = 256;
 
 /// The keyword index of a store.
 pub(crate) struct View {
     folder: PathBuf,
-    lock_path: PathBuf,
     store_id: Uuid,
     fields: Fields,
     schema: Schema,
@@ -54,7 +54,7 @@ pub(crate) enum ViewErrorKind {
     Damaged,
     #[error("cannot use {}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("another process has been writing it for {} s", LOCK_PATIENCE.as_secs())]
+    #[error("another process has been writing it for {} s", LEASE_PATIENCE.as_secs())]
     Busy,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -97,35 +97,34 @@ struct Loaded {
     file: FileStamp,
 }
 
-/// An index opened for writing, and the lock that says so.
+/// An index opened for writing, and the lease that allows it.
 struct Writer {
     writer: IndexWriter,
     /// Fed to the writer, not necessarily committed.
-    fed: u64,
-    committed: u64,
+    fed: Generation,
+    committed: Generation,
     committed_at: Instant,
     /// Held for its effect.
-    _lock: Lock,
+    _lease: LeaseGuard,
 }
 
 /// What the index has seen, written into each of its commits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     store: Uuid,
-    generation: u64,
+    generation: Generation,
 }
 
 /// Changes when the index has another commit.
 type FileStamp = (SystemTime, u64, u64);
 
 impl View {
-    /// The view of `store`, beside it. Nothing is opened yet.
-    pub(crate) fn beside(store: &Store) -> Self {
+    /// The view of a store, beside this path. Nothing is opened yet.
+    pub(crate) fn beside(path: &Path, store_id: Uuid) -> Self {
         let (schema, fields) = Fields::new();
         Self {
-            folder: store.path().with_extension(format!("keyword-v{FORMAT}")),
-            lock_path: store.path().with_extension("keyword.lock"),
-            store_id: store.id(),
+            folder: path.with_extension(format!("keyword-v{FORMAT}")),
+            store_id,
             fields,
             schema,
             loaded: RwLock::new(None),
@@ -177,22 +176,22 @@ impl View {
     }
 
     /// The last generation that a search can see; `None` when there is no usable index.
-    pub(crate) fn generation(&self) -> Option<u64> {
+    pub(crate) fn generation(&self) -> Option<Generation> {
         self.load().ok().flatten().map(|loaded| loaded.seen.generation)
     }
 
     /// Whether there is no index of ours, or one that has seen nothing yet.
     pub(crate) fn is_blank(&self) -> Result<bool, ViewError> {
-        Ok(self.load()?.is_none_or(|loaded| loaded.seen.generation == 0))
+        Ok(self.load()?.is_none_or(|loaded| loaded.seen.generation == Generation::default()))
     }
 
     /// Feeds what changed to the index while a sync goes on, and commits now and then. Does
     /// nothing while another process writes.
-    pub(crate) fn follow(&self, store: &Store) -> Result<(), ViewError> {
+    pub(crate) fn follow(&self, store: &dyn Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
-            let Some(lock) = self.try_lock()? else { return Ok(()) };
-            *slot = Some(self.open_writer(lock)?);
+            let Some(lease) = self.try_lease(store)? else { return Ok(()) };
+            *slot = Some(self.open_writer(lease)?);
         }
         let Some(writer) = slot.as_mut() else { return Ok(()) };
         let mut followed = self.feed(writer, store);
@@ -208,27 +207,27 @@ impl View {
 
     /// Throws the index away if it is ahead of its store, which then was restored from a copy: as
     /// soon as the store is written again, nobody could tell any more.
-    pub(crate) fn discard_if_ahead(&self, store: &Store) -> Result<(), ViewError> {
+    pub(crate) fn discard_if_ahead(&self, store: &dyn Store) -> Result<(), ViewError> {
         // Asked in this order: an index never gets ahead of a store that goes on.
         match self.generation() {
-            Some(seen) if seen > store.generation()? => self.discard(),
+            Some(seen) if seen > store.generation()? => self.discard(store),
             _ => Ok(()),
         }
     }
 
     /// Builds the index anew because of `error`.
-    pub(crate) fn rebuild(&self, store: &Store, error: &ViewError) -> Result<(), ViewError> {
+    pub(crate) fn rebuild(&self, store: &dyn Store, error: &ViewError) -> Result<(), ViewError> {
         tracing::warn!(%error, "the keyword index is rebuilt");
-        self.discard()?;
+        self.discard(store)?;
         self.follow_to_end(store)
     }
 
     /// Brings the index up to the store and lets go of it; a damaged one is built anew.
-    pub(crate) fn catch_up(&self, store: &Store) -> Result<(), ViewError> {
+    pub(crate) fn catch_up(&self, store: &dyn Store) -> Result<(), ViewError> {
         match self.follow_to_end(store) {
             // Only what is damaged is thrown away: an index that cannot be written, on a disk that
             // is full, still answers.
-            Err(error) if store.writable() && error.is_damage() && self.verify().is_err() => {
+            Err(error) if store.writable() && error.is_damage() && self.verify(store).is_err() => {
                 self.rebuild(store, &error)
             }
             other => other,
@@ -236,19 +235,19 @@ impl View {
     }
 
     /// Waits for another process that writes, which may do the work itself.
-    fn follow_to_end(&self, store: &Store) -> Result<(), ViewError> {
+    fn follow_to_end(&self, store: &dyn Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         // What others write from here on is for them to index.
         let target = store.generation()?;
         loop {
-            let seen = self.generation().unwrap_or(0);
+            let seen = self.generation().unwrap_or_default();
             if slot.is_none() && seen >= target && seen <= store.generation()? {
                 return Ok(());
             }
-            let lock = if slot.is_some() { None } else { self.try_lock()? };
-            if let Some(lock) = lock {
-                *slot = Some(self.open_writer(lock)?);
+            let lease = if slot.is_some() { None } else { self.try_lease(store)? };
+            if let Some(lease) = lease {
+                *slot = Some(self.open_writer(lease)?);
             }
             if let Some(mut writer) = slot.take() {
                 self.feed(&mut writer, store)?;
@@ -256,38 +255,38 @@ impl View {
                 writer.writer.wait_merging_threads()?;
                 return Ok(());
             }
-            if started.elapsed() > LOCK_PATIENCE {
+            if started.elapsed() > LEASE_PATIENCE {
                 return Err(ViewErrorKind::Busy.into());
             }
-            std::thread::sleep(LOCK_POLL);
+            std::thread::sleep(LEASE_POLL);
         }
     }
 
     /// Catches up if the index is behind and nobody else is writing it.
-    pub(crate) fn catch_up_if_idle(&self, store: &Store) -> Result<(), ViewError> {
+    pub(crate) fn catch_up_if_idle(&self, store: &dyn Store) -> Result<(), ViewError> {
         if !store.writable() || self.is_current(store)? {
             return Ok(());
         }
         // Asked before waiting: a long sync in another process is not this one's business.
-        match self.try_lock()? {
-            Some(lock) => drop(lock),
+        match self.try_lease(store)? {
+            Some(lease) => drop(lease),
             None => return Ok(()),
         }
         self.catch_up(store)
     }
 
     /// Whether a search sees everything the store has.
-    pub(crate) fn is_current(&self, store: &Store) -> Result<bool, ViewError> {
+    pub(crate) fn is_current(&self, store: &dyn Store) -> Result<bool, ViewError> {
         let generation = store.generation()?;
         // A store that never held anything needs no index.
-        Ok(self.generation().unwrap_or(0) == generation)
+        Ok(self.generation().unwrap_or_default() == generation)
     }
 
     /// Reads every file of the index and compares checksums.
-    pub(crate) fn verify(&self) -> Result<(), ViewError> {
+    pub(crate) fn verify(&self, store: &dyn Store) -> Result<(), ViewError> {
         // While somebody writes, files come and go; where nothing can be written, nobody does.
-        let lock = self.try_lock();
-        if matches!(lock, Ok(None)) || !self.folder.join("meta.json").exists() {
+        let lease = self.try_lease(store);
+        if matches!(lease, Ok(None)) || !self.folder.join("meta.json").exists() {
             return Ok(());
         }
         let damaged = catch_unwind(AssertUnwindSafe(|| self.open_index()?.validate_checksum()))
@@ -296,12 +295,12 @@ impl View {
     }
 
     /// Throws the index away; the next catching up builds it anew.
-    pub(crate) fn discard(&self) -> Result<(), ViewError> {
+    pub(crate) fn discard(&self, store: &dyn Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         *slot = None;
-        let lock = self.lock()?;
+        let lease = self.lease(store)?;
         self.clear()?;
-        drop(lock);
+        drop(lease);
         Ok(())
     }
 
@@ -353,7 +352,7 @@ impl View {
         Ok(index)
     }
 
-    fn open_writer(&self, lock: Lock) -> Result<Writer, ViewError> {
+    fn open_writer(&self, lease: LeaseGuard) -> Result<Writer, ViewError> {
         let usable = catch_unwind(AssertUnwindSafe(|| -> Result<_, ViewError> {
             let index = self.open_index()?;
             Ok(seen(&index)?.filter(|seen| seen.store == self.store_id).map(|seen| (index, seen.generation)))
@@ -364,7 +363,7 @@ impl View {
             Ok(Err(error)) if !missing && !error.is_damage() => return Err(error),
             _ => {
                 self.clear()?;
-                (self.create_index()?, 0)
+                (self.create_index()?, Generation::default())
             }
         };
         let writer = index.writer_with_num_threads(1, WRITER_BYTES)?;
@@ -375,43 +374,40 @@ impl View {
             fed: generation,
             committed: generation,
             committed_at: Instant::now(),
-            _lock: lock,
+            _lease: lease,
         })
     }
 
     fn create_index(&self) -> Result<Index, ViewError> {
-        private::create_folder(&self.folder).map_err(|error| self.io(error))?;
+        ctx_store::create_folder(&self.folder).map_err(|error| self.io(error))?;
         let index = Index::create_in_dir(&self.folder, self.schema.clone())?;
         Fields::register_analyzer(&index);
         Ok(index)
     }
 
-    fn feed(&self, writer: &mut Writer, store: &Store) -> Result<(), ViewError> {
-        let Writer { writer: index, fed, .. } = writer;
-        let fields = &self.fields;
-        let forget = |key: u64| index.delete_term(fields.document_term(key));
-        let changes = store.changes(
-            *fed,
-            |document| {
-                forget(document.key);
-                fields.entries(&document).try_for_each(|chunk| index.add_document(chunk).map(drop))
-            },
-            |key| {
-                forget(key);
-                Ok(())
-            },
-        )?;
-        match changes {
-            Some(outcome) => {
-                *fed = outcome?;
-                Ok(())
-            }
-            None => {
+    /// Applies the change feed up to its end.
+    fn feed(&self, writer: &mut Writer, store: &dyn Store) -> Result<(), ViewError> {
+        loop {
+            let cursor = ChangeCursor::at(writer.fed);
+            let Some(page) = store.changes(cursor, ChangeScope::Documents, PAGE_DOCUMENTS)? else {
                 // The store was restored from a copy, or forgot what was deleted: start over.
-                index.delete_all_documents()?;
-                *fed = 0;
+                writer.writer.delete_all_documents()?;
+                writer.fed = Generation::default();
                 self.commit(writer)?;
-                self.feed(writer, store)
+                continue;
+            };
+            let index = &writer.writer;
+            let forget = |key: u64| index.delete_term(self.fields.document_term(key));
+            for key in page.deleted {
+                forget(key);
+            }
+            for document in &page.written {
+                forget(document.key);
+                self.fields.entries(document).try_for_each(|chunk| index.add_document(chunk).map(drop))?;
+            }
+            writer.fed = page.next.generation;
+            if !page.more {
+                return Ok(());
             }
         }
     }
@@ -419,7 +415,7 @@ impl View {
     fn commit(&self, writer: &mut Writer) -> Result<(), ViewError> {
         writer.committed_at = Instant::now();
         let exists = self.folder.join("meta.json").exists();
-        if writer.committed == writer.fed && writer.fed != 0 && exists {
+        if writer.committed == writer.fed && writer.fed != Generation::default() && exists {
             return Ok(());
         }
         let seen = Seen { store: self.store_id, generation: writer.fed };
@@ -428,25 +424,28 @@ impl View {
         commit.set_payload(&payload);
         commit.commit()?;
         writer.committed = writer.fed;
-        private::restrict_files(&self.folder);
+        ctx_store::restrict_files(&self.folder);
         Ok(())
     }
 
-    fn lock(&self) -> Result<Lock, ViewError> {
+    fn lease(&self, store: &dyn Store) -> Result<LeaseGuard, ViewError> {
         let started = Instant::now();
         loop {
-            if let Some(lock) = self.try_lock()? {
-                return Ok(lock);
+            if let Some(lease) = self.try_lease(store)? {
+                return Ok(lease);
             }
-            if started.elapsed() > LOCK_PATIENCE {
+            if started.elapsed() > LEASE_PATIENCE {
                 return Err(ViewErrorKind::Busy.into());
             }
-            std::thread::sleep(LOCK_POLL);
+            std::thread::sleep(LEASE_POLL);
         }
     }
 
-    fn try_lock(&self) -> Result<Option<Lock>, ViewError> {
-        try_lock(&self.lock_path).map_err(|error| self.io(error))
+    fn try_lease(&self, store: &dyn Store) -> Result<Option<LeaseGuard>, ViewError> {
+        store.lease(&Lease::Index).map_err(|error| match error {
+            StoreError::Lease(error) => self.io(error),
+            error => error.into(),
+        })
     }
 
     fn io(&self, source: io::Error) -> ViewError {

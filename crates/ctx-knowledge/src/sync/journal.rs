@@ -6,9 +6,8 @@
 //! the previous process died while reading it. That document is a suspect: it is read exclusively, and if the process
 //! dies again, it is skipped until it changes. Nothing is fsynced: the file has to survive the process, not the machine.
 
-use crate::extract::VERSION;
-use crate::private;
 use ctx_core::{Content, Document};
+use ctx_extract::EXTRACTION_VERSION;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -77,7 +76,7 @@ impl Journal {
     pub(super) fn open(cache: &Path, is_read_only: bool) -> Self {
         let path = cache.join(FILE);
         let mut contents = read(&path).unwrap_or_default();
-        let program = format!("{} {VERSION}", env!("CARGO_PKG_VERSION"));
+        let program = format!("{} {EXTRACTION_VERSION}", env!("CARGO_PKG_VERSION"));
         if contents.program != program {
             contents = JournalContents { program, ..JournalContents::default() };
         }
@@ -186,7 +185,7 @@ impl Journal {
 
 fn create(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
-        private::create_folder(folder)?;
+        ctx_store::create_folder(folder)?;
     }
     let mut options = File::options();
     options.create(true).truncate(false).write(true);

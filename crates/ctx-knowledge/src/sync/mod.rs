@@ -9,23 +9,25 @@ mod writer;
 
 use crate::chunk::Chunking;
 use crate::embed::Models;
+use crate::extraction::Extraction;
 use crate::knowledge::Source;
-use crate::lock::{Lock, try_lock};
-use crate::private;
 use crate::search::{View, ViewError};
-use crate::store::{Store, StoreError, SyncOutcome};
-use ctx_core::{Identifier, Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
+use ctx_core::{Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
+use ctx_store::{Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
 use jiff::Timestamp;
 use journal::Journal;
 use serde::Serialize;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 use writer::{Ended, Memory, Writer};
 
 /// Documents between the connector and the store. Small: each may be as large as the limit.
 const QUEUE: usize = 8;
+
+/// Deletions remembered for views that lag behind; an older view is built anew.
+pub(crate) const DELETIONS_KEPT: usize = 10_000;
 
 /// How to sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,13 +113,13 @@ pub enum SyncError {
         /// The source.
         source_name: String,
     },
-    /// The lock file cannot be used.
+    /// Its lease cannot be asked for.
     #[error("cannot lock {source_name}")]
     Lock {
         /// The source.
         source_name: String,
         /// Why.
-        source: io::Error,
+        source: StoreError,
     },
     /// The store failed.
     #[error(transparent)]
@@ -129,9 +131,12 @@ pub enum SyncError {
 
 /// Everything one sync works with.
 pub(crate) struct SyncJob<'a> {
-    pub(crate) store: &'a Arc<Store>,
+    pub(crate) store: &'a Arc<dyn Store>,
+    /// The path that caches lie beside.
+    pub(crate) files: &'a Path,
     pub(crate) view: &'a Arc<View>,
     pub(crate) source: &'a Source,
+    pub(crate) extraction: &'a Extraction,
     pub(crate) chunking: Chunking,
     pub(crate) models: Option<Arc<Models>>,
     pub(crate) options: SyncOptions,
@@ -143,13 +148,13 @@ impl SyncJob<'_> {
     /// Syncs the source, then lets the keyword index catch up.
     pub(crate) async fn run(self) -> Result<SyncReport, SyncError> {
         let name = &self.source.name;
-        let lock = Arc::new(lock(self.store.path(), name)?);
+        let lease = Arc::new(lease(&**self.store, name)?);
         // Whoever drops this sync stops its writer too.
         let cancellation = self.cancellation.child_token();
         let _stop = cancellation.clone().drop_guard();
         let cursor = match self.options.full {
             true => None,
-            false => self.store.source_rows()?.remove(&name.to_string()).and_then(|row| row.cursor),
+            false => self.store.sources()?.remove(&name.to_string()).and_then(|row| row.cursor),
         };
 
         let memory = Arc::new(Memory::new(self.store.clone(), self.source, self.chunking, self.options.full));
@@ -159,6 +164,7 @@ impl SyncJob<'_> {
             view: self.view.clone(),
             source: name.clone(),
             tags: self.source.tags.clone(),
+            extraction: self.extraction.clone(),
             chunking: self.chunking,
             models: self.models.clone(),
             options: self.options,
@@ -166,7 +172,7 @@ impl SyncJob<'_> {
             journal: self.journal(),
             progress: self.progress.clone(),
             cancellation: cancellation.clone(),
-            _lock: lock.clone(),
+            _lease: lease.clone(),
             handled: 0,
             report: SyncReport { source: name.to_string(), ..SyncReport::default() },
         };
@@ -189,7 +195,8 @@ impl SyncJob<'_> {
         let outcome = self.finish(pulled, written, &memory, &mut report);
         if !self.options.dry_run {
             let (store, view) = (self.store.clone(), self.view.clone());
-            let catch_up = move || view.catch_up(&store).and_then(|()| Ok(store.forget_old_deletions()?));
+            let catch_up =
+                move || view.catch_up(&*store).and_then(|()| Ok(store.forget_old_deletions(DELETIONS_KEPT)?));
             let caught_up = tokio::task::spawn_blocking(catch_up).await;
             // A failed sync is worth more words than an index that lags.
             outcome?;
@@ -206,7 +213,7 @@ impl SyncJob<'_> {
     }
 
     fn journal(&self) -> Journal {
-        Journal::open(&cache_path(self.store.path(), &self.source.name), self.options.dry_run)
+        Journal::open(&cache_path(self.files, &self.source.name), self.options.dry_run)
     }
 
     fn finish(
@@ -259,32 +266,22 @@ impl SyncJob<'_> {
     }
 
     fn delete_unseen(&self, memory: &Memory, report: &mut SyncReport) -> Result<(), StoreError> {
-        for id in self.store.known_ids(&self.source.name)?.into_iter().filter(|id| !memory.has_seen(*id)) {
-            report.deleted += u64::from(writer::delete(self.store, id, self.options.dry_run)?);
-        }
+        let known = self.store.known_ids(&self.source.name)?;
+        let unseen: Vec<Uuid> = known.into_iter().filter(|id| !memory.has_seen(*id)).collect();
+        report.deleted += writer::delete(&**self.store, &unseen, self.options.dry_run)?;
         Ok(())
     }
 }
 
-/// Takes the lock of a source; it is released when the file is closed, even by a crash.
-pub(crate) fn lock(store_path: &Path, source: &SourceName) -> Result<Lock, SyncError> {
-    let folder = store_path.with_extension("locks");
-    let path = folder.join(format!("{}.lock", file_stem(source)));
+/// Takes the lease of a source.
+pub(crate) fn lease(store: &dyn Store, source: &SourceName) -> Result<LeaseGuard, SyncError> {
     let failed = |error| SyncError::Lock { source_name: source.to_string(), source: error };
-    private::create_folder(&folder).map_err(failed)?;
-    let lock = try_lock(&path).map_err(failed)?;
-    lock.ok_or_else(|| SyncError::Busy { source_name: source.to_string() })
+    let lease = store.lease(&Lease::Sync(source.clone())).map_err(failed)?;
+    lease.ok_or_else(|| SyncError::Busy { source_name: source.to_string() })
 }
 
 /// Where a source's connector may keep what it needs between syncs: beside the store, and gone when the
 /// source is forgotten.
 pub fn cache_path(store_path: &Path, source: &SourceName) -> PathBuf {
-    store_path.with_extension("cache").join(file_stem(source))
-}
-
-/// What files of a source are called. The hash keeps `a-b` and `a_b` apart.
-fn file_stem(source: &SourceName) -> String {
-    let text = source.to_string();
-    let hash = &blake3::hash(text.as_bytes()).to_hex()[..8];
-    format!("{}-{hash}", Identifier::sanitize(&text))
+    store_path.with_extension("cache").join(source_file_stem(source))
 }

@@ -8,15 +8,17 @@ use super::journal::{Journal, Verdict};
 use super::{Progress, SyncOptions, SyncReport, Warning};
 use crate::chunk::{self, Chunking};
 use crate::embed::{Effort, Models};
-use crate::extract::{self, Extracted, NoText, Raw};
+use crate::extraction::Extraction;
 use crate::knowledge::Source;
-use crate::lock::Lock;
 use crate::search::{View, ViewError};
 use crate::sketch;
-use crate::store::{NewDocument, NewVectors, Span, Store, StoreError, TextHash};
 use ctx_core::{Change, Content, Document, Known, SourceName};
+use ctx_extract::{EXTRACTION_VERSION, ExtractError, ExtractedText, RawDocument};
+use ctx_store::{
+    LeaseGuard, Mutation, NewDocument, NewVectors, SkipNote, Span, Stamp, Store, StoreError, TextHash,
+};
 use jiff::Timestamp;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +56,7 @@ pub(super) enum Ended {
 
 /// What the source had at its last sync, and what it has been seen to have now.
 pub(super) struct Memory {
-    store: Arc<Store>,
+    store: Arc<dyn Store>,
     source: SourceName,
     full: bool,
     /// Part of every stored fingerprint, so that other settings make documents new.
@@ -65,6 +67,10 @@ pub(super) struct Memory {
     expected: Mutex<Option<u64>>,
     /// What was said of documents before that are still as they were.
     repeated: Mutex<Repeated>,
+    /// Stamps that were read ahead, until they are used. Only this sync writes documents of its source.
+    stamps: Mutex<HashMap<Uuid, Stamp>>,
+    /// Documents that this sync has written: what was read ahead of them does not hold any more.
+    written: Mutex<HashSet<Uuid>>,
 }
 
 /// Warnings of earlier syncs that still hold.
@@ -77,7 +83,7 @@ struct Repeated {
 }
 
 impl Memory {
-    pub(super) fn new(store: Arc<Store>, source: &Source, chunking: Chunking, full: bool) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, source: &Source, chunking: Chunking, full: bool) -> Self {
         Self {
             store,
             source: source.name.clone(),
@@ -87,6 +93,8 @@ impl Memory {
             current: AtomicU64::new(0),
             expected: Mutex::default(),
             repeated: Mutex::default(),
+            stamps: Mutex::default(),
+            written: Mutex::default(),
         }
     }
 
@@ -125,14 +133,48 @@ impl Memory {
         format!("{fingerprint} {}", self.settings)
     }
 
+    /// The stamp of a stored document; queried only if it was not prefetched.
+    fn take_stamp(&self, id: Uuid) -> Result<Stamp, StoreError> {
+        let ahead = self.stamps.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        match ahead {
+            Some(stamp) => Ok(stamp),
+            None => Ok(self.store.stamps(&[id])?.pop().unwrap_or_default()),
+        }
+    }
+
+    /// The stamp of a document that is about to be written.
+    fn stamp_to_write(&self, id: Uuid) -> Result<Stamp, StoreError> {
+        if !self.begin_write(id) {
+            self.stamps.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        }
+        self.take_stamp(id)
+    }
+
+    /// Notes that a document is about to be written; tells whether it is for the first time.
+    fn begin_write(&self, id: Uuid) -> bool {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(id)
+    }
+
+    fn read_ahead(&self, source_ids: &[&str]) -> Result<(), StoreError> {
+        let ids: Vec<Uuid> = source_ids.iter().map(|name| document_id(&self.source, name)).collect();
+        let stamps = self.store.stamps(&ids)?;
+        self.stamps.lock().unwrap_or_else(PoisonError::into_inner).extend(ids.into_iter().zip(stamps));
+        Ok(())
+    }
+
     /// Whether a document is known in this state. Tells again what was said of it then; one that
     /// could not be read is known, but not counted as stored.
     fn is_known(&self, source_id: &str, id: Uuid, fingerprint: &str) -> Result<bool, StoreError> {
         let fingerprint = self.stamped(fingerprint);
+        let stamp = self.take_stamp(id)?;
         let stored =
-            self.store.stamp(id)?.is_some_and(|stamp| stamp.fingerprint.as_ref() == Some(&fingerprint));
-        let said = self.store.passed_over(id)?.filter(|said| said.fingerprint == fingerprint);
+            stamp.stored.as_ref().is_some_and(|stored| stored.fingerprint.as_ref() == Some(&fingerprint));
+        let said: Option<SkipNote> = stamp.skipped.clone().filter(|said| said.fingerprint == fingerprint);
         let known = stored || said.is_some();
+        if !known {
+            // Needed once more, when it is stored.
+            self.stamps.lock().unwrap_or_else(PoisonError::into_inner).insert(id, stamp);
+        }
         let reason = said.and_then(|said| said.reason);
         let unreadable = !stored && reason.is_some();
         self.current.fetch_add(u64::from(known && !unreadable), Ordering::Relaxed);
@@ -155,6 +197,13 @@ impl Known for Memory {
         !self.full && self.is_known(source_id, id, fingerprint).unwrap_or(false)
     }
 
+    fn prefetch(&self, source_ids: &[&str]) {
+        // A store that cannot be asked will say so when it is written.
+        if let Err(error) = self.read_ahead(source_ids) {
+            tracing::debug!(%error, "cannot read ahead what is stored");
+        }
+    }
+
     fn expect(&self, total: u64) {
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(total);
     }
@@ -162,10 +211,11 @@ impl Known for Memory {
 
 /// Takes changes off the sink and stores them, on a thread of its own.
 pub(super) struct Writer {
-    pub(super) store: Arc<Store>,
+    pub(super) store: Arc<dyn Store>,
     pub(super) view: Arc<View>,
     pub(super) source: SourceName,
     pub(super) tags: Vec<String>,
+    pub(super) extraction: Extraction,
     pub(super) chunking: Chunking,
     /// What gives documents their vectors, unless embeddings are disabled.
     pub(super) models: Option<Arc<Models>>,
@@ -176,7 +226,7 @@ pub(super) struct Writer {
     pub(super) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     pub(super) cancellation: CancellationToken,
     /// Held for its effect, even when the sync itself was dropped.
-    pub(super) _lock: Arc<Lock>,
+    pub(super) _lease: Arc<LeaseGuard>,
     /// Documents that came off the sink.
     pub(super) handled: u64,
     pub(super) report: SyncReport,
@@ -189,13 +239,13 @@ impl Writer {
         runtime: &Handle,
     ) -> (Result<Ended, StoreError>, SyncReport) {
         if !self.options.dry_run {
-            self.log_lag(self.view.discard_if_ahead(&self.store));
+            self.log_lag(self.view.discard_if_ahead(&*self.store));
         }
         let ended = self.consume_all(&mut changes, runtime);
         self.repeat_warnings();
         if !self.options.dry_run && !matches!(ended, Ok(Ended::Exhausted)) {
             // Nobody else may be left to let go of the index.
-            self.log_lag(self.view.catch_up(&self.store));
+            self.log_lag(self.view.catch_up(&*self.store));
         }
         self.journal.close();
         (ended, self.report)
@@ -222,7 +272,7 @@ impl Writer {
             if cancellation.is_cancelled() {
                 return Ok(Ended::Cancelled);
             }
-            self.apply(change)?;
+            self.apply(change, runtime)?;
             let written = self.written();
             (self.progress)(Progress {
                 source: self.report.source.clone(),
@@ -235,7 +285,7 @@ impl Writer {
             }
             if !self.options.dry_run && written >= followed + FOLLOW_EVERY {
                 followed = written;
-                self.log_lag(self.view.follow(&self.store));
+                self.log_lag(self.view.follow(&*self.store));
             }
         }
         // A connector that was cut short looks like one that is done.
@@ -246,14 +296,15 @@ impl Writer {
         self.report.added + self.report.updated
     }
 
-    fn apply(&mut self, change: Change) -> Result<(), StoreError> {
+    fn apply(&mut self, change: Change, runtime: &Handle) -> Result<(), StoreError> {
         self.handled += u64::from(!matches!(change, Change::Delete { .. }));
         match change {
-            Change::Upsert(document) => self.upsert(*document),
+            Change::Upsert(document) => self.upsert(*document, runtime),
             Change::Delete { source_id } => {
                 let id = document_id(&self.source, &source_id);
                 self.journal.retain_suspects(|suspect| suspect != source_id);
-                self.report.deleted += u64::from(delete(&self.store, id, self.options.dry_run)?);
+                self.memory.begin_write(id);
+                self.report.deleted += delete(&*self.store, &[id], self.options.dry_run)?;
                 Ok(())
             }
             Change::Unreadable { source_id, reason } => {
@@ -280,7 +331,7 @@ impl Writer {
         self.report.warnings.extend(repeated.first.into_iter().take(room));
     }
 
-    fn upsert(&mut self, mut document: Document) -> Result<(), StoreError> {
+    fn upsert(&mut self, mut document: Document, runtime: &Handle) -> Result<(), StoreError> {
         document.fingerprint = document.fingerprint.map(|fingerprint| self.memory.stamped(&fingerprint));
         let id = self.memory.note(&document.source_id);
         let SyncOptions { since, until, .. } = self.options;
@@ -291,12 +342,12 @@ impl Writer {
         }
         let (reading, verdict) = self.journal.judge(&document);
         if let Verdict::Skip(reason) = verdict {
-            return self.pass_over(id, document, NoText::Failed(reason.to_owned()));
+            return self.pass_over(id, document, ExtractError::Failed(reason.to_owned()));
         }
         let cancellation = self.cancellation.clone();
         let Some(permit) = GATE.acquire(verdict == Verdict::ReadAlone, &cancellation) else { return Ok(()) };
         self.journal.begin(reading);
-        let read = self.read(&mut document);
+        let read = self.read(&mut document, runtime);
         // Before embedding and storing: a process that ends during those does not end because of the document.
         self.journal.finish(!cancellation.is_cancelled());
         drop(permit);
@@ -310,10 +361,15 @@ impl Writer {
     }
 
     /// Text, title and chunks of a document, which is left without content.
-    fn read(&self, document: &mut Document) -> Result<(Extracted, Option<String>, Vec<Span>), NoText> {
-        let extracted = text_of(document, &self.cancellation)?;
+    fn read(
+        &self,
+        document: &mut Document,
+        runtime: &Handle,
+    ) -> Result<(ExtractedText, Option<String>, Vec<Span>), ExtractError> {
+        let extracted = self.extraction.extract(take_content(document), &self.cancellation, runtime)?;
+        let extracted = within(extracted, TEXT_BYTES_MAX)?;
         if is_blank(&extracted, document) {
-            return Err(NoText::NotText);
+            return Err(ExtractError::NotText);
         }
         let title = title(&extracted, document);
         let chunks = self.split(&extracted, title.as_deref())?;
@@ -325,11 +381,13 @@ impl Writer {
         if let Some(note) = &document.note {
             self.warn(document.source_id.clone(), note.clone());
         }
-        match self.store.stamp(id)? {
+        match self.memory.stamp_to_write(id)?.stored {
             Some(stamp) if stamp.hash == document.hash => {
                 self.report.unchanged += 1;
                 if !dry_run && stamp.fingerprint != document.fingerprint {
-                    self.store.refresh(&document)?;
+                    let (source, fingerprint, note) =
+                        (self.source.clone(), document.fingerprint, document.note);
+                    self.store.apply(&[Mutation::Refresh { id, source, fingerprint, note }])?;
                 }
                 return Ok(());
             }
@@ -340,20 +398,24 @@ impl Writer {
             return Ok(());
         }
         match self.vectors(&document) {
-            Some(vectors) => self.store.put(&NewDocument { vectors, ..document }),
+            Some(vectors) => {
+                self.store.apply(&[Mutation::Put(Box::new(NewDocument { vectors, ..document }))]).map(drop)
+            }
             // Cancelled: the next sync reads it again.
             None => Ok(()),
         }
     }
 
     /// Splits a text into chunks, until a timeout or cancellation.
-    fn split(&self, extracted: &Extracted, title: Option<&str>) -> Result<Vec<Span>, NoText> {
+    fn split(&self, extracted: &ExtractedText, title: Option<&str>) -> Result<Vec<Span>, ExtractError> {
         let deadline = Instant::now() + SPLIT_TIME_MAX;
         let is_stopped = || self.cancellation.is_cancelled() || Instant::now() >= deadline;
         let chunks = chunk::split(&extracted.body, title, extracted.structure, self.chunking, &is_stopped);
         chunks.ok_or_else(|| match self.cancellation.is_cancelled() {
-            true => NoText::NotNow("splitting it was interrupted".to_owned()),
-            false => NoText::Failed(format!("splitting it took longer than {} s", SPLIT_TIME_MAX.as_secs())),
+            true => ExtractError::NotNow("splitting it was interrupted".to_owned()),
+            false => {
+                ExtractError::Failed(format!("splitting it took longer than {} s", SPLIT_TIME_MAX.as_secs()))
+            }
         })
     }
 
@@ -390,36 +452,41 @@ impl Writer {
         Some(NewVectors { hashes, made, wanted: Some(models.own.key) })
     }
 
-    fn pass_over(&mut self, id: Uuid, document: Document, no_text: NoText) -> Result<(), StoreError> {
+    fn pass_over(&mut self, id: Uuid, document: Document, no_text: ExtractError) -> Result<(), StoreError> {
         match no_text {
-            NoText::NotText => {}
-            NoText::NotNow(reason) => {
+            ExtractError::NotText => {}
+            ExtractError::NotNow(reason) => {
                 // Kept as it was and tried again next time.
                 self.warn(document.source_id, reason);
                 return Ok(());
             }
-            NoText::Failed(reason) => {
+            ExtractError::Failed(reason) => {
                 // Kept as it was and tried again when it has changed.
                 if let Some(fingerprint) = document.fingerprint.filter(|_| !self.options.dry_run) {
-                    self.store.give_up(id, &self.source, &fingerprint, &reason)?;
+                    let (source, reason) = (self.source.clone(), reason.clone());
+                    self.store.apply(&[Mutation::SkipUnreadable { id, source, fingerprint, reason }])?;
                 }
                 self.warn(document.source_id, reason);
                 return Ok(());
             }
         }
         self.report.skipped += 1;
-        match document.fingerprint {
-            _ if self.options.dry_run => Ok(()),
-            Some(fingerprint) => self.store.pass_over(id, &self.source, &fingerprint),
-            None => self.store.delete(id).map(drop),
+        self.memory.begin_write(id);
+        if self.options.dry_run {
+            return Ok(());
         }
+        let mutation = match document.fingerprint {
+            Some(fingerprint) => Mutation::SkipEmpty { id, source: self.source.clone(), fingerprint },
+            None => Mutation::Delete(id),
+        };
+        self.store.apply(&[mutation]).map(drop)
     }
 
     fn prepare(
         &self,
         id: Uuid,
         document: Document,
-        extracted: Extracted,
+        extracted: ExtractedText,
         title: Option<String>,
         chunks: Vec<Span>,
     ) -> NewDocument {
@@ -457,43 +524,47 @@ impl Writer {
     }
 }
 
-/// Deletes a document, or only tells whether there is one to delete.
-pub(super) fn delete(store: &Store, id: Uuid, dry_run: bool) -> Result<bool, StoreError> {
-    if dry_run { Ok(store.stamp(id)?.is_some()) } else { store.delete(id) }
+/// Deletes documents, or only tells how many there are to delete.
+pub(super) fn delete(store: &dyn Store, ids: &[Uuid], dry_run: bool) -> Result<u64, StoreError> {
+    if dry_run {
+        let stored = store.stamps(ids)?.into_iter().filter(|stamp| stamp.stored.is_some());
+        return Ok(stored.count() as u64);
+    }
+    let mutations: Vec<Mutation> = ids.iter().copied().map(Mutation::Delete).collect();
+    Ok(store.apply(&mutations)?.deleted)
 }
 
 /// Whether there is nothing to find: no text, no title but the file's name, and nothing to warn about.
-fn is_blank(extracted: &Extracted, document: &Document) -> bool {
+fn is_blank(extracted: &ExtractedText, document: &Document) -> bool {
     let has_title = document.title.is_some() || extracted.title.is_some();
     extracted.body.trim().is_empty() && !has_title && extracted.note.is_none()
 }
 
 /// Title of a document: from its source, else from its content, else its file name.
-fn title(extracted: &Extracted, document: &Document) -> Option<String> {
+fn title(extracted: &ExtractedText, document: &Document) -> Option<String> {
     let given = document.title.as_deref().or(extracted.title.as_deref());
     let title = given.or_else(|| document.source_id.rsplit('/').next())?;
     let title = &title[..title.floor_char_boundary(TITLE_BYTES_MAX)];
     (!title.is_empty()).then(|| title.to_owned())
 }
 
-/// The text of a document, which is left without content.
-fn text_of(document: &mut Document, cancellation: &CancellationToken) -> Result<Extracted, NoText> {
+/// The content of a document, which is left without it.
+fn take_content(document: &mut Document) -> RawDocument {
     let content = mem::replace(&mut document.content, Content::Text(String::new()));
     let (name, content_type) = (&document.source_id, document.content_type.as_deref());
-    let extracted = match content {
-        Content::Bytes(bytes) => extract::extract(Raw::new(bytes, name, content_type), cancellation),
-        Content::Text(text) => extract::from_text(&text, name, content_type, cancellation),
-    }?;
-    within(extracted, TEXT_BYTES_MAX)
+    match content {
+        Content::Bytes(bytes) => RawDocument::new(bytes, name, content_type),
+        Content::Text(text) => RawDocument::from_text(&text, name, content_type),
+    }
 }
 
-fn within(extracted: Extracted, bytes_max: usize) -> Result<Extracted, NoText> {
+fn within(extracted: ExtractedText, bytes_max: usize) -> Result<ExtractedText, ExtractError> {
     let bytes = extracted.body.len();
     if bytes <= bytes_max {
         return Ok(extracted);
     }
     let reason = format!("its text has {bytes} bytes; no more than {bytes_max} can be stored");
-    Err(NoText::Failed(reason))
+    Err(ExtractError::Failed(reason))
 }
 
 fn document_id(source: &SourceName, source_id: &str) -> Uuid {
@@ -523,7 +594,7 @@ fn content_hash(document: &NewDocument, chunking: Chunking) -> [u8; 32] {
 /// What besides its content decides how a document is stored.
 fn settings_stamp(chunking: Chunking, tags: &[String]) -> String {
     let Chunking { max_tokens, overlap_tokens } = chunking;
-    let settings = format!("{PREPARATION} {max_tokens}/{overlap_tokens} {} {tags:?}", extract::VERSION);
+    let settings = format!("{PREPARATION} {max_tokens}/{overlap_tokens} {} {tags:?}", EXTRACTION_VERSION);
     blake3::hash(settings.as_bytes()).to_hex()[..16].to_owned()
 }
 
@@ -533,9 +604,9 @@ mod tests {
 
     #[test]
     fn a_text_that_the_store_cannot_keep_is_given_up() {
-        let text = |length| Extracted { body: "x".repeat(length), ..Extracted::default() };
+        let text = |length| ExtractedText { body: "x".repeat(length), ..ExtractedText::default() };
         assert_eq!(within(text(16), 16), Ok(text(16)));
         let reason = "its text has 17 bytes; no more than 16 can be stored";
-        assert_eq!(within(text(17), 16), Err(NoText::Failed(reason.to_owned())));
+        assert_eq!(within(text(17), 16), Err(ExtractError::Failed(reason.to_owned())));
     }
 }

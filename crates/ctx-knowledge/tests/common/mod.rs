@@ -1,6 +1,6 @@
 //! A workspace in a temporary folder, and a source that does what a test tells it.
 
-#![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each of the two test programs uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 mod buckets;
@@ -15,10 +15,11 @@ pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
 
 use ctx_core::{Connector, Document, SourceName};
 use ctx_knowledge::{
-    Chunking, EmbedderSettings, EmbeddingOptions, Fill, Filters, Hit, KINDS, Knowledge, KnowledgeOptions,
-    Mode, OpenOptions, Opened, PROVIDERS, Query, Source, StoreError, StoredDocument, SyncError, SyncOptions,
-    SyncReport, Tuning, cache_path, store_files,
+    Chunking, EmbedderSettings, EmbeddingOptions, Extraction, Filters, Hit, KINDS, Knowledge,
+    KnowledgeOptions, Mode, OpenOptions, Opened, Query, Source, StoreError, StoredDocument, SyncError,
+    SyncOptions, SyncReport, Tuning, cache_path, store_files,
 };
+use ctx_store::Store;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub(crate) struct Workspace {
     chunking: Chunking,
     document_bytes_max: u64,
     embedding: Option<EmbeddingOptions>,
+    extraction: Extraction,
 }
 
 impl Workspace {
@@ -55,7 +57,14 @@ impl Workspace {
             chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
             document_bytes_max: 1 << 20,
             embedding: None,
+            extraction: Extraction::in_process(),
         }
+    }
+
+    /// With documents read in the workers of a test that starts them.
+    pub(crate) fn extraction(mut self, extraction: Extraction) -> Self {
+        self.extraction = extraction;
+        self
     }
 
     /// A file below `docs`.
@@ -211,14 +220,24 @@ impl Workspace {
     }
 
     pub(crate) fn try_open(&self) -> Result<Knowledge, StoreError> {
+        Knowledge::open(self.options())
+    }
+
+    /// Knowledge on another store; its index and caches are in the workspace.
+    pub(crate) fn open_on(&self, store: Arc<dyn Store>) -> Knowledge {
+        Knowledge::with_store(store, self.options()).unwrap()
+    }
+
+    fn options(&self) -> KnowledgeOptions {
         let files = Source { name: notes(), connector: self.connector().unwrap(), tags: self.tags.clone() };
         let others = self.others.iter().map(|(name, connector)| Source {
             name: name.clone(),
             connector: connector.clone(),
             tags: Vec::new(),
         });
-        Knowledge::open(KnowledgeOptions {
+        KnowledgeOptions {
             store: self.store_path(),
+            extraction: self.extraction.clone(),
             chunking: self.chunking,
             mode: Mode::Hybrid,
             final_limit: 12,
@@ -230,7 +249,7 @@ impl Workspace {
             },
             embedding: self.embedding.clone(),
             sources: std::iter::once(files).chain(others).collect(),
-        })
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use ctx_core::Secret;
 use ctx_knowledge::{EmbedderSettings, EmbeddingOptions, Fill, PROVIDERS};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

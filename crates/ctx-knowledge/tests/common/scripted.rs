@@ -86,6 +86,12 @@ impl Connector for Scripted {
             let mut parts = self.parts.lock().unwrap();
             if parts.len() > 1 { parts.pop_front().unwrap() } else { parts[0].clone() }
         };
+        // As connectors do that list before they read.
+        let upserts = part.changes.iter().filter_map(|change| match change {
+            Change::Upsert(document) => Some(document.source_id.as_str()),
+            _ => None,
+        });
+        sink.prefetch(&upserts.collect::<Vec<_>>());
         for change in part.changes {
             sink.send(change).await?;
         }

@@ -57,7 +57,7 @@ pub(crate) fn hostile_files() -> Vec<HostileFile> {
 
 /// Truncated and overwritten real files, and random bytes under every extension.
 fn corrupted_files() -> Vec<HostileFile> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctx-knowledge/tests/fixtures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctx-extract/tests/fixtures");
     let mut files = Vec::new();
     for sample in SAMPLES {
         let whole = fs::read(folder.join(sample)).expect("a sample");

@@ -4,12 +4,11 @@
 //! other for ever. Everything belongs to the one future: when it is dropped, so are all open answers.
 
 use super::clock::Clock;
-use super::frame::{Breach, Frame, Kind, Outgoing};
-use super::frame::{log_budget, log_cost};
-use super::process::{READ_BYTES, WorkerProcess};
 use super::protocol::{ABOUT_PERSON, Bounds, Failure, FailureKind, Job};
 use super::{LogLine, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Refusal, ScriptRun, World};
 use crate::vm::LogLevel;
+use ctx_worker::{Frame, FrameKind, OutgoingFrames, ProtocolViolation, READ_BYTES, WorkerProcess};
+use ctx_worker::{log_budget, log_cost};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -41,13 +40,13 @@ pub(super) enum Broken {
     /// The pipe ended.
     Ended,
     /// The worker did not keep to the rules.
-    Breach(Breach),
+    Breach(ProtocolViolation),
     /// The worker did not end at the deadline.
     Late,
 }
 
-impl From<Breach> for Broken {
-    fn from(breach: Breach) -> Self {
+impl From<ProtocolViolation> for Broken {
+    fn from(breach: ProtocolViolation) -> Self {
         Self::Breach(breach)
     }
 }
@@ -85,13 +84,13 @@ pub(super) async fn converse(
     let sleep = sleep_until(talk.clock.rings_at());
     tokio::pin!(sleep);
     loop {
-        while let Some((frame, length)) = incoming.frame()? {
+        while let Some((frame, length)) = incoming.next_frame()? {
             let ended = talk.hear(&frame, outgoing)?;
             incoming.take(length);
             match ended {
                 None => {}
                 Some(ended) if incoming.is_empty() => return Ok(ended),
-                Some(_) => return Err(Breach::Order.into()),
+                Some(_) => return Err(ProtocolViolation::Order.into()),
             }
         }
         if sleep.deadline() != talk.clock.rings_at() {
@@ -139,7 +138,7 @@ fn hand_over(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), Broken> 
         },
     };
     let json = serde_json::to_vec(&job).map_err(too_large)?;
-    let frame = Frame { json: &json, bytes: &run.source, ..Frame::new(Kind::Run, 0) };
+    let frame = Frame { json: &json, bytes: &run.source, ..Frame::new(FrameKind::Job, 0) };
     worker.outgoing.push(&frame).map_err(|_| Broken::TooLarge)?;
     // The rest, if any, goes while we listen.
     match worker.stdin.write(worker.outgoing.pending()).now_or_never() {
@@ -164,23 +163,28 @@ struct Talk<'a> {
 
 impl Talk<'_> {
     /// Takes in what the worker says; says how the run ended when it has.
-    fn hear(&mut self, frame: &Frame<'_>, outgoing: &mut Outgoing) -> Result<Option<Ended>, Breach> {
+    fn hear(
+        &mut self,
+        frame: &Frame<'_>,
+        outgoing: &mut OutgoingFrames,
+    ) -> Result<Option<Ended>, ProtocolViolation> {
         match frame.kind {
-            Kind::Question => self.take_question(frame, outgoing)?,
-            Kind::Log => {
-                self.log_left = self.log_left.checked_sub(log_cost(frame.bytes)).ok_or(Breach::Logs)?;
-                let level = level(frame.number).ok_or(Breach::Order)?;
+            FrameKind::Question => self.take_question(frame, outgoing)?,
+            FrameKind::Log => {
+                self.log_left =
+                    self.log_left.checked_sub(log_cost(frame.bytes)).ok_or(ProtocolViolation::Logs)?;
+                let level = level(frame.number).ok_or(ProtocolViolation::Order)?;
                 let message = String::from_utf8_lossy(frame.bytes).into_owned();
                 self.world.log(level, &message);
                 self.logs.push(LogLine { level, message });
             }
-            Kind::Done => {
+            FrameKind::Done => {
                 if frame.json.len() > self.run.result_bytes.saturating_add(RESULT_SLACK_BYTES) {
-                    return Err(Breach::Size);
+                    return Err(ProtocolViolation::Size);
                 }
                 return Ok(Some(Ok(frame.parse()?)));
             }
-            Kind::Failed => {
+            FrameKind::Failed => {
                 let mut failure: Failure = frame.parse()?;
                 // Whatever it says went wrong then, it did because its questions were cut short.
                 if self.clock.is_over {
@@ -188,22 +192,26 @@ impl Talk<'_> {
                 }
                 return Ok(Some(Err(failure)));
             }
-            _ => return Err(Breach::Order),
+            _ => return Err(ProtocolViolation::Order),
         }
         Ok(None)
     }
 
-    fn take_question(&mut self, frame: &Frame<'_>, outgoing: &mut Outgoing) -> Result<(), Breach> {
+    fn take_question(
+        &mut self,
+        frame: &Frame<'_>,
+        outgoing: &mut OutgoingFrames,
+    ) -> Result<(), ProtocolViolation> {
         let number = frame.number;
         if self.open.contains(&number) {
-            return Err(Breach::Order);
+            return Err(ProtocolViolation::Order);
         }
         if self.open.len() >= QUESTIONS_OPEN_MAX {
-            return Err(Breach::QuestionsOpen);
+            return Err(ProtocolViolation::QuestionsOpen);
         }
         self.asked += 1;
         if self.asked > QUESTIONS_MAX {
-            return Err(Breach::Questions);
+            return Err(ProtocolViolation::Questions);
         }
         if self.clock.is_over {
             return refuse(outgoing, number, &Refusal::timeout());
@@ -224,7 +232,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    fn reply(&mut self, answered: Answered, outgoing: &mut Outgoing) -> Result<(), Breach> {
+    fn reply(&mut self, answered: Answered, outgoing: &mut OutgoingFrames) -> Result<(), ProtocolViolation> {
         let Answered { number, pauses, answer } = answered;
         self.open.retain(|other| *other != number);
         if pauses {
@@ -234,7 +242,7 @@ impl Talk<'_> {
     }
 
     /// First the worker may end the run by itself: nothing it waits for comes any more. Then it is ended.
-    fn time_is_over(&mut self, outgoing: &mut Outgoing) -> Result<(), Broken> {
+    fn time_is_over(&mut self, outgoing: &mut OutgoingFrames) -> Result<(), Broken> {
         if self.clock.is_over {
             return Err(Broken::Late);
         }
@@ -248,14 +256,14 @@ impl Talk<'_> {
 }
 
 fn reply(
-    outgoing: &mut Outgoing,
+    outgoing: &mut OutgoingFrames,
     number: u32,
     answer: Result<(Value, Vec<u8>), Refusal>,
-) -> Result<(), Breach> {
+) -> Result<(), ProtocolViolation> {
     let refusal = match answer {
         Ok((value, bytes)) => {
-            let json = serde_json::to_vec(&value).map_err(|_| Breach::Json)?;
-            let frame = Frame { json: &json, bytes: &bytes, ..Frame::new(Kind::Answer, number) };
+            let json = serde_json::to_vec(&value).map_err(|_| ProtocolViolation::Json)?;
+            let frame = Frame { json: &json, bytes: &bytes, ..Frame::new(FrameKind::Answer, number) };
             match outgoing.push(&frame) {
                 Ok(()) => return Ok(()),
                 Err(_) => Refusal::new(TOO_LARGE, "the answer is too large to be handed to a script"),
@@ -266,19 +274,19 @@ fn reply(
     refuse(outgoing, number, &refusal)
 }
 
-fn refuse(outgoing: &mut Outgoing, number: u32, refusal: &Refusal) -> Result<(), Breach> {
+fn refuse(outgoing: &mut OutgoingFrames, number: u32, refusal: &Refusal) -> Result<(), ProtocolViolation> {
     let code = refusal.code.get(..refusal.code.floor_char_boundary(Refusal::CODE_BYTES_MAX));
     let message = refusal.message.get(..refusal.message.floor_char_boundary(Refusal::MESSAGE_BYTES_MAX));
     let data = match refusal.data.is_empty() {
         true => Vec::new(),
-        false => serde_json::to_vec(&refusal.data).map_err(|_| Breach::Json)?,
+        false => serde_json::to_vec(&refusal.data).map_err(|_| ProtocolViolation::Json)?,
     };
     outgoing.push(&Frame {
         name: code.unwrap_or_default(),
         // What is too large is left out: the message tells the most of it.
         json: if data.len() > Refusal::DATA_BYTES_MAX { &[] } else { &data },
         bytes: message.unwrap_or_default().as_bytes(),
-        ..Frame::new(Kind::Refusal, number)
+        ..Frame::new(FrameKind::Refusal, number)
     })
 }
 

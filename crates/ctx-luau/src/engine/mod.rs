@@ -1,23 +1,18 @@
-//! Runs scripts: a bounded pool of worker processes, and what is said between them and us.
+//! Runs scripts in a pool of confined worker processes, and answers what they ask.
 
 mod clock;
-mod confine;
 mod conversation;
-mod frame;
-mod pool;
-mod process;
 pub(crate) mod protocol;
-mod starter;
 mod worker;
 
-pub(crate) use frame::log_cost;
+pub(crate) use ctx_worker::log_cost;
 pub use protocol::Entry;
 pub use worker::worker_main;
 
 use crate::vm::LogLevel;
 use async_trait::async_trait;
 use conversation::{Broken, converse};
-use pool::{Lease, NoWorker, Pool};
+use ctx_worker::{LeaseError, Pool, PoolFigures, PoolSettings, WorkerLease, WorkerProgram};
 use protocol::{Failure, FailureKind};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -34,6 +29,9 @@ pub(crate) const QUESTIONS_MAX: u32 = 1_000_000;
 /// How deep runs may nest. Each depth has workers of its own, so that a run never waits for one that
 /// waits for it.
 pub const DEPTH_MAX: u32 = 8;
+
+/// Memory of its own beyond which a worker is replaced after a run.
+const KEPT_BYTES_MAX: u64 = 64 << 20;
 
 /// How the engine runs.
 #[derive(Clone, Debug)]
@@ -233,12 +231,24 @@ pub struct EngineFigures {
 #[derive(Clone, Debug)]
 pub struct Engine {
     pool: Arc<Pool>,
+    pause_max: Duration,
 }
 
 impl Engine {
     /// An engine without workers yet; they come with the first runs, or by [`Engine::warm_up`].
     pub fn new(settings: EngineSettings) -> std::io::Result<Self> {
-        Ok(Self { pool: Pool::new(settings)? })
+        let pause_max = settings.pause_max;
+        let pool = Pool::new(PoolSettings {
+            program: WorkerProgram { path: settings.program, arguments: settings.arguments },
+            workers_max: settings.workers_max,
+            workers_spare: settings.workers_spare,
+            queue_max: settings.queue_max,
+            idle_max: settings.idle_max,
+            memory_bytes_max: settings.memory_bytes_max,
+            kept_bytes_max: KEPT_BYTES_MAX,
+            depth_max: DEPTH_MAX,
+        })?;
+        Ok(Self { pool, pause_max })
     }
 
     /// Starts the spare workers in the background, so that the first run finds one.
@@ -269,8 +279,7 @@ impl Engine {
         loop {
             let mut lease = self.pool.lease(run.depth, run.deadline.into()).await.map_err(no_worker)?;
             let started = Instant::now();
-            let pause_max = self.pool.settings.pause_max;
-            let broken = match converse(&mut lease.worker, run, world, pause_max, logs).await {
+            let broken = match converse(&mut lease.worker, run, world, self.pause_max, logs).await {
                 Ok(ended) => {
                     lease.give_back(started.elapsed());
                     return ended.map_err(RunError::from);
@@ -302,7 +311,8 @@ impl Engine {
 
     /// What the engine is doing.
     pub fn figures(&self) -> EngineFigures {
-        self.pool.figures()
+        let PoolFigures { workers, idle, waiting } = self.pool.figures();
+        EngineFigures { workers, idle, waiting }
     }
 
     /// Ends every run and every worker.
@@ -311,13 +321,17 @@ impl Engine {
     }
 }
 
-fn no_worker(why: NoWorker) -> RunError {
-    let kind = match why {
-        NoWorker::Full | NoWorker::TooDeep | NoWorker::NotInTime => RunErrorKind::Overloaded,
-        NoWorker::Stopped => RunErrorKind::Stopped,
-        NoWorker::Start(_) => RunErrorKind::Unavailable,
+fn no_worker(why: LeaseError) -> RunError {
+    let (kind, message) = match &why {
+        LeaseError::Full => (RunErrorKind::Overloaded, String::from("too many scripts are waiting to run")),
+        LeaseError::TooDeep => {
+            (RunErrorKind::Overloaded, String::from("scripts that run scripts are nested too deeply"))
+        }
+        LeaseError::NotInTime => (RunErrorKind::Overloaded, why.to_string()),
+        LeaseError::Stopped => (RunErrorKind::Stopped, String::from("the engine was shut down")),
+        LeaseError::Start(_) => (RunErrorKind::Unavailable, why.to_string()),
     };
-    RunError::new(kind, why.to_string())
+    RunError::new(kind, message)
 }
 
 fn late(run: &ScriptRun) -> RunError {
@@ -327,14 +341,14 @@ fn late(run: &ScriptRun) -> RunError {
     )
 }
 
-async fn crashed(lease: Lease, run: &ScriptRun) -> RunError {
+async fn crashed(lease: WorkerLease, run: &ScriptRun) -> RunError {
     let end = lease.worker.end().await;
     if end.is_out_of_memory() {
         return RunError::new(RunErrorKind::Memory, format!("{}: not enough memory", run.chunk_name));
     }
-    tracing::warn!("the worker of {} ended: {}; it said: {}", run.chunk_name, end.how, end.last_words);
+    tracing::warn!("the worker of {} ended: {}; it said: {}", run.chunk_name, end.status, end.last_words);
     RunError::new(
         RunErrorKind::Crashed,
-        format!("{}: the script's worker ended unexpectedly ({})", run.chunk_name, end.how),
+        format!("{}: the script's worker ended unexpectedly ({})", run.chunk_name, end.status),
     )
 }

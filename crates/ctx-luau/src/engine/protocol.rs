@@ -49,18 +49,6 @@ pub(crate) struct Bounds {
     pub(crate) log_bytes: usize,
 }
 
-/// What a worker is told before anything else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hello {
-    /// What the parent speaks. A program that was replaced while it runs may start workers of another.
-    pub(crate) version: u32,
-    /// What the process may map at most, its program included.
-    pub(crate) address_space_bytes: u64,
-}
-
-/// The number of this way of speaking; goes up with every change of a frame.
-pub(crate) const VERSION: u32 = 1;
-
 /// The question whose time does not count, because a person is being asked: both clocks stand still.
 pub(crate) const ABOUT_PERSON: &str = "ask";
 

@@ -1,52 +1,23 @@
 //! The inside of a worker process: a VM, a pipe, one script at a time.
 
-use super::confine::{confine, end_with_parent};
-use super::frame::{Breach, Frame, Incoming, Kind, LOG_LINE_BYTES_MAX, Outgoing, PAYLOAD_BYTES_MAX};
-use super::frame::{log_budget, log_cost};
-use super::protocol::{Answer, Ending, Failure, FailureKind, Hello, Job, Question, VERSION};
+use super::protocol::{Answer, Ending, Failure, FailureKind, Job, Question};
 use super::{QUESTIONS_MAX, QUESTIONS_OPEN_MAX};
 use crate::vm::{Gone, LogLevel, Outside, Vm};
-use rustix::io::Errno;
+use ctx_worker::{Frame, FrameKind, LOG_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX, ParentGone, ParentPipe};
+use ctx_worker::{ProtocolViolation, log_budget, log_cost};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// How much is read at once.
-const READ_BYTES: usize = 64 << 10;
-
 /// Runs the scripts that come in on the standard input until it ends. This is what the program does when
 /// it is started as a worker; it must not have started any threads before.
 pub fn worker_main() -> ExitCode {
-    let pipe = Rc::new(Pipe::default());
-    let served = begin(&pipe).and_then(|vm| vm.map_or(Ok(()), |vm| serve(&pipe, vm)));
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        // The parent reads this when it wants to know why a worker ended.
-        Err(message) => {
-            let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Makes a VM ready and confines this process as the parent says. None when there is no parent.
-fn begin(pipe: &Pipe) -> Result<Option<Vm>, String> {
-    end_with_parent().map_err(|error| error.to_string())?;
-    let Ok(hello) = pipe.receive(|frame| match frame.kind {
-        Kind::Hello => frame.parse::<Hello>(),
-        _ => Err(Breach::Order),
-    }) else {
-        return Ok(None);
+    let prepare = || {
+        read_time_zone();
+        Vm::new().map_err(|error| error.to_string())
     };
-    let hello = hello.map_err(|breach| format!("the worker was greeted with {breach}"))?;
-    if hello.version != VERSION {
-        return Err(String::from("the program was replaced while it runs; start it again"));
-    }
-    read_time_zone();
-    let vm = Vm::new().map_err(|error| error.to_string())?;
-    confine(hello.address_space_bytes).map_err(|error| error.to_string())?;
-    Ok(pipe.send(&Frame::new(Kind::Ready, VERSION)).is_ok().then_some(vm))
+    ctx_worker::worker_main(prepare, |parent, vm| serve(&Rc::new(Pipe::new(parent)), vm))
 }
 
 /// The C library reads the time zone's file once, at the first question for a local time. A confined
@@ -60,20 +31,20 @@ fn read_time_zone() {
 /// Until there is no parent any more.
 fn serve(pipe: &Rc<Pipe>, mut vm: Vm) -> Result<(), String> {
     loop {
-        let received = pipe.receive(|frame| match frame.kind {
-            Kind::Run => {
-                let job: Job = serde_json::from_slice(frame.json).map_err(|_| Breach::Json)?;
+        let received = pipe.parent.receive(|frame| match frame.kind {
+            FrameKind::Job => {
+                let job: Job = serde_json::from_slice(frame.json).map_err(|_| ProtocolViolation::Json)?;
                 Ok(Some((job, frame.bytes.to_vec())))
             }
             // To questions of a run that ended without waiting for them.
-            Kind::Answer | Kind::Refusal => Ok(None),
-            _ => Err(Breach::Order),
+            FrameKind::Answer | FrameKind::Refusal => Ok(None),
+            _ => Err(ProtocolViolation::Order),
         });
         let (job, source) = match received {
             Ok(Ok(Some(run))) => run,
             Ok(Ok(None)) => continue,
-            Ok(Err(breach)) => return Err(breach.to_string()),
-            Err(Gone) => return Ok(()),
+            Ok(Err(violation)) => return Err(violation.to_string()),
+            Err(ParentGone) => return Ok(()),
         };
         pipe.begin_run(job.bounds.log_bytes);
         let outside: Rc<dyn Outside> = Rc::clone(pipe) as Rc<dyn Outside>;
@@ -90,11 +61,9 @@ fn serve(pipe: &Rc<Pipe>, mut vm: Vm) -> Result<(), String> {
     }
 }
 
-/// The pipe to the parent. A worker has one thread, which reads and writes when it must wait anyway.
-#[derive(Default)]
+/// The pipe to the parent, and what this run has open on it.
 struct Pipe {
-    incoming: RefCell<Incoming>,
-    outgoing: RefCell<Outgoing>,
+    parent: ParentPipe,
     /// The number of this run's last question. An answer to a former run's comes before this run does.
     asked: Cell<u32>,
     /// How many of this run's questions the parent has, those that wait for room there, and answers
@@ -107,6 +76,11 @@ struct Pipe {
 }
 
 impl Pipe {
+    fn new(parent: ParentPipe) -> Self {
+        let (asked, open, held_back, refused, log_left) = Default::default();
+        Self { parent, asked, open, held_back, refused, log_left }
+    }
+
     fn begin_run(&self, log_bytes: usize) {
         self.asked.set(0);
         self.open.set(0);
@@ -116,40 +90,13 @@ impl Pipe {
     }
 
     fn send(&self, frame: &Frame<'_>) -> Result<(), Gone> {
-        let mut outgoing = self.outgoing.try_borrow_mut().map_err(|_| Gone)?;
-        outgoing.push(frame).map_err(|_| Gone)?;
-        while !outgoing.pending().is_empty() {
-            match rustix::io::write(rustix::stdio::stdout(), outgoing.pending()) {
-                Ok(length) => outgoing.wrote(length),
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(Gone),
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for a frame and takes of it what is wanted.
-    fn receive<T>(&self, take: impl FnOnce(Frame<'_>) -> T) -> Result<T, Gone> {
-        let mut incoming = self.incoming.try_borrow_mut().map_err(|_| Gone)?;
-        loop {
-            if let Some((frame, length)) = incoming.frame().map_err(|_| Gone)? {
-                let taken = take(frame);
-                incoming.take(length);
-                return Ok(taken);
-            }
-            let buffer = incoming.room(READ_BYTES);
-            match rustix::io::read(rustix::stdio::stdin(), rustix::buffer::spare_capacity(buffer)) {
-                Ok(0) => return Err(Gone),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => return Err(Gone),
-            }
-        }
+        self.parent.send(frame).map_err(|ParentGone| Gone)
     }
 
     fn send_ending(&self, ending: &Ending) -> Result<(), Gone> {
         let failure = match ending {
             Ending::Value(json) if json.len() <= PAYLOAD_BYTES_MAX => {
-                return self.send(&Frame { json, ..Frame::new(Kind::Done, 0) });
+                return self.send(&Frame { json, ..Frame::new(FrameKind::Done, 0) });
             }
             Ending::Value(_) => &Failure {
                 kind: FailureKind::Result,
@@ -159,7 +106,7 @@ impl Pipe {
             Ending::Failed(failure) => failure,
         };
         let json = serde_json::to_vec(failure).map_err(|_| Gone)?;
-        self.send(&Frame { json: &json, ..Frame::new(Kind::Failed, 0) })
+        self.send(&Frame { json: &json, ..Frame::new(FrameKind::Failed, 0) })
     }
 }
 
@@ -170,7 +117,7 @@ impl Pipe {
             name: &question.about,
             json: &question.arguments,
             bytes: &question.bytes,
-            ..Frame::new(Kind::Question, number)
+            ..Frame::new(FrameKind::Question, number)
         })
     }
 }
@@ -203,10 +150,10 @@ impl Outside for Pipe {
         if let Some(refused) = self.refused.borrow_mut().pop_front() {
             return Ok(refused);
         }
-        let answered = self.receive(|frame| {
+        let received = self.parent.receive(|frame| {
             let answer = match frame.kind {
-                Kind::Answer => Answer::Value { json: frame.json.to_vec(), bytes: frame.bytes.to_vec() },
-                Kind::Refusal => Answer::Failed {
+                FrameKind::Answer => Answer::Value { json: frame.json.to_vec(), bytes: frame.bytes.to_vec() },
+                FrameKind::Refusal => Answer::Failed {
                     code: frame.name.to_owned(),
                     message: String::from_utf8_lossy(frame.bytes).into_owned(),
                     data: frame.json.to_vec(),
@@ -214,7 +161,8 @@ impl Outside for Pipe {
                 _ => return Err(Gone),
             };
             Ok((frame.number, answer))
-        })??;
+        });
+        let answered = received.map_err(|ParentGone| Gone)??;
         self.open.set(self.open.get().saturating_sub(1));
         let next = self.held_back.borrow_mut().pop_front();
         if let Some((number, question)) = next {
@@ -230,6 +178,6 @@ impl Outside for Pipe {
             return Ok(());
         };
         self.log_left.set(left);
-        self.send(&Frame { bytes: message.as_bytes(), ..Frame::new(Kind::Log, level as u32) })
+        self.send(&Frame { bytes: message.as_bytes(), ..Frame::new(FrameKind::Log, level as u32) })
     }
 }

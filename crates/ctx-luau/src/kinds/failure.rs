@@ -2,7 +2,7 @@
 
 use super::tracing_level;
 use crate::engine::{self, RunError, RunErrorKind};
-use ctx_core::{Call, ErrorKind, LogLine, ToolError};
+use ctx_core::{Call, ErrorKind, LogLine, ToolError, Unanswered};
 use std::time::Duration;
 
 /// When it is worth trying again what found no worker.
@@ -29,7 +29,10 @@ impl RunError {
             | RunErrorKind::Crashed => ErrorKind::Tool,
         };
         let logs = self.logs.into_iter().map(LogLine::from).collect();
-        let told = ToolError::new(kind, self.message).with_logs(logs);
+        let mut told = ToolError::new(kind, self.message).with_logs(logs);
+        if let Some(why) = self.code.as_deref().and_then(Unanswered::from_code) {
+            told = told.with_unanswered(why);
+        }
         if kind == ErrorKind::Overloaded { told.retry_after(RETRY_AFTER) } else { told }
     }
 }

@@ -5,7 +5,7 @@ use crate::host::{HOST_APIS, SERVER_PREFIX};
 use crate::scripts::{Inner, ScriptProblem, ScriptSettings};
 use crate::vm::LANGUAGE;
 use crate::world::{AllowedHosts, NoWorld};
-use ctx_core::{Call, Catalog, Identifier};
+use ctx_core::{BuiltinProvider, Call, Catalog, Identifier};
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -17,9 +17,6 @@ use std::time::{Duration, Instant};
 
 /// How long a script may take to say what it is.
 const DESCRIBE_TIME: Duration = Duration::from_secs(10);
-
-/// Providers that scripts reach by `context` and `sdk` alone.
-const OWN_PROVIDERS: &[&str] = &["agents", "context", "ctx", "resources", "tools"];
 
 /// What a script can be configured as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +202,8 @@ pub(crate) fn deadline(call: &Call, usual: Duration) -> Instant {
 /// The providers that a script may use as globals of their own, of those that its text names.
 pub(crate) fn servers(source: &str, catalog: &Catalog) -> Vec<String> {
     let is_free = |name: &str| {
-        !OWN_PROVIDERS.contains(&name)
+        // Scripts reach these by `context` and `sdk` alone.
+        BuiltinProvider::named(name).is_none()
             && !LANGUAGE.contains(&name)
             && !HOST_APIS.iter().any(|api| api.name == name)
     };

@@ -138,6 +138,7 @@ impl Vm {
                 .set_environment(environment.clone())
                 .into_function()
                 .map_err(|error| scene.failed(&error))?;
+            run.begin_executing();
             entry::play(&scene, &environment, &chunk)
         });
         // Nothing that a script does with the error of its deadline counts.

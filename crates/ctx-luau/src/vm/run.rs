@@ -76,6 +76,9 @@ pub(crate) struct Run {
     awaited: RefCell<HashSet<u32>>,
     /// Judges undefined globals; none where reading one gives nil.
     names: Option<GlobalNames>,
+    /// Whether the script's code runs. Before that Luau looks up its imports (`sdk.a.b`) among the globals that all
+    /// scripts share, and takes nil for an answer.
+    executing: Cell<bool>,
     /// Questions that a person answers.
     people: RefCell<HashSet<u32>>,
     failed: RefCell<VecDeque<(String, String)>>,
@@ -108,6 +111,7 @@ impl Run {
             promised: RefCell::default(),
             awaited: RefCell::default(),
             names,
+            executing: Cell::new(false),
             people: RefCell::default(),
             failed: RefCell::default(),
             identities: RefCell::default(),
@@ -183,9 +187,14 @@ impl Run {
         Ok(())
     }
 
+    /// Notes that the script is loaded: from now on its code reads globals.
+    pub(crate) fn begin_executing(&self) {
+        self.executing.set(true);
+    }
+
     /// The error of reading an undefined global, where that is one.
     pub(crate) fn undefined(&self, name: &str) -> Option<String> {
-        self.names.as_ref()?.error_of(name)
+        self.names.as_ref().filter(|_| self.executing.get())?.error_of(name)
     }
 
     /// Takes an answer that has arrived.

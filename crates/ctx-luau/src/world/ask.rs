@@ -5,8 +5,6 @@ use crate::engine::Refusal;
 use ctx_core::{Call, Question, Want};
 use serde_json::{Map, Value, json};
 
-/// The code of a question that has no answer.
-const DECLINED: &str = "declined";
 /// The one field of an answer that was asked for without fields.
 const BARE: &str = "value";
 
@@ -37,7 +35,7 @@ pub(super) async fn ask<'a>(
     match call(name)?.ask(Question { key, want }).await {
         Ok(Value::Object(mut fields)) if is_bare => Ok((fields.remove(BARE).unwrap_or_default(), Vec::new())),
         Ok(answer) => Ok((answer, Vec::new())),
-        Err(why) => Err(Refusal::new(DECLINED, format!("{name}: {why}"))),
+        Err(why) => Err(Refusal::new(why.code(), format!("{name}: {why}"))),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Answered, text};
 use crate::engine::Refusal;
 use crate::kinds::{fit_body, fit_empty};
-use ctx_core::{Call, Catalog, Identifier, Page, ToolError};
+use ctx_core::{Call, Catalog, Identifier, Page, ToolError, ToolSpec, Unanswered};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -14,22 +14,22 @@ const BODY: &str = "body";
 /// Calls a tool; the script gets its value, or its content where it has no value. Where it asks for `page`, it is told
 /// besides how a list goes on, as JSON text; an empty one where the answer is no list.
 pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answered {
-    let asked = text(arguments, "name")?;
-    let name = known_name(call.catalog(), asked);
-    let body = call.catalog().entry(&name).and_then(|entry| entry.spec.body.as_ref());
-    let mut given = arguments.get("arguments").cloned().unwrap_or_default();
-    if let Some(beside) = arguments.get("body") {
-        given = with_body(given, body.map_or(BODY, |body| &body.name), beside.clone())?;
-    }
-    call.catalog().compile_schema(&name).await;
-    if let Some(schema) = call.catalog().input_schema(&name) {
+    let name = known_name(call.catalog(), text(arguments, "name")?);
+    let given = arguments.get("arguments").cloned().unwrap_or_default();
+    let beside = arguments.get("body").cloned();
+    let fit = move |spec: &ToolSpec, schema: &Value, mut given: Value| {
+        let body = spec.body.as_ref();
+        if let Some(beside) = beside {
+            given = with_body(given, body.map_or(BODY, |body| &body.name), beside)?;
+        }
         fit_empty(schema, &mut given);
         if let Some(body) = body {
             fit_body(schema, body, &mut given);
         }
-    }
+        Ok(given)
+    };
     let nested = call.nested().map_err(refusal)?;
-    let mut output = Catalog::call(&name, given, nested).await.map_err(refusal)?;
+    let mut output = Catalog::call_fitted(&name, given, fit, nested).await.map_err(refusal)?;
     let page = output.page.take().map(|page| *page);
     let value = output.into_data();
     let wants_page = arguments.get("page") == Some(&Value::Bool(true));
@@ -62,21 +62,22 @@ fn page_text(page: Option<Page>, value: &Value) -> serde_json::Result<Vec<u8>> {
 }
 
 /// Arguments with the body that a script gives beside them.
-fn with_body(given: Value, name: &str, body: Value) -> Result<Value, Refusal> {
+fn with_body(given: Value, name: &str, body: Value) -> Result<Value, ToolError> {
     let mut fields = match given {
         Value::Null => Map::new(),
         Value::Object(fields) => fields,
-        _ => return Err(refusal(ToolError::bad_request("arguments before a body must be a table"))),
+        _ => return Err(ToolError::bad_request("arguments before a body must be a table")),
     };
     if fields.insert(name.to_owned(), body).is_some() {
-        return Err(refusal(ToolError::bad_request(format!("`{name}` is given twice"))));
+        return Err(ToolError::bad_request(format!("`{name}` is given twice")));
     }
     Ok(Value::Object(fields))
 }
 
 fn refusal(error: ToolError) -> Refusal {
     let data = error.data().and_then(Value::as_object).cloned().unwrap_or_default();
-    Refusal::new(error.kind().code(), error.message()).with_data(data)
+    let code = error.unanswered().map_or_else(|| error.kind().code(), Unanswered::code);
+    Refusal::new(code, error.message()).with_data(data)
 }
 
 /// The catalog's name for what a script names, who may also use the name that its origin gives it.

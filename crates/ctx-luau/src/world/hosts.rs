@@ -1,7 +1,7 @@
 //! The hosts that a script may reach, where its section narrows them.
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
-use reqwest::Url;
+use url::Url;
 
 /// Globs over host names; those with a port are over both.
 #[derive(Clone, Debug, Default)]

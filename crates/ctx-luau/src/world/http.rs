@@ -4,17 +4,16 @@
 use super::{AllowedHosts, Answered, BAD_REQUEST, FORBIDDEN, text};
 use crate::engine::Refusal;
 use crate::scripts::ScriptLimits;
-use ctx_core::{ForbiddenAddress, NetworkScope, Reach, Redactor, chain};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, PROXY_AUTHORIZATION,
+use ctx_core::{Reach, chain};
+use ctx_net::{
+    BodyError, Client, ClientOptions, CrossOriginHeaders, NetError, Proxy, RedirectChain, Response,
+    UnreadableLocation,
 };
-use reqwest::{Client, Method, Response, StatusCode, Url};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Map, Value, json};
-use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use url::Url;
 
 /// Headers that scripts cannot set: routing and message framing. With its own `Host` a script could reach virtual hosts
 /// outside of its `allow_hosts` behind the same address; framing headers would allow request smuggling.
@@ -40,30 +39,30 @@ const FAILED: &str = "http";
 const TIMEOUT: &str = "timeout";
 const TOO_LARGE: &str = "too_large";
 
-/// The HTTP clients of scripts: one per network scope, built on first use, so that a pooled connection is never reused
-/// by a request with a stricter SSRF policy.
+/// The HTTP client of scripts.
 pub(crate) struct Http {
-    clients: [OnceLock<Client>; 3],
-    scope_of: fn(Option<SocketAddr>) -> NetworkScope,
+    client: Client,
 }
 
 impl Default for Http {
     fn default() -> Self {
-        Self { clients: Default::default(), scope_of: scope_of_peer }
+        let options = ClientOptions {
+            user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
+            // A proxy would connect in our place, and where to could not be checked; the variables that
+            // name one are not ours to read.
+            proxy: Proxy::None,
+            connect_timeout: Some(CONNECT_TIME),
+            idle_per_host_max: Some(IDLE_PER_HOST),
+            ..ClientOptions::default()
+        };
+        Self { client: Client::new(options) }
     }
-}
-
-/// Network scope of the server that sent a response; the most restricted one if its address is unknown.
-fn scope_of_peer(peer: Option<SocketAddr>) -> NetworkScope {
-    peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip()))
 }
 
 /// A request as a script puts it.
 pub(super) struct Request {
-    method: Method,
-    url: Url,
-    headers: HeaderMap,
-    body: Vec<u8>,
+    sent: ctx_net::Request,
+    /// Time limit for the request and all its redirects together.
     timeout: Option<Duration>,
 }
 
@@ -104,46 +103,8 @@ impl Request {
                 Some(timeout.ok_or_else(|| bad("the timeout must be a number of seconds".to_owned()))?)
             }
         };
-        Ok(Self { method, url, headers, body, timeout })
-    }
-
-    /// The request that a redirect asks for.
-    fn redirected(&mut self, status: StatusCode, to: Url) {
-        let becomes_get = match status {
-            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
-            StatusCode::SEE_OTHER => self.method != Method::HEAD,
-            _ => false,
-        };
-        if becomes_get {
-            self.method = Method::GET;
-            self.body.clear();
-            self.headers.remove(CONTENT_TYPE);
-            self.headers.remove(CONTENT_ENCODING);
-        }
-        if to.origin() != self.url.origin() {
-            let secret: Vec<HeaderName> = self
-                .headers
-                .keys()
-                .filter(|name| {
-                    [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION].contains(name)
-                        || Redactor::is_secret_key(name.as_str())
-                })
-                .cloned()
-                .collect();
-            secret.iter().for_each(|name| drop(self.headers.remove(name)));
-        }
-        self.url = to;
-    }
-
-    /// The request for people: without what may be secret in its URL.
-    fn shown(&self) -> String {
-        let mut url = self.url.clone();
-        url.set_query(None);
-        url.set_fragment(None);
-        // Only URLs without a host refuse these, and those have neither.
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
-        format!("{} {url}", self.method)
+        let body = Some(body).filter(|body| !body.is_empty()).map(Into::into);
+        Ok(Self { sent: ctx_net::Request { method, url, headers, body, timeout: None }, timeout })
     }
 }
 
@@ -155,8 +116,8 @@ impl Http {
         allowed: &AllowedHosts,
         limits: &ScriptLimits,
     ) -> Answered {
-        let (timeout, shown) = (request.timeout, request.shown());
-        let sent = self.exchange(request, allowed, limits);
+        let (timeout, shown) = (request.timeout, request.sent.shown());
+        let sent = self.exchange(request.sent, allowed, limits);
         match timeout {
             // The run's deadline ends it.
             None => sent.await,
@@ -167,67 +128,38 @@ impl Http {
         }
     }
 
-    fn client(&self, reach: Reach) -> Result<&Client, Refusal> {
-        let slot = &self.clients[reach.nearest() as usize];
-        if let Some(client) = slot.get() {
-            return Ok(client);
-        }
-        if rustls::crypto::ring::default_provider().install_default().is_err() {
-            // Somebody else was first, and theirs is as good.
-        }
-        let client = Client::builder()
-            .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            // A proxy would connect in our place, and where to could not be checked; the variables that
-            // name one are not ours to read.
-            .no_proxy()
-            .dns_resolver(Arc::new(CheckedNames(reach)))
-            .connect_timeout(CONNECT_TIME)
-            .pool_max_idle_per_host(IDLE_PER_HOST)
-            .build()
-            .map_err(|error| Refusal::new(FAILED, format!("http: {}", chain(&error))))?;
-        Ok(slot.get_or_init(|| client))
-    }
-
     async fn exchange(
         &self,
-        mut request: Request,
+        request: ctx_net::Request,
         allowed: &AllowedHosts,
         limits: &ScriptLimits,
     ) -> Answered {
-        let (mut redirects, mut reach) = (0, Reach::OWN);
+        let mut chain = RedirectChain::new(request, Reach::OWN);
         loop {
-            check(&request, allowed, reach)?;
-            let client = self.client(reach)?;
-            let mut sent =
-                client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
-            if !request.body.is_empty() {
-                sent = sent.body(request.body.clone());
-            } else if [Method::POST, Method::PUT, Method::PATCH].contains(&request.method) {
-                // Explicit, because some servers require it.
-                sent = sent.header(CONTENT_LENGTH, 0);
-            }
-            let response = sent.send().await.map_err(|error| failed(&request, error))?;
-            let Some(to) = redirect(&request, &response)? else {
-                return bring_back(&request, response, limits.http_response_bytes).await;
+            let request = chain.request();
+            check(request, allowed)?;
+            let response =
+                self.client.send(request, chain.reach()).await.map_err(|error| failed(request, error))?;
+            let to = response.redirect().map_err(|error: UnreadableLocation| {
+                Refusal::new(FAILED, format!("http: {}: {error}", request.shown()))
+            })?;
+            let Some(to) = to else {
+                return bring_back(request, response, limits.http_response_bytes).await;
             };
-            redirects += 1;
-            if redirects > limits.http_redirects {
+            if chain.followed() >= limits.http_redirects {
                 let most = limits.http_redirects;
                 return Err(Refusal::new(
                     FAILED,
                     format!("http: {}: more than {most} redirects", request.shown()),
                 ));
             }
-            reach = reach.within((self.scope_of)(response.remote_addr()));
-            request.redirected(response.status(), to);
+            chain.follow(&response, to, CrossOriginHeaders::DropSecrets);
         }
     }
 }
 
-/// Whether a request may be sent, as far as its URL tells. Names are checked when they are resolved.
-fn check(request: &Request, allowed: &AllowedHosts, reach: Reach) -> Result<(), Refusal> {
+/// Whether a request may be sent, as far as its section tells; addresses are the client's to check.
+fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), Refusal> {
     let refuse = |why: &str| Err(Refusal::new(FORBIDDEN, format!("http: {}: {why}", request.shown())));
     let url = &request.url;
     if !["http", "https"].contains(&url.scheme()) {
@@ -236,77 +168,34 @@ fn check(request: &Request, allowed: &AllowedHosts, reach: Reach) -> Result<(), 
     if !allowed.allow(url) {
         return refuse("the host is not in the script's allow_hosts");
     }
-    match reach.check_host(url.host_str().unwrap_or_default()) {
-        Err(forbidden) => refuse(&format!("scripts may not reach {forbidden}")),
-        Ok(()) => Ok(()),
-    }
+    Ok(())
 }
 
-/// Where a response sends us on to.
-fn redirect(request: &Request, response: &Response) -> Result<Option<Url>, Refusal> {
-    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
-    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect) else { return Ok(None) };
-    let to = std::str::from_utf8(location.as_bytes()).ok().and_then(|to| request.url.join(to).ok());
-    let wrong = || Refusal::new(FAILED, format!("http: {}: the redirect cannot be read", request.shown()));
-    to.map(Some).ok_or_else(wrong)
-}
-
-async fn bring_back(request: &Request, mut response: Response, bytes_max: usize) -> Answered {
-    let too_large = || {
-        let most = bytes_max as f64 / f64::from(1 << 20);
-        Refusal::new(TOO_LARGE, format!("http: {}: the response is larger than {most} MiB", request.shown()))
-    };
-    if request.method != Method::HEAD
-        && response.content_length().is_some_and(|length| length > bytes_max as u64)
-    {
-        return Err(too_large());
-    }
+async fn bring_back(request: &ctx_net::Request, mut response: Response, bytes_max: usize) -> Answered {
+    let body = response.read(bytes_max).await.map_err(|error| match error {
+        BodyError::TooLarge(bytes_max) => {
+            let most = bytes_max as f64 / f64::from(1 << 20);
+            let message = format!("http: {}: the response is larger than {most} MiB", request.shown());
+            Refusal::new(TOO_LARGE, message)
+        }
+        BodyError::Net(error) => failed(request, error),
+    })?;
     let mut headers: Map<String, Value> = Map::new();
     for name in response.headers().keys() {
         let values = response.headers().get_all(name).iter();
         let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
         headers.insert(name.as_str().to_owned(), Value::String(values.join(", ")));
     }
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| failed(request, error))? {
-        if body.len() + piece.len() > bytes_max {
-            return Err(too_large());
-        }
-        body.extend_from_slice(&piece);
-    }
     Ok((json!({ "status": response.status().as_u16(), "headers": headers }), body))
 }
 
-fn failed(request: &Request, error: reqwest::Error) -> Refusal {
-    let error = error.without_url();
-    let mut cause: Option<&dyn std::error::Error> = Some(&error);
-    while let Some(part) = cause {
-        if let Some(refused) = part.downcast_ref::<Refused>() {
-            return Refusal::new(FORBIDDEN, format!("http: {}: {refused}", request.shown()));
-        }
-        cause = part.source();
+fn failed(request: &ctx_net::Request, error: NetError) -> Refusal {
+    if let Some(forbidden) = error.forbidden() {
+        let message = format!("http: {}: scripts may not reach {forbidden}", request.shown());
+        return Refusal::new(FORBIDDEN, message);
     }
     let code = if error.is_timeout() { TIMEOUT } else { FAILED };
-    Refusal::new(code, format!("http: {}: {}", request.shown(), chain(&error)))
-}
-
-/// A name that leads to where scripts may not go.
-#[derive(Debug, thiserror::Error)]
-#[error("scripts may not reach {0}, which is where this name leads")]
-struct Refused(ForbiddenAddress);
-
-/// Resolves names to addresses that may be reached: what is connected to is what was checked.
-struct CheckedNames(Reach);
-
-impl Resolve for CheckedNames {
-    fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0;
-        Box::pin(async move {
-            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let reachable = reach.reachable(addresses).map_err(Refused)?;
-            Ok(Box::new(reachable.into_iter()) as Addrs)
-        })
-    }
+    Refusal::new(code, format!("http: {}: {}", request.shown(), chain(&error.without_url())))
 }
 
 fn fields<'a>(
@@ -337,17 +226,6 @@ mod tests {
     use super::*;
     use ctx_testkit::{Web, reply, reply_with};
 
-    #[tokio::test]
-    async fn a_name_that_leads_to_a_forbidden_address_is_refused() {
-        // What is an address already resolves to itself.
-        for name in ["169.254.169.254", "0.0.0.0", "fe80::1", "2002:a9fe:a9fe::1", "fd00:ec2::254"] {
-            let error = CheckedNames(Reach::OWN).resolve(name.parse().unwrap()).await.err().unwrap();
-            assert!(error.is::<Refused>(), "{name}: {error}");
-        }
-        assert!(CheckedNames(Reach::OWN).resolve("127.0.0.1".parse().unwrap()).await.is_ok());
-        assert!(CheckedNames(Reach::INTERNET).resolve("localhost".parse().unwrap()).await.is_err());
-    }
-
     /// Requests `/` from a server that redirects to another loopback server; returns the outcome and the number of
     /// requests that the second server received.
     async fn follow_redirect(http: Http, host: &str) -> (Answered, usize) {
@@ -363,7 +241,7 @@ mod tests {
     #[tokio::test]
     async fn a_public_host_cannot_redirect_to_this_machine_by_address_or_by_name() {
         for host in ["127.0.0.1", "localhost"] {
-            let public = Http { scope_of: |_| NetworkScope::Internet, ..Http::default() };
+            let public = Http { client: Http::default().client.with_public_peers() };
             let (answered, asked) = follow_redirect(public, host).await;
             let refusal = answered.err().unwrap();
             assert_eq!((refusal.code.as_str(), asked), (FORBIDDEN, 0), "{host}");

@@ -8,7 +8,7 @@ const READY: u8 = 16;
 const QUESTION: u8 = 17;
 const LOG: u8 = 18;
 const DONE: u8 = 19;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const LINES: usize = 1_000_000;
 
 fn header(kind: u8, number: u32, name: usize, json: u32, bytes: u32) -> Vec<u8> {

@@ -202,6 +202,7 @@ async fn a_person_is_asked() {
         error.message().contains("tools/x.lua:2: context.elicit: this client cannot be asked"),
         "{error}"
     );
+    assert_eq!(error.unanswered(), Some(Unanswered::Unable));
 }
 
 async fn a_question_without_fields_is_answered_without_them() {

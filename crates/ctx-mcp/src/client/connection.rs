@@ -15,7 +15,7 @@ use super::sse::Sse;
 use super::startup::{StartSlot, StartSlots, within};
 use super::told::Heard;
 use super::web::{Web, why};
-use ctx_core::{Redactor, chain, escape_line};
+use ctx_core::{Redactor, escape_line};
 use rmcp::model::{Implementation, PaginatedRequestParams, ProtocolVersion};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle_and_ct,
@@ -167,8 +167,7 @@ impl Maker {
                 // A session that is gone is a connection that is lost, which is ours to make anew.
                 config.reinit_on_expired_session = false;
                 let bytes_max = settings.limits.message_bytes;
-                let made = Web::new(url, bytes_max, authority.cloned(), &self.redactor, &guard)
-                    .map_err(|error| chain(&error))?;
+                let made = Web::new(url, bytes_max, authority.cloned(), &self.redactor, &guard);
                 let transport = StreamableHttpClientTransport::with_client(made.clone(), config);
                 let transport = Heard::new(transport, guard.clone(), calls.clone(), &self.tasks);
                 let serving =

@@ -109,7 +109,7 @@ impl Connection {
                     let state = wanted.request_state.clone();
                     match answers(wanted, call).await {
                         Ok(responses) => asked.go_on(state, responses),
-                        Err(why) => return Ok(Err(ToolError::new(ErrorKind::Tool, why.to_string()))),
+                        Err(why) => return Ok(Err(why.into())),
                     }
                 }
                 answer => return Ok(Ok(answer)),

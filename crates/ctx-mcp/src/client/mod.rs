@@ -14,6 +14,7 @@ mod connection;
 mod definition;
 mod definitions;
 mod difference;
+mod events;
 mod exchange;
 mod follows;
 #[cfg(not(target_os = "linux"))]
@@ -29,9 +30,9 @@ mod post;
 mod process;
 mod prompts;
 mod provider;
-mod reach;
 mod reaper;
 mod resources;
+mod server_client;
 mod settings;
 mod sse;
 mod startup;

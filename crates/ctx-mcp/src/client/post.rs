@@ -1,14 +1,15 @@
 //! One message posted to a server on the web, and what comes back, bounded in all its forms.
 
+use super::events::{EventTooLong, read_events};
 use super::guard::Guard;
 use super::oauth::Authority;
+use super::server_client::ServerClient;
 use super::web::WebError;
-use bytes::Bytes;
 use ctx_core::Redactor;
-use futures::{Stream, StreamExt};
+use ctx_net::{BodyError, NetError, Request, Response};
+use futures::StreamExt;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, HeaderValue, StatusCode};
-use reqwest::Response;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
     ServerJsonRpcMessage,
@@ -17,15 +18,14 @@ use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpPostResponse as Posted,
 };
-use sse_stream::{Sse, SseStream};
+use sse_stream::{Error, Sse};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-const SESSION: &str = "mcp-session-id";
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const EVENTS: &str = "text/event-stream";
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 const HTML: &str = "text/html";
 /// Characters of a refusal that are told.
 const REFUSAL_CHARS_MAX: usize = 300;
@@ -36,7 +36,7 @@ const STRAY_EVENTS_MAX: usize = 1_000;
 
 /// A message, and how it is sent.
 pub(super) struct Post<'a> {
-    pub(super) client: &'a reqwest::Client,
+    pub(super) client: &'a ServerClient,
     pub(super) url: &'a str,
     pub(super) message: &'a ClientJsonRpcMessage,
     pub(super) session: Option<&'a str>,
@@ -51,19 +51,23 @@ pub(super) struct Post<'a> {
 
 impl Post<'_> {
     pub(super) async fn send(self) -> Result<Posted, WebError> {
-        let mut request = self.client.post(self.url).header(ACCEPT, format!("{EVENTS}, {JSON}"));
-        request = match &self.token {
-            Some(token) => request.bearer_auth(token),
-            None => request,
-        };
-        request = match self.session {
-            Some(session) => request.header(SESSION, session),
-            None => request,
-        };
-        request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+        let request = self.request().map_err(WebError::Client)?;
         let body = serde_json::to_vec(self.message).map_err(io::Error::other)?;
-        let response = request.header(CONTENT_TYPE, JSON).body(body).send().await?;
+        let response = self.client.send(request.body(body)).await.map_err(WebError::Client)?;
         self.read(response).await
+    }
+
+    fn request(&self) -> Result<Request, NetError> {
+        let mut request = Request::parse(Method::POST, self.url)?;
+        request = request.try_header(ACCEPT, &format!("{EVENTS}, {JSON}"))?;
+        if let Some(token) = &self.token {
+            request = request.bearer(token)?;
+        }
+        if let Some(session) = self.session {
+            request = request.try_header(SESSION, session)?;
+        }
+        request.headers.extend(self.headers.clone());
+        Ok(request.header(CONTENT_TYPE, HeaderValue::from_static(JSON)))
     }
 
     /// The number of what was asked, where it was a question.
@@ -76,7 +80,7 @@ impl Post<'_> {
 
     async fn read(self, response: Response) -> Result<Posted, WebError> {
         if let Some(authority) = self.authority {
-            authority.note_peer(response.remote_addr());
+            authority.note_peer(response.peer());
         }
         let status = response.status();
         let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -192,29 +196,26 @@ fn shorten(text: &str) -> String {
 }
 
 /// A body, unless it is longer than it may be.
-async fn read_whole(mut response: Response, bytes_max: usize) -> reqwest::Result<Option<Vec<u8>>> {
-    let mut body = Vec::new();
-    while let Some(bytes) = response.chunk().await? {
-        if body.len() + bytes.len() > bytes_max {
-            return Ok(None);
-        }
-        body.extend_from_slice(&bytes);
+async fn read_whole(mut response: Response, bytes_max: usize) -> Result<Option<Vec<u8>>, WebError> {
+    match response.read(bytes_max).await {
+        Ok(body) => Ok(Some(body)),
+        Err(BodyError::TooLarge(_)) => Ok(None),
+        Err(BodyError::Net(error)) => Err(WebError::Client(error)),
     }
-    Ok(Some(body))
 }
 
 /// The events of an SSE response. An event that is too long, or too many stray events, fail the request.
 fn events(response: Response, id: RequestId, bytes_max: usize, guard: Arc<Guard>) -> BoxedSseResponse {
-    let is_too_long = Arc::new(AtomicBool::new(false));
-    let bytes = bounded(response.bytes_stream(), bytes_max, is_too_long.clone());
     let mut stray_events = 0;
-    let stream = SseStream::from_bytes_stream(bytes).map(move |event| {
+    let stream = read_events(response.into_stream(), bytes_max).map(move |event| {
         let as_event = |failure: ServerJsonRpcMessage| {
             let data = serde_json::to_string(&failure).unwrap_or_default();
             Ok(Sse { data: Some(data), ..Sse::default() })
         };
         match event {
-            Err(_) if is_too_long.load(Ordering::Relaxed) => as_event(too_long(id.clone(), bytes_max)),
+            Err(Error::Body(error)) if error.is::<EventTooLong>() => {
+                as_event(too_long(id.clone(), bytes_max))
+            }
             Ok(event) if is_keep_alive(&event) => {
                 // Too many disconnect the server.
                 guard.admits_noise(event.data.as_ref().map_or(0, String::len));
@@ -262,85 +263,10 @@ fn is_stray(event: &Sse, id: &RequestId) -> bool {
     answered.is_some_and(|other| other != *id && other.to_string() != id.to_string())
 }
 
-/// Bytes, as long as no event among them is too long.
-fn bounded(
-    bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
-    bytes_max: usize,
-    is_too_long: Arc<AtomicBool>,
-) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let mut event = EventLength::default();
-    bytes.map(move |bytes| {
-        let bytes = bytes.map_err(io::Error::other)?;
-        if event.longest_with(&bytes) > bytes_max {
-            is_too_long.store(true, Ordering::Relaxed);
-            return Err(io::Error::other("an event is too long"));
-        }
-        Ok(bytes)
-    })
-}
-
-/// How long the event is that is being read.
-#[derive(Default)]
-struct EventLength {
-    bytes: usize,
-    is_at_line_start: bool,
-}
-
-impl EventLength {
-    /// The most that it comes to with these bytes; an empty line ends it.
-    fn longest_with(&mut self, bytes: &[u8]) -> usize {
-        let mut longest = 0;
-        for byte in bytes {
-            match byte {
-                b'\r' => {}
-                b'\n' if self.is_at_line_start => self.bytes = 0,
-                b'\n' => self.is_at_line_start = true,
-                _ => {
-                    self.is_at_line_start = false;
-                    self.bytes += 1;
-                    longest = longest.max(self.bytes);
-                }
-            }
-        }
-        longest
-    }
-}
-
 fn too_long(id: RequestId, bytes_max: usize) -> ServerJsonRpcMessage {
     failure(id, format!("its answer is longer than {bytes_max} bytes"))
 }
 
 fn failure(id: RequestId, message: String) -> ServerJsonRpcMessage {
     JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None), Some(id))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn an_event_is_as_long_however_it_is_cut(
-            bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), any::<u8>()], 0..300),
-            chunk in 1_usize..40,
-        ) {
-            let (mut cut, mut whole) = (EventLength::default(), EventLength::default());
-            let longest = bytes.chunks(chunk).map(|part| cut.longest_with(part)).max().unwrap_or(0);
-            prop_assert_eq!(longest, whole.longest_with(&bytes));
-        }
-    }
-
-    #[test]
-    fn an_event_is_as_long_as_what_is_between_two_empty_lines() {
-        for (pieces, longest) in [
-            (&["data: abc\n\ndata: d\n\n"][..], 9),
-            (&["data: a\r\n\r\ndata: abc", "d\r\n\r\n"], 10),
-            (&["data: a\ndata: b\n\nx"], 14),
-        ] {
-            let mut event = EventLength::default();
-            let found = pieces.iter().map(|piece| event.longest_with(piece.as_bytes())).max();
-            assert_eq!(found, Some(longest), "{pieces:?}");
-        }
-    }
 }

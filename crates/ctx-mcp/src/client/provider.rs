@@ -5,7 +5,7 @@ use super::resources::UpstreamResources;
 use super::upstream::Upstream;
 use async_trait::async_trait;
 use ctx_core::{Agent, AgentSpec, Call, Identifier, Output, Provider, Resources, Tool, ToolError, ToolSpec};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -68,38 +68,12 @@ impl Provider for UpstreamProvider {
         self.0.tools_known().await;
     }
 
-    fn presumed(&self, name: &Identifier) -> Option<Arc<dyn Tool>> {
-        let spec = ToolSpec::new(name.as_str(), "", json!({ "type": "object" }));
-        Some(Arc::new(PresumedTool { upstream: self.0.clone(), spec: Arc::new(spec) }))
-    }
-}
-
-/// What is called by a name before it is known whether the server has it.
-struct PresumedTool {
-    upstream: Arc<Upstream>,
-    spec: Arc<ToolSpec>,
-}
-
-#[async_trait]
-impl Tool for PresumedTool {
-    fn spec(&self) -> Arc<ToolSpec> {
-        self.spec.clone()
+    async fn reach(&self) -> Result<(), ToolError> {
+        self.0.reached().await
     }
 
-    async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
-        self.upstream.reached().await?;
-        let listed = self.upstream.listed.get();
-        let names = Identifier::sanitize_all(listed.iter().map(|spec| spec.name.as_str()));
-        let mut known = names.iter().zip(&*listed);
-        let Some((_, spec)) = known.find(|(name, _)| name.as_str() == self.spec.name) else {
-            let name = &self.upstream.settings.name;
-            return Err(ToolError::not_found(format!("{name} has no function `{}`", self.spec.name)));
-        };
-        self.upstream.call(spec, arguments, call).await
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.upstream.settings.limits.call)
+    fn call_timeout(&self) -> Option<Duration> {
+        Some(self.0.settings.limits.call)
     }
 }
 

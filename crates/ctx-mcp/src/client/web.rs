@@ -1,17 +1,21 @@
 //! HTTP as the transport to a server on the web uses it.
 
+use super::events::read_events;
 use super::guard::Guard;
 use super::oauth::{Authority, Forbidden, LoginError};
-use super::post::{EVENTS, Post, has_content_type, message_of};
-use super::reach::CheckedNames;
+use super::post::{EVENTS, JSON, Post, SESSION, has_content_type, message_of};
+use super::server_client::ServerClient;
 use super::settings::Headers;
 use ctx_core::{Redactor, Secret, chain};
+use ctx_net::{NetError, Request, Response};
 use futures::StreamExt;
-use http::{HeaderName, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ServerResult};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpClient, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +23,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-
-/// Redirects that are followed, within the server's own origin.
-const REDIRECTS_MAX: usize = 10;
-
-/// How long a connection is kept for the next request. Many servers close theirs after five seconds, and a
-/// call on one that is being closed is lost.
-const KEPT: Duration = Duration::from_secs(4);
 
 /// How long a new connection waits for the standalone stream before it is used for calls.
 const STANDALONE_STREAM_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -75,7 +72,12 @@ const OLDER_PATH: &str = "/sse";
 /// The hint for such a server.
 const OLDER_HINT: &str = "it seems to be a server of the older HTTP+SSE transport: set `transport = \"sse\"`";
 
-pub(super) type WebError = StreamableHttpError<reqwest::Error>;
+/// The kinds of content that a GET accepts.
+const ACCEPTED: &str = "text/event-stream, application/json";
+/// The header that names the last event of a stream that is resumed.
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+pub(super) type WebError = StreamableHttpError<NetError>;
 
 /// How an answer begins that lets nobody in and does not say what would.
 const UNAUTHORIZED: &str = "HTTP 401";
@@ -89,7 +91,7 @@ const UNHELPFUL: &str =
 /// would wait for its whole time.
 #[derive(Clone)]
 pub(super) struct Web {
-    client: reqwest::Client,
+    client: ServerClient,
     event_bytes_max: usize,
     authority: Option<Arc<Authority>>,
     stream_pacer: Arc<StreamPacer>,
@@ -105,16 +107,16 @@ impl Web {
         authority: Option<Arc<Authority>>,
         redactor: &Redactor,
         guard: &Arc<Guard>,
-    ) -> reqwest::Result<Self> {
-        Ok(Self {
-            client: client(CheckedNames::of_server(url))?,
+    ) -> Self {
+        Self {
+            client: ServerClient::new(url),
             event_bytes_max,
             authority,
             stream_pacer: Arc::default(),
             standalone_stream: Arc::default(),
             redactor: redactor.clone(),
             guard: guard.clone(),
-        })
+        }
     }
 
     /// Waits until the server has answered the request for its standalone stream, if there is one. Bounded: some servers
@@ -133,7 +135,7 @@ impl Web {
         if !OLDER_REFUSALS.iter().any(|refusal| reason.starts_with(refusal)) {
             return reason;
         }
-        let path = reqwest::Url::parse(url).map(|url| url.path().trim_end_matches('/').to_owned());
+        let path = url::Url::parse(url).map(|url| url.path().trim_end_matches('/').to_owned());
         let looks_older = path.is_ok_and(|path| path.ends_with(OLDER_PATH));
         match looks_older || self.opens_event_stream(url, headers).await {
             true => format!("{reason}; {OLDER_HINT}"),
@@ -143,15 +145,61 @@ impl Web {
 
     async fn opens_event_stream(&self, url: &str, headers: &Headers) -> bool {
         let open = self.authorized(|token| {
-            let request = self.client.get(url).headers(headers.0.clone().into_iter().collect());
-            let request = request.header(http::header::ACCEPT, EVENTS);
-            let request = token.into_iter().fold(request, |request, token| request.bearer_auth(token));
-            async move { Ok(request.send().await?) }
+            let headers = headers.0.clone();
+            async move {
+                let request = request(Method::GET, url, token.as_deref(), headers)?;
+                self.send(request.header(ACCEPT, HeaderValue::from_static(EVENTS))).await
+            }
         });
         match timeout(OLDER_STREAM_WAIT_MAX, open).await {
             Ok(Ok(response)) => response.status().is_success() && has_content_type(&response, EVENTS),
             Ok(Err(_)) | Err(_) => false,
         }
+    }
+
+    async fn send(&self, request: Request) -> Result<Response, WebError> {
+        self.client.send(request).await.map_err(WebError::Client)
+    }
+
+    /// The events of a response to a GET, if it has any.
+    fn event_stream(&self, response: Response) -> Result<BoxedSseResponse, WebError> {
+        let status = response.status();
+        let header = |name: HeaderName| response.headers().get(name).map(HeaderValue::as_bytes);
+        let challenge = || match header(WWW_AUTHENTICATE).map(|value| String::from_utf8(value.to_owned())) {
+            Some(Ok(challenge)) => Ok(Some(challenge)),
+            Some(Err(_)) => {
+                Err(WebError::UnexpectedServerResponse("invalid www-authenticate header value".into()))
+            }
+            None => Ok(None),
+        };
+        match status {
+            StatusCode::METHOD_NOT_ALLOWED => return Err(WebError::ServerDoesNotSupportSse),
+            StatusCode::UNAUTHORIZED => {
+                if let Some(challenge) = challenge()? {
+                    return Err(WebError::AuthRequired(AuthRequiredError::new(challenge)));
+                }
+            }
+            StatusCode::FORBIDDEN => {
+                if let Some(challenge) = challenge()? {
+                    return Err(WebError::InsufficientScope(InsufficientScopeError::new(challenge, None)));
+                }
+            }
+            status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
+                let retry_after = header(RETRY_AFTER).and_then(|value| std::str::from_utf8(value).ok());
+                let retry_after = retry_after.map(str::to_owned);
+                return Err(WebError::HttpStatus(HttpStatusError::new(status.as_u16(), retry_after)));
+            }
+            _ => {}
+        }
+        let response = response.error_for_status().map_err(WebError::Client)?;
+        match response.headers().get(CONTENT_TYPE) {
+            Some(_) if has_content_type(&response, EVENTS) || has_content_type(&response, JSON) => {}
+            kind => {
+                let kind = kind.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
+                return Err(WebError::UnexpectedContentType(kind));
+            }
+        }
+        Ok(read_events(response.into_stream(), self.event_bytes_max).boxed())
     }
 
     /// Sends a request; again where the server does not let us in as we are and we can be let in otherwise,
@@ -217,30 +265,23 @@ fn asked_to_log_in(error: WebError) -> WebError {
     }
 }
 
-/// The HTTP client. It follows redirects within the origin only, since headers hold credentials, and resolves host names
-/// with the SSRF check of `names`.
-pub(super) fn client(names: CheckedNames) -> reqwest::Result<reqwest::Client> {
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
-        // Somebody else was first, and theirs is as good.
+/// A request to the server, with these headers.
+fn request(
+    method: Method,
+    url: &str,
+    token: Option<&str>,
+    headers: HashMap<HeaderName, HeaderValue>,
+) -> Result<Request, WebError> {
+    let mut request = Request::parse(method, url).map_err(WebError::Client)?;
+    if let Some(token) = token {
+        request = request.bearer(token).map_err(WebError::Client)?;
     }
-    let redirects = reqwest::redirect::Policy::custom(|attempt| {
-        let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
-        let first = attempt.previous().first();
-        let stays = first.is_some_and(|first| first.origin() == attempt.url().origin());
-        match keeps_body && stays && attempt.previous().len() <= REDIRECTS_MAX {
-            true => attempt.follow(),
-            false => attempt.stop(),
-        }
-    });
-    reqwest::Client::builder()
-        .pool_idle_timeout(KEPT)
-        .redirect(redirects)
-        .dns_resolver(Arc::new(names))
-        .build()
+    request.headers.extend(headers);
+    Ok(request)
 }
 
 impl StreamableHttpClient for Web {
-    type Error = reqwest::Error;
+    type Error = NetError;
 
     async fn post_message(
         &self,
@@ -304,7 +345,17 @@ impl StreamableHttpClient for Web {
     ) -> Result<(), WebError> {
         let deleted = self.authorized(|token| {
             let token = token.or_else(|| auth_header.clone());
-            self.client.delete_session(uri.clone(), session_id.clone(), token, custom_headers.clone())
+            let (uri, session_id, headers) = (uri.clone(), session_id.clone(), custom_headers.clone());
+            async move {
+                let request = request(Method::DELETE, &uri, token.as_deref(), headers)?;
+                let request = request.try_header(SESSION, &session_id).map_err(WebError::Client)?;
+                let response = self.send(request).await?;
+                // Servers need not support it.
+                if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+                    response.error_for_status().map_err(WebError::Client)?;
+                }
+                Ok(())
+            }
         });
         deleted.await
     }
@@ -321,14 +372,21 @@ impl StreamableHttpClient for Web {
         let is_standalone = last_event_id.is_none();
         self.stream_pacer.wait().await;
         let stream = self.authorized(|token| {
-            self.client.get_stream_with_max_sse_event_size(
-                uri.clone(),
-                session_id.clone(),
-                last_event_id.clone(),
-                token.or_else(|| auth_header.clone()),
-                custom_headers.clone(),
-                self.event_bytes_max,
-            )
+            let token = token.or_else(|| auth_header.clone());
+            let (uri, headers) = (uri.clone(), custom_headers.clone());
+            let (session_id, last_event_id) = (session_id.clone(), last_event_id.clone());
+            async move {
+                let request = request(Method::GET, &uri, token.as_deref(), headers)?;
+                let mut request = request.header(ACCEPT, const { HeaderValue::from_static(ACCEPTED) });
+                for (name, value) in
+                    [(SESSION, session_id.as_deref()), (LAST_EVENT, last_event_id.as_deref())]
+                {
+                    if let Some(value) = value {
+                        request = request.try_header(name, value).map_err(WebError::Client)?;
+                    }
+                }
+                self.event_stream(self.send(request).await?)
+            }
         });
         let answer = stream.await;
         if is_standalone {
@@ -364,7 +422,7 @@ mod tests {
             reply_with(200, &headers, &body.to_string())
         });
         let uri: Arc<str> = server.url("/mcp").into();
-        let web = Web::new(&uri, 1 << 20, None, &Redactor::default(), &Arc::default()).unwrap();
+        let web = Web::new(&uri, 1 << 20, None, &Redactor::default(), &Arc::default());
         let is_ready = || web.standalone_stream_answered().now_or_never().is_some();
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": {"name": "t", "version": "1"}});

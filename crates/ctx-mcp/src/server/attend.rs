@@ -199,7 +199,7 @@ impl Running {
 
 /// Whether a call failed by not catching that the client cannot answer.
 fn is_refusal(error: &ToolError) -> bool {
-    error.message().contains(&Unanswered::Unable.to_string())
+    error.unanswered() == Some(Unanswered::Unable)
 }
 
 async fn until(moment: Option<Instant>) {

@@ -1,6 +1,5 @@
 //! A server without a socket: requests go in as values, answers come out message by message.
 
-#![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -38,7 +37,7 @@ pub(crate) struct Site {
     pub(crate) server: McpServer,
     pub(crate) live: Arc<LiveCatalog>,
     pub(crate) stopping: CancellationToken,
-    ready: watch::Sender<bool>,
+    _ready: watch::Sender<bool>,
     runs: Mutex<UnboundedReceiver<Run>>,
     run_log: Arc<Runs>,
 }
@@ -71,7 +70,7 @@ impl Site {
             request_bytes: REQUEST_BYTES,
         };
         let server = McpServer::new(live.clone(), settings, is_ready, stopping.clone());
-        Self { server, live, stopping, ready, runs: Mutex::new(runs), run_log }
+        Self { server, live, stopping, _ready: ready, runs: Mutex::new(runs), run_log }
     }
 
     /// Takes up another catalog.

@@ -85,10 +85,7 @@ pub(crate) fn person() -> Want {
 pub(crate) fn asking(name: &str, want: Want) -> TestTool {
     wanting(name, move |call| {
         let question = Question { key: Some("who".to_owned()), want: want.clone() };
-        Box::pin(async move {
-            let answer = call.ask(question).await;
-            answer.map_err(|error| ToolError::new(ErrorKind::Tool, error.to_string()))
-        })
+        Box::pin(async move { Ok(call.ask(question).await?) })
     })
 }
 

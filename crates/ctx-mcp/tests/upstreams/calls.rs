@@ -2,11 +2,11 @@
 
 use crate::harness::Test;
 use crate::world::{Person, World, options, settings, until};
-use ctx_core::{Call, Caller, Catalog, ErrorKind};
-use ctx_mcp::{Start, ToolFilter, UpstreamState, Upstreams};
+use ctx_core::{Call, Caller, Catalog, Decision, ErrorKind, Identity, Run, RunLog, ToolName, ToolSpec};
+use ctx_mcp::{Start, ToolFilter, Transport, UpstreamState, Upstreams};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = tests![calls:
@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[Test] = tests![calls:
     a_lazy_server_sleeps_until_it_is_called,
     calls_beyond_the_bound_wait_and_then_are_refused,
     what_is_called_before_a_server_has_answered_waits_for_it,
+    an_early_call_is_validated_judged_and_recorded_as_the_real_tool,
 ];
 
 fn text(value: &str) -> Value {
@@ -216,7 +217,49 @@ async fn what_is_called_before_a_server_has_answered_waits_for_it() {
     };
     assert_eq!(call("up.echo", json!({"text": "late"})).await.unwrap().into_data(), text("late"));
     let error = call("up.ecko", json!({})).await.unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, "up has no function `ecko`"));
+    let told = "up has no function `ecko` (did you mean `echo`?)";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, told));
     assert_eq!(catalog.unknown().map(|(_, why)| why).collect::<Vec<_>>(), [None]);
+    upstreams.shutdown().await;
+}
+
+/// The tool and the arguments of each recorded run.
+#[derive(Default)]
+struct RecordedRuns(Mutex<Vec<(String, Value)>>);
+
+impl RunLog for RecordedRuns {
+    fn record(&self, run: Run) {
+        self.0.lock().unwrap().push((run.tool, run.arguments));
+    }
+}
+
+async fn an_early_call_is_validated_judged_and_recorded_as_the_real_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let start = || {
+        let mut settings = settings("up", "good", &folder.path().join("noted"));
+        let patch = json!({"echo": {"description": "Says it again.", "inputSchema": schema}});
+        if let Transport::Stdio(command) = &mut settings.transport {
+            command.environment.push(("PATCH".into(), patch.to_string().into()));
+        }
+        let upstreams = Upstreams::start(vec![settings], options(Arc::new(|| {})));
+        let builder = Catalog::builder().provider(upstreams.providers().remove(0));
+        (upstreams, builder)
+    };
+    let runs = Arc::new(RecordedRuns::default());
+    let (upstreams, builder) = start();
+    let catalog = builder.runs(runs.clone()).build();
+    let wrong = Catalog::call("up.echo", json!({"text": 7}), Call::new(catalog, Caller::Cli)).await;
+    assert_eq!(wrong.unwrap_err().kind(), ErrorKind::BadRequest);
+    assert_eq!(*runs.0.lock().unwrap(), [("up.echo".to_owned(), json!({"text": 7}))]);
+    upstreams.shutdown().await;
+
+    let policy = |_: &ToolName, spec: &ToolSpec, _: &Caller, _: Option<&Identity>| {
+        Decision::Deny(spec.description.clone())
+    };
+    let (upstreams, builder) = start();
+    let catalog = builder.policy(Arc::new(policy)).build();
+    let error = Catalog::call("up.echo", json!({"text": "x"}), Call::new(catalog, Caller::Cli)).await;
+    assert_eq!(error.unwrap_err().message(), "up.echo is not allowed: Says it again.");
     upstreams.shutdown().await;
 }

@@ -1,10 +1,12 @@
 //! APIs of a workspace: there before their descriptions are, and as they were when those break.
 
 use super::*;
-use ctx_core::{Caller, Catalog};
+use ctx_core::{Call, Caller, Catalog, Decision, Identity, Run, RunLog, ToolName, ToolSpec};
 use ctx_testkit::{Web as TestWeb, reply, reply_with};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
@@ -79,6 +81,38 @@ async fn a_call_before_the_description_was_read_waits_for_it() {
     assert!(refused.starts_with("parameter `id`"), "{refused}");
     let misspelt = call(&catalog, "pets.get_pets", json!({})).await.unwrap_err();
     assert_eq!(misspelt, "pets has no function `get_pets` (did you mean `get_pet`?)");
+}
+
+/// The tool and the arguments of each recorded run.
+#[derive(Default)]
+struct RecordedRuns(Mutex<Vec<(String, Value)>>);
+
+impl RunLog for RecordedRuns {
+    fn record(&self, run: Run) {
+        self.0.lock().unwrap().push((run.tool, run.arguments));
+    }
+}
+
+#[tokio::test]
+async fn an_early_call_is_validated_judged_and_recorded_as_the_real_operation() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("api.json");
+    let mut described: Value = serde_json::from_str(&document("http://127.0.0.1:1", "getPet")).unwrap();
+    described["paths"]["/pets/{id}"]["get"]["summary"] = json!("One pet.");
+    fs::write(&path, described.to_string()).unwrap();
+    let policy =
+        |_: &ToolName, spec: &ToolSpec, _: &Caller, _: Option<&Identity>| match spec.description.as_str() {
+            "One pet." => Decision::Allow,
+            other => Decision::Deny(format!("it says `{other}`")),
+        };
+    let runs = Arc::new(RecordedRuns::default());
+    let started = start(Spec::File(path), &folder.path().join("kept"));
+    let builder = Catalog::builder().policy(Arc::new(policy)).runs(runs.clone());
+    let providers = started.apis.providers().into_iter();
+    let catalog = providers.fold(builder, |builder, provider| builder.provider(provider)).build();
+    let refused = call(&catalog, "pets.get_pet", json!({"id": "x"})).await.unwrap_err();
+    assert!(refused.starts_with("parameter `id`"), "{refused}");
+    assert_eq!(*runs.0.lock().unwrap(), [("pets.get_pet".to_owned(), json!({"id": "x"}))]);
 }
 
 #[tokio::test]

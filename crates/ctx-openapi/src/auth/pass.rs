@@ -3,12 +3,13 @@
 use super::{Grant, Tokens, Wanted};
 use crate::client::Web;
 use crate::operation::Place;
-use crate::request::{ApiBase, Request, component};
+use crate::request::{ApiBase, component};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ctx_core::{ErrorKind, Redactor, Secret, ToolError};
+use ctx_net::Request;
+use http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
-use reqwest::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 
 /// Credentials as they are sent.
 #[derive(Debug, Default)]

@@ -154,7 +154,7 @@ fn scopes(value: Option<&Value>) -> Result<Vec<String>, InvalidCredentials> {
 
 fn address(value: &Value) -> Result<String, InvalidCredentials> {
     let is_address = |text: &&str| text.starts_with("https://") || text.starts_with("http://");
-    let address = value.as_str().filter(is_address).filter(|text| reqwest::Url::parse(text).is_ok());
+    let address = value.as_str().filter(is_address).filter(|text| url::Url::parse(text).is_ok());
     address
         .map(str::to_owned)
         .ok_or_else(|| invalid("`token_url` must be an address that begins with https://"))

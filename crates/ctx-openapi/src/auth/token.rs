@@ -1,17 +1,19 @@
 //! Tokens that are got with a client's id and secret, and kept until they are of no use.
 
 use crate::client::{Web, configured_reach};
-use crate::request::{ApiBase, Request, component};
+use crate::request::{ApiBase, component};
 use crate::response::{FAILURE_BYTES_MAX, Received};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ctx_core::{ErrorKind, Reach, Redactor, Secret, ToolError};
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Method, Url};
+use ctx_net::Request;
+use http::Method;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use url::Url;
 
 /// Tokens that are kept.
 const KEPT_MAX: usize = 64;
@@ -138,7 +140,7 @@ fn request(wanted: &Wanted, url: &Url, in_header: bool) -> Request {
     } else {
         body = format!("{body}&client_id={id}&client_secret={secret}");
     }
-    Request { method: Method::POST, url: url.clone(), headers, body: Some(body.into()) }
+    Request { headers, ..Request::new(Method::POST, url.clone()).body(body) }
 }
 
 fn read(received: Received, wanted: &Wanted, url: &Url, asked: Instant) -> Result<Token, ToolError> {

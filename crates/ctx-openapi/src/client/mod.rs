@@ -1,17 +1,17 @@
 //! Requests are sent: within bounds, again where that is safe, and as whoever may.
 
-mod redirect;
 mod retry;
 mod web;
 
 pub(crate) use web::{Web, configured_reach, origin_reach};
 
 use crate::auth::{Grant, Pass, Tokens};
-use crate::request::{ApiBase, Request};
+use crate::request::ApiBase;
 use crate::response::Received;
 use crate::settings::ApiSettings;
 use ctx_core::{ErrorKind, Meter, Redactor, ToolError};
-use reqwest::StatusCode;
+use ctx_net::Request;
+use http::StatusCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 

@@ -1,11 +1,8 @@
 //! What is tried again: only what is the same when it is done twice, and only when the service says when.
 
-use crate::request::Request;
 use crate::response::Received;
-use jiff::Timestamp;
-use jiff::fmt::rfc2822::DateTimeParser;
-use reqwest::header::RETRY_AFTER;
-use reqwest::{Method, StatusCode};
+use ctx_net::Request;
+use http::{Method, StatusCode};
 use std::time::{Duration, Instant};
 
 /// How often a request is sent again.
@@ -19,12 +16,7 @@ pub(super) fn wait(received: &Received) -> Option<Duration> {
     if !matches!(received.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         return None;
     }
-    let text = received.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = DateTimeParser::new().parse_timestamp(text).ok()?;
-    Some(Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO))
+    ctx_net::retry_after(&received.headers)
 }
 
 /// Whether to wait for that long, and to send it again.
@@ -44,7 +36,7 @@ pub(super) fn is_worth_it(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reqwest::header::HeaderMap;
+    use http::header::{HeaderMap, RETRY_AFTER};
 
     fn waits(status: u16, retry_after: &str) -> Option<Duration> {
         let mut headers = HeaderMap::new();

@@ -1,19 +1,18 @@
 //! HTTP with SSRF checks: every request is checked on the address that is connected to. A redirect never leads to a
 //! nearer network (internet, private, loopback) than the peer that sent it.
 
-use super::redirect;
 use crate::ApiError;
 use crate::auth::Pass;
-use crate::request::Request;
 use crate::response::{FAILURE_BYTES_MAX, Received};
 use crate::settings::ApiSettings;
-use ctx_core::{ErrorKind, ForbiddenAddress, NetworkScope, Reach, Redactor, Secret, ToolError, chain};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Url};
-use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use ctx_core::{ErrorKind, NetworkScope, Reach, Redactor, Secret, ToolError, chain};
+use ctx_net::{
+    BodyError, Client, ClientOptions, CrossOriginHeaders, NetError, Proxy, RedirectChain, Request, Response,
+    is_downgrade,
+};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
+use url::Url;
 
 /// How long it may take until a connection stands.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -28,6 +27,10 @@ const IDLE_PER_HOST: usize = 8;
 /// lost.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 
+/// Headers that a redirect takes to another origin: those meant for whoever answers. All others are arguments or fixed
+/// values, and whether one is a secret is not known: many documents describe their key as a parameter.
+const CROSS_ORIGIN: CrossOriginHeaders = CrossOriginHeaders::Keep(&[ACCEPT, CONTENT_TYPE, CONTENT_ENCODING]);
+
 /// Words in the names of headers and parameters that hold secrets, besides those that any key may have.
 const SECRET_WORDS: [&str; 4] = ["auth", "cookie", "key", "session"];
 
@@ -37,12 +40,7 @@ const OPEN_WORDS: [&str; 2] = ["author", "keyword"];
 /// What requests are sent with.
 #[derive(Debug)]
 pub(crate) struct Web {
-    /// One client per [`NetworkScope`], so that pooled connections are shared only by requests of the same reach. Built
-    /// on first use, because that loads the system's certificates.
-    clients: [OnceLock<reqwest::Client>; 3],
-    /// Network scope of the peer that sent a response.
-    scope_of: fn(Option<SocketAddr>) -> NetworkScope,
-    proxy: Option<reqwest::Proxy>,
+    client: Client,
     /// Added to every request for the API itself.
     headers: HeaderMap,
     /// Those of them that let nobody in.
@@ -70,18 +68,26 @@ impl Web {
             }
             headers.insert(header, value);
         }
-        // The error would repeat the address, which may hold a password.
-        let proxy = settings.proxy.as_ref().map(|proxy| reqwest::Proxy::all(proxy.expose()));
-        let proxy = proxy.transpose().map_err(|_| ApiError::Proxy)?;
-        // Behind a proxy the peer address is the proxy's; the real origin is unknown.
-        let scope_of = if proxy.is_some() { |_| NetworkScope::Internet } else { scope_of_peer };
-        Ok(Self { clients: Default::default(), scope_of, proxy, headers, open_headers, secrets })
+        let proxy = match &settings.proxy {
+            Some(proxy) => Proxy::fixed(proxy).map_err(|_| ApiError::Proxy)?,
+            // The variables that name a proxy are not ours to read.
+            None => Proxy::None,
+        };
+        let options = ClientOptions {
+            user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
+            proxy,
+            connect_timeout: Some(CONNECT_TIME),
+            idle_timeout: Some(IDLE_TIME),
+            idle_per_host_max: Some(IDLE_PER_HOST),
+            ..ClientOptions::default()
+        };
+        Ok(Self { client: Client::new(options), headers, open_headers, secrets })
     }
 
     /// Treats every peer as an internet host, so that loopback servers stand in for public ones.
     #[cfg(test)]
     pub(crate) fn with_public_peers(self) -> Self {
-        Self { scope_of: |_| NetworkScope::Internet, ..self }
+        Self { client: self.client.with_public_peers(), ..self }
     }
 
     /// Secrets that are sent with every request.
@@ -94,64 +100,52 @@ impl Web {
     /// what lets us in.
     pub(super) async fn receive(
         &self,
-        mut request: Request,
+        request: Request,
         pass: &Pass,
         is_brought: bool,
         bytes_max: usize,
-        mut reach: Reach,
+        reach: Reach,
     ) -> Result<Received, ToolError> {
-        let mut is_home = true;
-        for _ in 0..=REDIRECTS_MAX {
-            let mut sent = request.clone();
-            if is_home {
+        let mut chain = RedirectChain::new(request, reach);
+        loop {
+            let mut sent = chain.request().clone();
+            if chain.is_home() {
                 let headers = if is_brought { &self.open_headers } else { &self.headers };
                 sent.headers.extend(headers.clone());
                 pass.apply(&mut sent)?;
             }
-            let received = self.receive_once(&sent, bytes_max, reach).await?;
-            let Some(to) = redirect::target(&sent, received.status, &received) else { return Ok(received) };
-            if redirect::is_downgrade(&sent.url, &to) {
-                let message = format!("{}: it leads from https to {}", request.shown(), to.scheme());
+            let response = self.send(&sent, chain.reach()).await?;
+            let Some(to) = redirect_target(&response) else { return read(&sent, response, bytes_max).await };
+            let shown = chain.request().shown();
+            if is_downgrade(&sent.url, &to) {
+                let message = format!("{shown}: it leads from https to {}", to.scheme());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
-            reach = self.redirect_reach(reach, &received, &sent.url, &to);
-            is_home &= redirect::follow(&mut request, received.status, to);
+            follow(&mut chain, response, to).await?;
         }
-        let message = format!("{}: more than {REDIRECTS_MAX} redirects", request.shown());
-        Err(ToolError::new(ErrorKind::Tool, message))
     }
 
     /// Sends a request that nobody has to be let in for, and follows where it is led, as far as it may go. What comes
     /// back, and where from.
     pub(crate) async fn follow(
         &self,
-        mut request: Request,
+        request: Request,
         bytes_max: usize,
-        mut reach: Reach,
+        reach: Reach,
         may_go: impl Fn(&Url) -> bool,
     ) -> Result<(Received, Url), ToolError> {
-        for _ in 0..=REDIRECTS_MAX {
-            let received = self.receive_once(&request, bytes_max, reach).await?;
-            let Some(to) = redirect::target(&request, received.status, &received) else {
-                return Ok((received, request.url));
+        let mut chain = RedirectChain::new(request, reach);
+        loop {
+            let response = self.send(chain.request(), chain.reach()).await?;
+            let Some(to) = redirect_target(&response) else {
+                let received = read(chain.request(), response, bytes_max).await?;
+                return Ok((received, chain.into_request().url));
             };
-            if !may_go(&to) || redirect::is_downgrade(&request.url, &to) {
-                let message = format!("{}: it leads to where it may not", request.shown());
+            if !may_go(&to) || is_downgrade(&chain.request().url, &to) {
+                let message = format!("{}: it leads to where it may not", chain.request().shown());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
-            reach = self.redirect_reach(reach, &received, &request.url, &to);
-            redirect::follow(&mut request, received.status, to);
-        }
-        let message = format!("{}: more than {REDIRECTS_MAX} redirects", request.shown());
-        Err(ToolError::new(ErrorKind::Tool, message))
-    }
-
-    /// SSRF policy for a redirect target. Behind a proxy the peer is unknown; a redirect to the same host is then still
-    /// allowed, because that host was already permitted.
-    fn redirect_reach(&self, reach: Reach, received: &Received, from: &Url, to: &Url) -> Reach {
-        match self.proxy.is_some() && from.host() == to.host() {
-            true => reach,
-            false => reach.within(received.scope),
+            follow(&mut chain, response, to).await?;
         }
     }
 
@@ -162,52 +156,35 @@ impl Web {
         bytes_max: usize,
         reach: Reach,
     ) -> Result<Received, ToolError> {
-        check(request, reach)?;
-        let client = self.client(reach)?;
-        let mut sent =
-            client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
-        match &request.body {
-            Some(body) => sent = sent.body(body.clone()),
-            // Said, because some servers want to hear it.
-            None if [Method::POST, Method::PUT, Method::PATCH].contains(&request.method) => {
-                sent = sent.header(CONTENT_LENGTH, 0);
-            }
-            None => {}
-        }
-        let response = sent.send().await.map_err(|error| failed(request, error))?;
-        let scope = (self.scope_of)(response.remote_addr());
-        read(request, response, bytes_max, scope).await
+        let response = self.send(request, reach).await?;
+        read(request, response, bytes_max).await
     }
 
-    fn client(&self, reach: Reach) -> Result<&reqwest::Client, ToolError> {
-        let slot = &self.clients[reach.nearest() as usize];
-        if let Some(client) = slot.get() {
-            return Ok(client);
+    async fn send(&self, request: &Request, reach: Reach) -> Result<Response, ToolError> {
+        if !["http", "https"].contains(&request.url.scheme()) {
+            let message = format!("{}: only http and https can be requested", request.shown());
+            return Err(ToolError::new(ErrorKind::Forbidden, message));
         }
-        if rustls::crypto::ring::default_provider().install_default().is_err() {
-            // Somebody else was first, and theirs is as good.
-        }
-        // With a proxy, the proxy's name is the only one that is resolved locally.
-        let resolver_reach = if self.proxy.is_some() { Reach::OWN } else { reach };
-        let builder = reqwest::Client::builder()
-            .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            // The variables that name a proxy are not ours to read.
-            .no_proxy()
-            .dns_resolver(Arc::new(CheckedNames(resolver_reach)))
-            .connect_timeout(CONNECT_TIME)
-            .pool_idle_timeout(IDLE_TIME)
-            .pool_max_idle_per_host(IDLE_PER_HOST);
-        let builder = match &self.proxy {
-            Some(proxy) => builder.proxy(proxy.clone()),
-            None => builder,
-        };
-        let client = builder
-            .build()
-            .map_err(|error| ToolError::internal("requests cannot be sent", chain(&error.without_url())))?;
-        Ok(slot.get_or_init(|| client))
+        self.client.send(request, reach).await.map_err(|error| failed(request, error))
     }
+}
+
+/// The target of a redirect; one that cannot be read is not followed.
+fn redirect_target(response: &Response) -> Option<Url> {
+    response.redirect().ok().flatten()
+}
+
+/// Follows one more redirect, if there may be one.
+async fn follow(chain: &mut RedirectChain, mut response: Response, to: Url) -> Result<(), ToolError> {
+    // Read, so that the connection can be used again.
+    let drained = response.read_prefix(FAILURE_BYTES_MAX).await;
+    drained.map_err(|error| failed(chain.request(), error))?;
+    chain.follow(&response, to, CROSS_ORIGIN);
+    if chain.followed() <= REDIRECTS_MAX {
+        return Ok(());
+    }
+    let message = format!("{}: more than {REDIRECTS_MAX} redirects", chain.request().shown());
+    Err(ToolError::new(ErrorKind::Tool, message))
 }
 
 /// Policy for a host of trusted configuration: a literal address is allowed by naming it. Only an otherwise refused one
@@ -236,87 +213,30 @@ fn is_secret(name: &str) -> bool {
     Redactor::is_secret_key(&name) || SECRET_WORDS.iter().any(|word| rest.contains(word))
 }
 
-/// Whether a request may be sent, as far as its URL tells. Names are checked when they are resolved; where there
-/// is a proxy, that is its business.
-fn check(request: &Request, reach: Reach) -> Result<(), ToolError> {
-    let refuse = |why: &str| Err(ToolError::new(ErrorKind::Forbidden, format!("{}: {why}", request.shown())));
-    if !["http", "https"].contains(&request.url.scheme()) {
-        return refuse("only http and https can be requested");
-    }
-    match reach.check_host(request.url.host_str().unwrap_or_default()) {
-        Err(forbidden) => refuse(&format!("APIs may not be at {forbidden}")),
-        Ok(()) => Ok(()),
-    }
-}
-
 /// Reads an answer: all of it where all went well, else its beginning.
-async fn read(
-    request: &Request,
-    mut response: reqwest::Response,
-    bytes_max: usize,
-    scope: NetworkScope,
-) -> Result<Received, ToolError> {
-    let is_success = response.status().is_success();
-    let bytes_max = if is_success { bytes_max } else { FAILURE_BYTES_MAX };
-    let too_large = || {
-        let message = format!("{}: the answer is larger than {bytes_max} bytes", request.shown());
-        Err(ToolError::new(ErrorKind::TooLarge, message))
+async fn read(request: &Request, mut response: Response, bytes_max: usize) -> Result<Received, ToolError> {
+    let body = match response.status().is_success() {
+        true => response.read(bytes_max).await,
+        false => response.read_prefix(FAILURE_BYTES_MAX).await.map_err(BodyError::Net),
     };
-    let length = response.content_length().filter(|_| request.method != Method::HEAD);
-    if is_success && length.is_some_and(|length| length > bytes_max as u64) {
-        return too_large();
-    }
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| failed(request, error))? {
-        let room = bytes_max - body.len();
-        if piece.len() > room {
-            if is_success {
-                return too_large();
-            }
-            body.extend_from_slice(&piece[..room]);
-            break;
+    let body = body.map_err(|error| match error {
+        BodyError::TooLarge(bytes_max) => {
+            let message = format!("{}: the answer is larger than {bytes_max} bytes", request.shown());
+            ToolError::new(ErrorKind::TooLarge, message)
         }
-        body.extend_from_slice(&piece);
-    }
-    Ok(Received { status: response.status(), headers: std::mem::take(response.headers_mut()), body, scope })
+        BodyError::Net(error) => failed(request, error),
+    })?;
+    let (status, headers, scope) = (response.status(), response.headers().clone(), response.scope());
+    Ok(Received { status, headers, body, scope })
 }
 
-fn failed(request: &Request, error: reqwest::Error) -> ToolError {
-    let error = error.without_url();
-    let mut cause: Option<&dyn std::error::Error> = Some(&error);
-    while let Some(part) = cause {
-        if let Some(refused) = part.downcast_ref::<Refused>() {
-            return ToolError::new(ErrorKind::Forbidden, format!("{}: {refused}", request.shown()));
-        }
-        cause = part.source();
+fn failed(request: &Request, error: NetError) -> ToolError {
+    if let Some(forbidden) = error.forbidden() {
+        let message = format!("{}: APIs may not be at {forbidden}", request.shown());
+        return ToolError::new(ErrorKind::Forbidden, message);
     }
     let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Tool };
-    ToolError::new(kind, format!("{}: {}", request.shown(), chain(&error)))
-}
-
-/// A name that leads to where nothing may be requested.
-#[derive(Debug, thiserror::Error)]
-#[error("APIs may not be at {0}, which is where this name leads")]
-struct Refused(ForbiddenAddress);
-
-/// Resolves names to addresses that may be reached: what is connected to is what was checked.
-#[derive(Debug)]
-struct CheckedNames(Reach);
-
-/// Network scope of a peer; an unknown peer counts as internet, the least trusted scope.
-fn scope_of_peer(peer: Option<SocketAddr>) -> NetworkScope {
-    peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip()))
-}
-
-impl Resolve for CheckedNames {
-    fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0;
-        Box::pin(async move {
-            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let reachable = reach.reachable(addresses).map_err(Refused)?;
-            Ok(Box::new(reachable.into_iter()) as Addrs)
-        })
-    }
+    ToolError::new(kind, format!("{}: {}", request.shown(), chain(&error.without_url())))
 }
 
 #[cfg(test)]
@@ -331,16 +251,5 @@ mod tests {
         for name in ["X-Version", "author", "keywords", "page", "max_tokens"] {
             assert!(!is_secret(name), "{name}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_name_that_leads_to_a_forbidden_address_is_refused() {
-        // What is an address already resolves to itself.
-        for name in ["169.254.169.254", "0.0.0.0", "fe80::1", "2002:a9fe:a9fe::1", "fd00:ec2::254"] {
-            let error = CheckedNames(Reach::OWN).resolve(name.parse().unwrap()).await.err().unwrap();
-            assert!(error.is::<Refused>(), "{name}: {error}");
-        }
-        assert!(CheckedNames(Reach::OWN).resolve("127.0.0.1".parse().unwrap()).await.is_ok());
-        assert!(CheckedNames(Reach::INTERNET).resolve("localhost".parse().unwrap()).await.is_err());
     }
 }

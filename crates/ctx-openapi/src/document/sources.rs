@@ -1,6 +1,7 @@
 //! The documents of one description, and which others one may refer to: those beside it, nothing else.
 
 use super::text::{TEXT_BYTES_MAX, Unreadable, parse};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use url::Url;
@@ -87,25 +88,7 @@ fn join_paths(from: &str, reference: &str) -> Result<String, &'static str> {
 
 /// `%20` and the like as what they stand for.
 pub(super) fn percent_decoded(text: &str) -> String {
-    if !text.contains('%') {
-        return text.to_owned();
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digit = |place: usize| after.get(place).and_then(|byte| char::from(*byte).to_digit(16));
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// All documents of a description; the first is the one that was named.

@@ -5,16 +5,17 @@ use super::kept::{Kept, touch};
 use super::{Asking, WebAddress};
 use crate::client::{Web, configured_reach, origin_reach};
 use crate::document::{Fetch, TEXT_BYTES_MAX};
-use crate::request::Request;
 use ctx_core::{NetworkScope, Reach};
-use reqwest::header::{
+use ctx_net::Request;
+use http::header::{
     ACCEPT, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
-use reqwest::{Method, StatusCode, Url};
+use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use url::Url;
 
 /// How long one text may take.
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -140,7 +141,7 @@ impl WebTexts {
         };
         add(IF_NONE_MATCH, known.and_then(|known| known.etag.as_ref()));
         add(IF_MODIFIED_SINCE, known.and_then(|known| known.last_modified.as_ref()));
-        let request = Request { method: Method::GET, url: url.clone(), headers, body: None };
+        let request = Request { headers, ..Request::new(Method::GET, url.clone()) };
         let may_go = |to: &Url| only.is_none_or(|only| to.origin() == only.origin());
         let (received, address) = self
             .web

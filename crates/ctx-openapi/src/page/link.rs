@@ -7,10 +7,10 @@ use super::target::{Kind, kind, property, same, typed};
 use super::{Exchange, Next};
 use crate::header::parameters;
 use crate::operation::Place;
-use reqwest::Url;
-use reqwest::header::LINK;
+use http::header::LINK;
 use serde_json::Value;
 use std::borrow::Cow;
+use url::Url;
 
 /// Relations between pages: a service that says one of them would say `next`, too.
 const RELATIONS: [&str; 5] = ["next", "prev", "previous", "first", "last"];

@@ -12,11 +12,11 @@ mod target;
 
 use crate::operation::Operation;
 use ctx_core::{Page, Redactor};
-use reqwest::Url;
-use reqwest::header::HeaderMap;
+use http::header::HeaderMap;
 use serde_json::{Map, Value};
 use signs::Signs;
 use target::Targets;
+use url::Url;
 
 /// A call and what came back.
 #[derive(Clone, Copy)]

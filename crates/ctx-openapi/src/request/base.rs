@@ -3,7 +3,7 @@
 use super::RequestError;
 use crate::operation::Operation;
 use ctx_core::Reach;
-use reqwest::Url;
+use url::Url;
 
 /// Base URL of an API with the SSRF policy for its requests.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use super::file::File;
 use super::{RequestError, in_query, multipart};
 use crate::operation::{Body, Format, Media, MediaKind, Operation, Part, Style};
 use ctx_core::Call;
-use reqwest::header::HeaderValue;
+use http::header::HeaderValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 

@@ -12,13 +12,13 @@ pub(crate) use base::{ApiBase, base_url};
 pub(crate) use encode::component;
 
 use crate::operation::{Format, Operation, Parameter, Place, Style};
-use bytes::Bytes;
 use ctx_core::{Call, ErrorKind, ToolError};
+use ctx_net::Request;
+use http::Method;
+use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use path::Written;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Url};
 use serde_json::{Map, Value};
-use std::fmt;
+use url::Url;
 
 /// Headers that belong to the connection: another length would let a request hide in this one.
 const OWN_HEADERS: [&str; 9] = [
@@ -73,78 +73,53 @@ impl From<RequestError> for ToolError {
     }
 }
 
-/// A request, as it is to be sent.
-#[derive(Clone)]
-pub(crate) struct Request {
-    pub(crate) method: Method,
-    pub(crate) url: Url,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Option<Bytes>,
-}
-
-impl Request {
-    /// What to send for an operation, at this address, with these arguments, and files that are kept for whoever
-    /// made the call.
-    pub(crate) fn new(
-        operation: &Operation,
-        arguments: &Map<String, Value>,
-        base: &Url,
-        call: Option<&Call>,
-    ) -> Result<Self, RequestError> {
-        let method = Method::from_bytes(operation.method.as_bytes());
-        let method = method.map_err(|_| RequestError::Document("there is no such method".to_owned()))?;
-        let mut headers = HeaderMap::new();
-        let (mut path, mut query, mut cookies) = (Vec::new(), Vec::new(), Vec::new());
-        for parameter in &operation.parameters {
-            let argument = &parameter.argument;
-            let fixed = operation.frozen.get(argument);
-            let given = fixed.or_else(|| arguments.get(argument));
-            let Some(value) = given.filter(|value| !value.is_null()) else {
-                if parameter.required {
-                    return Err(RequestError::Missing(argument.clone()));
-                }
-                continue;
-            };
-            let is_open = |pair: &String| fixed.is_some() || !is_fixed(operation, parameter.place, pair);
-            match parameter.place {
-                Place::Path => path.push(Written::new(parameter, value)?),
-                Place::Query => {
-                    let pairs = in_query(&parameter.name, value, &parameter.format);
-                    query.extend(pairs.into_iter().filter(is_open));
-                }
-                Place::Header => add_header(&mut headers, parameter, value)?,
-                Place::Cookie => cookies.extend(in_cookies(parameter, value).into_iter().filter(is_open)),
+/// The request for an operation, at this address, with these arguments, and files that are kept for whoever made the
+/// call.
+pub(crate) fn operation_request(
+    operation: &Operation,
+    arguments: &Map<String, Value>,
+    base: &Url,
+    call: Option<&Call>,
+) -> Result<Request, RequestError> {
+    let method = Method::from_bytes(operation.method.as_bytes());
+    let method = method.map_err(|_| RequestError::Document("there is no such method".to_owned()))?;
+    let mut headers = HeaderMap::new();
+    let (mut path, mut query, mut cookies) = (Vec::new(), Vec::new(), Vec::new());
+    for parameter in &operation.parameters {
+        let argument = &parameter.argument;
+        let fixed = operation.frozen.get(argument);
+        let given = fixed.or_else(|| arguments.get(argument));
+        let Some(value) = given.filter(|value| !value.is_null()) else {
+            if parameter.required {
+                return Err(RequestError::Missing(argument.clone()));
             }
+            continue;
+        };
+        let is_open = |pair: &String| fixed.is_some() || !is_fixed(operation, parameter.place, pair);
+        match parameter.place {
+            Place::Path => path.push(Written::new(parameter, value)?),
+            Place::Query => {
+                let pairs = in_query(&parameter.name, value, &parameter.format);
+                query.extend(pairs.into_iter().filter(is_open));
+            }
+            Place::Header => add_header(&mut headers, parameter, value)?,
+            Place::Cookie => cookies.extend(in_cookies(parameter, value).into_iter().filter(is_open)),
         }
-        if !cookies.is_empty() {
-            let cookies = HeaderValue::from_str(&cookies.join("; "));
-            headers
-                .insert(COOKIE, cookies.map_err(|_| RequestError::Document("a cookie's name".to_owned()))?);
-        }
-        if !headers.contains_key(ACCEPT) {
-            headers.insert(ACCEPT, accept(&operation.answer.accept));
-        }
-        let url = path::url(base, &operation.path, &path, &query)?;
-        let body = body::of(operation, arguments, call)?;
-        if let Some(body) = &body {
-            headers.insert(CONTENT_TYPE, body.content_type.clone());
-        }
-        Ok(Self { method, url, headers, body: body.map(|body| body.bytes.into()) })
     }
-
-    /// The request for people: without what may be secret in its URL.
-    pub(crate) fn shown(&self) -> String {
-        let mut url = self.url.clone();
-        url.set_query(None);
-        format!("{} {url}", self.method)
+    if !cookies.is_empty() {
+        let cookies = HeaderValue::from_str(&cookies.join("; "));
+        headers.insert(COOKIE, cookies.map_err(|_| RequestError::Document("a cookie's name".to_owned()))?);
     }
-}
-
-/// As people see it, since a URL may hold secrets.
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown())
+    if !headers.contains_key(ACCEPT) {
+        headers.insert(ACCEPT, accept(&operation.answer.accept));
     }
+    let url = path::url(base, &operation.path, &path, &query)?;
+    let body = body::of(operation, arguments, call)?;
+    if let Some(body) = &body {
+        headers.insert(CONTENT_TYPE, body.content_type.clone());
+    }
+    let body = body.map(|body| body.bytes.into());
+    Ok(Request { method, url, headers, body, timeout: None })
 }
 
 /// Whether a pair has the name of a parameter whose value is fixed: the fields of an object may have any name, and

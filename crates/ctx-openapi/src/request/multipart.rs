@@ -4,7 +4,7 @@ use super::file::File;
 use super::{RequestError, content, is_json, style};
 use crate::operation::{Format, Part, Style};
 use ctx_core::Call;
-use reqwest::header::HeaderValue;
+use http::header::HeaderValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -2,8 +2,8 @@
 
 use super::{RequestError, content, encode, style};
 use crate::operation::{Format, Parameter};
-use reqwest::Url;
 use serde_json::Value;
+use url::Url;
 
 const EMPTY: &str = "is a part of the path, and must not be empty";
 const DOTS: &str = "is a part of the path, and cannot be `.` or `..`";

@@ -1,6 +1,5 @@
 //! What these tests share: a tool made of a schema, and a parser for what is printed.
 
-#![allow(dead_code, reason = "each test crate uses its own part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
 use ctx_core::{Identifier, ToolName, ToolSpec};

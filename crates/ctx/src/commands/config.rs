@@ -1,10 +1,12 @@
 //! `ctx config`
 
+use crate::admin::{self, Admin, ShowSettings, ShowSettingsRequest};
 use crate::cli::Global;
 use crate::config::{self, Shown};
 use crate::error::CommandResult;
 use clap::Subcommand;
-use serde_json::json;
+use ctx_core::Catalog;
+use std::sync::Arc;
 
 /// Show the configuration.
 #[derive(Debug, clap::Args)]
@@ -24,7 +26,7 @@ enum Action {
 }
 
 impl Config {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let output = global.output();
         let Action::Show { defaults } = self.action;
         if defaults {
@@ -32,10 +34,10 @@ impl Config {
         }
         let config = global.load()?;
         config.warnings.iter().for_each(|warning| output.warn(warning));
-        let settings = config.shown();
-        let file = config.path.as_ref().map(|path| path.display().to_string());
-        output
-            .answer(&json!({"file": file, "root": config.root, "settings": settings}), || as_toml(&settings))
+        // Without a workspace: settings are shown even where the store cannot be opened.
+        let catalog = Catalog::builder().provider(Arc::new(Admin::of_settings(&config))).build();
+        let shown = admin::call::<ShowSettings>(catalog, ShowSettingsRequest {}).await?;
+        output.answer(&shown, || as_toml(&shown.settings))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::config::{FILE_NAMES, Typed, locate_in};
 use crate::error::{CommandError, CommandResult};
 use crate::output::count;
 use ctx_core::{is_example_environment, is_secret_file};
-use ctx_knowledge::{KINDS, readable_endings};
+use ctx_knowledge::{KINDS, document_endings, readable_endings};
 use ignore::WalkBuilder;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -48,8 +48,6 @@ const LEFT_OUT: [&str; 28] = [
     "yml",
     "hcl",
 ];
-/// Endings that are written for a folder without documents.
-const USUAL_ENDINGS: [&str; 6] = ["md", "txt", "pdf", "docx", "html", "ipynb"];
 /// The glob for environments without values, which are documents although they are hidden.
 const EXAMPLE_ENVIRONMENTS: &str = "**/.env.{example,sample,template}";
 /// Kinds of files that are named when they are left out.
@@ -131,16 +129,13 @@ impl FolderContents {
         contents
     }
 
-    /// The globs for what is read: `**/*.{md,pdf}`.
+    /// The globs for what is read: `**/*.{md,pdf}`. Every format of documents, since files of another one may come
+    /// tomorrow, and of source code what is there.
     fn globs(&self) -> Vec<String> {
-        let endings: Vec<&str> = match self.read.is_empty() {
-            true => USUAL_ENDINGS.to_vec(),
-            false => self.read.keys().map(String::as_str).collect(),
-        };
-        let documents = match &endings[..] {
-            [ending] => format!("**/*.{ending}"),
-            endings => format!("**/*.{{{}}}", endings.join(",")),
-        };
+        let found = self.read.keys().map(String::as_str);
+        let further = found.filter(|ending| !document_endings().any(|known| known == *ending));
+        let endings: Vec<&str> = document_endings().map(|ending| -> &str { ending }).chain(further).collect();
+        let documents = format!("**/*.{{{}}}", endings.join(","));
         let environments = self.has_example_environment.then(|| EXAMPLE_ENVIRONMENTS.to_owned());
         std::iter::once(documents).chain(environments).collect()
     }

@@ -5,7 +5,9 @@ use crate::config::settings_schema;
 use crate::error::{CommandError, CommandResult};
 use ctx_core::{Catalog, LiveCatalog};
 use ctx_http::{Access, Api, HttpLimits};
-use ctx_knowledge::{Chunking, Context, Knowledge, KnowledgeOptions, Mode, Tuning};
+use ctx_knowledge::{
+    Chunking, Context, Extraction, ExtractionSettings, Knowledge, KnowledgeOptions, Mode, Tuning,
+};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -144,6 +146,8 @@ fn section_table(heading: &str, described: &Value, keys: &Value, text: &mut Stri
 fn openapi(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
     let knowledge = Knowledge::open(KnowledgeOptions {
         store: folder.join("reference.sqlite"),
+        // Without sources nothing is extracted, so no worker is ever started.
+        extraction: Extraction::confined(ExtractionSettings::new(PathBuf::new(), Vec::new())),
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
         mode: Mode::Hybrid,
         final_limit: 12,

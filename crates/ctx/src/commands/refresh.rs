@@ -3,7 +3,7 @@
 use super::sync::PARALLEL;
 use crate::config::SectionChanges;
 use crate::error::{CommandError, Exit};
-use crate::workspace::{Freshness, Workspace};
+use crate::workspace::{Freshness, Workspace, time_until_due};
 use ctx_core::{SourceName, Watch};
 use ctx_knowledge::{Knowledge, SyncOptions, SyncReport, Warning};
 use jiff::Timestamp;
@@ -64,7 +64,7 @@ impl Kept {
     /// A source that was last synced then, if ever.
     pub(super) fn since(freshness: &Freshness, last_sync: Option<Timestamp>, now: Timestamp) -> Self {
         let mut kept = Self::new(freshness);
-        kept.due = kept.every.map(|every| Instant::now() + wait(every, last_sync, now));
+        kept.due = kept.every.map(|every| Instant::now() + time_until_due(every, last_sync, now));
         kept
     }
 
@@ -144,13 +144,6 @@ impl Kept {
             shutdown.run_until_cancelled(rest).await;
         }
     }
-}
-
-/// How long until a source is due that was last synced then, if ever. A time in the future was told by
-/// a clock that was wrong, and says nothing.
-pub(super) fn wait(every: Duration, last_sync: Option<Timestamp>, now: Timestamp) -> Duration {
-    let passed = last_sync.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
-    passed.map_or(Duration::ZERO, |passed| every.saturating_sub(passed))
 }
 
 async fn until(due: Option<Instant>) {

@@ -1,11 +1,11 @@
 //! `ctx runs`
 
+use crate::admin::{self, ListRuns, ListRunsRequest, ShowRun, ShowRunRequest};
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{bytes, count, table};
 use ctx_core::{Inside, Outcome, Run};
-use ctx_state::{Recorded, RunFilter};
-use serde_json::json;
+use ctx_store::RecordedRun;
 use std::time::Duration;
 
 /// Show recorded runs, or one with the calls inside it.
@@ -25,34 +25,37 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let workspace = global.open()?;
-        let (runs, output) = (workspace.runs()?, global.output());
-        let Some(prefix) = self.id else {
-            let filter = RunFilter { limit: self.limit as usize, tool: self.tool, failed: self.failed };
-            let listed = runs.list(&filter)?;
-            if listed.is_empty() {
-                output.say(match &filter {
-                    RunFilter { failed: true, .. } => "no run that failed is recorded",
-                    RunFilter { tool: Some(_), .. } => "no run of this tool is recorded",
-                    _ => "no runs are recorded",
-                });
+        let (catalog, output) = (workspace.catalog.current(), global.output());
+        let Some(id) = self.id else {
+            let nothing = match (self.failed, &self.tool) {
+                (true, _) => "no run that failed is recorded",
+                (false, Some(_)) => "no run of this tool is recorded",
+                (false, None) => "no runs are recorded",
+            };
+            let request = ListRunsRequest { limit: self.limit, tool: self.tool, failed: self.failed };
+            let listed = admin::call::<ListRuns>(catalog, request).await?;
+            if listed.runs.is_empty() {
+                output.say(nothing);
             }
-            return output.answer(&json!({ "runs": listed }), || list(&listed));
+            return output.answer(&listed, || list(&listed.runs));
         };
-        let id = runs.find(&prefix)?.ok_or_else(|| {
-            CommandError::new(format!("no single run has an id that begins with `{prefix}`"))
-                .hint("`ctx runs` lists them")
-        })?;
-        let tree = runs.tree(id)?;
-        output.answer(&json!({ "runs": tree }), || tree.iter().map(whole).collect::<Vec<_>>().join("\n"))
+        let tree =
+            admin::call::<ShowRun>(catalog, ShowRunRequest { id }).await.map_err(|error| {
+                match error.is_not_found() {
+                    true => CommandError::from(error).hint("`ctx runs` lists them"),
+                    false => error.into(),
+                }
+            })?;
+        output.answer(&tree, || tree.runs.iter().map(whole).collect::<Vec<_>>().join("\n"))
     }
 }
 
-fn list(runs: &[Recorded]) -> String {
+fn list(runs: &[RecordedRun]) -> String {
     let rows: Vec<Vec<String>> = runs
         .iter()
-        .map(|Recorded { run, inside }| {
+        .map(|RecordedRun { run, inside }| {
             vec![
                 run.id.to_string(),
                 run.started_at.to_string(),
@@ -68,7 +71,7 @@ fn list(runs: &[Recorded]) -> String {
     table(&rows)
 }
 
-fn whole(Recorded { run, inside }: &Recorded) -> String {
+fn whole(RecordedRun { run, inside }: &RecordedRun) -> String {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let mut rows = vec![
         row("id", run.id.to_string()),

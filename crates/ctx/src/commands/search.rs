@@ -5,7 +5,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::style::{self, Painter};
 use anstyle::Style;
 use ctx_core::nearest;
-use ctx_knowledge::Highlighter;
+use ctx_rank::Highlighter;
 use serde_json::{Map, Value, json};
 
 /// Find documents.

@@ -1,5 +1,6 @@
 //! `ctx stats`
 
+use crate::admin::{self, ShowStats, ShowStatsRequest};
 use crate::cli::Global;
 use crate::error::CommandResult;
 use crate::output::{bytes, count, table};
@@ -10,8 +11,9 @@ use ctx_knowledge::{Stats as Figures, VectorStats};
 pub(crate) struct Stats {}
 
 impl Stats {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
-        let figures = global.open()?.knowledge.stats()?;
+    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+        let catalog = global.open()?.catalog.current();
+        let figures = admin::call::<ShowStats>(catalog, ShowStatsRequest {}).await?;
         global.output().answer(&figures, || as_text(&figures))
     }
 }

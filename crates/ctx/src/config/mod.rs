@@ -29,7 +29,7 @@ pub(crate) use reload::{Replacement, SectionChanges};
 pub(crate) use schema::settings_schema;
 pub(crate) use scripts::{ConnectorSection, InlineAgentSection, Section};
 pub(crate) use settings::{Settings, SourceSettings};
-pub(crate) use show::Shown;
+pub(crate) use show::{SettingsView, Shown};
 pub(crate) use trust_requests::{TrustRequest, is_inside};
 pub(crate) use typed::{Typed, TypedServer};
 pub(crate) use typed_apis::{TypedApi, TypedAuth, name_and_spec};
@@ -223,9 +223,14 @@ impl Config {
         names.into_iter().collect()
     }
 
-    /// Every setting in effect, secrets masked, with its origin.
-    pub(crate) fn shown(&self) -> Vec<Shown> {
-        show::shown(&self.tree, &self.redactor)
+    /// The settings in effect, to be shown.
+    pub(crate) fn view(&self) -> SettingsView {
+        SettingsView::new(self.tree.clone(), self.redactor.clone())
+    }
+
+    #[cfg(test)]
+    fn shown(&self) -> Vec<Shown> {
+        self.view().shown()
     }
 }
 

@@ -12,7 +12,9 @@ use super::tree::Table;
 use super::upstreams::ServerSection;
 use ctx_core::{Identifier, Limits, Redactor, Secret};
 use ctx_http::{Access, HttpLimits};
-use ctx_knowledge::{Chunking, EmbedderSettings, EmbeddingOptions, Fill, Mode, PROVIDERS, Tuning};
+use ctx_knowledge::{
+    Chunking, EmbedderSettings, EmbeddingOptions, ExtractionSettings, Fill, Mode, PROVIDERS, Tuning,
+};
 use ctx_luau::{EngineSettings, ScriptLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,6 +28,8 @@ use std::time::Duration;
 const DISABLED: &str = "disabled";
 /// Fewer tokens would be no chunk.
 const CHUNK_TOKENS_MIN: usize = 16;
+/// Memory that reading a document may take, for each byte of the largest that is read.
+const MEMORY_PER_DOCUMENT_BYTE: usize = 10;
 
 /// The settings of a workspace.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -307,6 +311,14 @@ impl Settings {
             ..engine
         };
         (engine, script_limits)
+    }
+
+    /// Bounds on reading documents.
+    pub(crate) fn extraction(&self, settings: ExtractionSettings) -> ExtractionSettings {
+        let document_bytes = usize::try_from(self.limits.document_bytes.get()).unwrap_or(usize::MAX);
+        let memory_bytes_max =
+            settings.memory_bytes_max.max(document_bytes.saturating_mul(MEMORY_PER_DOCUMENT_BYTE));
+        ExtractionSettings { memory_bytes_max, ..settings }
     }
 
     fn sections(&self, group: &str) -> &Sections {

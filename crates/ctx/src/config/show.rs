@@ -2,13 +2,14 @@
 
 use super::tree::Table;
 use ctx_core::Redactor;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 const MASK: &str = "***";
 
 /// One setting in effect.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Shown {
     /// The table it stands in.
     pub(crate) section: String,
@@ -20,7 +21,24 @@ pub(crate) struct Shown {
     pub(crate) origin: String,
 }
 
-pub(super) fn shown(tree: &Table, redactor: &Redactor) -> Vec<Shown> {
+/// The settings of a configuration with their origins, to be shown.
+pub(crate) struct SettingsView {
+    tree: Table,
+    redactor: Redactor,
+}
+
+impl SettingsView {
+    pub(super) fn new(tree: Table, redactor: Redactor) -> Self {
+        Self { tree, redactor }
+    }
+
+    /// Every setting in effect, secrets masked, with its origin.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        shown(&self.tree, &self.redactor)
+    }
+}
+
+fn shown(tree: &Table, redactor: &Redactor) -> Vec<Shown> {
     let mut settings: Vec<Shown> = tree
         .leaves()
         .into_iter()

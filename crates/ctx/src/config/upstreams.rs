@@ -2,7 +2,7 @@
 
 use super::settings::{LimitSettings, seconds};
 use super::{Config, Variables, expanded};
-use ctx_core::{Identifier, Secret};
+use ctx_core::{BuiltinProvider, Identifier, Secret};
 use ctx_mcp::{
     Changes, Command, Headers, HttpKind, OAuthSettings, Start, ToolFilter, Transport, UpstreamLimits,
     UpstreamSettings,
@@ -15,9 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-
-/// Names that are those of others: what is built in, and what the catalog itself has.
-const RESERVED: [&str; 5] = ["context", "tools", "ctx", "agents", "resources"];
 
 /// The variables of our environment that a server's process inherits, besides those that its section names. The guide
 /// lists them (`docs/guide/upstreams.md`). Certificates, proxies and registries: without them `npx` and `uvx` start nothing
@@ -154,7 +151,7 @@ enum OnChange {
 /// What is wrong with the name of an upstream that is somebody else's.
 pub(super) fn reserved(name: &str) -> Option<String> {
     let identifier = Identifier::sanitize(name);
-    let is_taken = RESERVED.contains(&identifier.as_str());
+    let is_taken = BuiltinProvider::named(identifier.as_str()).is_some();
     is_taken.then(|| format!("the name `{identifier}` is taken by what is built in; give it another"))
 }
 

@@ -6,12 +6,13 @@ mod source;
 pub(crate) use set::{ScriptProvider, ScriptSet};
 pub(crate) use source::{ScriptSource, Untrusted};
 
-use crate::cli::{REAPER, WORKER};
+use crate::cli::{EXTRACTOR, REAPER, WORKER};
 use crate::config::Config;
 use crate::trust::Guard;
 use crate::version::{Version, version};
 use ctx_core::Redactor;
 use ctx_gateway::Gateway;
+use ctx_knowledge::{Extraction, ExtractionSettings};
 use ctx_luau::{Engine, EngineSettings, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
 use ctx_mcp::ReaperProgram;
 use serde_json::{Map, Value};
@@ -22,11 +23,12 @@ use std::sync::{Arc, OnceLock};
 pub(crate) const RESERVED: [&str; 8] =
     ["search", "get", "sources", "list", "execute", "list_functions", "search_docs", "get_function_docs"];
 
-/// Runs scripts. Nothing is started before the first of them is needed.
+/// Runs scripts and reads documents, in workers. Nothing is started before the first of them is needed.
 pub(crate) struct Runner {
     program: PathBuf,
     engine: EngineSettings,
     limits: ScriptLimits,
+    extraction: Extraction,
     redactor: Redactor,
     /// Whether there are documents to search.
     has_knowledge: bool,
@@ -41,10 +43,12 @@ impl Runner {
             .map_err(|error| problem(format!("the program cannot find itself to run scripts: {error}")))?;
         let (engine, limits) =
             config.settings.script_limits(EngineSettings::new(program.clone(), vec![WORKER.into()]));
+        let extraction = ExtractionSettings::new(program.clone(), vec![EXTRACTOR.into()]);
         Ok(Self {
             program,
             engine,
             limits,
+            extraction: Extraction::confined(config.settings.extraction(extraction)),
             redactor: config.redactor.clone(),
             has_knowledge: !config.without_knowledge,
             started: OnceLock::new(),
@@ -55,6 +59,11 @@ impl Runner {
     /// What ends the processes of upstream servers when we cannot: this same program.
     pub(crate) fn reaper(&self) -> ReaperProgram {
         ReaperProgram { path: self.program.clone(), arguments: vec![REAPER.into()] }
+    }
+
+    /// Where the text of documents is extracted.
+    pub(crate) fn extraction(&self) -> &Extraction {
+        &self.extraction
     }
 
     /// What is masked: it learns what scripts are given from the environment.
@@ -90,9 +99,12 @@ impl Runner {
 
     /// Ends whatever runs.
     pub(crate) async fn shutdown(&self) {
-        if let Some((engine, _)) = self.started.get() {
-            engine.shutdown().await;
-        }
+        let scripts = async {
+            if let Some((engine, _)) = self.started.get() {
+                engine.shutdown().await;
+            }
+        };
+        tokio::join!(scripts, self.extraction.shutdown());
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Configured, Kind, RESERVED, Runner, Version, problem, version};
 use crate::trust::Guard;
 use crate::workspace::{Composition, log_new_warnings};
-use ctx_core::{Agent, Identifier, Provider, Tool};
+use ctx_core::{Agent, BuiltinProvider, Identifier, Provider, Tool};
 use ctx_luau::ScriptProblem;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -214,7 +214,7 @@ pub(crate) struct ScriptProvider {
 
 impl Provider for ScriptProvider {
     fn name(&self) -> Identifier {
-        Identifier::sanitize("tools")
+        BuiltinProvider::Tools.identifier()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {

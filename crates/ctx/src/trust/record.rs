@@ -4,7 +4,7 @@ use super::{origin, trusts_all};
 use crate::cli::state_folder;
 use crate::config::{TrustRequest, root_of};
 use ctx_core::chain;
-use ctx_state::Trust;
+use ctx_store::Trust;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,6 +1,7 @@
 //! The live catalog and the parts that it is composed of. Scripts, upstreams and the configuration change while a
 //! workspace is open; each change composes a new catalog.
 
+use crate::admin::Admin;
 use crate::scripts::{ScriptProvider, ScriptSet};
 use ctx_core::{Agent, Catalog, Identifier, Limits, LiveCatalog, Policy, Provider, Redactor, RunLog};
 use ctx_knowledge::Context;
@@ -17,6 +18,8 @@ pub(crate) struct Composition {
 /// Everything that a catalog is made of.
 #[derive(Clone)]
 pub(crate) struct Parts {
+    /// The operations of the command line on the workspace.
+    pub(super) admin: Arc<Admin>,
     /// Absent where there is nothing to search.
     pub(super) context: Option<Arc<Context>>,
     /// Agents of the configuration itself.
@@ -43,6 +46,8 @@ impl Parts {
             .runs(self.log.clone());
         let context = self.context.iter().map(|context| context.clone() as Arc<dyn Provider>);
         let others = self.scripts.iter().chain(&self.upstreams).chain(&self.added).cloned();
+        // First, so that no other provider of its name stands before it.
+        let builder = builder.provider(self.admin.clone());
         let builder = context.chain(others).fold(builder, |builder, provider| builder.provider(provider));
         let left_out = self.left_out.iter();
         let builder =

@@ -5,9 +5,11 @@ mod reload;
 mod sources;
 
 pub(crate) use composition::{Composition, log_new_warnings};
-pub(crate) use sources::{Freshness, connector_settings};
+pub(crate) use sources::{Freshness, connector_settings, time_until_due};
 
+use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, InlineAgentSection, Section, Settings};
+use crate::definitions;
 use crate::error::{CommandError, CommandResult};
 use crate::harness::Additions;
 use crate::scripts::{self, Configured, Runner, ScriptSet};
@@ -16,12 +18,12 @@ use crate::upstreams::{Surroundings, Upstreams};
 use composition::Parts;
 use ctx_core::chain;
 use ctx_core::{
-    Agent, AgentArgument, AllowAll, Call, Caller, Catalog, Discard, Identifier, LiveCatalog, Policy,
-    Provider, RunLog, ToolError,
+    Agent, AgentArgument, AllowAll, BuiltinProvider, Call, Caller, Catalog, Discard, Identifier, LiveCatalog,
+    Policy, Provider, RunLog, ToolError,
 };
 use ctx_knowledge::{Context, EmbeddingOptions, Knowledge, KnowledgeOptions, Source};
 use ctx_luau::InlineAgent;
-use ctx_state::Runs;
+use ctx_store::{SqliteState, State, StateFiles};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,7 +43,8 @@ pub(crate) struct Workspace {
     pub(crate) warnings: Vec<String>,
     composition: Arc<Composition>,
     runner: Arc<Runner>,
-    runs: Option<Arc<Runs>>,
+    /// `None` where runs cannot be recorded.
+    state: Option<Arc<dyn State>>,
     /// Once they were started.
     upstreams: Arc<OnceLock<Upstreams>>,
 }
@@ -53,21 +56,26 @@ impl Workspace {
         let runner = Arc::new(new_runner(&config)?);
         let (sources, freshness) = sources::gather(&config, &runner, &additions.sources, &mut warnings);
         let embedding = embedding(&config)?;
-        let knowledge = Arc::new(Knowledge::open(knowledge_options(&config, sources, embedding))?);
+        let options = knowledge_options(&config, &runner, sources, embedding);
+        let knowledge = Arc::new(Knowledge::open(options)?);
         keep_out_of_git(&config);
-        let runs = match Runs::open(&state_path(&config)) {
-            Ok(runs) => Some(Arc::new(runs)),
+        let state = state(&config);
+        let state = match state.start_recording() {
+            Ok(()) => Some(state),
             Err(error) => {
                 warnings.push(format!("runs are not recorded: {}", chain(&error)));
                 None
             }
         };
-        let log: Arc<dyn RunLog> = match &runs {
-            Some(runs) => runs.clone(),
+        let log: Arc<dyn RunLog> = match &state {
+            Some(state) => state.clone(),
             None => Arc::new(Discard),
         };
+        let freshness = watchable(freshness, &knowledge);
+        let admin = admin(&config, &state, &knowledge, &freshness);
         let agents = inline_agents(&config);
         let composition = Arc::new(Composition::new(Parts {
+            admin,
             context: context(&config, &knowledge),
             scripts: vec![Parts::inline(&agents)],
             agents,
@@ -81,9 +89,8 @@ impl Workspace {
         }));
         let catalog = composition.live().clone();
         warnings.extend(catalog.current().warnings().iter().cloned());
-        let freshness = watchable(freshness, &knowledge);
         let upstreams = Arc::default();
-        Ok(Self { config, knowledge, catalog, freshness, warnings, composition, runner, runs, upstreams })
+        Ok(Self { config, knowledge, catalog, freshness, warnings, composition, runner, state, upstreams })
     }
 
     /// Begins to reach the upstreams that may be used. Their functions are there at once where they are remembered,
@@ -198,15 +205,10 @@ impl Workspace {
         Ok(Catalog::call(name, arguments, call).await?.value)
     }
 
-    /// The record of runs.
-    pub(crate) fn runs(&self) -> CommandResult<&Runs> {
-        self.runs.as_deref().ok_or_else(|| CommandError::new("runs are not recorded here"))
-    }
-
     /// Writes what is still waiting to be written.
     pub(crate) fn close(&self) {
-        if let Some(runs) = &self.runs {
-            runs.close();
+        if let Some(state) = &self.state {
+            state.stop_recording();
         }
     }
 }
@@ -230,12 +232,14 @@ fn embedding(config: &Config) -> CommandResult<Option<EmbeddingOptions>> {
 
 fn knowledge_options(
     config: &Config,
+    runner: &Runner,
     sources: Vec<Source>,
     embedding: Option<EmbeddingOptions>,
 ) -> KnowledgeOptions {
     let settings = &config.settings;
     KnowledgeOptions {
         store: config.store_path().to_owned(),
+        extraction: runner.extraction().clone(),
         chunking: settings.chunking(),
         mode: settings.retrieval.mode,
         final_limit: settings.retrieval.final_limit.get() as usize,
@@ -247,6 +251,17 @@ fn knowledge_options(
 
 fn context(config: &Config, knowledge: &Arc<Knowledge>) -> Option<Arc<Context>> {
     (!config.without_knowledge).then(|| Arc::new(Context::new(knowledge.clone())))
+}
+
+/// The operations of the command line on a workspace of these parts.
+fn admin(
+    config: &Config,
+    state: &Option<Arc<dyn State>>,
+    knowledge: &Arc<Knowledge>,
+    freshness: &[Freshness],
+) -> Arc<Admin> {
+    let (state, knowledge, freshness) = (state.clone(), knowledge.clone(), freshness.to_vec());
+    Arc::new(Admin::new(config, AdminParts { state, knowledge, freshness }))
 }
 
 /// The providers of functions that are not trusted, or not in full, and how a caller is told so. A section of which a
@@ -266,7 +281,7 @@ fn untrusted_providers(config: &Config) -> BTreeMap<Identifier, String> {
     let tools = names("tools").filter(is_left_out).count() as u64;
     if tools > 0 {
         let subject = if tools == 1 { "1 tool is".to_owned() } else { format!("{tools} tools are") };
-        providers.insert(Identifier::sanitize("tools"), trust::agent_refusal(&subject));
+        providers.insert(BuiltinProvider::Tools.identifier(), trust::agent_refusal(&subject));
     }
     providers
 }
@@ -300,6 +315,12 @@ fn inline_agents(config: &Config) -> Vec<Arc<dyn Agent>> {
         Arc::new(agent.with_arguments(arguments.collect())) as Arc<dyn Agent>
     };
     config.settings.inline_agents().into_iter().map(agent).collect()
+}
+
+/// What a workspace remembers besides documents; nothing is opened yet.
+pub(crate) fn state(config: &Config) -> Arc<dyn State> {
+    let files = StateFiles { runs: state_path(config), definitions: definitions::path(config) };
+    Arc::new(SqliteState::new(files))
 }
 
 /// Where the record of runs lies: beside the store.

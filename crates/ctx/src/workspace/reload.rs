@@ -2,8 +2,8 @@
 //! on: the store, models in memory, connected upstreams, loaded scripts.
 
 use super::{
-    Workspace, config_warnings, context, embedding, inline_agents, knowledge_options, new_runner, sources,
-    untrusted_providers, watchable,
+    Workspace, admin, config_warnings, context, embedding, inline_agents, knowledge_options, new_runner,
+    sources, untrusted_providers, watchable,
 };
 use crate::config::{Config, SectionChanges};
 use crate::error::CommandResult;
@@ -30,7 +30,7 @@ impl Workspace {
             true => (EmbeddingChange::Replace, embedding(&config)?),
             false => (EmbeddingChange::Keep, None),
         };
-        let options = knowledge_options(&config, sources, embedding);
+        let options = knowledge_options(&config, &runner, sources, embedding);
         let knowledge = Arc::new(self.knowledge.reconfigure(options, change)?);
         let freshness = watchable(freshness, &knowledge);
         Ok(Self {
@@ -41,7 +41,7 @@ impl Workspace {
             warnings,
             composition: self.composition.clone(),
             runner,
-            runs: self.runs.clone(),
+            state: self.state.clone(),
             upstreams: self.upstreams.clone(),
         })
     }
@@ -58,6 +58,7 @@ impl Workspace {
         upstreams.update(&self.config, changes);
         let before = self.catalog.current();
         let after = self.composition.update(|parts| {
+            parts.admin = admin(&self.config, &self.state, &self.knowledge, &self.freshness);
             parts.context = context(&self.config, &self.knowledge);
             parts.agents = inline_agents(&self.config);
             parts.left_out = untrusted_providers(&self.config);

@@ -9,11 +9,14 @@ use crate::scripts::{self, Runner, ScriptSource, Untrusted};
 use ctx_core::{Connector, SourceName};
 use ctx_knowledge::{KINDS, OpenOptions, Source, cache_path, store_files};
 use ctx_luau::ScriptSettings;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a source is kept fresh while it is served.
+#[derive(Clone)]
 pub(crate) struct Freshness {
     pub(crate) name: SourceName,
     /// Synced this often.
@@ -27,6 +30,13 @@ impl Freshness {
     pub(crate) fn section(&self) -> String {
         format!("connectors.{}", self.name.to_string().replacen(':', ".", 1))
     }
+}
+
+/// How long until a source is due that was last synced then, if ever. A time in the future was told by
+/// a clock that was wrong, and says nothing.
+pub(crate) fn time_until_due(every: Duration, last_sync: Option<Timestamp>, now: Timestamp) -> Duration {
+    let passed = last_sync.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
+    passed.map_or(Duration::ZERO, |passed| every.saturating_sub(passed))
 }
 
 /// Every source, and how those that may be synced are kept fresh.

@@ -4,6 +4,7 @@
 
 use crate::connectors::names::percent_encoded;
 use ctx_core::Secret;
+use percent_encoding::percent_decode_str;
 use std::path::Path;
 
 /// An address, understood.
@@ -174,23 +175,7 @@ fn is_drive(text: &str) -> bool {
 }
 
 fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let escaped = text.get(at + 1..at + 3).filter(|_| *byte == b'%');
-        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(escaped) => {
-                decoded.push(escaped);
-                at += 3;
-            }
-            None => {
-                decoded.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -236,6 +221,14 @@ mod tests {
         assert!(parse("https://jane@acme.test/a").login.unwrap().password.is_none());
         assert_eq!(parse("ssh://git:pw@acme.test/a").url, "ssh://git@acme.test/a");
         assert!(parse("git@acme.test:a").login.is_none());
+    }
+
+    #[test]
+    fn a_percent_sign_without_two_digits_behind_it_stays() {
+        for (written, decoded) in [("%41%2f%zz%+1%4", "A/%zz%+1%4"), ("%ff%", "\u{fffd}%"), ("%é1", "%é1")]
+        {
+            assert_eq!(percent_decoded(written), decoded);
+        }
     }
 
     #[test]

@@ -7,7 +7,6 @@
 use super::address::Address;
 use super::program::{Failure, Program, REMOTE, UserOverrides};
 use super::user_config::UserConfig;
-use crate::private;
 use ctx_core::SourceError;
 use std::collections::BTreeSet;
 use std::fs;
@@ -250,7 +249,7 @@ impl<'a> Mirror<'a> {
             return Ok(false);
         }
         self.discard()?;
-        private::create_folder(&self.folder)?;
+        ctx_store::create_folder(&self.folder)?;
         let init = self.program.local(["init", "--quiet", "--bare", "--template="]);
         self.program.answer(init, ASK_MAX).await?;
         fs::write(path, identity(self.partial))?;

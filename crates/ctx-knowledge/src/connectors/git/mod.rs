@@ -26,6 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Files whose stamps are looked up in one go.
+const PREFETCHED: usize = 256;
 pub(super) const KIND: ConnectorKind = ConnectorKind {
     name: "git",
     summary: "files of a git repository",
@@ -137,6 +139,12 @@ struct Wanted {
     fingerprint: String,
 }
 
+/// Moves the files of a page that must be read to the others.
+fn keep_wanted(page: &mut Vec<(Vec<u8>, Wanted)>, files: &mut Files, sink: &Sink) {
+    sink.prefetch(&page.iter().map(|(_, file)| file.source_id.as_str()).collect::<Vec<_>>());
+    files.extend(page.drain(..).filter(|(_, file)| sink.wants(&file.source_id, &file.fingerprint)));
+}
+
 /// Wanted files by their path below the root.
 type Files = BTreeMap<Vec<u8>, Wanted>;
 
@@ -229,6 +237,7 @@ impl Git {
         sink: &Sink,
     ) -> Result<Files, Failure> {
         let mut files = Files::new();
+        let mut page = Vec::with_capacity(PREFETCHED);
         let mut total = 0;
         // Part of what documents say besides their content.
         let place = format!("{}\n{}", self.address.shown, head.name());
@@ -242,12 +251,13 @@ impl Git {
             }
             total += 1;
             let fingerprint = format!("{}:{}:{place}", entry.id, entry.mode);
-            if sink.wants(&source_id, &fingerprint) {
-                let wanted = Wanted { source_id, id: entry.id.to_owned(), fingerprint };
-                files.insert(entry.path.to_vec(), wanted);
+            page.push((entry.path.to_vec(), Wanted { source_id, id: entry.id.to_owned(), fingerprint }));
+            if page.len() == PREFETCHED {
+                keep_wanted(&mut page, &mut files, sink);
             }
         })
         .await?;
+        keep_wanted(&mut page, &mut files, sink);
         sink.expect(total);
         Ok(files)
     }

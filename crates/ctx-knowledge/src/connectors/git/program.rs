@@ -385,7 +385,7 @@ fn is_unscoped_header(key: &str) -> bool {
 
 /// Whether two URLs have the same scheme, host and port.
 fn is_same_origin(url: &str, other: &str) -> bool {
-    let origin = |url: &str| reqwest::Url::parse(url).ok().map(|url| url.origin());
+    let origin = |url: &str| url::Url::parse(url).ok().map(|url| url.origin());
     url == other || origin(url).is_some_and(|found| Some(found) == origin(other))
 }
 

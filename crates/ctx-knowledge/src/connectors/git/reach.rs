@@ -5,14 +5,15 @@
 //! what git would resolve itself.
 
 use super::address::{Address, Transport};
-use crate::reach::CheckedResolver;
-use ctx_core::{NetworkScope, Reach, chain};
-use reqwest::Url;
-use reqwest::header::LOCATION;
-use reqwest::redirect::Policy;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use ctx_core::{Reach, chain};
+use ctx_net::{
+    Client, ClientOptions, CrossOriginHeaders, ForbiddenHost, NetError, RedirectChain, Request, ResolveError,
+    is_downgrade,
+};
+use http::{HeaderName, HeaderValue, Method};
+use std::net::IpAddr;
 use std::time::Duration;
+use url::Url;
 
 /// Timeout of a DNS lookup, and of each request that follows a redirect.
 const TIME_MAX: Duration = Duration::from_secs(20);
@@ -43,24 +44,31 @@ impl Remote {
 
     /// Follows HTTP redirects to the new location, if there is one. Sends no credentials.
     pub(super) async fn follow_redirects(&self, has_proxy: bool) -> Result<Option<Self>, String> {
-        self.follow_redirects_as(has_proxy, |peer| peer.map_or(NetworkScope::Internet, NetworkScope::of))
-            .await
+        self.follow_redirects_with(&client(), has_proxy).await
     }
 
-    async fn follow_redirects_as(
-        &self,
-        has_proxy: bool,
-        scope_of: fn(Option<IpAddr>) -> NetworkScope,
-    ) -> Result<Option<Self>, String> {
+    async fn follow_redirects_with(&self, client: &Client, has_proxy: bool) -> Result<Option<Self>, String> {
         let Ok(base) = Url::parse(&self.url) else { return Ok(None) };
-        let mut reach = Reach::configured(base.host_str().unwrap_or_default());
+        let reach = Reach::configured(base.host_str().unwrap_or_default());
         let mut url = base.clone();
         url.set_path(&format!("{}{INFO_REFS}", base.path().trim_end_matches('/')));
         url.query_pairs_mut().append_pair("service", "git-upload-pack");
-        for _ in 0..=REDIRECTS_MAX {
-            let response = probe(&url, reach).await?;
-            let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
-            let Some(location) = location else {
+        // The first request of a fetch.
+        let version = (HeaderName::from_static("git-protocol"), HeaderValue::from_static("version=2"));
+        let probe = Request::new(Method::GET, url).header(version.0, version.1);
+        let mut hops = RedirectChain::new(probe, reach);
+        loop {
+            let response =
+                client.send(hops.request(), hops.reach()).await.map_err(|error| match error.forbidden() {
+                    Some(forbidden) if hops.followed() > 0 && !forbidden.is_resolved => {
+                        format!("it redirects to {forbidden}")
+                    }
+                    _ => unknown_location(error),
+                })?;
+            let to = response.redirect().map_err(|_| "its redirect cannot be read")?;
+            let Some(to) = to else {
+                let reach = hops.reach();
+                let mut url = hops.into_request().url;
                 return Ok(match url.path().strip_suffix(INFO_REFS) {
                     Some(path) if url.path() != base.path() || url.origin() != base.origin() => {
                         let path = path.to_owned();
@@ -73,26 +81,28 @@ impl Remote {
                     _ => None,
                 });
             };
-            let from = url.clone();
-            url = location
-                .to_str()
-                .ok()
-                .and_then(|to| from.join(to).ok())
-                .ok_or("its redirect cannot be read")?;
-            let is_downgrade = from.scheme() == "https" && url.scheme() != "https";
-            if !matches!(url.scheme(), "http" | "https") || is_downgrade {
-                return Err(format!("it redirects to {}", url.scheme()));
+            if !matches!(to.scheme(), "http" | "https") || is_downgrade(&hops.request().url, &to) {
+                return Err(format!("it redirects to {}", to.scheme()));
             }
-            // Credentials in a redirect URL are never used.
-            if url.set_username("").and_then(|()| url.set_password(None)).is_err() {
-                return Err("its redirect cannot be read".to_owned());
+            hops.follow(&response, to, CrossOriginHeaders::DropSecrets);
+            if hops.followed() > REDIRECTS_MAX {
+                return Err(format!("it redirects more than {REDIRECTS_MAX} times"));
             }
-            reach = reach.within(scope_of(response.remote_addr().map(|peer| peer.ip())));
-            let host = url.host_str().unwrap_or_default();
-            reach.check_host(host).map_err(|forbidden| format!("it redirects to {forbidden}"))?;
         }
-        Err(format!("it redirects more than {REDIRECTS_MAX} times"))
     }
+}
+
+/// The client that follows redirects.
+fn client() -> Client {
+    Client::new(ClientOptions {
+        user_agent: Some(concat!("git/2 ctx/", env!("CARGO_PKG_VERSION"))),
+        timeout: Some(TIME_MAX),
+        ..ClientOptions::default()
+    })
+}
+
+fn unknown_location(error: NetError) -> String {
+    format!("where it has moved to is not known: {}", chain(&error.without_url()))
 }
 
 /// The checked addresses of a URL's host, as a value of `http.curloptResolve`. Fails closed: a host that cannot be
@@ -105,14 +115,18 @@ async fn pin(url: &Url, reach: Reach, has_proxy: bool) -> Result<Option<String>,
     if is_literal {
         return Ok(None);
     }
-    let found = tokio::time::timeout(TIME_MAX, tokio::net::lookup_host((host, port))).await;
-    let addresses: Vec<SocketAddr> = match found {
-        Ok(Ok(addresses)) => addresses.collect(),
+    let found = tokio::time::timeout(TIME_MAX, ctx_net::resolve(host, port, reach)).await;
+    let reachable = match found {
+        Ok(Ok(addresses)) => addresses,
+        Ok(Err(ResolveError::Forbidden(ForbiddenHost(forbidden)))) => {
+            return Err(format!("it leads to {forbidden}"));
+        }
         _ if has_proxy => return Ok(Some(format!("{host}:{port}:{NO_ADDRESS}"))),
-        Ok(Err(error)) => return Err(format!("its host `{host}` cannot be resolved: {error}")),
+        Ok(Err(ResolveError::Lookup(error))) => {
+            return Err(format!("its host `{host}` cannot be resolved: {error}"));
+        }
         Err(_) => return Err(format!("its host `{host}` was not resolved within {} s", TIME_MAX.as_secs())),
     };
-    let reachable = reach.reachable(addresses).map_err(|forbidden| format!("it leads to {forbidden}"))?;
     let shown = reachable.iter().map(|address| match address.ip() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
@@ -124,30 +138,13 @@ async fn pin(url: &Url, reach: Reach, has_proxy: bool) -> Result<Option<String>,
     }
 }
 
-/// Sends the first request of a fetch, without credentials.
-async fn probe(url: &Url, reach: Reach) -> Result<reqwest::Response, String> {
-    let failed = |error: reqwest::Error| {
-        format!("where it has moved to is not known: {}", chain(&error.without_url()))
-    };
-    crate::tls::prepare();
-    let client = reqwest::Client::builder()
-        .user_agent(concat!("git/2 ctx/", env!("CARGO_PKG_VERSION")))
-        .redirect(Policy::none())
-        .referer(false)
-        .no_proxy()
-        .dns_resolver(Arc::new(CheckedResolver(reach)))
-        .timeout(TIME_MAX)
-        .build()
-        .map_err(failed)?;
-    client.get(url.clone()).header("git-protocol", "version=2").send().await.map_err(failed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::path::Path;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A server that sends this response to every request, and counts the requests.
@@ -210,7 +207,8 @@ mod tests {
             let (outer, _) = serve(redirect(&to));
             let remote = Remote { url: format!("http://localhost:{outer}/old.git"), pin: None };
             let before = asked.load(Ordering::SeqCst);
-            let refused = remote.follow_redirects_as(false, |_| NetworkScope::Internet).await.unwrap_err();
+            let public = client().with_public_peers();
+            let refused = remote.follow_redirects_with(&public, false).await.unwrap_err();
             assert_eq!(refused, "it redirects to an address of this machine");
             assert_eq!(asked.load(Ordering::SeqCst), before);
             let moved = remote.follow_redirects(false).await.unwrap().unwrap();

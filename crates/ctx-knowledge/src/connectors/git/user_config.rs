@@ -2,7 +2,6 @@
 //! Every other setting is fixed by [`super::program`]; configuration inside a repository is never read.
 
 use super::program::{Failure, base_command, run_local};
-use crate::private;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -62,7 +61,7 @@ impl UserConfig {
             format!("\tdirectory = \"{escaped}\"\n")
         };
         let text: String = self.safe_directories.iter().map(quoted).collect();
-        private::create_file(&path)?;
+        ctx_store::create_file(&path)?;
         fs::write(&path, format!("[safe]\n{text}"))?;
         Ok(Some(path))
     }

@@ -91,7 +91,6 @@ impl Bucket {
         let retry =
             RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: RETRY_MAX };
         let region = place.region.clone().or_else(|| environment.region());
-        crate::tls::prepare();
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&place.bucket)
             .with_region(region.unwrap_or_else(|| "us-east-1".to_owned()))

@@ -1,13 +1,22 @@
 //! HTTP client of the object store, with SSRF checks: resolved addresses are checked, and redirects stay on one host.
-//! The instance metadata service still works: its addresses are literal, hence never resolved.
+//! The instance metadata service still works: its address is literal, and named by the store's own settings.
 
-use crate::reach::CheckedResolver;
+use async_trait::async_trait;
+use bytes::Bytes;
 use ctx_core::Reach;
-use object_store::client::{HttpClient, HttpConnector};
+use ctx_net::{
+    Client, ClientOptions as NetOptions, NetError, NetErrorKind, Proxy, Request, Response, is_downgrade,
+};
+use futures::TryStreamExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
+    HttpService,
+};
 use object_store::{ClientConfigKey, ClientOptions};
-use reqwest::redirect::Policy;
-use std::sync::Arc;
 use std::time::Duration;
+use url::Url;
 
 /// Maximum number of redirects.
 const REDIRECTS_MAX: usize = 5;
@@ -16,37 +25,61 @@ const REDIRECTS_MAX: usize = 5;
 #[derive(Debug)]
 pub(super) struct CheckedConnector;
 
+/// Sends the object store's requests.
+#[derive(Debug)]
+struct CheckedService(Client);
+
 impl HttpConnector for CheckedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        // A request signature is valid for one host only, so a redirect to another host is refused.
-        let redirects = Policy::custom(|attempt| {
-            let is_same_host = attempt.previous().last().is_some_and(|from| {
-                let is_downgrade = from.scheme() == "https" && attempt.url().scheme() != "https";
-                from.host() == attempt.url().host() && !is_downgrade
-            });
-            match is_same_host && attempt.previous().len() <= REDIRECTS_MAX {
-                true => attempt.follow(),
-                false => attempt.stop(),
-            }
+        // The store and each source of credentials have their own timeouts.
+        let client = Client::new(NetOptions {
+            user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
+            proxy: Proxy::Environment,
+            connect_timeout: duration(options, &ClientConfigKey::ConnectTimeout),
+            read_timeout: duration(options, &ClientConfigKey::ReadTimeout),
+            timeout: duration(options, &ClientConfigKey::Timeout),
+            is_https_only: options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() != Some("true"),
+            ..NetOptions::default()
         });
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("ctx/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Arc::new(CheckedResolver(Reach::OWN)))
-            .redirect(redirects)
-            .https_only(options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() != Some("true"));
-        // The store and each source of credentials have their own.
-        if let Some(timeout) = duration(options, &ClientConfigKey::ConnectTimeout) {
-            builder = builder.connect_timeout(timeout);
-        }
-        if let Some(timeout) = duration(options, &ClientConfigKey::ReadTimeout) {
-            builder = builder.read_timeout(timeout);
-        }
-        if let Some(timeout) = duration(options, &ClientConfigKey::Timeout) {
-            builder = builder.timeout(timeout);
-        }
-        let failed = |error| object_store::Error::Generic { store: "S3", source: Box::new(error) };
-        Ok(HttpClient::new(builder.build().map_err(failed)?))
+        Ok(HttpClient::new(CheckedService(client)))
     }
+}
+
+#[async_trait]
+impl HttpService for CheckedService {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let mut sent = Request::parse(parts.method, &parts.uri.to_string()).map_err(http_error)?;
+        sent.headers = parts.headers;
+        let body: Bytes = body.collect().await?.to_bytes();
+        sent.body = Some(body).filter(|body| !body.is_empty());
+        // The store's settings name every host that is asked first.
+        let reach = Reach::configured(sent.url.host_str().unwrap_or_default());
+        // A request signature is valid for one host only, so a redirect to another host is not followed.
+        let is_same_host = |response: &Response, to: &Url| {
+            response.url().host() == to.host() && !is_downgrade(response.url(), to)
+        };
+        let response = self.0.send_following(sent, reach, REDIRECTS_MAX, is_same_host).await;
+        let response = response.map_err(http_error)?;
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        parts.status = response.status();
+        parts.headers = response.headers().clone();
+        let body = StreamBody::new(response.into_stream().map_ok(Frame::data).map_err(http_error));
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}
+
+/// The store's view of an error, by which it decides whether to try again. The store adds the URL by itself.
+fn http_error(error: NetError) -> HttpError {
+    let kind = match error.kind() {
+        NetErrorKind::Timeout => HttpErrorKind::Timeout,
+        NetErrorKind::Connect => HttpErrorKind::Connect,
+        NetErrorKind::Closed => HttpErrorKind::Request,
+        NetErrorKind::Interrupted => HttpErrorKind::Interrupted,
+        NetErrorKind::Decode => HttpErrorKind::Decode,
+        _ => HttpErrorKind::Unknown,
+    };
+    HttpError::new(kind, error.without_url())
 }
 
 /// A duration of the options, which give it as text: `1m 30s`.
@@ -63,6 +96,7 @@ mod tests {
     use object_store::client::HttpRequest;
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const LISTING_XML: &str = "<ListBucketResult><Name>b</Name><Prefix></Prefix><KeyCount>1</KeyCount><MaxKeys>1</MaxKeys>\
@@ -133,7 +167,6 @@ mod tests {
             *request.uri_mut() = url.parse().unwrap();
             async move { chain(&client.execute(request).await.unwrap_err()) }
         };
-        crate::tls::prepare();
         let options = ClientOptions::new().with_timeout(Duration::from_millis(50));
         let refused = failure(options.clone()).await;
         assert!(refused.contains("URL scheme is not allowed"), "{refused}");

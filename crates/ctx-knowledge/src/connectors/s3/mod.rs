@@ -131,6 +131,7 @@ impl Connector for S3 {
                 let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
                 sink.send(Change::Unreadable { source_id: self.source_id(&key), reason }).await?;
             }
+            self.prefetch(&page.objects, sink);
             let mut fetches = FuturesUnordered::new();
             for meta in page.objects {
                 let source_id = self.source_id(meta.location.as_ref());
@@ -183,6 +184,14 @@ impl S3 {
 
     fn source_id(&self, key: &str) -> String {
         key.strip_prefix(&self.prefix).unwrap_or(key).to_owned()
+    }
+
+    /// Has what is known of these objects looked up in one go.
+    fn prefetch(&self, objects: &[ObjectMeta], sink: &Sink) {
+        let filled = objects.iter().filter(|meta| meta.size > 0);
+        let names = filled.map(|meta| self.source_id(meta.location.as_ref()));
+        let names: Vec<String> = names.filter(|name| self.globs.select(name) == Selection::Read).collect();
+        sink.prefetch(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     /// Whether an object is of interest and not stored as it is.

@@ -2,9 +2,10 @@
 
 use super::LoginError;
 use super::challenge::Challenge;
-use super::fetch::{Fetch, shown};
-use reqwest::Url;
+use super::fetch::Fetch;
+use ctx_net::display_url;
 use serde::Deserialize;
+use url::Url;
 
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
 const SERVER: &str = "/.well-known/oauth-authorization-server";
@@ -109,11 +110,11 @@ async fn resource_metadata(
         }
         let metadata: ResourceMetadata = answer
             .json()
-            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", shown(&place))))?;
+            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&place))))?;
         if !covers(&metadata.resource, server) {
             return Err(LoginError::new(format!(
                 "{} is about another server, `{}`",
-                shown(&place),
+                display_url(&place),
                 metadata.resource
             )));
         }
@@ -170,12 +171,12 @@ async fn server_metadata(issuer: &str, fetch: &Fetch) -> Result<Option<ServerMet
         }
         let metadata: ServerMetadata = answer
             .json()
-            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", shown(&place))))?;
+            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&place))))?;
         // Whoever can put a document there could name another's endpoints in it.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
             return Err(LoginError::new(format!(
                 "{} is about another issuer, `{}`",
-                shown(&place),
+                display_url(&place),
                 metadata.issuer
             )));
         }
@@ -262,7 +263,7 @@ mod tests {
             "code_challenge_methods_supported": ["plain", "S256"],
         });
         change(&mut metadata);
-        let fetch = Fetch::new(&url("https://s.example/mcp")).unwrap();
+        let fetch = Fetch::new(&url("https://s.example/mcp"));
         understand(serde_json::from_value(metadata).unwrap(), "https://a.example", &fetch)
     }
 

@@ -1,29 +1,32 @@
 //! HTTP as a login uses it: every answer bounded in size and time, and nothing sent in the clear.
 
 use super::LoginError;
-use crate::client::reach::{CheckedNames, scope_of};
-use crate::client::web;
+use crate::client::server_client::ServerClient;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ctx_core::{NetworkScope, Secret, chain};
-use reqwest::{RequestBuilder, Url};
+use ctx_net::{BodyError, NetError, Request, display_url, scope_of_host};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use url::Url;
 
 /// How long one request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
 /// Bytes of one answer.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// The kind of content that is asked for.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Sends requests to authorization servers.
 pub(super) struct Fetch {
-    client: reqwest::Client,
+    client: ServerClient,
     /// The configured MCP server that requires the login. It names all other hosts, directly or by its metadata.
     server: Url,
-    names: CheckedNames,
     /// The farthest network scope that the server has responded from.
     responded_from: Mutex<Option<NetworkScope>>,
     /// Whether the server that wants the login is on this machine; only then may others be.
@@ -47,11 +50,10 @@ impl Answer {
 }
 
 impl Fetch {
-    pub(super) fn new(server: &Url) -> Result<Self, LoginError> {
-        let names = CheckedNames::of_server(server.as_str());
-        let client = web::client(names.clone()).map_err(|error| LoginError::new(chain(&error)))?;
+    pub(super) fn new(server: &Url) -> Self {
+        let client = ServerClient::new(server.as_str());
         let responded_from = Mutex::default();
-        Ok(Self { client, server: server.clone(), names, responded_from, is_local: is_loopback(server) })
+        Self { client, server: server.clone(), responded_from, is_local: is_loopback(server) }
     }
 
     /// An address that may be used: nobody else reads what is sent there, and no server on the web sends
@@ -87,28 +89,20 @@ impl Fetch {
         *self.responded_from.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// SSRF check of a request's host: a public server may refer to public hosts only. Behind a proxy, the peer is the
-    /// proxy, so DNS counts as well.
-    async fn check(&self, url: &Url) -> Result<(), LoginError> {
-        if url.host() == self.server.host() {
-            return Ok(());
-        }
-        let (host, scope) = (url.host_str().unwrap_or_default(), scope_of(&self.server).await);
-        let scope = self.responded_from().map_or(scope, |noted| noted.min(scope));
-        self.names.refer(host, scope).map_err(|why| LoginError::new(format!("`{}` {why}", shown(url))))
+    /// The network scope that names a host other than the server's own: a public server may refer to public hosts only.
+    /// Behind a proxy, the peer is the proxy, so DNS counts as well.
+    async fn referring_scope(&self) -> NetworkScope {
+        let scope = scope_of_host(&self.server).await;
+        self.responded_from().map_or(scope, |noted| noted.min(scope))
     }
 
     pub(super) async fn get(&self, url: &Url) -> Result<Answer, LoginError> {
-        self.check(url).await?;
-        let request = self.client.get(url.clone()).header(http::header::ACCEPT, "application/json");
-        self.read(url, request).await
+        self.read(Request::new(Method::GET, url.clone())).await
     }
 
     pub(super) async fn post_json(&self, url: &Url, body: &Value) -> Result<Answer, LoginError> {
-        self.check(url).await?;
-        let request = self.client.post(url.clone()).header(http::header::ACCEPT, "application/json");
-        let request = request.header(http::header::CONTENT_TYPE, "application/json");
-        self.read(url, request.body(body.to_string())).await
+        let request = Request::new(Method::POST, url.clone()).header(CONTENT_TYPE, JSON);
+        self.read(request.body(body.to_string())).await
     }
 
     /// Sends fields of a form, as whom it names.
@@ -118,37 +112,43 @@ impl Fetch {
         fields: &[(&str, &str)],
         user: Option<(&str, &Secret)>,
     ) -> Result<Answer, LoginError> {
-        self.check(url).await?;
-        let mut request = self.client.post(url.clone()).header(http::header::ACCEPT, "application/json");
+        let mut request = Request::new(Method::POST, url.clone());
         if let Some((name, password)) = user {
             // Both are encoded as in a form first, so that neither can hold a colon.
             let pair = format!("{}:{}", encoded(url, name), encoded(url, password.expose()));
-            let mut value = http::HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)))
+            let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)))
                 .map_err(|_| LoginError::new("the client's secret cannot be sent"))?;
             value.set_sensitive(true);
-            request = request.header(http::header::AUTHORIZATION, value);
+            request = request.header(AUTHORIZATION, value);
         }
-        let request = request.header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        self.read(url, request.body(form(url, fields))).await
+        let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
+        self.read(request.header(CONTENT_TYPE, form_type).body(form(url, fields))).await
     }
 
-    async fn read(&self, url: &Url, request: RequestBuilder) -> Result<Answer, LoginError> {
-        let failed = |why: String| LoginError::new(format!("{} {why}", shown(url)));
+    async fn read(&self, request: Request) -> Result<Answer, LoginError> {
+        let url = request.url.clone();
+        let is_server = url.host() == self.server.host();
+        let request = request.header(ACCEPT, JSON);
+        let failed = |why: String| LoginError::new(format!("{} {why}", display_url(&url)));
+        let broken = |error: NetError| match error.host_error() {
+            Some(why) => LoginError::new(format!("`{}` {why}", display_url(&url))),
+            None => failed(format!("cannot be reached: {}", chain(&error.without_url()))),
+        };
+        let scope = if is_server { None } else { Some(self.referring_scope().await) };
         let reading = async {
-            let broken =
-                |error: reqwest::Error| failed(format!("cannot be reached: {}", chain(&error.without_url())));
-            let mut response = request.send().await.map_err(broken)?;
-            if url.host() == self.server.host() {
-                self.note_peer(response.remote_addr());
+            let sent = match scope {
+                None => self.client.send(request).await,
+                Some(scope) => self.client.send_to_referred(request, scope).await,
+            };
+            let mut response = sent.map_err(broken)?;
+            if is_server {
+                self.note_peer(response.peer());
             }
             let status = response.status().as_u16();
-            let mut body = Vec::new();
-            while let Some(bytes) = response.chunk().await.map_err(broken)? {
-                if body.len() + bytes.len() > ANSWER_BYTES_MAX {
-                    return Err(failed(format!("answers with more than {ANSWER_BYTES_MAX} bytes")));
-                }
-                body.extend_from_slice(&bytes);
-            }
+            let body = response.read(ANSWER_BYTES_MAX).await.map_err(|error| match error {
+                BodyError::TooLarge(bytes_max) => failed(format!("answers with more than {bytes_max} bytes")),
+                BodyError::Net(error) => broken(error),
+            })?;
             Ok(Answer { status, body })
         };
         let late = || failed(format!("did not answer within {} s", REQUEST_MAX.as_secs()));
@@ -177,24 +177,13 @@ pub(super) fn is_loopback(url: &Url) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// An address without what may be secret in it.
-pub(super) fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    if url.set_username("").and_then(|()| url.set_password(None)).is_err() {
-        // It can have neither.
-    }
-    url.to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ctx_testkit::{Web, reply};
 
     fn addresses(server: &str) -> [bool; 6] {
-        let fetch = Fetch::new(&server.parse().unwrap()).unwrap();
+        let fetch = Fetch::new(&server.parse().unwrap());
         let tried = [
             "https://a.example/x",
             "http://a.example/x",
@@ -215,7 +204,7 @@ mod tests {
     #[tokio::test]
     async fn a_public_server_cannot_have_a_request_sent_to_a_private_network() {
         // Refused before any connection is made.
-        let fetch = Fetch::new(&"https://8.8.8.8/mcp".parse().unwrap()).unwrap();
+        let fetch = Fetch::new(&"https://8.8.8.8/mcp".parse().unwrap());
         for url in [
             "https://10.0.0.1/x",
             "https://[fd12::1]/x",
@@ -239,7 +228,7 @@ mod tests {
         let web = Web::serve(|_| reply(200, "{}"));
         // `localhost` stands for a name that is rebound to loopback.
         let server: Url = web.url("/mcp").replace("127.0.0.1", "localhost").parse().unwrap();
-        let fetch = Fetch::new(&server).unwrap();
+        let fetch = Fetch::new(&server);
         let other: Url = web.url("/other").parse().unwrap();
         fetch.get(&server).await.unwrap();
         assert_eq!(fetch.responded_from(), Some(NetworkScope::Loopback));

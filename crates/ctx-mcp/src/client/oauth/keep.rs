@@ -3,10 +3,10 @@
 use super::LoginError;
 use super::register::{Client, Method};
 use ctx_core::{NetworkScope, Secret};
-use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::time::{SystemTime, UNIX_EPOCH};
+use url::Url;
 
 /// A token is renewed this many seconds before it ends.
 const AHEAD: u64 = 30;

@@ -9,11 +9,11 @@ use super::{Authority, LoginError, OAuthSettings, union};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ctx_core::Secret;
-use reqwest::Url;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::HashMap;
 use std::sync::Arc;
+use url::Url;
 
 /// Bytes of what nobody can guess.
 const RANDOM_BYTES: usize = 32;

@@ -20,10 +20,10 @@ use challenge::Challenge;
 use ctx_core::{Redactor, Secret};
 use fetch::Fetch;
 use keep::Credentials;
-use reqwest::Url;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use token::Refused;
+use url::Url;
 
 /// How long a login that works is not looked for again: another process may have logged out or in.
 const READ_AGAIN: Duration = Duration::from_secs(2);
@@ -123,7 +123,7 @@ impl Authority {
         redactor: Redactor,
     ) -> Result<Self, LoginError> {
         let server: Url = server.parse().map_err(|_| LoginError::new("its address is none"))?;
-        let fetch = Fetch::new(&server)?;
+        let fetch = Fetch::new(&server);
         settings.client_secret.iter().for_each(|secret| redactor.learn(secret));
         let key = keep::key(&server);
         let (state, renewing) = Default::default();

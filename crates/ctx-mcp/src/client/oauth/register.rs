@@ -1,10 +1,11 @@
 //! Who we are to an authorization server.
 
 use super::discover::Discovered;
-use super::fetch::{Fetch, shown};
+use super::fetch::Fetch;
 use super::token::refusal;
 use super::{LoginError, OAuthSettings};
 use ctx_core::{Redactor, Secret};
+use ctx_net::display_url;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -99,13 +100,13 @@ pub(super) async fn client(
     if !answer.is_success() {
         return Err(LoginError::new(format!(
             "{} does not register us: {}",
-            shown(endpoint),
+            display_url(endpoint),
             refusal(&answer, &Redactor::default())
         )));
     }
     let registered: Registered = answer
         .json()
-        .ok_or_else(|| LoginError::new(format!("{} does not say who we are", shown(endpoint))))?;
+        .ok_or_else(|| LoginError::new(format!("{} does not say who we are", display_url(endpoint))))?;
     let secret = registered.client_secret.filter(|secret| !secret.is_empty()).map(Secret::new);
     let told = registered.token_endpoint_auth_method.as_deref().and_then(Method::named);
     let method = match told {

@@ -2,13 +2,14 @@
 
 use super::LoginError;
 use super::challenge::scopes;
-use super::fetch::{Answer, Fetch, shown};
+use super::fetch::{Answer, Fetch};
 use super::keep::{Tokens, now};
 use super::register::{Client, Method};
 use ctx_core::{Redactor, Secret};
-use reqwest::Url;
+use ctx_net::display_url;
 use serde::Deserialize;
 use serde_json::Value;
+use url::Url;
 
 /// Form fields that hold credentials.
 const SECRET_FIELDS: [&str; 4] = ["client_secret", "code", "code_verifier", "refresh_token"];
@@ -61,11 +62,11 @@ pub(super) async fn ask(
         let secrets = fields.iter().filter(|(name, _)| SECRET_FIELDS.contains(name));
         let secrets = secrets.map(|(_, value)| Secret::new(*value)).chain(client.secret.clone());
         let refusal = refusal(&answer, &Redactor::new(secrets));
-        let error = LoginError::new(format!("{} gives out no token: {refusal}", shown(endpoint)));
+        let error = LoginError::new(format!("{} gives out no token: {refusal}", display_url(endpoint)));
         let is_final = (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 429);
         return Err(if is_final { Refused::Rejected(error) } else { Refused::Failed(error) });
     }
-    let wrong = |why: &str| Refused::Failed(LoginError::new(format!("{} {why}", shown(endpoint))));
+    let wrong = |why: &str| Refused::Failed(LoginError::new(format!("{} {why}", display_url(endpoint))));
     let given: Given = answer.json().ok_or_else(|| wrong("answers without a token"))?;
     if given.token_type.as_ref().is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
         return Err(wrong("gives out a kind of token that is not known here"));
@@ -124,7 +125,7 @@ mod tests {
                     reply(400, &told.to_string())
                 });
                 let endpoint: Url = web.url("/token").parse().unwrap();
-                let fetch = Fetch::new(&endpoint).unwrap();
+                let fetch = Fetch::new(&endpoint);
                 let client = Client { id: "me".to_owned(), secret: Some(Secret::new(*canary)), method };
                 let asked =
                     ask(&endpoint, &client, &[("code", canary), ("refresh_token", canary)], &fetch).await;

@@ -77,7 +77,11 @@ impl Upstream {
     }
 
     fn named(&self, error: ToolError) -> ToolError {
-        ToolError::new(error.kind(), format!("{}: {error}", self.settings.name))
+        let named = ToolError::new(error.kind(), format!("{}: {error}", self.settings.name));
+        match error.unanswered() {
+            Some(why) => named.with_unanswered(why),
+            None => named,
+        }
     }
 
     /// Refuses a tool or prompt whose definition is not the accepted one, if the `changes` setting says so.

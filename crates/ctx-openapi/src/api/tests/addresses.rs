@@ -1,7 +1,7 @@
 //! SSRF: an address named by a remote party must not lie in a nearer network than that party.
 
 use super::*;
-use reqwest::Url;
+use url::Url;
 
 /// The loopback host as a literal address and as a name.
 const LOOPBACK_HOSTS: [&str; 2] = ["127.0.0.1", "localhost"];

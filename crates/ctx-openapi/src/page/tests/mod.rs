@@ -6,8 +6,8 @@ use super::*;
 use crate::operation::{MediaKind, Parameter, Place};
 use crate::request::tests::{body, operation, parameter};
 use ctx_core::Secret;
+use http::header::{HeaderValue, LINK};
 use proptest::prelude::*;
-use reqwest::header::{HeaderValue, LINK};
 use serde_json::json;
 
 /// A call to a service and its answer.

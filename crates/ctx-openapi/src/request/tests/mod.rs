@@ -54,7 +54,7 @@ pub(crate) fn body(fields: &[&str], media: Vec<(&str, MediaKind)>) -> Body {
 
 fn made(operation: &Operation, arguments: Value) -> Result<Request, RequestError> {
     let base = Url::parse("https://api.example/v1/").unwrap();
-    Request::new(operation, arguments.as_object().unwrap(), &base, None)
+    operation_request(operation, arguments.as_object().unwrap(), &base, None)
 }
 
 #[test]
@@ -103,7 +103,8 @@ fn the_path_and_the_query_of_the_base_stay() {
         ("https://api.example/v1?version=2", "/pets/", "https://api.example/v1/pets/?version=2"),
         ("https://api.example/v1", "/", "https://api.example/v1/"),
     ] {
-        let request = Request::new(&operation("GET", path), &Map::new(), &Url::parse(base).unwrap(), None);
+        let request =
+            operation_request(&operation("GET", path), &Map::new(), &Url::parse(base).unwrap(), None);
         assert_eq!(request.unwrap().url.as_str(), expected);
     }
 }

@@ -1,7 +1,7 @@
 //! Every kind of body.
 
 use super::*;
-use reqwest::Url;
+use url::Url;
 
 /// What is expected of a body: where it is taken, what is given, its kind of content and itself.
 type Row = (&'static [Version], &'static str, Value, &'static str, &'static str);
@@ -222,7 +222,8 @@ async fn the_schema_of_a_file_admits_what_can_be_sent_and_nothing_else() {
                     Some(field) => json!({ "body": { field: file } }),
                     None => json!({ "body": file }),
                 };
-                let is_sent = Request::new(operation, arguments.as_object().unwrap(), &base, None).is_ok();
+                let is_sent =
+                    operation_request(operation, arguments.as_object().unwrap(), &base, None).is_ok();
                 let is_admitted = schema.prepare(arguments.clone()).is_ok();
                 // A list is as many parts, none where it is empty.
                 let is_list = field.is_some() && file.is_array();

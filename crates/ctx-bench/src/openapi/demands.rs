@@ -1,0 +1,288 @@
+//! What a document demands of a request, read from the document itself and from nothing that our reader made of it.
+
+use ctx_openapi::Sent;
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
+/// Headers that are not a caller's: the version says so of the first three, and the others are the connection's.
+const OWN_HEADERS: [&str; 7] =
+    ["accept", "content-type", "authorization", "connection", "content-length", "host", "transfer-encoding"];
+/// References that lead to references.
+const STEPS_MAX: usize = 32;
+/// Words that say what a schema is.
+const SAYING: [&str; 8] =
+    ["type", "properties", "items", "allOf", "anyOf", "oneOf", "enum", "additionalProperties"];
+
+/// A document as it is.
+pub(super) struct Raw<'a> {
+    root: &'a Value,
+    is_second: bool,
+}
+
+/// One of its operations.
+pub(super) struct RawOperation<'a> {
+    pub(super) method: String,
+    pub(super) path: &'a str,
+    item: &'a Value,
+    operation: &'a Value,
+}
+
+impl<'a> Raw<'a> {
+    pub(super) fn new(root: &'a Value) -> Self {
+        Self { root, is_second: root.get("swagger").is_some() }
+    }
+
+    /// Every method of every path.
+    pub(super) fn operations(&self) -> Vec<RawOperation<'a>> {
+        let paths = self.root.get("paths").and_then(Value::as_object);
+        let items = paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-"));
+        let mut all = Vec::new();
+        for (path, item) in items {
+            let item = self.follow(item);
+            for (word, operation) in item.as_object().into_iter().flatten() {
+                if METHODS.contains(&word.to_ascii_lowercase().as_str()) {
+                    let operation = self.follow(operation);
+                    all.push(RawOperation { method: word.to_ascii_uppercase(), path, item, operation });
+                }
+            }
+        }
+        all
+    }
+
+    /// What a request does not do that its operation demands.
+    pub(super) fn breach(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+        if sent.method != operation.method {
+            return Some("another method is sent");
+        }
+        self.breach_of_path(operation, sent)
+            .or_else(|| self.breach_of_parameters(operation, sent))
+            .or_else(|| self.breach_of_body(operation, sent))
+            .or_else(|| self.breach_of_security(operation, sent))
+    }
+
+    /// Whether the document describes what comes back, as JSON.
+    pub(super) fn is_answer_described(&self, operation: &RawOperation<'a>) -> bool {
+        let responses = operation.operation.get("responses").and_then(Value::as_object);
+        let good = responses.into_iter().flatten().filter(|(status, _)| status.starts_with('2'));
+        let produced = operation.operation.get("produces").or_else(|| self.root.get("produces"));
+        let mut produced = produced.and_then(Value::as_array).into_iter().flatten().peekable();
+        let is_json_produced =
+            produced.peek().is_none() || produced.any(|name| name.as_str().is_some_and(is_json));
+        let schemas = good.filter_map(|(_, response)| {
+            let response = self.follow(response);
+            match response.get("content").and_then(Value::as_object) {
+                Some(content) => {
+                    content.iter().find(|(name, _)| is_json(name)).and_then(|(_, media)| media.get("schema"))
+                }
+                None => response.get("schema").filter(|_| is_json_produced),
+            }
+        });
+        // With several, one that says nothing lets anything through.
+        let mut schemas = schemas.map(|schema| self.follow(schema)).peekable();
+        schemas.peek().is_some()
+            && schemas
+                .all(|schema| SAYING.iter().any(|word| schema.get(word).is_some_and(|said| !said.is_null())))
+    }
+
+    fn breach_of_path(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+        let (origin, path) = sent.url.split_once("://").and_then(|(scheme, rest)| {
+            let (host, path) = rest.split_once('/')?;
+            Some(((scheme, host), path))
+        })?;
+        if !matches!(origin.0, "http" | "https") || origin.1.is_empty() {
+            return Some("it is not known where to send it");
+        }
+        let path = decoded(path.split(['?', '#']).next().unwrap_or_default());
+        if path.contains(['{', '}']) {
+            return Some("a part of the path is not filled in");
+        }
+        let template = operation.path.split(['?', '#']).next().unwrap_or_default();
+        let mut rest = path.as_str();
+        for (place, piece) in template.split('{').enumerate() {
+            let fixed = if place == 0 { piece } else { piece.split_once('}').map_or("", |(_, fixed)| fixed) };
+            let fixed = decoded(fixed.trim_start_matches('/').trim());
+            let Some(found) = rest.find(&fixed) else { return Some("the path is another") };
+            rest = rest.get(found + fixed.len()..).unwrap_or_default();
+        }
+        None
+    }
+
+    fn breach_of_parameters(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+        let query = sent.url.split_once('?').map_or("", |(_, query)| query);
+        let pairs: Vec<String> =
+            query.split('&').map(|pair| decoded(pair.split('=').next().unwrap_or_default())).collect();
+        let cookies = header(sent, "cookie").unwrap_or_default();
+        for parameter in self.parameters(operation) {
+            let text = |word: &str| parameter.get(word).and_then(Value::as_str).unwrap_or_default();
+            let name = text("name").trim();
+            if parameter.get("required") != Some(&Value::Bool(true)) || self.may_be_nothing(parameter) {
+                continue;
+            }
+            let is_there = match text("in") {
+                "query" => pairs.iter().any(|pair| {
+                    pair == name || pair.strip_prefix(name).is_some_and(|rest| rest.starts_with('['))
+                }),
+                "header" if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => true,
+                "header" => header(sent, &name.to_ascii_lowercase()).is_some(),
+                "cookie" => cookies.contains(&format!("{name}=")),
+                _ => true,
+            };
+            if !is_there {
+                return Some("a parameter that must be sent is not");
+            }
+        }
+        None
+    }
+
+    /// Objects are written as their fields, and lists may be empty.
+    fn may_be_nothing(&self, parameter: &'a Value) -> bool {
+        let schema = self.follow(parameter.get("schema").unwrap_or(parameter));
+        let is_plain = matches!(
+            schema.get("type").and_then(Value::as_str),
+            Some("string" | "integer" | "number" | "boolean")
+        );
+        !is_plain
+    }
+
+    fn breach_of_body(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+        let (declared, required) = self.content(operation);
+        let Some(body) = &sent.body else {
+            return required.then_some("there is no body");
+        };
+        let Some(content_type) = header(sent, "content-type") else {
+            return Some("the body's kind is not said");
+        };
+        let essence = |name: &str| name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let sent_as = essence(content_type);
+        let is_declared = declared.is_empty()
+            || declared.iter().any(|name| match essence(name).as_str() {
+                name if !name.contains('/') || name.starts_with('*') => true,
+                name if name.ends_with("/*") => sent_as.split('/').next() == name.split('/').next(),
+                name => name == sent_as,
+            });
+        if !is_declared {
+            return Some("the body is of a kind that is not declared");
+        }
+        let is_whole = match sent_as.as_str() {
+            "multipart/form-data" => {
+                let boundary = content_type.split_once("boundary=").map_or("", |(_, boundary)| boundary);
+                !boundary.is_empty() && String::from_utf8_lossy(body).contains(&format!("--{boundary}--"))
+            }
+            name if is_json(name) => serde_json::from_slice::<Value>(body).is_ok(),
+            _ => true,
+        };
+        (!is_whole).then_some("the body is not what its kind says")
+    }
+
+    /// The kinds of content that a body may be of, and whether there must be one.
+    fn content(&self, operation: &RawOperation<'a>) -> (Vec<String>, bool) {
+        if !self.is_second {
+            let Some(body) = operation.operation.get("requestBody") else { return (Vec::new(), false) };
+            let body = self.follow(body);
+            let content = body.get("content").and_then(Value::as_object);
+            let names = content.into_iter().flatten().map(|(name, _)| name.clone()).collect();
+            return (names, body.get("required") == Some(&Value::Bool(true)));
+        }
+        let is_required = |place: &str| {
+            self.parameters(operation).into_iter().any(|parameter| {
+                parameter.get("in").and_then(Value::as_str) == Some(place)
+                    && parameter.get("required") == Some(&Value::Bool(true))
+            })
+        };
+        let consumes = operation.operation.get("consumes").or_else(|| self.root.get("consumes"));
+        let mut names: Vec<String> = consumes
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect();
+        if self
+            .parameters(operation)
+            .iter()
+            .any(|one| one.get("in").and_then(Value::as_str) == Some("formData"))
+        {
+            // Whatever is said, a form is sent as one.
+            names.extend(["application/x-www-form-urlencoded", "multipart/form-data"].map(str::to_owned));
+        }
+        (names, is_required("body") || is_required("formData"))
+    }
+
+    fn breach_of_security(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+        let own = operation.operation.get("security").filter(|own| own.is_array());
+        let ways = own.or_else(|| self.root.get("security")).and_then(Value::as_array);
+        let ways: Vec<&Value> = ways.into_iter().flatten().filter(|way| way.is_object()).collect();
+        let is_met =
+            |way: &&Value| way.as_object().into_iter().flatten().all(|(name, _)| self.is_shown(name, sent));
+        (!ways.is_empty() && !ways.iter().any(is_met)).then_some("no credentials are sent")
+    }
+
+    /// Whether a request carries what a scheme wants.
+    fn is_shown(&self, name: &str, sent: &Sent) -> bool {
+        let third = self.root.get("components").and_then(|components| components.get("securitySchemes"));
+        let schemes = third.or_else(|| self.root.get("securityDefinitions"));
+        let Some(scheme) = schemes.and_then(|schemes| schemes.get(name)) else { return false };
+        let scheme = self.follow(scheme);
+        let text = |word: &str| scheme.get(word).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let authorization = header(sent, "authorization").unwrap_or_default();
+        let key = text("name");
+        match (text("type").to_ascii_lowercase().as_str(), text("scheme").to_ascii_lowercase().as_str()) {
+            ("basic", _) | ("http", "basic") => authorization.starts_with("Basic "),
+            ("http", "bearer") | ("oauth2" | "openidconnect", _) => authorization.starts_with("Bearer "),
+            ("apikey", _) => match text("in").as_str() {
+                "header" => header(sent, &key.to_ascii_lowercase()).is_some(),
+                "query" => decoded(&sent.url).contains(&format!("{key}=")),
+                "cookie" => {
+                    header(sent, "cookie").is_some_and(|cookies| cookies.contains(&format!("{key}=")))
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The parameters of an operation and of its path, the former before the latter.
+    fn parameters(&self, operation: &RawOperation<'a>) -> Vec<&'a Value> {
+        let lists = [operation.operation, operation.item]
+            .map(|owner| owner.get("parameters").and_then(Value::as_array));
+        let mut all: Vec<&Value> = Vec::new();
+        for parameter in lists.into_iter().flatten().flatten() {
+            let parameter = self.follow(parameter);
+            let is_same =
+                |known: &&Value| ["name", "in"].iter().all(|word| known.get(word) == parameter.get(word));
+            if !all.iter().any(is_same) {
+                all.push(parameter);
+            }
+        }
+        all
+    }
+
+    /// What a value refers to within the document, or itself.
+    fn follow(&self, mut value: &'a Value) -> &'a Value {
+        for _ in 0..STEPS_MAX {
+            let reference = value.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+            let target = reference.and_then(|pointer| {
+                self.root.pointer(pointer).or_else(|| self.root.pointer(&decoded(pointer)))
+            });
+            match target {
+                Some(target) => value = target,
+                None => return value,
+            }
+        }
+        value
+    }
+}
+
+fn header<'s>(sent: &'s Sent, wanted: &str) -> Option<&'s str> {
+    sent.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+}
+
+fn is_json(content_type: &str) -> bool {
+    let name = content_type.split(';').next().unwrap_or_default().trim();
+    name == "application/json" || name.ends_with("+json")
+}
+
+/// A text without percent-encoding.
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}

@@ -1,0 +1,62 @@
+//! How many operations of real descriptions can be called, and what it costs to read them.
+
+mod check;
+mod corpora;
+mod cost;
+mod demands;
+mod downward;
+mod sample;
+mod served;
+
+pub(crate) use cost::{ONE, one};
+
+use anyhow::Result;
+use check::Tally;
+use std::time::Instant;
+
+/// Reasons that are told.
+const REASONS_MAX: usize = 40;
+
+/// Counts the operations that can be called, then measures costs.
+pub(super) fn measure() -> Result<()> {
+    let started = Instant::now();
+    let corpora = corpora::all()?;
+    let tallies = check::all(&corpora);
+    println!("| descriptions | | load | | operations | checked | can be called | | typed answers |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let mut reasons: Vec<(usize, &str, &str, &str)> = Vec::new();
+    let mut sum = Tally::default();
+    for (corpus, tally) in corpora.iter().zip(&tallies) {
+        print_row(corpus.name, tally);
+        sum.add(tally);
+        let own = tally.reasons.iter();
+        reasons
+            .extend(own.map(|(why, (count, example))| (*count, corpus.name, why.as_str(), example.as_str())));
+    }
+    print_row("all together", &sum);
+    println!("\nWhy not:\n");
+    reasons.sort_by(|one, other| other.cmp(one));
+    for (count, corpus, why, example) in reasons.iter().take(REASONS_MAX) {
+        println!("- {count} of {corpus}: {why}\n  {example}");
+    }
+    if reasons.len() > REASONS_MAX {
+        println!("- and {} reasons more", reasons.len() - REASONS_MAX);
+    }
+    println!("\nAll of that took {:.0} s.", started.elapsed().as_secs_f64());
+    cost::measure()?;
+    served::measure()
+}
+
+fn print_row(name: &str, tally: &Tally) {
+    let Tally { specs, loaded, operations, checked, callable, typed, .. } = tally;
+    println!(
+        "| {name} | {specs} | {loaded} | {} | {operations} | {checked} | {callable} | {} | {} |",
+        share(*loaded, *specs),
+        share(*callable, *checked),
+        share(*typed, *callable)
+    );
+}
+
+fn share(part: usize, whole: usize) -> String {
+    format!("{:.2} %", 100.0 * part as f64 / whole.max(1) as f64)
+}

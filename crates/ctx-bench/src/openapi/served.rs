@@ -1,0 +1,150 @@
+//! Calls of an API beside a plain client's requests, and what large descriptions cost whoever calls something else.
+
+use super::corpora::{github, graph};
+use crate::gateway::Pipe;
+use crate::{median, percentile};
+use anyhow::{Result, anyhow};
+use ctx_core::{Call, Caller, Catalog, Identifier, Reach};
+use ctx_net::{Client, ClientOptions, Request};
+use ctx_openapi::{ApiOptions, ApiSettings, Apis, Spec};
+use http::Method;
+use serde_json::json;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+use xtask::{release_binary, root, target};
+
+const WARMING: usize = 500;
+/// Calls of each kind, in turn.
+const CALLS: usize = 5_000;
+const SCRIPTS: usize = 1_000;
+const STARTS: usize = 11;
+
+pub(super) fn measure() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(calls())?;
+    sessions(&release_binary()?)
+}
+
+/// A service on this machine that answers every request of a connection alike.
+fn service() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = format!("http://{}", listener.local_addr()?);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(&stream));
+        }
+    });
+    Ok(address)
+}
+
+fn answer(stream: &TcpStream) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut lines = BufReader::new(stream.try_clone().ok()?);
+    let body = json!({"id": 7, "name": "Rex", "tags": ["a", "b"]}).to_string();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json";
+    let reply = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if lines.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line == "\r\n" {
+            (&*stream).write_all(reply.as_bytes()).ok()?;
+        }
+    }
+}
+
+/// One call through the door beside one request of a plain client, to the same service.
+async fn calls() -> Result<()> {
+    let service = service()?;
+    let path = target().join("bench/openapi-pets.json");
+    let parameter = json!({"name": "id", "in": "path", "required": true, "schema": {"type": "integer"}});
+    let getting = json!({"operationId": "getPet", "parameters": [parameter]});
+    let document =
+        json!({"openapi": "3.1.0", "servers": [{"url": service}], "paths": {"/pets/{id}": {"get": getting}}});
+    fs::create_dir_all(target().join("bench"))?;
+    fs::write(&path, document.to_string())?;
+    let settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File(path));
+    let apis = Apis::start(
+        vec![settings],
+        &ApiOptions { cache: None, on_change: Arc::new(|| ()), is_trusted: Arc::new(|_, _| true) },
+    );
+    apis.known().await;
+    let providers = apis.providers().into_iter();
+    let catalog = providers.fold(Catalog::builder(), |builder, api| builder.provider(api)).build();
+    let first = Call::new(catalog.clone(), Caller::Library("bench".to_owned()));
+    Catalog::call("pets.get_pet", json!({"id": 7}), first)
+        .await
+        .map_err(|error| anyhow!(error.to_string()))?;
+    let client = Client::new(ClientOptions::default());
+    let request = Request::new(Method::GET, format!("{service}/pets/7").parse()?);
+    let (mut plain, mut called) = (Vec::new(), Vec::new());
+    for round in 0..WARMING + CALLS {
+        let started = Instant::now();
+        let body = client.send(&request, Reach::OWN).await?.read(1 << 20).await?;
+        let value: serde_json::Value = serde_json::from_slice(&body)?;
+        let plain_time = started.elapsed().as_secs_f64() * 1e3;
+        let started = Instant::now();
+        let call = Call::new(catalog.clone(), Caller::Library("bench".to_owned()));
+        let output = Catalog::call("pets.get_pet", json!({"id": 7}), call).await;
+        let called_time = started.elapsed().as_secs_f64() * 1e3;
+        let output = output.map_err(|error| anyhow!(error.to_string()))?;
+        anyhow::ensure!(output.value == value, "another answer");
+        if round >= WARMING {
+            plain.push(plain_time);
+            called.push(called_time);
+        }
+    }
+    println!("\n| one GET to a service on this machine | p50 ms | p95 ms |\n|---|---|---|");
+    for (what, times) in [("a plain client", &plain), ("a function of an API", &called)] {
+        println!("| {what} | {:.3} | {:.3} |", median(times.clone()), percentile(&mut times.clone(), 0.95));
+    }
+    println!("\nA call adds {:.3} ms.", median(called) - median(plain));
+    Ok(())
+}
+
+/// How soon a client is answered, and what a script costs it, with nothing and with both large descriptions.
+fn sessions(binary: &Path) -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let large = [format!("github={}", github()?.display()), format!("graph={}", graph()?.display())];
+    let pets = format!("pets={}", target().join("bench/openapi-pets.json").display());
+    println!(
+        "\n| `ctx run` on pipes | first answer ms | `execute` of `return 1`, p50 ms | p95 ms |\n|---|---|---|---|"
+    );
+    for (what, specs) in [("with one function", &[pets][..]), ("with GitHub and Microsoft Graph", &large)] {
+        let start = || {
+            let mut command = Command::new(binary);
+            command.arg("run").args(specs).env("XDG_STATE_HOME", state.path()).current_dir(root());
+            Pipe::start(&mut command)
+        };
+        let mut ready = Vec::new();
+        for _ in 0..STARTS {
+            ready.push(start()?.ready_ms);
+        }
+        let mut pipe = start()?;
+        let empty = json!({"script": "return 1"});
+        // Waits until both were read.
+        for name in ["github.meta_get", "graph.x", "pets.x"] {
+            let script = format!("pcall(function() return sdk.{name}{{}} end) return 1");
+            if specs.iter().any(|spec| spec.starts_with(name.split('.').next().unwrap_or_default())) {
+                pipe.call("execute", &json!({ "script": script })).ok();
+            }
+        }
+        let mut times = Vec::new();
+        for round in 0..WARMING + SCRIPTS {
+            let time = pipe.time("execute", &empty)?;
+            if round >= WARMING {
+                times.push(time);
+            }
+        }
+        let (middle, late) = (median(times.clone()), percentile(&mut times, 0.95));
+        println!("| {what} | {:.0} | {middle:.3} | {late:.3} |", median(ready));
+    }
+    Ok(())
+}

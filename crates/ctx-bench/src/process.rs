@@ -1,0 +1,106 @@
+//! CPU time and memory of processes under measurement.
+
+use anyhow::{Result, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use xtask::with_test_env;
+
+/// Kernel ticks in a second, on every Linux that matters.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What a process cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) cpu: f64,
+    pub(crate) wall: f64,
+    pub(crate) peak_mib: f64,
+}
+
+/// Runs a command to its end.
+pub(crate) fn cost(command: &mut Command) -> Result<Cost> {
+    let cpu_before = children_cpu()?;
+    let started = Instant::now();
+    let mut child = with_test_env(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut peak_mib: f64 = 0.0;
+    let status = loop {
+        peak_mib = peak_mib.max(memory_mib(child.id(), "VmHWM"));
+        match child.try_wait()? {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    if !status.success() {
+        bail!("{command:?} failed ({status})");
+    }
+    Ok(Cost { cpu: children_cpu()? - cpu_before, wall: started.elapsed().as_secs_f64(), peak_mib })
+}
+
+/// CPU seconds of the processes that this one started and has seen end.
+pub(crate) fn children_cpu() -> Result<f64> {
+    cpu(UsageWho::RUSAGE_CHILDREN)
+}
+
+/// CPU seconds this process has used so far.
+pub(crate) fn own_cpu() -> Result<f64> {
+    cpu(UsageWho::RUSAGE_SELF)
+}
+
+fn cpu(who: UsageWho) -> Result<f64> {
+    let usage = getrusage(who)?;
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+/// A figure of `/proc/<pid>/status`.
+pub(crate) fn memory_mib(pid: u32, name: &str) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|figure| figure.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+/// The processes that a process has started and that still run.
+pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+    }
+    Ok(found)
+}
+
+/// Two neighbouring fields of `/proc/<pid>/stat`, counted from behind the name: time in the program and
+/// time in the kernel.
+const OWN: usize = 11;
+const ENDED_CHILDREN: usize = 13;
+
+fn ticks(pid: u32, fields: usize) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    after_name.skip(fields).take(2).filter_map(|field| field.parse::<f64>().ok()).sum()
+}
+
+/// CPU seconds of a process so far, in steps of 10 ms.
+pub(crate) fn cpu_of(pid: u32) -> f64 {
+    ticks(pid, OWN) / TICKS_PER_SECOND
+}
+
+/// CPU seconds of a process and of those it has started, ended or not, so far.
+pub(crate) fn cpu_of_tree(pid: u32) -> Result<f64> {
+    let running: f64 = children(pid)?.into_iter().map(|id| ticks(id, OWN)).sum();
+    Ok((ticks(pid, OWN) + ticks(pid, ENDED_CHILDREN) + running) / TICKS_PER_SECOND)
+}
+
+/// What machine this is, and how busy.
+pub(crate) fn describe_machine() {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("?", |(_, m)| m);
+    let cores = info.lines().filter(|line| line.starts_with("processor")).count();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("?");
+    println!("{cores} × {model}; load {load} before measuring");
+}

@@ -1,0 +1,226 @@
+//! Building catalogs: tools of all providers under their names, each with its schema and its count of calls.
+
+use super::settled::AwaitedProvider;
+use super::{Catalog, Entry, Persona, Registered, has_hidden_tools};
+use crate::agent::{self, Agents};
+use crate::rate::Meters;
+use crate::resource::{self, Origins};
+use crate::{Agent, AllowAll, Discard, Identifier, Limits, Policy, Provider, Redactor, RunLog, ToolName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Collects what a [`Catalog`] is made of.
+pub struct CatalogBuilder {
+    providers: Vec<Arc<dyn Provider>>,
+    limits: Limits,
+    policy: Arc<dyn Policy>,
+    runs: Arc<dyn RunLog>,
+    redactor: Redactor,
+    pub(super) left_out: BTreeMap<Identifier, String>,
+    old: BTreeMap<String, Arc<Registered>>,
+    meters: Arc<Meters>,
+}
+
+impl Catalog {
+    /// Begins a catalog.
+    pub fn builder() -> CatalogBuilder {
+        CatalogBuilder {
+            providers: Vec::new(),
+            limits: Limits::default(),
+            policy: Arc::new(AllowAll),
+            runs: Arc::new(Discard),
+            redactor: Redactor::default(),
+            left_out: BTreeMap::new(),
+            old: BTreeMap::new(),
+            meters: Arc::default(),
+        }
+    }
+}
+
+impl CatalogBuilder {
+    /// Adds a provider's tools.
+    #[must_use]
+    pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.providers.push(provider);
+        self
+    }
+
+    /// Sets the bounds.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Sets who may call what.
+    #[must_use]
+    pub fn policy(self, policy: Arc<dyn Policy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Sets where runs go.
+    #[must_use]
+    pub fn runs(self, runs: Arc<dyn RunLog>) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// Sets what is masked in runs and errors.
+    #[must_use]
+    pub fn redactor(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// Takes over from the catalog this one replaces: counts of rate limits, and compiled schemas of tools that
+    /// are still the same.
+    #[must_use]
+    pub fn replacing(self, old: &Catalog) -> Self {
+        let mut tools = old.tools.clone();
+        tools.extend(old.hidden.iter().map(|(name, registered)| (name.clone(), registered.clone())));
+        for registered in old.unknown.values().flat_map(|awaited| awaited.registered()) {
+            tools.entry(registered.entry.name.to_string()).or_insert_with(|| registered.clone());
+        }
+        Self { old: tools, meters: old.meters.clone(), ..self }
+    }
+
+    /// Builds it. A tool that cannot be taken is left out with a warning; it never stops the rest.
+    pub fn build(self) -> Arc<Catalog> {
+        let mut catalog = Catalog {
+            tools: BTreeMap::new(),
+            hidden: BTreeMap::new(),
+            outward: BTreeMap::new(),
+            providers: BTreeSet::new(),
+            unknown: BTreeMap::new(),
+            left_out: self.left_out,
+            agents: BTreeMap::new(),
+            resources: Vec::new(),
+            keeper: self.providers.iter().find_map(|provider| provider.keeper()),
+            limits: self.limits,
+            policy: self.policy,
+            runs: self.runs,
+            redactor: self.redactor,
+            meters: self.meters,
+            warnings: Vec::new(),
+        };
+        let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
+        let mut agent_names = BTreeSet::new();
+        for provider in &self.providers {
+            if let Some(origin) = provider.resources() {
+                let taken = catalog.resources.iter().any(|other| {
+                    let (one, another) = (origin.prefix(), other.prefix());
+                    let alike = resource::tool_name(one) == resource::tool_name(another);
+                    alike || one.starts_with(another) || another.starts_with(one)
+                });
+                match taken {
+                    true => catalog.warnings.push(format!(
+                        "resources of {} are left out: {} is taken",
+                        provider.name(),
+                        origin.prefix()
+                    )),
+                    false => catalog.resources.push(origin),
+                }
+            }
+            for agent in provider.agents() {
+                let name = agent.spec().name.clone();
+                match agent_names.insert(agent::tool_name(&name)) {
+                    true => agents.push(agent),
+                    false => {
+                        catalog.warnings.push(format!("an agent is left out: the name `{name}` is taken"))
+                    }
+                }
+            }
+        }
+        let persona = |agent: &Arc<dyn Agent>| Persona { spec: agent.spec(), agent: agent.clone() };
+        catalog.agents =
+            agents.iter().map(persona).map(|persona| (persona.spec.name.clone(), persona)).collect();
+        // Before all others: nobody else's tool may answer for them.
+        let old = self.old;
+        catalog.register(&Agents(agents), &old);
+        catalog.register(&Origins(catalog.resources.clone()), &old);
+        for provider in &self.providers {
+            if has_hidden_tools(&provider.name()) {
+                catalog.register_hidden(&**provider, &old);
+                continue;
+            }
+            catalog.register(&**provider, &old);
+            if provider.unknown().is_some() {
+                catalog.providers.insert(provider.name());
+                let awaited = AwaitedProvider::new(provider.clone());
+                catalog.unknown.insert(provider.name(), Arc::new(awaited));
+            }
+        }
+        drop(old);
+        catalog.meters.prune();
+        Arc::new(catalog)
+    }
+}
+
+impl Catalog {
+    fn register(&mut self, provider: &dyn Provider, old: &BTreeMap<String, Arc<Registered>>) {
+        for registered in registrations(provider, old, &self.meters) {
+            self.insert(registered);
+        }
+    }
+
+    /// Takes up tools that only the program itself may call. Their schemas are compiled when they are first called.
+    fn register_hidden(&mut self, provider: &dyn Provider, old: &BTreeMap<String, Arc<Registered>>) {
+        for registered in registrations(provider, old, &self.meters) {
+            self.hidden.entry(registered.entry.name.to_string()).or_insert(registered);
+        }
+    }
+
+    /// Takes a tool up under its names, or leaves it out with a warning.
+    pub(super) fn insert(&mut self, registered: Arc<Registered>) {
+        let Entry { name, spec, exposed, .. } = &registered.entry;
+        if name.tool() != &Identifier::sanitize(&spec.name) {
+            let (provider, written) = (name.provider(), &spec.name);
+            self.warnings.push(format!("two tools of {provider} collide; `{written}` is now {name}"));
+        }
+        let (full, outward) = (name.to_string(), name.outward());
+        if self.is_taken(&registered.entry) {
+            self.warnings.push(format!("{name} is left out: the name `{outward}` is taken"));
+            return;
+        }
+        // A lazily built schema is compiled with the first call.
+        if !spec.input_schema.is_made() {
+            self.warnings.extend(registered.fitting.fault(&registered.entry).map(str::to_owned));
+        }
+        self.providers.insert(name.provider().clone());
+        // A tool that clients do not see never takes the name of one that they see.
+        if *exposed || self.holder(&outward).is_none() {
+            self.outward.insert(outward, full.clone());
+        }
+        self.tools.insert(full, registered);
+    }
+
+    /// Whether a tool's name, or the one that clients see, is another's.
+    pub(super) fn is_taken(&self, entry: &Entry) -> bool {
+        let other = self.holder(&entry.name.outward());
+        let is_seen = |other: &Arc<Registered>| other.entry.exposed;
+        self.tools.contains_key(&entry.name.to_string()) || (other.is_some_and(is_seen) && entry.exposed)
+    }
+
+    /// The tool that an outward name leads to.
+    fn holder(&self, outward: &str) -> Option<&Arc<Registered>> {
+        self.outward.get(outward).and_then(|full| self.tools.get(full))
+    }
+}
+
+/// A provider's tools at this moment, with compiled schemas of old ones that are the same.
+pub(super) fn registrations(
+    provider: &dyn Provider,
+    old: &BTreeMap<String, Arc<Registered>>,
+    meters: &Meters,
+) -> Vec<Arc<Registered>> {
+    let tools: Vec<_> = provider.tools().into_iter().map(|tool| (tool.spec(), tool)).collect();
+    let names = Identifier::sanitize_all(tools.iter().map(|(spec, _)| spec.name.as_str()));
+    let registered = tools.into_iter().zip(names).map(|((spec, tool), identifier)| {
+        let name = ToolName::new(provider.name(), identifier);
+        let full = name.to_string();
+        let is_same = |old: &&Arc<Registered>| Arc::ptr_eq(&old.entry.spec, &spec);
+        let old = old.get(&full).filter(is_same).map(|old| (old.fitting.clone(), old.observed.clone()));
+        let (fitting, observed) = old.unwrap_or_default();
+        let meter = tool.rate_limit().map(|limit| meters.of(&full, limit));
+        let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
+        Arc::new(Registered { entry, tool, fitting, observed, meter })
+    });
+    registered.collect()
+}

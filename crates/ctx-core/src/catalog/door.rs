@@ -1,0 +1,514 @@
+//! The one door to tools: names, policy, schema, limits and the run log live here and nowhere else.
+
+use super::settled::AwaitedProvider;
+use super::{Catalog, Entry, Registered, compile};
+use crate::error::{chain, whole_seconds};
+use crate::run::{bounded, cut_text};
+use crate::schema::InlineCheck;
+use crate::{
+    Call, Caller, ContentBlock, Decision, Discard, ErrorKind, Identifier, Identity, Outcome, Output, Run,
+    RunLog, ToolError, ToolName, ToolSpec, nearest,
+};
+use futures::FutureExt;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Stands for a bound beyond what an `Instant` can name: thirty years.
+const FOREVER: Duration = Duration::from_secs(86_400 * 365 * 30);
+
+/// How much before its deadline a tool may find it to be over: some clocks count in milliseconds.
+const EARLY: Duration = Duration::from_millis(10);
+
+/// Largest arguments that are masked and validated on the runtime thread; larger ones go to the blocking pool.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// Adapts arguments to a tool, given what it says of itself and the schema of its arguments.
+type ArgumentFit<'a> = Box<dyn FnOnce(&ToolSpec, &Value, Value) -> Result<Value, ToolError> + Send + 'a>;
+
+/// The tool of a name, or the provider that has to be waited for to know it.
+enum ToolLookup {
+    Known(Arc<Registered>),
+    Awaited(AwaitedTool),
+}
+
+/// A name whose provider has tools that are not known.
+struct AwaitedTool {
+    name: ToolName,
+    /// The tool's name as the caller wrote it.
+    written: String,
+    provider: Arc<AwaitedProvider>,
+}
+
+impl ToolLookup {
+    fn name(&self) -> &ToolName {
+        match self {
+            Self::Known(registered) => &registered.entry.name,
+            Self::Awaited(awaited) => &awaited.name,
+        }
+    }
+
+    fn is_hidden(&self) -> bool {
+        matches!(self, Self::Known(registered) if registered.is_hidden())
+    }
+}
+
+impl Catalog {
+    /// The one door: finds the tool by full or outward name, asks the policy, fits the arguments,
+    /// keeps limits, runs it, records the run.
+    ///
+    /// While the tools of the name's provider are not known the call waits for it, within its own time, and then goes on
+    /// like any other.
+    pub async fn call(name: &str, arguments: Value, call: Call) -> Result<Output, ToolError> {
+        Self::enter(name, arguments, None, call).await
+    }
+
+    /// [`Catalog::call`] with arguments that `fit` adapts to the tool once it is found: a tool whose provider is still
+    /// being reached is not known before. The policy, the schema and the run log see the adapted arguments.
+    pub async fn call_fitted<'a>(
+        name: &str,
+        arguments: Value,
+        fit: impl FnOnce(&ToolSpec, &Value, Value) -> Result<Value, ToolError> + Send + 'a,
+        call: Call,
+    ) -> Result<Output, ToolError> {
+        Self::enter(name, arguments, Some(Box::new(fit)), call).await
+    }
+
+    async fn enter(
+        name: &str,
+        arguments: Value,
+        fit: Option<ArgumentFit<'_>>,
+        mut call: Call,
+    ) -> Result<Output, ToolError> {
+        let (catalog, nested) = (call.root.catalog.clone(), call.root.nested.clone());
+        let is_outermost = call.depth == 0;
+        let found = match catalog.hidden_tool(name, &call) {
+            Some(hidden) => ToolLookup::Known(hidden),
+            None => catalog.find(name).map_err(|error| catalog.mask(error))?,
+        };
+        let is_hidden = found.is_hidden();
+        let started = Instant::now();
+        if !is_outermost {
+            nested.begin();
+        }
+        let mut record = Record {
+            // Administration is no work of anyone: a list of runs does not list itself.
+            runs: if is_hidden { &Discard } else { &*catalog.runs },
+            started,
+            run: Some(Run {
+                id: call.run,
+                parent: call.parent,
+                tool: found.name().to_string(),
+                caller: call.root.caller.to_string(),
+                started_at: Timestamp::now(),
+                duration: Duration::ZERO,
+                arguments: Value::Null,
+                argument_bytes: 0,
+                result_bytes: 0,
+                outcome: abandoned(),
+            }),
+        };
+
+        let result = catalog.admit_and_run(found, arguments, fit, &mut call, &mut record).await;
+        let result = result.map_err(|error| catalog.mask(error)).map(|(mut output, bytes)| {
+            for line in &mut output.logs {
+                line.message = catalog.masked(std::mem::take(&mut line.message));
+            }
+            (output, bytes)
+        });
+        match &result {
+            Ok((_, result_bytes)) => {
+                if !is_outermost {
+                    nested.answered(*result_bytes);
+                }
+                record.close(Outcome::Ok, *result_bytes);
+            }
+            Err(error) => {
+                // The program itself gets the whole error, and tells it.
+                if error.kind() == ErrorKind::Internal && !is_hidden {
+                    let error = catalog.masked(chain(error));
+                    let tool = record.run.as_ref().map(|run| run.tool.as_str()).unwrap_or_default();
+                    tracing::error!(%tool, %error, "call failed");
+                }
+                let message = cut_text(error.message(), catalog.limits.run_bytes);
+                record.close(Outcome::Failed { code: run_code(error.kind()).to_owned(), message }, 0);
+            }
+        }
+        match result {
+            Ok((output, bytes)) if is_outermost => Ok(Output { inside: nested.inside(bytes), ..output }),
+            Err(error) if is_outermost => Err(error.with_inside(nested.inside(0))),
+            other => other.map(|(output, _)| output),
+        }
+    }
+
+    /// The way of a call from its name to its answer, with the answer's size.
+    async fn admit_and_run(
+        &self,
+        found: ToolLookup,
+        arguments: Value,
+        fit: Option<ArgumentFit<'_>>,
+        call: &mut Call,
+        record: &mut Record<'_>,
+    ) -> Result<(Output, usize), ToolError> {
+        let (registered, arguments) = match found {
+            ToolLookup::Known(registered) => (registered, arguments),
+            ToolLookup::Awaited(awaited) => {
+                // Recorded before the wait: a caller may go away meanwhile.
+                let arguments = self.record_arguments(arguments, record).await?;
+                self.wait_for(&awaited, call, record.started).await?;
+                let registered = self.awaited_tool(&awaited).await?;
+                if let Some(run) = &mut record.run {
+                    run.tool = registered.entry.name.to_string();
+                }
+                (registered, arguments)
+            }
+        };
+        let arguments = match fit {
+            Some(fit) => {
+                compile(&registered).await;
+                let Entry { spec, .. } = &registered.entry;
+                fit(spec, registered.fitting.schema(&registered.entry).json(), arguments)?
+            }
+            None => arguments,
+        };
+        let arguments = self.record_arguments(arguments, record).await?;
+        let argument_bytes = record.run.as_ref().map_or(0, |run| run.argument_bytes);
+        let arguments = self.admit(&registered, arguments, argument_bytes, call).await?;
+        if call.depth == 0 {
+            call.peer().admitted();
+        }
+        self.run(&registered, arguments, call, record.started).await
+    }
+
+    /// Waits until the tools of a provider are known, as long as a call of it may take.
+    async fn wait_for(&self, awaited: &AwaitedTool, call: &Call, started: Instant) -> Result<(), ToolError> {
+        if awaited.provider.is_known() {
+            return Ok(());
+        }
+        let provider = awaited.provider.get();
+        let timeout = provider.call_timeout().unwrap_or(self.limits.call_timeout);
+        let own_deadline = started.checked_add(timeout).unwrap_or(started + FOREVER);
+        let deadline = call.no_later_than(own_deadline);
+        tokio::select! {
+            biased;
+            () = call.cancelled() => {
+                Err(ToolError::new(ErrorKind::Cancelled, "the call was cancelled"))
+            }
+            reached = contained(provider.reach()) => reached,
+            () = deadline.passed(Duration::ZERO) => {
+                Err(timed_out(&awaited.name, deadline.at() - started))
+            }
+        }
+    }
+
+    /// A tool of a provider that was waited for.
+    async fn awaited_tool(&self, awaited: &AwaitedTool) -> Result<Arc<Registered>, ToolError> {
+        let provider = &awaited.provider;
+        let tools = provider.known_tools(self).await.ok_or_else(|| provider.unavailable())?;
+        let found = tools.iter().find(|tool| tool.entry.name == awaited.name);
+        // Scripts may use the name that the tool's origin gives it.
+        let found = found.or_else(|| tools.iter().find(|tool| tool.entry.spec.name == awaited.written));
+        let found = found.filter(|tool| !self.is_taken(&tool.entry));
+        found.cloned().ok_or_else(|| {
+            let tool = cut_text(awaited.name.tool().as_str(), 100);
+            let near = nearest(&tool, tools.iter().map(|known| known.entry.name.tool().as_str()));
+            let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+            ToolError::not_found(format!("{} has no function `{tool}`{hint}", awaited.name.provider()))
+        })
+    }
+
+    /// Whether this caller may call a tool that goes by this full or outward name, as the policy has it.
+    /// Calling asks the same; this is for those who must know before. It waits for a provider whose tools are not known
+    /// yet, as [`Provider::settle`](crate::Provider::settle) does.
+    pub async fn permit(
+        &self,
+        name: &str,
+        caller: &Caller,
+        identity: Option<&Identity>,
+    ) -> Result<(), ToolError> {
+        let registered = match self.find(name).map_err(|error| self.mask(error))? {
+            ToolLookup::Known(registered) => registered,
+            ToolLookup::Awaited(awaited) => {
+                let provider = awaited.provider.get();
+                let patience = provider.call_timeout().unwrap_or(self.limits.call_timeout);
+                // Whoever is late has no tools here.
+                let _ = tokio::time::timeout(patience, provider.settle()).await;
+                self.awaited_tool(&awaited).await.map_err(|error| self.mask(error))?
+            }
+        };
+        self.decide(&registered.entry, caller, identity)
+    }
+
+    fn decide(&self, entry: &Entry, caller: &Caller, identity: Option<&Identity>) -> Result<(), ToolError> {
+        let name = &entry.name;
+        let refusal =
+            |reason: &str| ToolError::new(ErrorKind::Forbidden, format!("{name} is not allowed: {reason}"));
+        match self.policy.decide(name, &entry.spec, caller, identity) {
+            Decision::Allow => Ok(()),
+            Decision::Deny(reason) => Err(refusal(&reason)),
+            Decision::NeedsScopes(needed) => {
+                let granted = |scope: &&String| identity.is_some_and(|known| known.scopes.contains(*scope));
+                let lacking: Vec<String> =
+                    needed.iter().filter(|scope| !granted(scope)).map(|scope| format!("`{scope}`")).collect();
+                let scope = if lacking.len() == 1 { "scope" } else { "scopes" };
+                let reason = format!("the caller lacks the {scope} {}", lacking.join(", "));
+                Err(refusal(&reason).with_scopes(needed))
+            }
+        }
+    }
+
+    /// Writes the arguments into the run's record, masked and cut, and gives them back. Large ones are masked on the
+    /// blocking pool.
+    async fn record_arguments(&self, arguments: Value, record: &mut Record<'_>) -> Result<Value, ToolError> {
+        let argument_bytes = json_size(&arguments);
+        if let Some(run) = &mut record.run {
+            run.argument_bytes = argument_bytes;
+        }
+        let (redactor, run_bytes) = (self.redactor.clone(), self.limits.run_bytes);
+        let mask = move |arguments: Value| {
+            let masked = bounded(redactor.json(&arguments), argument_bytes, run_bytes);
+            (arguments, masked)
+        };
+        let (arguments, masked) = match argument_bytes <= INLINE_BYTES_MAX {
+            true => mask(arguments),
+            false => tokio::task::spawn_blocking(move || mask(arguments))
+                .await
+                .map_err(|error| ToolError::internal("the arguments cannot be masked", error))?,
+        };
+        if let Some(run) = &mut record.run {
+            run.arguments = masked;
+        }
+        Ok(arguments)
+    }
+
+    pub(super) fn mask(&self, error: ToolError) -> ToolError {
+        error.map_text(|text| self.masked(text))
+    }
+
+    /// A text without secrets.
+    pub(crate) fn masked(&self, text: String) -> String {
+        self.redactor.text(text)
+    }
+
+    /// The hidden tool of this full name, where the program itself calls.
+    fn hidden_tool(&self, name: &str, call: &Call) -> Option<Arc<Registered>> {
+        self.hidden.get(name).filter(|_| call.is_administrative()).cloned()
+    }
+
+    /// A tool that everyone may know of. A hidden one is not found here, so it is neither called nor suggested.
+    fn find(&self, name: &str) -> Result<ToolLookup, ToolError> {
+        if let Some(registered) = self.registered(name) {
+            return Ok(ToolLookup::Known(registered.clone()));
+        }
+        if let Some(awaited) = self.awaited(name) {
+            return Ok(ToolLookup::Awaited(awaited));
+        }
+        let name = cut_text(name, 100);
+        if let Some(reason) = self.left_out_reason_of(&name) {
+            return Err(ToolError::not_found(format!("no tool registered with name: {name} ({reason})")));
+        }
+        let names = self.outward.keys().chain(self.tools.keys()).map(String::as_str);
+        Err(ToolError::not_found(match nearest(&name, names) {
+            Some(near) => format!("no tool registered with name: {name} (did you mean `{near}`?)"),
+            None => format!("no tool registered with name: {name}"),
+        }))
+    }
+
+    /// A name whose provider has tools that are not known.
+    fn awaited(&self, name: &str) -> Option<AwaitedTool> {
+        let (provider, written) = name.split_once('.')?;
+        let provider = Identifier::sanitize(provider);
+        let awaited = self.unknown.get(&provider)?.clone();
+        let name = ToolName::new(provider, Identifier::sanitize(written));
+        Some(AwaitedTool { name, written: written.to_owned(), provider: awaited })
+    }
+
+    /// Everything that must hold before a tool runs.
+    async fn admit(
+        &self,
+        registered: &Arc<Registered>,
+        arguments: Value,
+        argument_bytes: usize,
+        call: &Call,
+    ) -> Result<Map<String, Value>, ToolError> {
+        let name = &registered.entry.name;
+        self.decide(&registered.entry, call.caller(), call.identity())?;
+        if argument_bytes > self.limits.argument_bytes {
+            return Err(ToolError::new(
+                ErrorKind::TooLarge,
+                format!("arguments are {argument_bytes} bytes; the limit is {}", self.limits.argument_bytes),
+            ));
+        }
+        let arguments = fit(registered, arguments, argument_bytes).await?;
+        if let Some(meter) = &registered.meter {
+            meter.take().map_err(|wait| {
+                let message =
+                    format!("{} is called too often; try again in {} s", name.outward(), whole_seconds(wait));
+                ToolError::new(ErrorKind::RateLimited, message).retry_after(wait)
+            })?;
+        }
+        Ok(arguments)
+    }
+
+    async fn run(
+        &self,
+        registered: &Registered,
+        arguments: Map<String, Value>,
+        call: &mut Call,
+        started: Instant,
+    ) -> Result<(Output, usize), ToolError> {
+        let timeout = registered.tool.timeout().unwrap_or(self.limits.call_timeout);
+        let own_deadline = started.checked_add(timeout).unwrap_or(started + FOREVER);
+        let deadline = call.no_later_than(own_deadline);
+        let (bound, grace) = (deadline.at() - started, registered.tool.grace());
+        call.deadline = Some(deadline.clone());
+        if call.time_left().is_zero() {
+            return Err(timed_out(&registered.entry.name, bound));
+        }
+
+        // However this ends, what the tool started in this call's name ends with it.
+        let guard = call.cancellation.clone().drop_guard();
+        let call = &*call;
+        let output = tokio::select! {
+            biased;
+            () = call.cancelled() => {
+                Err(ToolError::new(ErrorKind::Cancelled, "the call was cancelled"))
+            }
+            output = contained(registered.tool.run(arguments, call)) => output,
+            () = deadline.passed(grace) => {
+                Err(timed_out(&registered.entry.name, bound))
+            }
+        };
+        let output = output.map_err(|error| match error.kind() {
+            // However such a tool says that its time was over, it is told the same way.
+            ErrorKind::Timeout if !grace.is_zero() && call.time_left() <= EARLY => {
+                timed_out(&registered.entry.name, bound).with_logs(error.into_logs())
+            }
+            _ => error,
+        })?;
+        drop(guard);
+
+        let content_bytes: usize = output.content.iter().map(block_size).sum();
+        let result_bytes = json_size(&output.value) + content_bytes;
+        // An administrative answer is as long as whoever asked wanted it.
+        if result_bytes > self.limits.result_bytes && !registered.is_hidden() {
+            return Err(ToolError::new(
+                ErrorKind::TooLarge,
+                format!("the result is {result_bytes} bytes; the limit is {}", self.limits.result_bytes),
+            ));
+        }
+        registered.observed.note(&output.value);
+        Ok((output, result_bytes))
+    }
+}
+
+/// Fills in defaults and validates arguments by their tool's schema. Schemas and arguments are untrusted, so whatever
+/// may take long runs on the blocking pool.
+async fn fit(
+    registered: &Arc<Registered>,
+    arguments: Value,
+    argument_bytes: usize,
+) -> Result<Map<String, Value>, ToolError> {
+    let (arguments, given) = match argument_bytes <= INLINE_BYTES_MAX && registered.fitting.is_compiled() {
+        false => (arguments, None),
+        true => match registered.fitting.schema(&registered.entry).prepare_inline(arguments) {
+            InlineCheck::Done(done) => return done,
+            InlineCheck::Deferred(arguments, given) => (arguments, Some(given)),
+        },
+    };
+    let registered = registered.clone();
+    let fitting = move || {
+        let schema = registered.fitting.schema(&registered.entry);
+        match given {
+            Some(given) => schema.check(arguments, given),
+            None => schema.prepare(arguments),
+        }
+    };
+    let fitted = tokio::task::spawn_blocking(fitting).await;
+    fitted.unwrap_or_else(|error| Err(ToolError::internal("the arguments cannot be checked", error)))
+}
+
+/// A run being recorded. A caller that goes away drops the call; the run is recorded even so.
+struct Record<'a> {
+    runs: &'a dyn RunLog,
+    started: Instant,
+    run: Option<Run>,
+}
+
+impl Record<'_> {
+    fn close(&mut self, outcome: Outcome, result_bytes: usize) {
+        if let Some(run) = self.run.take() {
+            self.runs.record(Run { duration: self.started.elapsed(), outcome, result_bytes, ..run });
+        }
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        self.close(abandoned(), 0);
+    }
+}
+
+fn abandoned() -> Outcome {
+    let message = "the caller went away".to_owned();
+    Outcome::Failed { code: run_code(ErrorKind::Cancelled).to_owned(), message }
+}
+
+/// The code a run is recorded with. Clients of a call that was cancelled are gone or stopping, so
+/// it has no code of its own for them; the record should still tell it from overload.
+fn run_code(kind: ErrorKind) -> &'static str {
+    if kind == ErrorKind::Cancelled { "cancelled" } else { kind.code() }
+}
+
+/// A tool that panics fails alone.
+async fn contained<T>(run: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
+    AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(ToolError::internal("the tool panicked", text))
+    })
+}
+
+fn timed_out(name: &ToolName, after: Duration) -> ToolError {
+    let seconds = after.as_secs_f64();
+    // Whole seconds read better; a deadline set from outside is rarely whole.
+    let shown = if (seconds - seconds.round()).abs() < 0.005 {
+        seconds.round()
+    } else {
+        (seconds * 10.0).ceil() / 10.0
+    };
+    let unit = if shown == 1.0 { "second" } else { "seconds" };
+    ToolError::new(ErrorKind::Timeout, format!("tool '{}' timed out after {shown} {unit}", name.outward()))
+}
+
+fn block_size(block: &ContentBlock) -> usize {
+    match block {
+        ContentBlock::Text(text) => text.len(),
+        ContentBlock::Other(fields) => json_size(fields),
+    }
+}
+
+/// Size of a value as JSON, without keeping the text.
+pub fn json_size(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail; a value that cannot be written has no size.
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        Err(_) => 0,
+    }
+}

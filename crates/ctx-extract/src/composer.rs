@@ -1,0 +1,205 @@
+//! Bodies in the dialect that chunks are made of: headings, paragraphs, items, rows, code.
+
+use super::bounds::Bounds;
+use super::markdown::atx_heading;
+
+/// What stands last in the body; the same kind of line follows without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    Block,
+    Item,
+    Row,
+}
+
+/// Writes a body, and stops at the bounds rather than fail.
+pub(super) struct Composer<'a> {
+    bounds: &'a Bounds,
+    body: String,
+    last: Last,
+    rows: usize,
+    /// The bound that cut the text short.
+    cut: Option<&'static str>,
+}
+
+impl<'a> Composer<'a> {
+    pub(super) fn new(bounds: &'a Bounds) -> Self {
+        Self { bounds, body: String::new(), last: Last::Block, rows: 0, cut: None }
+    }
+
+    pub(super) fn bounds(&self) -> &'a Bounds {
+        self.bounds
+    }
+
+    pub(super) fn heading(&mut self, level: usize, text: &str) {
+        let text = one_line(text);
+        if !text.is_empty() {
+            self.add(Last::Block, &format!("{} {text}", "#".repeat(level.clamp(1, 6))));
+        }
+    }
+
+    /// A paragraph; its line breaks stay.
+    pub(super) fn paragraph(&mut self, text: &str) {
+        let mut lines = String::with_capacity(text.len());
+        for line in text.trim().lines() {
+            let line = line.trim_end();
+            if !lines.is_empty() {
+                lines.push('\n');
+            }
+            lines.push_str(guard(line));
+            lines.push_str(line);
+        }
+        if !lines.is_empty() {
+            self.add(Last::Block, &lines);
+        }
+    }
+
+    /// Text that is in the dialect already.
+    pub(super) fn markdown(&mut self, text: &str) {
+        let text = text.trim_matches('\n');
+        if !text.trim().is_empty() {
+            self.add(Last::Block, text);
+        }
+    }
+
+    pub(super) fn item(&mut self, depth: usize, marker: &str, text: &str) {
+        let text = one_line(text);
+        if !text.is_empty() {
+            let indent = "  ".repeat(depth.min(8));
+            self.add(Last::Item, &format!("{indent}{marker} {text}"));
+        }
+    }
+
+    /// A row of a table whose columns need no names.
+    pub(super) fn row(&mut self, cells: &[String]) {
+        if cells.iter().any(|cell| !cell.trim().is_empty()) {
+            let cells: Vec<_> =
+                cells.iter().take(self.bounds.limits.cells).map(|cell| one_line(cell)).collect();
+            self.row_line(&format!("| {} |", cells.join(" | ")));
+        }
+    }
+
+    /// A row that is a line of its own.
+    pub(super) fn row_line(&mut self, line: &str) {
+        self.rows += 1;
+        if self.rows > self.bounds.limits.rows {
+            self.cut.get_or_insert("rows");
+            return;
+        }
+        self.add(Last::Row, &format!("{}{line}", guard(line)));
+    }
+
+    pub(super) fn code(&mut self, language: &str, text: &str) {
+        let text = text.trim_matches('\n').trim_end();
+        if !text.trim().is_empty() {
+            let fence =
+                if text.lines().any(|line| line.trim_start().starts_with("```")) { "~~~" } else { "```" };
+            self.add(Last::Block, &format!("{fence}{language}\n{text}\n{fence}"));
+        }
+    }
+
+    /// Notes that something was left out because there was too much of it.
+    pub(super) fn cut(&mut self, what: &'static str) {
+        self.cut.get_or_insert(what);
+    }
+
+    /// Whether nothing more will be taken.
+    pub(super) fn is_full(&mut self) -> bool {
+        if self.cut.is_none() && self.bounds.is_late() {
+            self.cut = Some("time");
+        }
+        self.cut.is_some()
+    }
+
+    /// Adds what another has composed within the same bounds.
+    pub(super) fn append(&mut self, other: Composer<'_>) {
+        self.rows += other.rows;
+        if !other.body.is_empty() {
+            self.add(Last::Block, &other.body);
+        }
+        self.cut = self.cut.or(other.cut);
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The body, and what is to be said of it where it is not the whole.
+    pub(super) fn finish(mut self) -> (String, Option<String>) {
+        if !self.body.is_empty() {
+            self.body.push('\n');
+        }
+        let limits = &self.bounds.limits;
+        let note = self.cut.map(|what| match what {
+            "text" => format!("only its first {} bytes of text are kept", limits.text_bytes),
+            "rows" => format!("only its first {} rows are kept", limits.rows),
+            "parts" => format!("only its first {} pages or parts are kept", limits.parts),
+            "time" => format!("only what could be read in {} s is kept", limits.time.as_secs()),
+            damage => damage.to_owned(),
+        });
+        (self.body, note)
+    }
+
+    fn add(&mut self, kind: Last, text: &str) {
+        if self.is_full() {
+            return;
+        }
+        if !self.body.is_empty() {
+            let together = kind == self.last && kind != Last::Block;
+            self.body.push_str(if together { "\n" } else { "\n\n" });
+        }
+        self.last = kind;
+        let room = self.bounds.limits.text_bytes.saturating_sub(self.body.len());
+        if text.len() > room {
+            self.cut = Some("text");
+        }
+        self.body.push_str(&text[..text.floor_char_boundary(room)]);
+    }
+}
+
+/// What to put before a line that only looks like structure, so that it does not become any.
+fn guard(line: &str) -> &'static str {
+    let is_fence = ["```", "~~~"].iter().any(|fence| line.trim_start().starts_with(fence));
+    if is_fence || atx_heading(line).is_some() { "\\" } else { "" }
+}
+
+/// The words of a text with one space between them.
+pub(super) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bounds::ExtractLimits;
+    use super::*;
+
+    #[test]
+    fn blocks_are_apart_and_lines_of_a_kind_together() {
+        let bounds = Bounds::start(ExtractLimits::DEFAULT);
+        let mut composer = Composer::new(&bounds);
+        composer.heading(2, " A\n title ");
+        composer.item(0, "-", "one");
+        composer.item(1, "-", "two");
+        composer.row(&["a".to_owned(), "b\nc".to_owned()]);
+        composer.code("sh", "\nls\n");
+        composer.paragraph("# not a heading\n``` nor code");
+        let expected = "## A title\n\n- one\n  - two\n\n| a | b c |\n\n```sh\nls\n```\n\n\\# not a heading\n\\``` nor code\n";
+        assert_eq!(composer.finish(), (expected.to_owned(), None));
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_cut_between_characters() {
+        let bounds = Bounds::start(ExtractLimits { text_bytes: 4, ..ExtractLimits::DEFAULT });
+        let mut composer = Composer::new(&bounds);
+        composer.paragraph("aéaé");
+        composer.paragraph("more");
+        let note = "only its first 4 bytes of text are kept".to_owned();
+        assert_eq!(composer.finish(), ("aéa\n".to_owned(), Some(note)));
+    }
+}

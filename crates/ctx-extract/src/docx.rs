@@ -1,0 +1,227 @@
+//! Word documents.
+
+use super::archive::Archive;
+use super::bounds::Bounds;
+use super::composer::Composer;
+use super::form::Form;
+use super::package::{main_part, properties, relations};
+use super::xml::{Node, Xml, attribute};
+use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, markdown};
+use quick_xml::events::BytesStart;
+use std::collections::HashMap;
+use std::mem;
+
+pub(super) const EXTRACTOR: Extractor =
+    Extractor { accepts: |raw| raw.form == Form::Docx, extract, needs_worker: true };
+
+const CONTENT_TYPE: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+
+fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractError> {
+    let mut archive = Archive::open(&raw.bytes, bounds)?;
+    let mut extracted = ExtractedText {
+        structure: TextStructure::Markdown,
+        content_type: CONTENT_TYPE.to_owned(),
+        ..ExtractedText::default()
+    };
+    properties(&mut archive, "docProps/core.xml", &mut extracted)?;
+    let main = main_part(&mut archive, "word/document.xml")?;
+    let mut styles = HashMap::new();
+    let mut notes = Vec::new();
+    for relation in relations(&mut archive, &main)? {
+        match relation.kind.as_str() {
+            "styles" => styles = read_styles(&mut archive, &relation.target)?,
+            "footnotes" | "endnotes" => notes.push(relation.target),
+            _ => {}
+        }
+    }
+    let mut composer = Composer::new(bounds);
+    let mut title = None;
+    for part in [main].into_iter().chain(notes) {
+        let text = archive.required(&part)?;
+        let mut walk = Walk::new(&styles, &mut composer, &mut title);
+        walk.run(Xml::new(&text, &part, bounds))?;
+    }
+    let (body, note) = composer.finish();
+    // What a reader sees as the title says more than a property nobody looks at.
+    extracted.title = title.or(extracted.title).or_else(|| markdown::title(&body));
+    Ok(ExtractedText { body, note, ..extracted })
+}
+
+/// What a style makes of a paragraph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Style {
+    is_title: bool,
+    level: Option<usize>,
+    is_item: bool,
+}
+
+/// Styles by id. Their names are English whatever language the program speaks.
+fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<HashMap<String, Style>, ExtractError> {
+    let mut styles = HashMap::new();
+    let Some(text) = archive.text(part)? else { return Ok(styles) };
+    let mut xml = Xml::new(&text, part, archive.bounds());
+    let mut current: Option<(String, Style)> = None;
+    loop {
+        match xml.next()? {
+            Node::Open(tag) => match (tag.local_name().into_inner(), &mut current) {
+                ("style", _) => current = attribute(&tag, "styleId").map(|id| (id, Style::default())),
+                ("name", Some((_, style))) => {
+                    let name = attribute(&tag, "val").unwrap_or_default().to_ascii_lowercase();
+                    style.is_title = name == "title";
+                    style.is_item |= name.starts_with("list bullet") || name.starts_with("list number");
+                    let level = name.strip_prefix("heading ").and_then(|level| level.parse().ok());
+                    style.level = level.or(style.level);
+                }
+                ("outlineLvl", Some((_, style))) => style.level = style.level.or_else(|| outline_level(&tag)),
+                ("numPr", Some((_, style))) => style.is_item = true,
+                _ => {}
+            },
+            Node::Close(tag) if tag.local_name().into_inner() == "style" => {
+                let has_room = styles.len() < archive.bounds().limits.entries;
+                styles.extend(current.take().filter(|_| has_room));
+            }
+            Node::End => return Ok(styles),
+            _ => {}
+        }
+    }
+}
+
+/// Levels are counted from zero; the tenth is body text.
+fn outline_level(tag: &BytesStart<'_>) -> Option<usize> {
+    let level: usize = attribute(tag, "val")?.parse().ok()?;
+    (level < 9).then_some(level + 1)
+}
+
+#[derive(Default)]
+struct Paragraph {
+    text: String,
+    style: Style,
+    depth: usize,
+}
+
+#[derive(Default)]
+struct Table {
+    row: Vec<String>,
+    cell: String,
+}
+
+/// Where in a document's text we are.
+struct Walk<'a, 'b> {
+    styles: &'a HashMap<String, Style>,
+    composer: &'a mut Composer<'b>,
+    title: &'a mut Option<String>,
+    /// The paragraphs around this place; more than one around a text box.
+    paragraphs: Vec<Paragraph>,
+    tables: Vec<Table>,
+    in_text: bool,
+}
+
+impl<'a, 'b> Walk<'a, 'b> {
+    fn new(
+        styles: &'a HashMap<String, Style>,
+        composer: &'a mut Composer<'b>,
+        title: &'a mut Option<String>,
+    ) -> Self {
+        Self { styles, composer, title, paragraphs: Vec::new(), tables: Vec::new(), in_text: false }
+    }
+
+    fn run(&mut self, mut xml: Xml<'_>) -> Result<(), ExtractError> {
+        while !self.composer.is_full() {
+            match xml.next()? {
+                Node::Open(tag) => match tag.local_name().into_inner() {
+                    // Shown by programs that cannot show the real thing; text that was moved away;
+                    // the marks between text and notes.
+                    "Fallback" | "moveFrom" | "separator" | "continuationSeparator" => xml.skip()?,
+                    name => self.open(name, &tag),
+                },
+                Node::Close(tag) => self.close(tag.local_name().into_inner()),
+                Node::Text(text) if self.in_text => self.text(&text),
+                Node::Text(_) => {}
+                Node::End => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, name: &str, tag: &BytesStart<'_>) {
+        let value = || attribute(tag, "val").unwrap_or_default();
+        match name {
+            "p" => self.paragraphs.push(Paragraph::default()),
+            "t" => self.in_text = true,
+            "tab" => self.text("\t"),
+            "br" | "cr" => self.text("\n"),
+            "noBreakHyphen" => self.text("-"),
+            "tbl" => self.tables.push(Table::default()),
+            _ => {}
+        }
+        let Some(paragraph) = self.paragraphs.last_mut() else { return };
+        match name {
+            "pStyle" => paragraph.style = self.styles.get(&value()).copied().unwrap_or_default(),
+            "outlineLvl" => paragraph.style.level = outline_level(tag),
+            "numPr" => paragraph.style.is_item = true,
+            "numId" if value() == "0" => paragraph.style.is_item = false,
+            "ilvl" => paragraph.depth = value().parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, name: &str) {
+        match name {
+            "t" => self.in_text = false,
+            "p" => self.end_paragraph(),
+            "tc" => {
+                if let Some(table) = self.tables.last_mut() {
+                    let cell = mem::take(&mut table.cell);
+                    if table.row.len() < self.composer.bounds().limits.cells {
+                        table.row.push(cell);
+                    }
+                }
+            }
+            "tr" => {
+                let row = self.tables.last_mut().map(|table| mem::take(&mut table.row)).unwrap_or_default();
+                match self.tables.len() {
+                    0 => {}
+                    1 => self.composer.row(&row),
+                    // A table in a cell is part of its text.
+                    inner => push_word(&mut self.tables[inner - 2].cell, &row.join(" ")),
+                }
+            }
+            "tbl" => drop(self.tables.pop()),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if let Some(paragraph) = self.paragraphs.last_mut() {
+            paragraph.text.push_str(text);
+        }
+    }
+
+    fn end_paragraph(&mut self) {
+        let Some(Paragraph { text, style, depth }) = self.paragraphs.pop() else { return };
+        if let Some(table) = self.tables.last_mut() {
+            push_word(&mut table.cell, &text);
+            return;
+        }
+        match style {
+            _ if text.trim().is_empty() => {}
+            Style { is_title: true, .. } => {
+                self.composer.heading(1, &text);
+                self.title.get_or_insert_with(|| text.trim().to_owned());
+            }
+            // Below the title, where there is one.
+            Style { level: Some(level), .. } => {
+                self.composer.heading(level + usize::from(self.title.is_some()), &text);
+            }
+            Style { is_item: true, .. } => self.composer.item(depth, "-", &text),
+            _ => self.composer.paragraph(&text),
+        }
+    }
+}
+
+fn push_word(text: &mut String, word: &str) {
+    if !text.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(word);
+}

@@ -1,0 +1,148 @@
+//! What bytes are, by what is in them; a name and a media type are only hints.
+
+use serde::{Deserialize, Serialize};
+use std::io::Cursor;
+use zip::ZipArchive;
+
+/// Bytes looked at to tell text from the rest.
+pub(super) const SNIFF_BYTES: usize = 8 << 10;
+
+/// The first bytes of what is certainly not text, even where it has no zero byte early on.
+const NOT_TEXT: &[&[u8]] = &[
+    b"\x89PNG",
+    b"\xff\xd8\xff",
+    b"GIF8",
+    b"\x1f\x8b",
+    b"BZh",
+    b"7z\xbc\xaf",
+    b"Rar!",
+    b"\xfd7zXZ",
+    b"\x28\xb5\x2f\xfd",
+    b"\x7fELF",
+    b"\xca\xfe\xba\xbe",
+    b"OggS",
+    b"ID3",
+    b"RIFF",
+    b"wOFF",
+    b"SQLite format 3\0",
+    b"\0asm",
+];
+
+/// Office files from before 2007, and newer ones behind a password.
+const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
+
+/// What bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Form {
+    /// Text, or at least nothing else that is known.
+    Text,
+    Pdf,
+    /// A ZIP archive whose directory has not been read yet.
+    Archive,
+    Docx,
+    Pptx,
+    Xlsx,
+    OpenDocument,
+    Epub,
+    /// An Office file behind a password.
+    Locked,
+    Unknown,
+}
+
+impl Form {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let head = &bytes[..bytes.len().min(SNIFF_BYTES)];
+        if is_pdf(head) {
+            return Self::Pdf;
+        }
+        if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
+            return Self::Archive;
+        }
+        if bytes.starts_with(COMPOUND) {
+            let name: Vec<u8> = "EncryptedPackage".encode_utf16().flat_map(u16::to_le_bytes).collect();
+            let locked = bytes.chunks_exact(64).any(|chunk| chunk.starts_with(&name));
+            return if locked { Self::Locked } else { Self::Unknown };
+        }
+        if NOT_TEXT.iter().any(|magic| bytes.starts_with(magic)) { Self::Unknown } else { Self::Text }
+    }
+
+    /// Package format of a ZIP archive, by its members.
+    pub(super) fn of_archive(bytes: &[u8]) -> Self {
+        let Ok(archive) = ZipArchive::new(Cursor::new(bytes)) else { return Self::of_first_member(bytes) };
+        let has = |name: &str| archive.index_for_name(name).is_some();
+        let has_below = |folder: &str| archive.file_names().flatten().any(|name| name.starts_with(folder));
+        if has("META-INF/container.xml") && has_below("OEBPS/") || bytes_say(bytes, b"application/epub+zip") {
+            Self::Epub
+        } else if has("[Content_Types].xml") && has_below("word/") {
+            Self::Docx
+        } else if has("[Content_Types].xml") && has_below("ppt/") {
+            Self::Pptx
+        } else if has("[Content_Types].xml") && has_below("xl/") {
+            Self::Xlsx
+        } else if has("content.xml") && has("META-INF/manifest.xml") {
+            Self::OpenDocument
+        } else if has("META-INF/container.xml") {
+            Self::Epub
+        } else {
+            Self::Unknown
+        }
+    }
+
+    /// A damaged archive still begins with what it was, so that the damage can be told.
+    fn of_first_member(bytes: &[u8]) -> Self {
+        let head = &bytes[..bytes.len().min(SNIFF_BYTES)];
+        let has = |text: &[u8]| head.windows(text.len()).any(|window| window == text);
+        if bytes_say(bytes, b"application/epub+zip") {
+            Self::Epub
+        } else if bytes_say(bytes, b"application/vnd.oasis.opendocument") {
+            Self::OpenDocument
+        } else if !has(b"[Content_Types].xml") {
+            Self::Unknown
+        } else if has(b"xl/") {
+            Self::Xlsx
+        } else if has(b"ppt/") {
+            Self::Pptx
+        } else {
+            Self::Docx
+        }
+    }
+}
+
+/// Some writers put a few bytes before the mark; in a text that speaks of it it means nothing.
+fn is_pdf(head: &[u8]) -> bool {
+    let marked = head[..head.len().min(1024)].windows(5).position(|window| window == b"%PDF-");
+    marked.is_some_and(|at| {
+        let before = &head[..at];
+        before.iter().all(|byte| byte.is_ascii_whitespace()) || before.contains(&0) || !before.is_ascii()
+    })
+}
+
+/// Whether the member `mimetype`, which comes first and is not compressed, begins with this.
+fn bytes_say(bytes: &[u8], media_type: &[u8]) -> bool {
+    const NAME_AT: usize = 30;
+    let Some(after) = bytes.get(NAME_AT..).and_then(|rest| rest.strip_prefix(b"mimetype")) else {
+        return false;
+    };
+    // An extra field may stand between name and content.
+    after[..after.len().min(SNIFF_BYTES)]
+        .windows(media_type.len())
+        .take(256)
+        .any(|window| window == media_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_text_is_known_by_its_first_bytes() {
+        assert_eq!(Form::of(b"\x89PNG\r\n\x1a\nabc"), Form::Unknown);
+        assert_eq!(Form::of(b"\n%PDF-1.4"), Form::Pdf);
+        assert_eq!(Form::of(b"PK\x03\x04 and then nothing"), Form::Archive);
+        assert_eq!(Form::of_archive(b"PK\x03\x04 and then nothing"), Form::Unknown);
+        assert_eq!(Form::of(b"a PDF begins with %PDF-1.7"), Form::Text);
+        assert_eq!(Form::of(b"plain"), Form::Text);
+        assert_eq!(Form::of(b""), Form::Text);
+    }
+}

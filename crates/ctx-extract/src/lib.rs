@@ -1,0 +1,345 @@
+//! Bytes to text: hostile input in, structured text out. No files, no network, no panics.
+//!
+//! One entry in `EXTRACTORS` for each kind of content; the first that accepts wins. Whatever an
+//! extractor does, it does within [`extract`], which contains its panics. Formats other than plain text
+//! ([`RawDocument::needs_worker`]) are meant to be read in a confined process, to which a document goes, and
+//! from which its text comes, as `job.rs` says: a library may hang, eat memory or overflow the stack.
+
+mod archive;
+mod bounds;
+mod composer;
+mod csv;
+mod docx;
+mod epub;
+mod form;
+mod front_matter;
+mod html;
+mod job;
+mod markdown;
+mod notebook;
+mod opendocument;
+mod package;
+mod pdf;
+mod pptx;
+mod table;
+mod text;
+mod xlsx;
+mod xml;
+
+pub use bounds::{CancelCheck, ExtractLimits};
+pub use job::{ReplyHeader, decode_reply, encode_job, run_job};
+pub use markdown::atx_heading;
+
+use bounds::Bounds;
+use form::Form;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// Changes whenever the same bytes may give another text, so that documents are read anew.
+pub const EXTRACTION_VERSION: u32 = 2;
+
+/// Stack of the thread that [`extract`] runs on, at least: parsers of nested things call themselves.
+pub const STACK_BYTES: usize = 16 << 20;
+
+/// Endings of documents that can be read, the most usual first.
+const DOCUMENT_ENDINGS: [&str; 22] = [
+    "md", "markdown", "mdx", "txt", "rst", "adoc", "pdf", "docx", "pptx", "xlsx", "odt", "odp", "ods",
+    "epub", "html", "htm", "xhtml", "ipynb", "csv", "tsv", "tex", "org",
+];
+
+/// Endings of documents that can be read.
+pub fn document_endings() -> impl Iterator<Item = &'static str> {
+    DOCUMENT_ENDINGS.into_iter()
+}
+
+/// Endings of documents, and then of source code and data, that can be read. Files are read by their content; endings only
+/// help to choose files.
+pub fn readable_endings() -> impl Iterator<Item = &'static str> {
+    document_endings().chain(text::code_endings())
+}
+
+/// A document before its text is extracted.
+#[derive(Serialize, Deserialize)]
+pub struct RawDocument {
+    #[serde(skip)]
+    bytes: Vec<u8>,
+    /// The document's name in its source; its ending is a hint.
+    name: String,
+    /// The media type without parameters, where the source knows one that says something.
+    content_type: Option<String>,
+    /// The character set that came with the media type.
+    charset: Option<String>,
+    form: Form,
+    /// The media type of a document that came as text, which stands unless its content says otherwise.
+    given_type: Option<String>,
+}
+
+impl RawDocument {
+    /// A document of these bytes, with its name and the media type that its source knows, if any. Both are hints.
+    pub fn new(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
+        let form = Form::of(&bytes);
+        Self { form, ..Self::described(bytes, name, content_type) }
+    }
+
+    /// A document that came as text.
+    pub fn from_text(text: &str, name: &str, content_type: Option<&str>) -> Self {
+        let bytes = text.replace('\0', "").into_bytes();
+        Self { given_type: content_type.map(str::to_owned), ..Self::described(bytes, name, content_type) }
+    }
+
+    /// Its content.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether it is of a format that is read in a confined process only: anything but plain text, Markdown, CSV and
+    /// source code.
+    pub fn needs_worker(&self) -> bool {
+        match self.form {
+            Form::Archive => true,
+            _ => extractor(self).is_ok_and(|extractor| extractor.needs_worker),
+        }
+    }
+
+    fn described(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
+        let given = content_type.unwrap_or_default();
+        let (content_type, parameters) = given.split_once(';').unwrap_or((given, ""));
+        let content_type = content_type.trim().to_ascii_lowercase();
+        let vague =
+            matches!(&*content_type, "" | "text/plain" | "application/octet-stream" | "text/*" | "*/*");
+        let charset = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
+        Self {
+            bytes,
+            name: name.to_owned(),
+            content_type: (!vague).then_some(content_type),
+            charset: charset
+                .filter(|(name, _)| name.eq_ignore_ascii_case("charset"))
+                .map(|(_, value)| value.trim_matches('"').to_owned())
+                .next(),
+            form: Form::Text,
+            given_type: None,
+        }
+    }
+
+    /// Replaces [`Form::Archive`] by the package format that the archive's members show.
+    fn with_package_form(self) -> Self {
+        let form = if self.form == Form::Archive { Form::of_archive(&self.bytes) } else { self.form };
+        Self { form, ..self }
+    }
+
+    fn is_text(&self) -> bool {
+        self.form == Form::Text
+    }
+
+    /// Whether the source says it is of one of these media types, or, where it says nothing, its
+    /// name ends in one of these.
+    fn hinted(&self, content_types: &[&str], endings: &[&str]) -> bool {
+        match &self.content_type {
+            Some(content_type) => content_types.contains(&content_type.as_str()),
+            None => endings.contains(&ending(&self.name).as_str()),
+        }
+    }
+
+    /// The last part of its name.
+    fn file_name(&self) -> &str {
+        self.name.rsplit(['/', '\\']).next().unwrap_or_default()
+    }
+}
+
+/// The structure of a body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TextStructure {
+    /// Headings and fences count.
+    Markdown,
+    /// Paragraphs and sentences.
+    #[default]
+    Plain,
+    /// Lines.
+    Code,
+}
+
+/// The text of a document, and what it says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExtractedText {
+    /// The text.
+    #[serde(skip)]
+    pub body: String,
+    /// How the body is structured.
+    pub structure: TextStructure,
+    /// The media type of the document, by its content.
+    pub content_type: String,
+    /// Its title.
+    pub title: Option<String>,
+    /// Its author.
+    pub author: Option<String>,
+    /// Its tags or keywords.
+    pub tags: Vec<String>,
+    /// Whatever else it says of itself.
+    pub metadata: Map<String, Value>,
+    /// When it was written.
+    pub created_at: Option<Timestamp>,
+    /// When it was last changed.
+    pub updated_at: Option<Timestamp>,
+    /// A warning about a text that is not the whole.
+    pub note: Option<String>,
+}
+
+/// Why there is no text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExtractError {
+    /// It is not a kind of content we read.
+    NotText,
+    /// It is, but reading it failed, and will fail again while it stays as it is.
+    Failed(String),
+    /// It may be readable another time.
+    NotNow(String),
+}
+
+impl ExtractError {
+    /// Its time is over.
+    pub fn too_slow(time: Duration) -> Self {
+        Self::Failed(format!("reading it took longer than {} s", time.as_secs()))
+    }
+
+    /// Result of a cancelled extraction; the document is read again by the next sync.
+    pub fn interrupted() -> Self {
+        Self::NotNow("reading it was interrupted".to_owned())
+    }
+}
+
+/// Fails with a reason.
+fn failed<T>(reason: impl Into<String>) -> Result<T, ExtractError> {
+    Err(ExtractError::Failed(reason.into()))
+}
+
+struct Extractor {
+    accepts: fn(&RawDocument) -> bool,
+    extract: fn(&RawDocument, &Bounds) -> Result<ExtractedText, ExtractError>,
+    /// Whether it runs in a confined process only.
+    needs_worker: bool,
+}
+
+const EXTRACTORS: &[Extractor] = &[
+    pdf::EXTRACTOR,
+    docx::EXTRACTOR,
+    pptx::EXTRACTOR,
+    xlsx::EXTRACTOR,
+    opendocument::EXTRACTOR,
+    epub::EXTRACTOR,
+    html::EXTRACTOR,
+    markdown::EXTRACTOR,
+    csv::EXTRACTOR,
+    notebook::EXTRACTOR,
+    text::EXTRACTOR,
+];
+
+/// Extracts the text of a document of any format, on this thread. A panic is a failure like any other.
+pub fn extract(
+    raw: RawDocument,
+    limits: ExtractLimits,
+    is_cancelled: CancelCheck,
+) -> Result<ExtractedText, ExtractError> {
+    let work = move || {
+        if raw.form == Form::Locked {
+            return failed("it is protected by a password");
+        }
+        let bounds = Bounds::with_cancellation(limits, is_cancelled);
+        let raw = raw.with_package_form();
+        let extracted = (extractor(&raw)?.extract)(&raw, &bounds);
+        // Cancellation may have truncated the text, so it must not be stored.
+        if bounds.is_cancelled() {
+            return Err(ExtractError::interrupted());
+        }
+        let mut extracted = extracted?;
+        if let (Some(given), TextStructure::Plain) = (raw.given_type, extracted.structure) {
+            extracted.content_type = given;
+        }
+        Ok(extracted)
+    };
+    contained(work)
+}
+
+fn contained(
+    work: impl FnOnce() -> Result<ExtractedText, ExtractError>,
+) -> Result<ExtractedText, ExtractError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| failed("the extractor panicked"))
+}
+
+fn extractor(raw: &RawDocument) -> Result<&'static Extractor, ExtractError> {
+    EXTRACTORS.iter().find(|extractor| (extractor.accepts)(raw)).ok_or(ExtractError::NotText)
+}
+
+/// Beginnings of the media types whose text is composed anew, as Markdown.
+const COMPOSED: &[&str] = &[
+    "application/epub",
+    "application/pdf",
+    "application/vnd.oasis.",
+    "application/vnd.openxmlformats-",
+    "application/x-ipynb+json",
+    "text/csv",
+    "text/html",
+    "text/tab-separated-values",
+];
+/// How long a media type may be that a source made up.
+const CONTENT_TYPE_BYTES_MAX: usize = 200;
+
+/// The media type of the text that is kept of a document of this media type.
+pub fn text_type(content_type: &str) -> &str {
+    let is_sound = content_type.len() <= CONTENT_TYPE_BYTES_MAX
+        && content_type.chars().all(|c| c.is_ascii_graphic() || c == ' ')
+        && content_type.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
+    match content_type {
+        _ if !is_sound => "text/plain",
+        _ if COMPOSED.iter().any(|begin| content_type.starts_with(begin)) => "text/markdown",
+        kept => kept,
+    }
+}
+
+/// The ending of a name, lowercase: `md`.
+fn ending(name: &str) -> String {
+    name.rsplit(['/', '\\'])
+        .next()
+        .and_then(|file| file.rsplit_once('.'))
+        .map(|(_, ending)| ending.to_ascii_lowercase())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure() {
+        let panicked = Err(ExtractError::Failed("the extractor panicked".to_owned()));
+        assert_eq!(contained(|| panic!("on purpose")), panicked);
+    }
+
+    #[test]
+    fn only_plain_formats_need_no_worker() {
+        let needs_worker =
+            |name: &str, bytes: &[u8]| RawDocument::new(bytes.to_vec(), name, None).needs_worker();
+        for name in ["a.md", "a.txt", "a.csv", "a.rs", "a.json", "a.xml", "a", "a.pdf"] {
+            assert!(!needs_worker(name, b"plain text"), "{name}");
+        }
+        for (name, bytes) in [
+            ("a.md", &b"%PDF-1.7"[..]),
+            ("a.txt", b"PK\x03\x04"),
+            ("a.txt", b"<!doctype html>"),
+            ("a.html", b"text"),
+            ("a.ipynb", b"{}"),
+        ] {
+            assert!(needs_worker(name, bytes), "{name}");
+        }
+        assert!(RawDocument::from_text("x", "a", Some("text/html; charset=utf-8")).needs_worker());
+    }
+}
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod samples;

@@ -1,0 +1,133 @@
+//! What all office packages share: parts that name each other, and properties.
+
+use super::archive::Archive;
+use super::composer::one_line;
+use super::front_matter::timestamp;
+use super::xml::{Node, Xml, attribute};
+use super::{ExtractError, ExtractedText};
+
+/// Titles that programs give to what has none.
+const PLACEHOLDERS: &[&str] = &["Word Document", "PowerPoint Presentation"];
+
+/// One part naming another.
+pub(super) struct Relation {
+    pub(super) id: String,
+    /// The last word of its type: `slide`.
+    pub(super) kind: String,
+    /// The name of the member it leads to.
+    pub(super) target: String,
+}
+
+/// Where a part leads; an empty part stands for the package itself.
+pub(super) fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Relation>, ExtractError> {
+    let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
+    let name = resolved(folder, &format!("_rels/{file}.rels"));
+    let Some(text) = archive.text(&name)? else { return Ok(Vec::new()) };
+    let mut xml = Xml::new(&text, &name, archive.bounds());
+    let mut relations = Vec::new();
+    loop {
+        match xml.next()? {
+            Node::Open(tag) if tag.local_name().into_inner() == "Relationship" => {
+                let get = |name| attribute(&tag, name).unwrap_or_default();
+                let external = get("TargetMode").eq_ignore_ascii_case("external");
+                if !external && relations.len() < archive.bounds().limits.members {
+                    relations.push(Relation {
+                        id: get("Id"),
+                        kind: get("Type").rsplit('/').next().unwrap_or_default().to_owned(),
+                        target: resolved(folder, &get("Target")),
+                    });
+                }
+            }
+            Node::End => return Ok(relations),
+            _ => {}
+        }
+    }
+}
+
+/// The part that a package is about.
+pub(super) fn main_part(archive: &mut Archive<'_>, usual: &str) -> Result<String, ExtractError> {
+    let relations = relations(archive, "")?;
+    let main = relations.into_iter().find(|relation| relation.kind == "officeDocument");
+    Ok(main
+        .map(|relation| relation.target)
+        .filter(|name| archive.has(name))
+        .unwrap_or_else(|| usual.to_owned()))
+}
+
+/// A name as seen from a folder; never above the root.
+pub(super) fn resolved(folder: &str, name: &str) -> String {
+    let from = if name.starts_with('/') { "" } else { folder };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in from.split('/').chain(name.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Takes title, author, tags and dates from a part with a document's properties.
+pub(super) fn properties(
+    archive: &mut Archive<'_>,
+    name: &str,
+    extracted: &mut ExtractedText,
+) -> Result<(), ExtractError> {
+    let Some(text) = archive.text(name)? else { return Ok(()) };
+    let mut xml = Xml::new(&text, name, archive.bounds());
+    loop {
+        let tag = match xml.next()? {
+            Node::Open(tag) => tag,
+            Node::End => return Ok(()),
+            _ => continue,
+        };
+        let key = tag.local_name().into_inner();
+        if !matches!(
+            key,
+            "title"
+                | "creator"
+                | "initial-creator"
+                | "keywords"
+                | "keyword"
+                | "description"
+                | "subject"
+                | "created"
+                | "creation-date"
+                | "modified"
+                | "date"
+        ) {
+            continue;
+        }
+        let value = one_line(&xml.text()?);
+        if value.is_empty() {
+            continue;
+        }
+        match key {
+            "title" if PLACEHOLDERS.contains(&&*value) => {}
+            "title" => extracted.title = Some(value),
+            // Where both are there this one wrote it and the other saved it last.
+            "initial-creator" => extracted.author = Some(value),
+            "creator" => drop(extracted.author.get_or_insert(value)),
+            "keywords" | "keyword" => {
+                let tags = value.split([',', ';']).map(str::trim).filter(|tag| !tag.is_empty());
+                extracted.tags.extend(tags.map(str::to_owned));
+            }
+            "created" | "creation-date" => extracted.created_at = timestamp(&value),
+            "modified" | "date" => extracted.updated_at = timestamp(&value),
+            key => drop(extracted.metadata.insert(key.to_owned(), value.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_resolved_and_stay_inside() {
+        assert_eq!(resolved("ppt/slides", "../media/a.png"), "ppt/media/a.png");
+        assert_eq!(resolved("ppt", "/word/a.xml"), "word/a.xml");
+        assert_eq!(resolved("a", "../../../b"), "b");
+    }
+}

@@ -1,0 +1,101 @@
+//! A PDF into memory, with a count of what it asks for.
+//!
+//! The library parses everything at once and cannot be asked to stop; it does ask a function about
+//! every object, and that one looks at the time and at what a hostile file would do.
+
+use super::super::bounds::Bounds;
+use super::super::{ExtractError, failed};
+use lopdf::{Document, Error, LoadOptions, Object, ObjectId, Stream};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Objects of one document; the largest real ones have a few hundred thousand.
+const OBJECTS_MAX: usize = 1_000_000;
+/// What one stream of objects may unpack to, and how many it may hold.
+const OBJECT_STREAM_BYTES_MAX: usize = 8 << 20;
+const OBJECT_STREAM_OBJECTS_MAX: usize = 100_000;
+
+thread_local! {
+    /// The load under way on this thread; the library's function has no other way to know.
+    static LOADING: RefCell<Option<Loading>> = const { RefCell::new(None) };
+}
+
+struct Loading {
+    bounds: Bounds,
+    seen: HashSet<ObjectId>,
+}
+
+/// Carries the reason out of the library.
+struct Stop(ExtractError);
+
+pub(super) fn load(bytes: &[u8], bounds: &Bounds) -> Result<Document, ExtractError> {
+    let options = LoadOptions {
+        filter: Some(consider),
+        max_decompressed_size: Some(OBJECT_STREAM_BYTES_MAX),
+        ..LoadOptions::default()
+    };
+    LOADING.set(Some(Loading { bounds: bounds.clone(), seen: HashSet::new() }));
+    let loaded = catch_unwind(AssertUnwindSafe(|| Document::load_mem_with_options(bytes, options)));
+    LOADING.set(None);
+    match loaded {
+        Ok(Ok(document)) => Ok(document),
+        Ok(Err(Error::InvalidPassword | Error::Decryption(_))) => failed("it is protected by a password"),
+        Ok(Err(error)) => failed(format!("it is damaged: {error}")),
+        Err(payload) => match payload.downcast::<Stop>() {
+            Ok(stop) => Err(stop.0),
+            Err(_) => failed("it is damaged: the reader panicked"),
+        },
+    }
+}
+
+/// Whether an object is kept. What holds no text is not.
+fn consider(id: ObjectId, object: &mut Object) -> Option<(ObjectId, Object)> {
+    let stop = LOADING.with_borrow_mut(|loading| {
+        let loading = loading.as_mut()?;
+        // The same object under many names is read each time.
+        let repeated = !loading.seen.insert(id);
+        if loading.bounds.is_late() {
+            return Some(ExtractError::too_slow(loading.bounds.limits.time));
+        }
+        let too_many = loading.seen.len() > OBJECTS_MAX || repeated && loading.seen.len() > OBJECTS_MAX / 2;
+        too_many.then(|| ExtractError::Failed(format!("it has more than {OBJECTS_MAX} objects")))
+    });
+    if let Some(reason) = stop {
+        resume_unwind(Box::new(Stop(reason)));
+    }
+    let keep = match &*object {
+        Object::Stream(stream) if stream.dict.has_type(b"ObjStm") => is_sound(stream),
+        Object::Stream(stream) => !is_picture_or_font(stream),
+        _ => true,
+    };
+    keep.then(|| (id, object.clone()))
+}
+
+fn is_picture_or_font(stream: &Stream) -> bool {
+    let subtype = stream.dict.get(b"Subtype").and_then(Object::as_name).unwrap_or_default();
+    matches!(subtype, b"Image" | b"Type1C" | b"CIDFontType0C" | b"OpenType") || stream.dict.has(b"Length1")
+}
+
+/// Whether each object of a stream stands at a place of its own: many names for one large object
+/// would make many copies of it.
+fn is_sound(stream: &Stream) -> bool {
+    let Ok(content) = stream.get_plain_content_with_limit(OBJECT_STREAM_BYTES_MAX) else {
+        // Encrypted ones cannot be looked into here; the library reports what is wrong.
+        return true;
+    };
+    let first = stream.dict.get(b"First").and_then(Object::as_i64).unwrap_or(0);
+    let index = usize::try_from(first).ok().and_then(|first| content.get(..first)).unwrap_or_default();
+    let numbers = index.split(u8::is_ascii_whitespace).filter(|number| !number.is_empty());
+    let mut places = numbers.skip(1).step_by(2).map(|place| {
+        std::str::from_utf8(place).ok().and_then(|place| place.parse::<u32>().ok()).unwrap_or(0)
+    });
+    let mut last = None;
+    let mut count = 0;
+    places.all(|place| {
+        count += 1;
+        let is_new = last.is_none_or(|last| place > last);
+        last = Some(place);
+        is_new && count <= OBJECT_STREAM_OBJECTS_MAX
+    })
+}

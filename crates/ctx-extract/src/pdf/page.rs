@@ -1,0 +1,322 @@
+//! The text of a page: what is shown, put into lines by where it is shown.
+
+use super::super::ExtractError;
+use super::super::bounds::Bounds;
+use super::font::Font;
+use lopdf::content::{Content, Operation};
+use lopdf::{Dictionary, Document, Error, Object, ObjectId, Stream};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What one page may unpack to.
+const PAGE_BYTES_MAX: usize = 64 << 20;
+/// Operations between two looks at the time.
+const OPERATIONS_PER_LOOK: usize = 1_024;
+/// Drawings inside drawings.
+const FORMS_MAX: usize = 8;
+/// States that can be put aside.
+const STATES_MAX: usize = 256;
+/// Distances in sizes of the font: from here on it is another word, another line, another paragraph.
+const WORD_GAP: f32 = 0.2;
+const LINE_GAP: f32 = 0.5;
+const PARAGRAPH_GAP: f32 = 1.7;
+
+/// Reads the pages of a document one after the other.
+pub(super) struct Reader<'a> {
+    document: &'a Document,
+    bounds: &'a Bounds,
+    /// Fonts by the place of their dictionary; pages share them.
+    fonts: HashMap<usize, Rc<Font<'a>>>,
+    /// Bytes that may still be unpacked.
+    room: usize,
+    has_left_out: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(document: &'a Document, bounds: &'a Bounds) -> Self {
+        Self {
+            document,
+            bounds,
+            fonts: HashMap::new(),
+            room: bounds.limits.unpacked_bytes,
+            has_left_out: false,
+        }
+    }
+
+    /// Whether something is missing because there was no room for it.
+    pub(super) fn has_left_out(&self) -> bool {
+        self.has_left_out
+    }
+
+    /// The paragraphs of a page; of one that cannot be read there are none.
+    pub(super) fn read(&mut self, page: ObjectId) -> Result<Vec<String>, ExtractError> {
+        let content = self.document.get_page_content_with_limit(page, PAGE_BYTES_MAX.min(self.room));
+        let Ok(content) = content else {
+            self.has_left_out = true;
+            return Ok(Vec::new());
+        };
+        let mut resources = Vec::new();
+        if let Ok((own, inherited)) = self.document.get_page_resources(page) {
+            resources.extend(own);
+            resources.extend(inherited.into_iter().filter_map(|id| self.document.get_dictionary(id).ok()));
+        }
+        let mut lines = Lines::default();
+        self.show(&content, &resources, Matrix::ONE, 0, &mut lines)?;
+        Ok(lines.finish())
+    }
+
+    fn show(
+        &mut self,
+        content: &[u8],
+        resources: &[&'a Dictionary],
+        place: Matrix,
+        depth: usize,
+        lines: &mut Lines,
+    ) -> Result<(), ExtractError> {
+        self.room = self.room.saturating_sub(content.len());
+        let mut state = State { place, ..State::default() };
+        let mut aside: Vec<State<'a>> = Vec::new();
+        for (count, operation) in Content::decode_iter(content).enumerate() {
+            if count % OPERATIONS_PER_LOOK == 0 && self.bounds.is_late() {
+                break;
+            }
+            // What cannot be read ends the page; what came before it stays.
+            let Ok(Operation { operator, operands }) = operation else { break };
+            let number =
+                |index: usize| operands.get(index).and_then(|operand| operand.as_float().ok()).unwrap_or(0.0);
+            let matrix = || Matrix(std::array::from_fn(number));
+            match operator.as_str() {
+                "q" if aside.len() < STATES_MAX => aside.push(state.clone()),
+                "Q" => state = aside.pop().unwrap_or(state),
+                "cm" => state.place = matrix().then(state.place),
+                "BT" => state.begin(Matrix::ONE),
+                "Tf" => {
+                    let name = operands.first().and_then(|name| name.as_name().ok()).unwrap_or_default();
+                    state.font = self.font(name, resources);
+                    state.size = number(1);
+                }
+                "TL" => state.leading = number(0),
+                "Td" => state.step(number(0), number(1)),
+                "TD" => {
+                    state.leading = -number(1);
+                    state.step(number(0), number(1));
+                }
+                "Tm" => state.begin(matrix()),
+                "T*" => state.step(0.0, -state.leading),
+                "Tj" | "TJ" => state.show(&operands, lines),
+                "'" => {
+                    state.step(0.0, -state.leading);
+                    state.show(&operands, lines);
+                }
+                "\"" => {
+                    state.step(0.0, -state.leading);
+                    state.show(operands.get(2..).unwrap_or_default(), lines);
+                }
+                "Do" if depth < FORMS_MAX => {
+                    let name = operands.first().and_then(|name| name.as_name().ok()).unwrap_or_default();
+                    if let Some(form) = self.form(name, resources) {
+                        self.show_form(form, resources, state.place, depth + 1, lines)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn show_form(
+        &mut self,
+        form: &'a Stream,
+        resources: &[&'a Dictionary],
+        place: Matrix,
+        depth: usize,
+        lines: &mut Lines,
+    ) -> Result<(), ExtractError> {
+        self.bounds.check_time()?;
+        let content = match form.get_plain_content_with_limit(PAGE_BYTES_MAX.min(self.room)) {
+            Ok(content) => content,
+            Err(error) => {
+                self.has_left_out |= matches!(error, Error::Decompress(_));
+                return Ok(());
+            }
+        };
+        let own = form.dict.get_deref(b"Resources", self.document).and_then(Object::as_dict).ok();
+        let resources: Vec<_> =
+            own.into_iter().chain(resources.iter().copied()).take(FORMS_MAX * 2).collect();
+        let matrix = form.dict.get_deref(b"Matrix", self.document).and_then(Object::as_array).ok();
+        let place = match matrix.map(Vec::as_slice) {
+            Some(numbers @ [_, _, _, _, _, _]) => {
+                Matrix(std::array::from_fn(|index| numbers[index].as_float().unwrap_or(0.0))).then(place)
+            }
+            _ => place,
+        };
+        self.show(&content, &resources, place, depth, lines)
+    }
+
+    fn resource(&self, kind: &[u8], name: &[u8], resources: &[&'a Dictionary]) -> Option<&'a Object> {
+        resources.iter().find_map(|resources| {
+            let named = resources.get_deref(kind, self.document).ok()?.as_dict().ok()?;
+            named.get_deref(name, self.document).ok()
+        })
+    }
+
+    fn form(&self, name: &[u8], resources: &[&'a Dictionary]) -> Option<&'a Stream> {
+        let stream = self.resource(b"XObject", name, resources)?.as_stream().ok()?;
+        let is_form = stream.dict.get(b"Subtype").and_then(Object::as_name).is_ok_and(|name| name == b"Form");
+        is_form.then_some(stream)
+    }
+
+    fn font(&mut self, name: &[u8], resources: &[&'a Dictionary]) -> Option<Rc<Font<'a>>> {
+        let font = self.resource(b"Font", name, resources)?.as_dict().ok()?;
+        let document = self.document;
+        let known = self.fonts.entry(std::ptr::from_ref(font).addr());
+        Some(known.or_insert_with(|| Rc::new(Font::read(font, document))).clone())
+    }
+}
+
+/// Six numbers that move, turn and stretch.
+#[derive(Clone, Copy)]
+struct Matrix([f32; 6]);
+
+impl Matrix {
+    const ONE: Self = Self([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+
+    /// This one first, then the other.
+    fn then(self, Self([a, b, c, d, e, f]): Self) -> Self {
+        let [p, q, r, s, x, y] = self.0;
+        Self([
+            p * a + q * c,
+            p * b + q * d,
+            r * a + s * c,
+            r * b + s * d,
+            x * a + y * c + e,
+            x * b + y * d + f,
+        ])
+    }
+}
+
+/// Where and how text is shown.
+#[derive(Clone)]
+struct State<'a> {
+    /// The page as the drawing sees it.
+    place: Matrix,
+    /// Where the line began, and where the next text begins.
+    line: Matrix,
+    text: Matrix,
+    font: Option<Rc<Font<'a>>>,
+    size: f32,
+    leading: f32,
+}
+
+impl Default for State<'_> {
+    fn default() -> Self {
+        Self { place: Matrix::ONE, line: Matrix::ONE, text: Matrix::ONE, font: None, size: 1.0, leading: 0.0 }
+    }
+}
+
+impl State<'_> {
+    fn begin(&mut self, matrix: Matrix) {
+        (self.line, self.text) = (matrix, matrix);
+    }
+
+    fn step(&mut self, x: f32, y: f32) {
+        self.begin(Matrix([1.0, 0.0, 0.0, 1.0, x, y]).then(self.line));
+    }
+
+    /// Shows texts; the numbers between them are steps back in thousandths of the size.
+    fn show(&mut self, operands: &[Object], lines: &mut Lines) {
+        for operand in operands {
+            match operand {
+                Object::String(bytes, _) => self.show_text(bytes, lines),
+                Object::Array(parts) => self.show(parts, lines),
+                other => {
+                    if let Ok(back) = other.as_float() {
+                        self.advance(-back);
+                    }
+                }
+            }
+        }
+    }
+
+    fn show_text(&mut self, bytes: &[u8], lines: &mut Lines) {
+        let Some(font) = self.font.clone() else { return };
+        let (text, width) = font.text(bytes);
+        let [_, _, c, d, x, y] = self.text.then(self.place).0;
+        let size = (self.size * c.hypot(d)).abs();
+        lines.add(&text, x, y, size, width.is_some());
+        self.advance(width.unwrap_or_else(|| Font::usual_width(&text)));
+        lines.end_at(self.text.then(self.place).0[4]);
+    }
+
+    fn advance(&mut self, thousandths: f32) {
+        self.text = Matrix([1.0, 0.0, 0.0, 1.0, thousandths / 1000.0 * self.size, 0.0]).then(self.text);
+    }
+}
+
+/// Texts as they come, made into lines and those into paragraphs.
+#[derive(Default)]
+struct Lines {
+    paragraphs: Vec<String>,
+    paragraph: String,
+    /// Where the last text ended, and whether that is more than a guess.
+    last: Option<(f32, f32)>,
+    is_sure: bool,
+}
+
+impl Lines {
+    fn add(&mut self, text: &str, x: f32, y: f32, size: f32, is_sure: bool) {
+        if text.is_empty() {
+            return;
+        }
+        let size = if size.is_finite() && size > 0.0 { size } else { 1.0 };
+        if let Some((last_x, last_y)) = self.last {
+            let down = last_y - y;
+            if down.abs() < LINE_GAP * size {
+                let gap = x - last_x;
+                let is_apart =
+                    if self.is_sure { gap.abs() > WORD_GAP * size } else { gap.abs() > f32::EPSILON };
+                if is_apart && !self.paragraph.ends_with(char::is_whitespace) && !text.starts_with(' ') {
+                    self.paragraph.push(' ');
+                }
+            } else if down > 0.0 && down < PARAGRAPH_GAP * size {
+                self.end_line(text);
+            } else {
+                self.end_paragraph();
+            }
+        }
+        self.paragraph.extend(text.chars().filter(|char| !char.is_control()));
+        self.last = Some((x, y));
+        self.is_sure = is_sure;
+    }
+
+    fn end_at(&mut self, x: f32) {
+        if let Some((last_x, _)) = &mut self.last {
+            *last_x = x;
+        }
+    }
+
+    /// A word that was cut at the end of a line is put together again.
+    fn end_line(&mut self, next: &str) {
+        let line = self.paragraph.trim_end();
+        let cut = line.strip_suffix(['-', '\u{ad}', '\u{2010}']);
+        match cut.filter(|word| word.ends_with(char::is_lowercase) && next.starts_with(char::is_lowercase)) {
+            Some(word) => self.paragraph.truncate(word.len()),
+            None => {
+                self.paragraph.truncate(line.len());
+                self.paragraph.push('\n');
+            }
+        }
+    }
+
+    fn end_paragraph(&mut self) {
+        let paragraph = std::mem::take(&mut self.paragraph);
+        if !paragraph.trim().is_empty() {
+            self.paragraphs.push(paragraph.replace('\u{ad}', ""));
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        self.end_paragraph();
+        self.paragraphs
+    }
+}

@@ -1,0 +1,186 @@
+//! Presentations: a heading for every slide, its text, its tables, its notes.
+
+use super::archive::Archive;
+use super::bounds::Bounds;
+use super::composer::{Composer, one_line};
+use super::form::Form;
+use super::package::{main_part, properties, relations};
+use super::xml::{Node, Xml, attribute};
+use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure};
+use quick_xml::events::BytesStart;
+use std::mem;
+
+pub(super) const EXTRACTOR: Extractor =
+    Extractor { accepts: |raw| raw.form == Form::Pptx, extract, needs_worker: true };
+
+const CONTENT_TYPE: &str = "application/vnd.openxmlformats-officedocument.presentationml.presentation";
+
+fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractError> {
+    let mut archive = Archive::open(&raw.bytes, bounds)?;
+    let mut extracted = ExtractedText {
+        structure: TextStructure::Markdown,
+        content_type: CONTENT_TYPE.to_owned(),
+        ..ExtractedText::default()
+    };
+    properties(&mut archive, "docProps/core.xml", &mut extracted)?;
+    let main = main_part(&mut archive, "ppt/presentation.xml")?;
+    let mut composer = Composer::new(bounds);
+    let mut first_title = None;
+    for (index, part) in slides(&mut archive, &main)?.iter().enumerate() {
+        if index >= bounds.limits.parts {
+            composer.cut("parts");
+        }
+        if composer.is_full() {
+            break;
+        }
+        let slide = read(&mut archive, part)?;
+        let title = slide.title.unwrap_or_else(|| format!("Slide {}", index + 1));
+        composer.heading(2, &title);
+        slide.blocks.iter().for_each(|block| block.compose(&mut composer));
+        if index == 0 {
+            first_title = Some(one_line(&title));
+        }
+        let notes = relations(&mut archive, part)?.into_iter().find(|relation| relation.kind == "notesSlide");
+        if let Some(notes) = notes {
+            for block in read(&mut archive, &notes.target)?.blocks {
+                block.spoken().compose(&mut composer);
+            }
+        }
+    }
+    let (body, note) = composer.finish();
+    // The first slide is the title page; programs fill in the property themselves.
+    extracted.title = first_title.filter(|title| title != "Slide 1").or(extracted.title);
+    Ok(ExtractedText { body, note, ..extracted })
+}
+
+/// The slides' parts in the order they are shown.
+fn slides(archive: &mut Archive<'_>, main: &str) -> Result<Vec<String>, ExtractError> {
+    let relations = relations(archive, main)?;
+    let text = archive.required(main)?;
+    let mut xml = Xml::new(&text, main, archive.bounds());
+    let mut slides = Vec::new();
+    loop {
+        match xml.next()? {
+            // One more than the limit, so that the truncation is noticed and reported.
+            Node::Open(tag)
+                if tag.local_name().into_inner() == "sldId"
+                    && slides.len() <= archive.bounds().limits.parts =>
+            {
+                let id = attribute(&tag, "r:id").unwrap_or_default();
+                slides.extend(
+                    relations.iter().find(|relation| relation.id == id).map(|found| found.target.clone()),
+                );
+            }
+            Node::End => return Ok(slides),
+            _ => {}
+        }
+    }
+}
+
+enum Block {
+    Paragraph(String),
+    Item(usize, String),
+    Row(Vec<String>),
+}
+
+impl Block {
+    /// In notes the body is what is said, not a list of points.
+    fn spoken(self) -> Self {
+        match self {
+            Self::Item(_, text) => Self::Paragraph(text),
+            other => other,
+        }
+    }
+
+    fn compose(&self, composer: &mut Composer<'_>) {
+        match self {
+            Self::Paragraph(text) => composer.paragraph(text),
+            Self::Item(depth, text) => composer.item(*depth, "-", text),
+            Self::Row(cells) => composer.row(cells),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Slide {
+    title: Option<String>,
+    blocks: Vec<Block>,
+}
+
+/// What a shape is for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Free,
+    Title,
+    Body,
+    /// Dates, numbers and the like, the same on every slide.
+    Frame,
+}
+
+fn read(archive: &mut Archive<'_>, part: &str) -> Result<Slide, ExtractError> {
+    let text = archive.required(part)?;
+    let mut xml = Xml::new(&text, part, archive.bounds());
+    let mut slide = Slide::default();
+    let mut place = Place::Free;
+    let (mut line, mut depth, mut in_text) = (String::new(), 0, false);
+    let mut row: Option<Vec<String>> = None;
+    let limits = archive.bounds().limits;
+    loop {
+        if slide.blocks.len() >= limits.rows {
+            return Ok(slide);
+        }
+        match xml.next()? {
+            Node::Open(tag) => match tag.local_name().into_inner() {
+                "Fallback" => xml.skip()?,
+                "sp" | "graphicFrame" => place = Place::Free,
+                "ph" => place = place_of(&tag),
+                "pPr" => depth = attribute(&tag, "lvl").and_then(|level| level.parse().ok()).unwrap_or(0),
+                "t" => in_text = true,
+                "br" => line.push('\n'),
+                "tr" => row = Some(Vec::new()),
+                "tc" => {
+                    let row = row.iter_mut().filter(|row| row.len() < limits.cells);
+                    row.for_each(|row| row.push(String::new()));
+                }
+                _ => {}
+            },
+            Node::Text(text) if in_text => line.push_str(&text),
+            Node::Close(tag) => match tag.local_name().into_inner() {
+                "t" => in_text = false,
+                "p" => {
+                    let (text, depth) = (mem::take(&mut line), mem::take(&mut depth));
+                    let cell = row.as_mut().and_then(|row| row.last_mut());
+                    match (cell, place) {
+                        (Some(cell), _) => {
+                            cell.push(' ');
+                            cell.push_str(&text);
+                        }
+                        _ if text.trim().is_empty() => {}
+                        (None, Place::Title) => {
+                            let title = slide.title.get_or_insert_default();
+                            title.push(' ');
+                            title.push_str(&text);
+                        }
+                        (None, Place::Body) => slide.blocks.push(Block::Item(depth, text)),
+                        (None, Place::Free) => slide.blocks.push(Block::Paragraph(text)),
+                        (None, Place::Frame) => {}
+                    }
+                }
+                "tr" => slide.blocks.extend(row.take().map(Block::Row)),
+                _ => {}
+            },
+            Node::Text(_) => {}
+            Node::End => return Ok(slide),
+        }
+    }
+}
+
+fn place_of(tag: &BytesStart<'_>) -> Place {
+    match attribute(tag, "type").as_deref() {
+        Some("title" | "ctrTitle") => Place::Title,
+        Some("dt" | "ftr" | "hdr" | "sldNum" | "sldImg") => Place::Frame,
+        Some("subTitle") => Place::Free,
+        _ => Place::Body,
+    }
+}

@@ -1,0 +1,294 @@
+//! Workbooks: a heading for every sheet, a line for every row.
+
+use super::archive::Archive;
+use super::bounds::Bounds;
+use super::composer::Composer;
+use super::form::Form;
+use super::package::{main_part, properties, relations};
+use super::table::Table;
+use super::xml::{Node, Xml, attribute};
+use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure};
+use jiff::ToSpan;
+use jiff::civil::{DateTime, date};
+use quick_xml::events::BytesStart;
+use std::collections::HashMap;
+use std::mem;
+
+pub(super) const EXTRACTOR: Extractor =
+    Extractor { accepts: |raw| raw.form == Form::Xlsx, extract, needs_worker: true };
+
+const CONTENT_TYPE: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+/// How much of a cell is kept; the programs themselves allow 32,767 characters.
+pub(super) const CELL_BYTES_MAX: usize = 64 << 10;
+/// The last day that a workbook can name.
+const DAYS_MAX: f64 = 2_958_465.0;
+
+fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractError> {
+    let mut archive = Archive::open(&raw.bytes, bounds)?;
+    let mut extracted = ExtractedText {
+        structure: TextStructure::Markdown,
+        content_type: CONTENT_TYPE.to_owned(),
+        ..ExtractedText::default()
+    };
+    properties(&mut archive, "docProps/core.xml", &mut extracted)?;
+    let main = main_part(&mut archive, "xl/workbook.xml")?;
+    if !archive.has(&main) && archive.has("xl/workbook.bin") {
+        return Err(ExtractError::NotText);
+    }
+    let mut book = Book::default();
+    let mut targets = HashMap::new();
+    for relation in relations(&mut archive, &main)? {
+        match relation.kind.as_str() {
+            "sharedStrings" => book.texts = read_texts(&mut archive, &relation.target)?,
+            "styles" => book.dates = read_styles(&mut archive, &relation.target)?,
+            "worksheet" => drop(targets.insert(relation.id, relation.target)),
+            _ => {}
+        }
+    }
+    let mut composer = Composer::new(bounds);
+    let sheets = book.read_sheets(&archive.required(&main)?, &main, bounds)?;
+    for (index, (name, id)) in sheets.iter().enumerate() {
+        if index >= bounds.limits.parts {
+            composer.cut("parts");
+        }
+        let Some(part) = targets.get(id) else { continue };
+        if composer.is_full() {
+            break;
+        }
+        composer.heading(2, name);
+        let text = archive.required(part)?;
+        book.read_sheet(Xml::new(&text, part, bounds), &mut composer)?;
+    }
+    (extracted.body, extracted.note) = composer.finish();
+    Ok(extracted)
+}
+
+/// The texts that cells share.
+fn read_texts(archive: &mut Archive<'_>, part: &str) -> Result<Vec<String>, ExtractError> {
+    let text = archive.required(part)?;
+    let mut xml = Xml::new(&text, part, archive.bounds());
+    let mut texts = Vec::new();
+    let mut current = String::new();
+    loop {
+        match xml.next()? {
+            Node::Open(tag) => match tag.local_name().into_inner() {
+                "t" => current.push_str(&xml.text()?),
+                // How to pronounce it.
+                "rPh" => xml.skip()?,
+                _ => {}
+            },
+            Node::Close(tag) if tag.local_name().into_inner() == "si" => {
+                current.truncate(current.floor_char_boundary(CELL_BYTES_MAX));
+                if texts.len() >= archive.bounds().limits.entries {
+                    return Ok(texts);
+                }
+                texts.push(mem::take(&mut current));
+            }
+            Node::End => return Ok(texts),
+            _ => {}
+        }
+    }
+}
+
+/// For each style of cells, whether it shows a date.
+fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, ExtractError> {
+    let text = archive.required(part)?;
+    let mut xml = Xml::new(&text, part, archive.bounds());
+    let mut formats: HashMap<String, bool> = HashMap::new();
+    let mut dates = Vec::new();
+    let mut in_cells = false;
+    let entries_max = archive.bounds().limits.entries;
+    while formats.len() + dates.len() < entries_max {
+        match xml.next()? {
+            Node::Open(tag) => match tag.local_name().into_inner() {
+                "numFmt" => {
+                    let get = |name| attribute(&tag, name).unwrap_or_default();
+                    formats.insert(get("numFmtId"), shows_date(&get("formatCode")));
+                }
+                "cellXfs" => in_cells = true,
+                "xf" if in_cells => {
+                    let id = attribute(&tag, "numFmtId").unwrap_or_default();
+                    let built_in = matches!(id.parse(), Ok(14..=22 | 27..=36 | 45..=47 | 50..=58));
+                    dates.push(formats.get(&id).copied().unwrap_or(built_in));
+                }
+                _ => {}
+            },
+            Node::Close(tag) if tag.local_name().into_inner() == "cellXfs" => in_cells = false,
+            Node::End => break,
+            _ => {}
+        }
+    }
+    Ok(dates)
+}
+
+/// Whether a number's format has a year, month, day, hour or second outside quotes and brackets.
+fn shows_date(format: &str) -> bool {
+    let mut hidden_until = None;
+    let mut chars = format.chars();
+    while let Some(char) = chars.next() {
+        match (hidden_until, char) {
+            (Some(end), char) if char == end => hidden_until = None,
+            (Some(_), _) => {}
+            (None, '"') => hidden_until = Some('"'),
+            (None, '[') => hidden_until = Some(']'),
+            (None, '\\' | '_' | '*') => drop(chars.next()),
+            (None, 'y' | 'Y' | 'm' | 'M' | 'd' | 'D' | 'h' | 'H' | 's' | 'S') => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// What the sheets of a workbook share.
+#[derive(Default)]
+struct Book {
+    texts: Vec<String>,
+    dates: Vec<bool>,
+    /// Days are counted from 1904 rather than 1900.
+    counts_from_1904: bool,
+}
+
+impl Book {
+    /// Names and ids of the sheets that are shown.
+    fn read_sheets(
+        &mut self,
+        text: &str,
+        part: &str,
+        bounds: &Bounds,
+    ) -> Result<Vec<(String, String)>, ExtractError> {
+        let mut xml = Xml::new(text, part, bounds);
+        let mut sheets = Vec::new();
+        loop {
+            match xml.next()? {
+                Node::Open(tag) => {
+                    let get = |name| attribute(&tag, name).unwrap_or_default();
+                    match tag.local_name().into_inner() {
+                        // One more than the limit, so that the truncation is noticed and reported.
+                        "sheet" if sheets.len() > bounds.limits.parts => {}
+                        "sheet" if get("state").is_empty() || get("state") == "visible" => {
+                            sheets.push((get("name"), get("r:id")));
+                        }
+                        "workbookPr" => self.counts_from_1904 = matches!(&*get("date1904"), "1" | "true"),
+                        _ => {}
+                    }
+                }
+                Node::End => return Ok(sheets),
+                _ => {}
+            }
+        }
+    }
+
+    fn read_sheet(&self, mut xml: Xml<'_>, composer: &mut Composer<'_>) -> Result<(), ExtractError> {
+        let mut table = Table::default();
+        let mut row: Vec<String> = Vec::new();
+        let cells_max = composer.bounds().limits.cells;
+        while !composer.is_full() {
+            match xml.next()? {
+                Node::Open(tag) if tag.local_name().into_inner() == "c" => {
+                    let column = attribute(&tag, "r").and_then(|name| column(&name)).unwrap_or(row.len());
+                    let value = self.cell(&tag, &mut xml)?;
+                    if column < cells_max && !value.is_empty() {
+                        row.resize(row.len().max(column + 1), String::new());
+                        row[column] = value;
+                    }
+                }
+                Node::Close(tag) if tag.local_name().into_inner() == "row" => {
+                    table.push(mem::take(&mut row), composer);
+                }
+                Node::End => break,
+                _ => {}
+            }
+        }
+        table.finish(composer);
+        Ok(())
+    }
+
+    /// The value of the cell that has just begun, as it is shown.
+    fn cell(&self, tag: &BytesStart<'_>, xml: &mut Xml<'_>) -> Result<String, ExtractError> {
+        let kind = attribute(tag, "t").unwrap_or_default();
+        let style: usize = attribute(tag, "s").and_then(|style| style.parse().ok()).unwrap_or(0);
+        let mut value = String::new();
+        loop {
+            match xml.next()? {
+                Node::Open(tag) => match tag.local_name().into_inner() {
+                    "v" | "t" => value.push_str(&xml.text()?),
+                    "f" | "rPh" => xml.skip()?,
+                    _ => {}
+                },
+                Node::Close(tag) if tag.local_name().into_inner() == "c" => break,
+                Node::End => break,
+                _ => {}
+            }
+        }
+        value.truncate(value.floor_char_boundary(CELL_BYTES_MAX));
+        let number = || value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+        Ok(match kind.as_str() {
+            "s" => value
+                .trim()
+                .parse()
+                .ok()
+                .and_then(|index: usize| self.texts.get(index))
+                .cloned()
+                .unwrap_or_default(),
+            "b" => if value.trim() == "1" { "true" } else { "false" }.to_owned(),
+            "" | "n" => match number() {
+                Some(days) if self.dates.get(style) == Some(&true) => {
+                    self.moment(days).unwrap_or_else(|| rounded(days))
+                }
+                Some(number) => rounded(number),
+                None => value,
+            },
+            _ => value,
+        })
+    }
+
+    /// A day, a time or both.
+    fn moment(&self, days: f64) -> Option<String> {
+        if !(0.0..=DAYS_MAX).contains(&days) {
+            return None;
+        }
+        let first = if self.counts_from_1904 { date(1904, 1, 1) } else { date(1899, 12, 30) };
+        let seconds = (days.fract() * 86_400.0).round() as i64;
+        let moment: DateTime =
+            first.at(0, 0, 0, 0).checked_add((days.trunc() as i64).days().seconds(seconds)).ok()?;
+        Some(match (days < 1.0, seconds) {
+            (true, _) => moment.time().to_string(),
+            (false, 0) => moment.date().to_string(),
+            (false, _) => moment.to_string().replace('T', " "),
+        })
+    }
+}
+
+/// A number without the noise behind its fifteenth digit.
+fn rounded(number: f64) -> String {
+    format!("{number:.14e}").parse::<f64>().unwrap_or(number).to_string()
+}
+
+/// The column of a cell's name: `B7` is in the second.
+fn column(name: &str) -> Option<usize> {
+    let letters = name.bytes().take_while(u8::is_ascii_alphabetic);
+    let number =
+        letters.take(4).fold(0, |sum, letter| sum * 26 + usize::from(letter.to_ascii_uppercase() - b'@'));
+    number.checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_dates_and_numbers_are_read_as_they_are_shown() {
+        assert_eq!((column("A1"), column("AB12"), column("7")), (Some(0), Some(27), None));
+        assert!(shows_date("yyyy\\-mm\\-dd") && shows_date("[$-409]h:mm AM/PM"));
+        assert!(!shows_date("0.00\"days\"") && !shows_date("[Red]#,##0") && !shows_date("General"));
+        let book = Book::default();
+        assert_eq!(book.moment(45_352.0).as_deref(), Some("2024-03-01"));
+        assert_eq!(book.moment(45_352.5).as_deref(), Some("2024-03-01 12:00:00"));
+        assert_eq!(book.moment(0.25).as_deref(), Some("06:00:00"));
+        assert_eq!(book.moment(1e300), None);
+        assert_eq!(
+            (rounded(0.1 + 0.2), rounded(1e20)),
+            ("0.3".to_owned(), "100000000000000000000".to_owned())
+        );
+    }
+}

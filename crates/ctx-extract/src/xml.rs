@@ -1,0 +1,149 @@
+//! XML as a stream of elements and texts: no tree, no entities but the five and characters.
+
+use super::bounds::Bounds;
+use super::{ExtractError, failed};
+use quick_xml::Reader;
+use quick_xml::XmlVersion;
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesEnd, BytesStart, Event};
+use std::borrow::Cow;
+
+/// Events between two looks at the time.
+const EVENTS_PER_LOOK: u32 = 4_096;
+
+/// What comes next.
+pub(super) enum Node<'a> {
+    Open(BytesStart<'a>),
+    Close(BytesEnd<'a>),
+    Text(Cow<'a, str>),
+    End,
+}
+
+/// A member of a document that is read as XML.
+pub(super) struct Xml<'a> {
+    reader: Reader<&'a [u8]>,
+    /// What to call it when it is damaged.
+    name: &'a str,
+    bounds: &'a Bounds,
+    depth: usize,
+    events: u32,
+}
+
+impl<'a> Xml<'a> {
+    pub(super) fn new(text: &'a str, name: &'a str, bounds: &'a Bounds) -> Self {
+        let mut reader = Reader::from_str(text);
+        // Every element has an end, so nobody needs to know which were written without one.
+        reader.config_mut().expand_empty_elements = true;
+        Self { reader, name, bounds, depth: 0, events: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Node<'a>, ExtractError> {
+        loop {
+            self.events = self.events.wrapping_add(1);
+            if self.events.is_multiple_of(EVENTS_PER_LOOK) {
+                self.bounds.check_time()?;
+            }
+            let event = match self.reader.read_event() {
+                Ok(event) => event,
+                Err(error) => return failed(format!("it is damaged: {}: {error}", self.name)),
+            };
+            return Ok(match event {
+                Event::Start(tag) => {
+                    self.depth += 1;
+                    if self.depth > self.bounds.limits.depth {
+                        return failed(format!("{}: nested too deeply", self.name));
+                    }
+                    Node::Open(tag)
+                }
+                Event::End(tag) => {
+                    self.depth = self.depth.saturating_sub(1);
+                    Node::Close(tag)
+                }
+                Event::Text(text) => Node::Text(text.into_inner()),
+                Event::CData(text) => Node::Text(text.into_inner()),
+                Event::GeneralRef(reference) => match reference.resolve_char_ref() {
+                    Ok(Some(char)) => Node::Text(Cow::Owned(char.to_string())),
+                    // What a document defines itself is never expanded.
+                    _ => match resolve_predefined_entity(&reference.into_inner()) {
+                        Some(text) => Node::Text(Cow::Borrowed(text)),
+                        None => continue,
+                    },
+                },
+                Event::Eof if self.depth > 0 => {
+                    return failed(format!("it is damaged: {}: it ends too early", self.name));
+                }
+                Event::Eof => Node::End,
+                _ => continue,
+            });
+        }
+    }
+
+    /// The text of the element that has just begun, up to its end.
+    pub(super) fn text(&mut self) -> Result<String, ExtractError> {
+        let around = self.depth.saturating_sub(1);
+        let mut text = String::new();
+        loop {
+            match self.next()? {
+                Node::Text(part) => text.push_str(&part),
+                Node::Close(_) if self.depth <= around => return Ok(text),
+                Node::End => return Ok(text),
+                _ => {}
+            }
+        }
+    }
+
+    /// Passes over the element that has just begun.
+    pub(super) fn skip(&mut self) -> Result<(), ExtractError> {
+        self.text().map(drop)
+    }
+}
+
+/// The value of an attribute: of exactly this name, else of this name with a prefix.
+pub(super) fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
+    let find = |exact: bool| {
+        tag.attributes().with_checks(false).flatten().find(|attribute| match exact {
+            true => attribute.key.into_inner() == name,
+            false => attribute.key.local_name().into_inner() == name,
+        })
+    };
+    let found = find(true).or_else(|| find(false))?;
+    Some(match found.normalized_value(XmlVersion::Implicit1_0) {
+        Ok(value) => value.into_owned(),
+        Err(_) => found.value.into_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bounds::ExtractLimits;
+    use super::*;
+
+    fn text(xml: &str) -> Result<String, ExtractError> {
+        let bounds = Bounds::start(ExtractLimits::DEFAULT);
+        let mut xml = Xml::new(xml, "a.xml", &bounds);
+        let mut all = String::new();
+        loop {
+            match xml.next()? {
+                Node::Text(part) => all.push_str(&part),
+                Node::End => return Ok(all),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn entities_of_the_document_are_never_expanded() {
+        let laughs = "<?xml version='1.0'?><!DOCTYPE x [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;&a;'>
+            <!ENTITY c SYSTEM 'file:///etc/passwd'>]><x>&b;&c;&lt;&#233;&amp;</x>";
+        assert_eq!(text(laughs).unwrap().trim(), "<é&");
+    }
+
+    #[test]
+    fn depth_is_bounded_and_what_is_cut_off_says_so() {
+        let deep = "<a>".repeat(100_000);
+        assert_eq!(text(&deep), Err(ExtractError::Failed("a.xml: nested too deeply".to_owned())));
+        for damaged in ["<a>", "<a><b></a>", "<a", "</a>"] {
+            assert!(matches!(text(damaged), Err(ExtractError::Failed(_))), "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Requests to a server on a real port, a file for each behaviour.
+
+mod agents;
+mod common;
+mod drain;
+mod errors;
+mod guard;
+mod limits;
+mod oauth;
+mod shapes;
+mod stream;
+mod wire;

@@ -1,0 +1,207 @@
+//! Where the text of documents is extracted: plain text in this process, every other format in confined worker
+//! processes, which a document may crash, stall or fill with memory at the cost of a warning.
+
+use ctx_extract::{CancelCheck, ExtractError, ExtractLimits, ExtractedText, RawDocument, STACK_BYTES};
+use ctx_worker::{LeaseError, Pool, PoolFigures, PoolSettings, Request, RequestError, WorkerProgram};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// Documents that may wait for a worker; each source reads one at a time.
+const QUEUE_MAX: usize = 1_024;
+/// How long a document may wait for a worker.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// How long an idle worker is kept.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// Memory of its own beyond which a worker is replaced after a document.
+const KEPT_BYTES_MAX: u64 = 128 << 20;
+/// Bytes of a reply besides the text: title, tags, metadata.
+const HEADER_BYTES_MAX: usize = 4 << 20;
+
+/// How documents are read in worker processes.
+#[derive(Clone, Debug)]
+pub struct ExtractionSettings {
+    /// The program that is a worker; with these arguments it must call [`extraction_worker_main`].
+    pub program: PathBuf,
+    /// See `program`.
+    pub arguments: Vec<OsString>,
+    /// Documents read at once.
+    pub workers_max: usize,
+    /// Memory that reading a document may take.
+    pub memory_bytes_max: usize,
+    /// Bounds of one document.
+    pub limits: ExtractLimits,
+    /// How much longer than `limits.time` a document may take to hand over what it has, before its worker is killed.
+    pub grace: Duration,
+}
+
+impl ExtractionSettings {
+    /// Settings as they ship, for workers of this program: one per core.
+    pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
+        Self {
+            program,
+            arguments,
+            workers_max: thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            memory_bytes_max: 1 << 30,
+            limits: ExtractLimits::DEFAULT,
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Extracts the text of documents. Clones share the workers.
+#[derive(Clone, Debug)]
+pub struct Extraction {
+    /// `None` in tests that read every format in their own process.
+    workers: Option<Arc<ExtractionWorkers>>,
+}
+
+impl Extraction {
+    /// Reads everything but plain text in confined processes. Nothing is started before the first such document.
+    pub fn confined(settings: ExtractionSettings) -> Self {
+        Self { workers: Some(Arc::new(ExtractionWorkers { settings, pool: Mutex::default() })) }
+    }
+
+    /// Reads every format in this process, within the bounds that extractors keep by themselves: for tests only.
+    pub fn in_process() -> Self {
+        Self { workers: None }
+    }
+
+    /// The state of the worker pool; `None` before its first document.
+    pub fn figures(&self) -> Option<PoolFigures> {
+        self.workers.as_ref()?.started().map(|pool| pool.figures())
+    }
+
+    /// Ends every worker; documents that are being read are read again by the next sync.
+    pub async fn shutdown(&self) {
+        let pool = self.workers.as_ref().and_then(|workers| workers.started());
+        if let Some(pool) = pool {
+            pool.shutdown().await;
+        }
+    }
+
+    /// The text of a document. Blocks; `runtime` is where the pipes of workers are served.
+    pub(crate) fn extract(
+        &self,
+        document: RawDocument,
+        cancellation: &CancellationToken,
+        runtime: &Handle,
+    ) -> Result<ExtractedText, ExtractError> {
+        let needs_worker = document.needs_worker();
+        match &self.workers {
+            Some(workers) if needs_worker => runtime.block_on(workers.extract(&document, cancellation)),
+            None if needs_worker => extract_on_deep_stack(document, cancellation),
+            _ => ctx_extract::extract(document, ExtractLimits::DEFAULT, cancel_check(cancellation)),
+        }
+    }
+}
+
+fn cancel_check(cancellation: &CancellationToken) -> CancelCheck {
+    let cancellation = cancellation.clone();
+    Arc::new(move || cancellation.is_cancelled())
+}
+
+fn extract_on_deep_stack(
+    document: RawDocument,
+    cancellation: &CancellationToken,
+) -> Result<ExtractedText, ExtractError> {
+    let is_cancelled = cancel_check(cancellation);
+    let extract = move || ctx_extract::extract(document, ExtractLimits::DEFAULT, is_cancelled);
+    let extracted = thread::Builder::new().stack_size(STACK_BYTES).spawn(extract);
+    let extracted = extracted.map(thread::JoinHandle::join);
+    let no_thread = || ExtractError::NotNow("no thread to read it on".to_owned());
+    extracted.ok().and_then(Result::ok).unwrap_or_else(|| Err(no_thread()))
+}
+
+/// The pool of workers, once it is needed.
+#[derive(Debug)]
+struct ExtractionWorkers {
+    settings: ExtractionSettings,
+    pool: Mutex<Option<Arc<Pool>>>,
+}
+
+impl ExtractionWorkers {
+    fn started(&self) -> Option<Arc<Pool>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn pool(&self) -> Result<Arc<Pool>, ExtractError> {
+        let mut started = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = &*started {
+            return Ok(pool.clone());
+        }
+        let settings = &self.settings;
+        let pool = Pool::new(PoolSettings {
+            program: WorkerProgram { path: settings.program.clone(), arguments: settings.arguments.clone() },
+            workers_max: settings.workers_max,
+            workers_spare: 0,
+            queue_max: QUEUE_MAX,
+            idle_max: IDLE_MAX,
+            memory_bytes_max: settings.memory_bytes_max,
+            kept_bytes_max: KEPT_BYTES_MAX,
+            depth_max: 0,
+        });
+        let pool = pool.map_err(|error| ExtractError::NotNow(format!("it cannot be read here: {error}")))?;
+        Ok(started.insert(pool).clone())
+    }
+
+    async fn extract(
+        &self,
+        document: &RawDocument,
+        cancellation: &CancellationToken,
+    ) -> Result<ExtractedText, ExtractError> {
+        let limits = self.settings.limits;
+        let pool = self.pool()?;
+        let request = Request {
+            json: &ctx_extract::encode_job(document, limits)?,
+            bytes: document.bytes(),
+            wait_max: WAIT_MAX,
+            time_max: limits.time + self.settings.grace,
+            reply_bytes_max: limits.text_bytes + HEADER_BYTES_MAX,
+        };
+        match cancellation.run_until_cancelled(pool.request(&request)).await {
+            None => Err(ExtractError::interrupted()),
+            Some(Ok((header, body))) => ctx_extract::decode_reply(header, body),
+            Some(Err(error)) => Err(self.describe(error)),
+        }
+    }
+
+    /// Why a document has no text, and whether it is worth another try while it stays as it is.
+    fn describe(&self, error: RequestError) -> ExtractError {
+        match error {
+            RequestError::Lease(LeaseError::Stopped) => ExtractError::interrupted(),
+            RequestError::Lease(error) => ExtractError::NotNow(format!("it cannot be read now: {error}")),
+            RequestError::Late(_) => ExtractError::too_slow(self.settings.limits.time),
+            RequestError::Violation(violation) => {
+                ExtractError::Failed(format!("the process that read it sent {violation}"))
+            }
+            RequestError::Crashed(exit) if exit.is_out_of_memory() => {
+                let megabytes = self.settings.memory_bytes_max >> 20;
+                ExtractError::Failed(format!("reading it took more than {megabytes} MB of memory"))
+            }
+            // By a person, or by a system short of memory: perhaps not because of the document.
+            RequestError::Crashed(exit) if exit.was_killed() => {
+                ExtractError::NotNow("the process that read it was killed".to_owned())
+            }
+            RequestError::Crashed(exit) => {
+                tracing::warn!("an extraction worker ended: {}; it said: {}", exit.status, exit.last_words);
+                ExtractError::Failed(format!("the process that read it crashed ({})", exit.status))
+            }
+        }
+    }
+}
+
+/// Extracts the documents that come in on the standard input until it ends. This is what the program does when it is
+/// started as an extraction worker; it must not have started any threads before.
+pub fn extraction_worker_main() -> ExitCode {
+    let serve = || {
+        ctx_worker::worker_main(|| Ok(()), |pipe, ()| ctx_worker::serve_requests(pipe, ctx_extract::run_job))
+    };
+    let worker = thread::Builder::new().stack_size(STACK_BYTES).spawn(serve);
+    worker.ok().and_then(|worker| worker.join().ok()).unwrap_or(ExitCode::FAILURE)
+}

@@ -1,0 +1,82 @@
+//! Where candidates come from: the seam between an index of chunks and the ranking of documents.
+//!
+//! A retriever finds chunks and scores them. Which documents become hits, in which order and with which snippet is
+//! decided above it, in `answer.rs`, for every retriever alike. A new one must agree with `brute_force.rs`.
+
+use super::{Candidate, Filters, SearchError};
+use ctx_store::{ChunkPlace, DocumentSet, ModelKey, Store, StoreError};
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+/// Finds chunks by their words and by their vectors. Terms are those that [`ctx_rank::query_terms`] makes.
+pub(crate) trait Retriever: Send + Sync {
+    /// Whether it can find by words what the store has; `false` while its index is still to be built.
+    fn is_ready(&self) -> Result<bool, SearchError>;
+
+    /// The indexed words that begin with `prefix`, the most common first, no more than a query can use.
+    fn complete(&self, prefix: &str) -> Result<Vec<String>, SearchError>;
+
+    /// The chunks with the highest BM25 scores among those that have any of the terms, best first.
+    fn keyword(
+        &self,
+        terms: &[String],
+        filters: &Filters,
+        limit: usize,
+    ) -> Result<Vec<Candidate>, SearchError>;
+
+    /// The BM25 scores of these chunks, in any order; those that have none of the terms are left out.
+    fn keyword_scores(&self, terms: &[String], places: &[ChunkPlace]) -> Result<Vec<Candidate>, SearchError>;
+
+    /// The chunks in `scope` with the highest cosines to the query, best first, of equal ones the lower place first.
+    fn nearest(
+        &self,
+        query: QueryVector<'_>,
+        scope: &Scope<'_>,
+        limit: usize,
+    ) -> Result<Vec<Candidate>, SearchError>;
+
+    /// The cosines of those of these chunks that lie in `scope`, in the same order; `None` for a chunk without a
+    /// vector.
+    fn cosines(
+        &self,
+        query: QueryVector<'_>,
+        scope: &Scope<'_>,
+        places: &[ChunkPlace],
+    ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError>;
+}
+
+/// The vector of a query, and the model that made it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueryVector<'a> {
+    pub(crate) model: ModelKey,
+    /// Of length one.
+    pub(crate) values: &'a [f32],
+}
+
+/// The documents that a search by vectors is restricted to.
+#[derive(Debug)]
+pub(crate) struct Scope<'a> {
+    pub(crate) filters: &'a Filters,
+    /// `None` is all sources.
+    pub(crate) sources: Option<BTreeSet<String>>,
+    documents: OnceCell<DocumentSet>,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(filters: &'a Filters, sources: Option<BTreeSet<String>>) -> Self {
+        Self { filters, sources, documents: OnceCell::new() }
+    }
+
+    /// The documents in scope, read from the store once; `None` when all are. For retrievers that cannot apply filters
+    /// themselves.
+    pub(crate) fn documents(&self, store: &dyn Store) -> Result<Option<&DocumentSet>, StoreError> {
+        if self.filters.are_empty() && self.sources.is_none() {
+            return Ok(None);
+        }
+        if let Some(documents) = self.documents.get() {
+            return Ok(Some(documents));
+        }
+        let documents = store.documents_within(self.filters, self.sources.as_ref())?;
+        Ok(Some(self.documents.get_or_init(|| documents)))
+    }
+}

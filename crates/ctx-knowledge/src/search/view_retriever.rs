@@ -1,0 +1,62 @@
+//! The retriever of a workspace: the keyword index beside the store, and its vectors in memory.
+
+use super::retriever::{QueryVector, Retriever, Scope};
+use super::{Candidate, Filters, SearchError, Vectors, View};
+use ctx_embed::vector;
+use ctx_store::{ChunkPlace, Generation, Store};
+
+/// Finds chunks in views that follow the store's change feed. A damaged index is an error for which
+/// [`ViewError::is_damage`](super::ViewError::is_damage) holds; the caller rebuilds it.
+pub(crate) struct ViewRetriever<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) vectors: &'a Vectors,
+    pub(crate) store: &'a dyn Store,
+}
+
+impl Retriever for ViewRetriever<'_> {
+    fn is_ready(&self) -> Result<bool, SearchError> {
+        // An index that has seen nothing finds nothing, which is right only for a store that never had anything.
+        Ok(!self.view.is_blank()? || self.store.generation()? == Generation::default())
+    }
+
+    fn complete(&self, prefix: &str) -> Result<Vec<String>, SearchError> {
+        Ok(self.view.words_from(prefix)?)
+    }
+
+    fn keyword(
+        &self,
+        terms: &[String],
+        filters: &Filters,
+        limit: usize,
+    ) -> Result<Vec<Candidate>, SearchError> {
+        Ok(self.view.search(terms, filters, limit)?)
+    }
+
+    fn keyword_scores(&self, terms: &[String], places: &[ChunkPlace]) -> Result<Vec<Candidate>, SearchError> {
+        Ok(self.view.scores(terms, places)?)
+    }
+
+    fn nearest(
+        &self,
+        query: QueryVector<'_>,
+        scope: &Scope<'_>,
+        limit: usize,
+    ) -> Result<Vec<Candidate>, SearchError> {
+        let within = scope.documents(self.store)?;
+        Ok(self.vectors.nearest(self.store, query.model, query.values, within, limit)?)
+    }
+
+    fn cosines(
+        &self,
+        query: QueryVector<'_>,
+        scope: &Scope<'_>,
+        places: &[ChunkPlace],
+    ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError> {
+        let within = scope.documents(self.store)?;
+        let is_within = |place: &ChunkPlace| within.is_none_or(|documents| documents.contains(place.0));
+        let places: Vec<ChunkPlace> = places.iter().copied().filter(is_within).collect();
+        let exact = self.store.exact_chunk_vectors(query.model, &places)?;
+        let cosine = |half: Option<Vec<u8>>| half.and_then(|half| vector::dot_half(query.values, &half));
+        Ok(places.into_iter().zip(exact.into_iter().map(cosine)).collect())
+    }
+}

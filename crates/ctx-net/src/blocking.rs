@@ -1,0 +1,61 @@
+//! Requests from threads that block: a thread of our own drives them.
+
+use crate::NetError;
+use std::io;
+use std::sync::{OnceLock, mpsc};
+use tokio::runtime::{Builder, Handle};
+
+/// Runs a future on this crate's own thread and waits for it. Usable on any thread that may block, with or without a
+/// runtime around it; futures of several callers run side by side, and connections stay pooled between them.
+pub fn block_on<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Result<T, NetError> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    handle()?.spawn(async move {
+        // Whoever waits does so until the end.
+        sender.send(future.await).ok();
+    });
+    receiver.recv().map_err(NetError::unbuildable)
+}
+
+fn handle() -> Result<&'static Handle, NetError> {
+    static HANDLE: OnceLock<Handle> = OnceLock::new();
+    if let Some(handle) = HANDLE.get() {
+        return Ok(handle);
+    }
+    let started = start().map_err(NetError::unbuildable)?;
+    // Another caller may have been faster; its thread is used then, and this one stays idle.
+    Ok(HANDLE.get_or_init(|| started))
+}
+
+fn start() -> io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("ctx-net".to_owned())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn futures_of_several_threads_run_side_by_side() {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let waiting = std::thread::spawn(move || block_on(receiver).unwrap().unwrap());
+        block_on(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            sender.send(7).unwrap();
+        })
+        .unwrap();
+        assert_eq!(waiting.join().unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_future_that_panics_is_an_error() {
+        let outcome =
+            tokio::task::spawn_blocking(|| block_on(async { "as it should".parse::<u8>().unwrap() })).await;
+        assert!(outcome.unwrap().is_err());
+    }
+}

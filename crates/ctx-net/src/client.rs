@@ -1,0 +1,215 @@
+//! HTTP clients with address checks, and their connection pools.
+
+use crate::resolve::CheckedResolver;
+use crate::{HostError, NetError, RedirectChain, Request, Response, tls};
+use ctx_core::{NetworkScope, Reach, Secret};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Method};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use url::Url;
+
+/// Methods whose requests usually have a body. Some servers require `Content-Length` for them.
+const METHODS_WITH_BODY: [Method; 3] = [Method::POST, Method::PUT, Method::PATCH];
+
+/// The proxy that requests are sent through.
+#[derive(Clone, Debug, Default)]
+pub enum Proxy {
+    /// No proxy: the variables that name one are not read.
+    #[default]
+    None,
+    /// The proxies of the environment (`HTTPS_PROXY`, `NO_PROXY`) and of the system.
+    Environment,
+    /// One proxy for everything. It resolves the names of hosts; only its own is resolved and checked here.
+    Fixed(FixedProxy),
+}
+
+/// A proxy that was parsed. Its `Debug` does not show the password.
+#[derive(Clone)]
+pub struct FixedProxy(Box<reqwest::Proxy>);
+
+/// A proxy's URL that cannot be used; it is not repeated, because it may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no URL of a proxy")]
+pub struct InvalidProxy;
+
+impl Proxy {
+    /// One proxy for everything, by its URL.
+    pub fn fixed(url: &Secret) -> Result<Self, InvalidProxy> {
+        let proxy = reqwest::Proxy::all(url.expose()).map_err(|_| InvalidProxy)?;
+        Ok(Self::Fixed(FixedProxy(Box::new(proxy))))
+    }
+}
+
+impl std::fmt::Debug for FixedProxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FixedProxy")
+    }
+}
+
+/// How a [`Client`] connects.
+#[derive(Clone, Debug, Default)]
+pub struct ClientOptions {
+    /// The `User-Agent`; none is sent by default.
+    pub user_agent: Option<&'static str>,
+    /// The proxy that requests are sent through.
+    pub proxy: Proxy,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Option<Duration>,
+    /// How long a response may pause.
+    pub read_timeout: Option<Duration>,
+    /// How long an exchange may take, unless its request says otherwise.
+    pub timeout: Option<Duration>,
+    /// How long an idle connection is kept for the next request.
+    pub idle_timeout: Option<Duration>,
+    /// Idle connections that are kept for one host.
+    pub idle_per_host_max: Option<usize>,
+    /// Whether plain HTTP is refused.
+    pub is_https_only: bool,
+}
+
+/// An HTTP client. Connections are pooled by the network scope that a request may reach, so that a request never uses
+/// one that a stricter policy would have refused. Clones share the pools.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    options: ClientOptions,
+    has_public_peers: bool,
+    /// By the nearest [`NetworkScope`], then by plain HTTP or TLS. Built on first use: that loads the system's
+    /// certificates, which takes time and fails where there are none.
+    pools: [[OnceLock<Pool>; 2]; 3],
+}
+
+#[derive(Debug)]
+struct Pool {
+    client: reqwest::Client,
+    resolver: CheckedResolver,
+}
+
+impl Client {
+    /// A client; nothing is connected or loaded yet.
+    pub fn new(options: ClientOptions) -> Self {
+        Self(Arc::new(Inner { options, has_public_peers: false, pools: Default::default() }))
+    }
+
+    /// A client with the same options that treats every peer as a host of the internet, the least trusted network scope:
+    /// with it, tests on loopback see the rules for public servers.
+    #[must_use]
+    pub fn with_public_peers(&self) -> Self {
+        let options = self.0.options.clone();
+        Self(Arc::new(Inner { options, has_public_peers: true, pools: Default::default() }))
+    }
+
+    /// Sends one request, if `reach` allows its address. Follows no redirects.
+    pub async fn send(&self, request: &Request, reach: Reach) -> Result<Response, NetError> {
+        let pool = self.pool_for(&request.url, reach)?;
+        let mut sent =
+            pool.client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
+        match &request.body {
+            Some(body) => sent = sent.body(body.clone()),
+            None if METHODS_WITH_BODY.contains(&request.method) => {
+                sent = sent.header(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            }
+            None => {}
+        }
+        if let Some(timeout) = request.timeout {
+            sent = sent.timeout(timeout);
+        }
+        let response = sent.send().await?;
+        let has_fixed_proxy = matches!(self.0.options.proxy, Proxy::Fixed(_));
+        let scope = match response.remote_addr() {
+            Some(peer) if !has_fixed_proxy && !self.0.has_public_peers => NetworkScope::of(peer.ip()),
+            _ => NetworkScope::Internet,
+        };
+        // Behind a proxy the peer's address is the proxy's.
+        let is_direct = matches!(self.0.options.proxy, Proxy::None);
+        Ok(Response::new(response, &request.method, scope, is_direct))
+    }
+
+    /// Sends a request and follows the redirects that `may_follow` accepts, `redirects_max` at most. Returns the first
+    /// response that is not followed.
+    pub async fn send_following(
+        &self,
+        request: Request,
+        reach: Reach,
+        redirects_max: usize,
+        may_follow: impl Fn(&Response, &Url) -> bool + Send,
+    ) -> Result<Response, NetError> {
+        let mut chain = RedirectChain::new(request, reach);
+        loop {
+            let response = self.send(chain.request(), chain.reach()).await?;
+            match response.redirect() {
+                Ok(Some(to)) if chain.followed() < redirects_max && may_follow(&response, &to) => {
+                    chain.follow(&response, to, crate::CrossOriginHeaders::DropSecrets);
+                }
+                _ => return Ok(response),
+            }
+        }
+    }
+
+    fn pool_for(&self, url: &Url, reach: Reach) -> Result<&Pool, NetError> {
+        let host = url.host_str().unwrap_or_default();
+        reach.check_host(host).map_err(HostError::Forbidden)?;
+        let pool = self.pool(url.scheme() == "https", reach.nearest())?;
+        pool.resolver.add(host)?;
+        Ok(pool)
+    }
+
+    fn pool(&self, is_secure: bool, scope: NetworkScope) -> Result<&Pool, NetError> {
+        let options = &self.0.options;
+        // A connection to a proxy may use TLS whatever is requested through it.
+        let needs_certificates = is_secure || !matches!(options.proxy, Proxy::None);
+        let slot = &self.0.pools[scope as usize][usize::from(needs_certificates)];
+        if let Some(pool) = slot.get() {
+            return Ok(pool);
+        }
+        let pool = Pool::new(options, needs_certificates, Reach::of_referrer(scope))?;
+        Ok(slot.get_or_init(|| pool))
+    }
+}
+
+impl Pool {
+    fn new(options: &ClientOptions, needs_certificates: bool, reach: Reach) -> Result<Self, NetError> {
+        tls::install_provider();
+        let resolver = match &options.proxy {
+            Proxy::None => CheckedResolver::new(reach),
+            Proxy::Environment => CheckedResolver::for_added_hosts(reach),
+            Proxy::Fixed(_) => CheckedResolver::new(Reach::OWN),
+        };
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .dns_resolver(Arc::new(resolver.clone()))
+            .https_only(options.is_https_only);
+        builder = match &options.proxy {
+            Proxy::None => builder.no_proxy(),
+            Proxy::Environment => builder,
+            Proxy::Fixed(FixedProxy(proxy)) => builder.no_proxy().proxy((**proxy).clone()),
+        };
+        if !needs_certificates {
+            builder = builder.tls_certs_only([]);
+        }
+        if let Some(user_agent) = options.user_agent {
+            builder = builder.user_agent(user_agent);
+        }
+        if let Some(timeout) = options.connect_timeout {
+            builder = builder.connect_timeout(timeout);
+        }
+        if let Some(timeout) = options.read_timeout {
+            builder = builder.read_timeout(timeout);
+        }
+        if let Some(timeout) = options.timeout {
+            builder = builder.timeout(timeout);
+        }
+        if let Some(timeout) = options.idle_timeout {
+            builder = builder.pool_idle_timeout(timeout);
+        }
+        if let Some(idle_max) = options.idle_per_host_max {
+            builder = builder.pool_max_idle_per_host(idle_max);
+        }
+        let client = builder.build().map_err(|error| NetError::from(error.without_url()))?;
+        Ok(Self { client, resolver })
+    }
+}

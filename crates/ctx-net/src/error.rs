@@ -1,0 +1,168 @@
+//! Why a request failed.
+
+use crate::resolve::HostError;
+use ctx_core::ForbiddenAddress;
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// A request that could not be sent, or a response that could not be read. Its text may hold the request's URL.
+#[derive(Debug)]
+pub struct NetError(Cause);
+
+#[derive(Debug)]
+enum Cause {
+    /// The request makes no sense, or the client cannot be built.
+    Unbuildable(Box<dyn Error + Send + Sync>),
+    /// The request's host may not be connected to, as far as its URL tells.
+    Host(HostError),
+    Transport(reqwest::Error),
+}
+
+/// Kinds of failure, for those who decide whether to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NetErrorKind {
+    /// A time limit has passed.
+    Timeout,
+    /// No connection could be made.
+    Connect,
+    /// The connection was closed before a response came.
+    Closed,
+    /// The connection was lost during the response.
+    Interrupted,
+    /// The response is not HTTP as it should be.
+    Decode,
+    /// Anything else.
+    Other,
+}
+
+/// An address that the SSRF policy refuses. Shown as `a metadata address`, with a note if a name led to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forbidden {
+    /// The refused address.
+    pub address: ForbiddenAddress,
+    /// Whether a host name resolved to it; otherwise it was given as a literal or as a `localhost` name.
+    pub is_resolved: bool,
+}
+
+/// A host that leads to forbidden addresses only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it leads to {0}, which may not be connected to")]
+pub struct ForbiddenHost(pub ForbiddenAddress);
+
+impl NetError {
+    pub(crate) fn unbuildable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(Cause::Unbuildable(error.into()))
+    }
+
+    /// Whether a time limit has passed.
+    pub fn is_timeout(&self) -> bool {
+        matches!(&self.0, Cause::Transport(error) if error.is_timeout())
+    }
+
+    /// The address that was refused, if that is what failed.
+    pub fn forbidden(&self) -> Option<Forbidden> {
+        match &self.0 {
+            Cause::Host(HostError::Forbidden(address)) => {
+                Some(Forbidden { address: *address, is_resolved: false })
+            }
+            Cause::Transport(error) => causes(error)
+                .find_map(|cause| cause.downcast_ref())
+                .map(|ForbiddenHost(address)| Forbidden { address: *address, is_resolved: true }),
+            Cause::Host(HostError::TooMany) | Cause::Unbuildable(_) => None,
+        }
+    }
+
+    /// Why the request's host may not be connected to, if its URL told that already.
+    pub fn host_error(&self) -> Option<HostError> {
+        match &self.0 {
+            Cause::Host(error) => Some(*error),
+            Cause::Unbuildable(_) | Cause::Transport(_) => None,
+        }
+    }
+
+    /// The kind of failure.
+    pub fn kind(&self) -> NetErrorKind {
+        match &self.0 {
+            Cause::Unbuildable(_) => NetErrorKind::Other,
+            Cause::Host(_) => NetErrorKind::Connect,
+            Cause::Transport(error) if error.is_timeout() => NetErrorKind::Timeout,
+            Cause::Transport(error) if error.is_connect() => NetErrorKind::Connect,
+            Cause::Transport(error) if error.is_decode() => NetErrorKind::Decode,
+            Cause::Transport(error) => {
+                causes(error).skip(1).find_map(kind_of_cause).unwrap_or(NetErrorKind::Other)
+            }
+        }
+    }
+
+    /// The error without the URL in its text, which may hold secrets.
+    #[must_use]
+    pub fn without_url(self) -> Self {
+        match self.0 {
+            Cause::Transport(error) => Self(Cause::Transport(error.without_url())),
+            cause => Self(cause),
+        }
+    }
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+fn kind_of_cause(cause: &(dyn Error + 'static)) -> Option<NetErrorKind> {
+    if let Some(error) = cause.downcast_ref::<hyper::Error>() {
+        if error.is_closed() || error.is_incomplete_message() || error.is_body_write_aborted() {
+            return Some(NetErrorKind::Closed);
+        }
+        return error.is_timeout().then_some(NetErrorKind::Timeout);
+    }
+    match cause.downcast_ref::<io::Error>()?.kind() {
+        io::ErrorKind::TimedOut => Some(NetErrorKind::Timeout),
+        io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => Some(NetErrorKind::Interrupted),
+        _ => None,
+    }
+}
+
+impl From<reqwest::Error> for NetError {
+    fn from(error: reqwest::Error) -> Self {
+        Self(Cause::Transport(error))
+    }
+}
+
+impl From<HostError> for NetError {
+    fn from(error: HostError) -> Self {
+        Self(Cause::Host(error))
+    }
+}
+
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Cause::Unbuildable(_) => f.write_str("builder error"),
+            Cause::Host(HostError::Forbidden(address)) => ForbiddenHost(*address).fmt(f),
+            Cause::Host(error) => error.fmt(f),
+            Cause::Transport(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for NetError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            Cause::Unbuildable(error) => Some(&**error),
+            Cause::Host(_) => None,
+            Cause::Transport(error) => error.source(),
+        }
+    }
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)?;
+        if self.is_resolved { f.write_str(", which is where this name leads") } else { Ok(()) }
+    }
+}

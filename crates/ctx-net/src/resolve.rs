@@ -1,0 +1,171 @@
+//! DNS with the SSRF policy of `ctx_core::Reach`: a connection uses exactly the addresses that were checked, which rules
+//! out DNS rebinding.
+
+use crate::ForbiddenHost;
+use ctx_core::{ForbiddenAddress, NetworkScope, Reach};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use url::Url;
+
+/// Hosts that remote parties may name to one client with a proxy of the environment.
+const NAMED_HOSTS_MAX: usize = 64;
+
+/// A host that may not be connected to, as far as its name tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// A literal address, or a `localhost` name, that the policy refuses.
+    #[error("is {0}, and the server that names it is not")]
+    Forbidden(ForbiddenAddress),
+    /// Remote parties have named too many hosts.
+    #[error("is one more than {NAMED_HOSTS_MAX} hosts that the server names")]
+    TooMany,
+}
+
+/// A host name without usable addresses.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// The lookup failed.
+    #[error(transparent)]
+    Lookup(io::Error),
+    /// All its addresses are forbidden.
+    #[error(transparent)]
+    Forbidden(ForbiddenHost),
+}
+
+/// Looks a host name up; returns the addresses that the policy allows.
+pub async fn resolve(host: &str, port: u16, reach: Reach) -> Result<Vec<SocketAddr>, ResolveError> {
+    let addresses = tokio::net::lookup_host((host, port)).await.map_err(ResolveError::Lookup)?;
+    reach.reachable(addresses).map_err(|address| ResolveError::Forbidden(ForbiddenHost(address)))
+}
+
+/// The network scope of a URL's host: that of its farthest address, and the internet if it does not resolve, as behind
+/// a proxy.
+pub async fn scope_of_host(url: &Url) -> NetworkScope {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match tokio::net::lookup_host((host, 0)).await {
+        Ok(addresses) => NetworkScope::of_all(addresses.map(|address| address.ip())),
+        Err(_) => NetworkScope::Internet,
+    }
+}
+
+/// The DNS resolver of one connection pool: returns allowed addresses only.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedResolver {
+    reach: Reach,
+    /// The hosts that `reach` applies to, where the resolver is asked for others too: those of the user's proxies, which
+    /// may be on a private network.
+    only: Option<Arc<Mutex<HashSet<String>>>>,
+}
+
+impl CheckedResolver {
+    /// Applies a policy to every name.
+    pub(crate) fn new(reach: Reach) -> Self {
+        Self { reach, only: None }
+    }
+
+    /// Applies a policy to the names that are [added](Self::add), and [`Reach::OWN`] to all others.
+    pub(crate) fn for_added_hosts(reach: Reach) -> Self {
+        Self { reach, only: Some(Arc::default()) }
+    }
+
+    /// Adds a host that the policy applies to.
+    pub(crate) fn add(&self, host: &str) -> Result<(), HostError> {
+        let Some(only) = self.only.as_ref().filter(|_| self.reach != Reach::OWN) else { return Ok(()) };
+        let mut only = only.lock().unwrap_or_else(PoisonError::into_inner);
+        if only.len() >= NAMED_HOSTS_MAX && !only.contains(host) {
+            return Err(HostError::TooMany);
+        }
+        only.insert(host.to_owned());
+        Ok(())
+    }
+
+    fn reach_of(&self, name: &str) -> Reach {
+        match &self.only {
+            Some(only) if !only.lock().unwrap_or_else(PoisonError::into_inner).contains(name) => Reach::OWN,
+            _ => self.reach,
+        }
+    }
+}
+
+impl Resolve for CheckedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.reach_of(name.as_str());
+        Box::pin(async move {
+            match resolve(name.as_str(), 0, reach).await {
+                Ok(addresses) => Ok(Box::new(addresses.into_iter()) as Addrs),
+                Err(ResolveError::Lookup(error)) => Err(error.into()),
+                Err(ResolveError::Forbidden(error)) => Err(error.into()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn resolved(resolver: &CheckedResolver, name: &str) -> Result<usize, String> {
+        let resolved = resolver.resolve(name.parse().unwrap()).await;
+        resolved.map(Iterator::count).map_err(|error| {
+            assert!(error.is::<ForbiddenHost>(), "{name}: {error}");
+            error.to_string()
+        })
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_a_forbidden_address_is_refused() {
+        // A literal address resolves to itself.
+        let names = [
+            "169.254.169.254",
+            "0.0.0.0",
+            "fe80::1",
+            "2002:a9fe:a9fe::1",
+            "fd00:ec2::254",
+            "100.100.100.200",
+        ];
+        for resolver in [CheckedResolver::new(Reach::OWN), CheckedResolver::for_added_hosts(Reach::INTERNET)]
+        {
+            for name in names {
+                let refused = resolved(&resolver, name).await.unwrap_err();
+                assert!(refused.ends_with("which may not be connected to"), "{name}: {refused}");
+            }
+            assert_eq!(resolved(&resolver, "127.0.0.1").await, Ok(1));
+            assert!(resolved(&resolver, "localhost").await.unwrap() > 0);
+        }
+        let refused = resolved(&CheckedResolver::new(Reach::INTERNET), "localhost").await.unwrap_err();
+        assert_eq!(refused, "it leads to an address of this machine, which may not be connected to");
+    }
+
+    #[tokio::test]
+    async fn a_host_that_a_public_server_names_is_not_on_this_machine() {
+        let resolver = CheckedResolver::for_added_hosts(Reach::INTERNET);
+        // Until it is added, it can only be a proxy of the user's.
+        assert!(resolved(&resolver, "localhost").await.unwrap() > 0);
+        resolver.add("localhost").unwrap();
+        assert!(resolved(&resolver, "localhost").await.is_err());
+        for count in 1..NAMED_HOSTS_MAX {
+            resolver.add(&format!("{count}.example")).unwrap();
+        }
+        assert_eq!(resolver.add("one.more.example"), Err(HostError::TooMany));
+        assert_eq!(resolver.add("1.example"), Ok(()));
+        assert!(resolved(&resolver, "localhost").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_server_is_as_near_as_its_addresses_are() {
+        for (url, scope) in [
+            ("http://127.0.0.1:1/mcp", NetworkScope::Loopback),
+            ("http://[::1]/mcp", NetworkScope::Loopback),
+            ("http://localhost/mcp", NetworkScope::Loopback),
+            ("http://10.0.0.1/mcp", NetworkScope::Private),
+            ("https://8.8.8.8/mcp", NetworkScope::Internet),
+            ("https://nobody.invalid/mcp", NetworkScope::Internet),
+        ] {
+            assert_eq!(scope_of_host(&Url::parse(url).unwrap()).await, scope, "{url}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Text to index terms: the same for documents, queries and snippets.
+
+use crate::folding::fold;
+use crate::words::Words;
+use frostem::{Algorithm, Stemmer};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// Words of this many bytes and more are not indexed.
+const WORD_BYTES_MAX: usize = 100;
+/// Terms of a query that are looked for; the rest of a very long one is ignored.
+const QUERY_TERMS_MAX: usize = 64;
+/// Bytes of a query that are read at all.
+const QUERY_BYTES_MAX: usize = 16 << 10;
+
+/// A number of fewer digits is an amount and not a name.
+const NUMBER_DIGITS_MIN: usize = 3;
+/// A beginning shorter than this could be the beginning of too much.
+const PREFIX_CHARS_MIN: usize = 2;
+
+/// Words that say nothing about what is asked, and what is left of contractions. Dropped from
+/// queries only, so that a query of nothing else still finds something. Sorted.
+const STOP_WORDS: [&str; 125] = [
+    "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
+    "because", "been", "between", "both", "but", "by", "can", "could", "couldn", "d", "did", "didn", "do",
+    "does", "doesn", "don", "during", "each", "few", "for", "from", "get", "gets", "got", "had", "hadn",
+    "has", "hasn", "have", "haven", "he", "her", "his", "how", "i", "if", "in", "into", "is", "isn", "it",
+    "its", "just", "ll", "m", "many", "may", "me", "might", "more", "most", "much", "must", "my", "no",
+    "not", "of", "on", "only", "or", "other", "our", "own", "re", "s", "same", "shall", "she", "should",
+    "shouldn", "so", "some", "such", "t", "than", "that", "the", "their", "them", "then", "there", "these",
+    "they", "this", "through", "to", "too", "until", "us", "ve", "very", "was", "wasn", "we", "were",
+    "weren", "what", "when", "where", "which", "while", "who", "whom", "why", "will", "with", "won", "would",
+    "wouldn", "you", "your",
+];
+
+/// Abbreviations that people type, and the words that pages spell out. Sorted.
+const SHORT_FORMS: &[(&str, &[&str])] = &[
+    ("admin", &["administrator"]),
+    ("auth", &["authentication"]),
+    ("cert", &["certificate"]),
+    ("certs", &["certificates"]),
+    ("config", &["configuration"]),
+    ("creds", &["credentials"]),
+    ("db", &["database"]),
+    ("dir", &["directory"]),
+    ("docs", &["documentation"]),
+    ("env", &["environment"]),
+    ("infra", &["infrastructure"]),
+    ("k8s", &["kubernetes"]),
+    ("perf", &["performance"]),
+    ("postgres", &["postgresql"]),
+    ("pr", &["pull", "request"]),
+    ("prod", &["production"]),
+    ("prs", &["pull", "requests"]),
+    ("repo", &["repository"]),
+    ("repos", &["repositories"]),
+];
+
+/// Makes tokens of texts: splits into words, lowercases, folds accents, and stems English where asked to.
+#[derive(Clone, Copy, Debug)]
+pub struct Analyzer {
+    single_letters: bool,
+    stems: bool,
+}
+
+impl Analyzer {
+    /// For documents: stemmed terms, and single letters of scripts without spaces.
+    pub const DOCUMENTS: Self = Self { single_letters: true, stems: true };
+
+    /// Words without stemming; queries also go without single letters.
+    pub(crate) const fn words(single_letters: bool) -> Self {
+        Self { single_letters, stems: false }
+    }
+
+    /// The tokens of a text, in order.
+    pub fn tokens<'a>(&self, text: &'a str) -> Tokens<'a> {
+        Tokens {
+            text,
+            words: Words::new(text, self.single_letters),
+            stemmer: self.stems.then(|| Stemmer::new(Algorithm::English)),
+            position: 0,
+            buffer: String::new(),
+        }
+    }
+}
+
+/// The tokens of one text.
+pub struct Tokens<'a> {
+    text: &'a str,
+    words: Words<'a>,
+    stemmer: Option<Stemmer>,
+    /// Of the next word.
+    position: usize,
+    buffer: String,
+}
+
+/// Where a token stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenPlace {
+    /// Its bytes in the text.
+    pub range: Range<usize>,
+    /// Which word of the text it is, those counted that are too long to be tokens.
+    pub position: usize,
+}
+
+impl Tokens<'_> {
+    /// Writes the next token into `token`, and says where it stands; none after the last.
+    pub fn next_into(&mut self, token: &mut String) -> Option<TokenPlace> {
+        loop {
+            let range = self.words.next()?;
+            let position = self.position;
+            self.position += 1;
+            let word = self.text.get(range.clone()).unwrap_or_default();
+            if word.len() < WORD_BYTES_MAX {
+                self.normalize(word, token);
+                return Some(TokenPlace { range, position });
+            }
+        }
+    }
+
+    fn normalize(&mut self, word: &str, token: &mut String) {
+        token.clear();
+        if word.is_ascii() {
+            token.push_str(word);
+            token.make_ascii_lowercase();
+        } else {
+            self.buffer.clear();
+            // Letter by letter: a final sigma is one like any other.
+            self.buffer.extend(word.chars().flat_map(char::to_lowercase));
+            match self.buffer.is_ascii() {
+                true => token.push_str(&self.buffer),
+                false => fold(&self.buffer, token),
+            }
+        }
+        if let Some(stemmer) = &self.stemmer {
+            stem_in_place(stemmer, token, &mut self.buffer);
+        }
+    }
+}
+
+impl Iterator for Tokens<'_> {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let mut token = String::new();
+        self.next_into(&mut token).map(|_| token)
+    }
+}
+
+fn stem_in_place(stemmer: &Stemmer, word: &mut String, buffer: &mut String) {
+    match stemmer.stem(word) {
+        Cow::Owned(stem) => *word = stem,
+        Cow::Borrowed(stem) if stem.len() == word.len() => {}
+        Cow::Borrowed(stem) => {
+            buffer.clear();
+            buffer.push_str(stem);
+            std::mem::swap(word, buffer);
+        }
+    }
+}
+
+/// Stems of words, each found out once.
+pub(crate) struct Stems {
+    stemmer: Stemmer,
+    known: HashMap<String, String>,
+}
+
+impl Default for Stems {
+    fn default() -> Self {
+        Self { stemmer: Stemmer::new(Algorithm::English), known: HashMap::new() }
+    }
+}
+
+impl Stems {
+    pub(crate) fn of(&mut self, word: &str) -> &str {
+        if !self.known.contains_key(word) {
+            let stem = self.stemmer.stem(word).into_owned();
+            self.known.insert(word.to_owned(), stem);
+        }
+        self.known.get(word).map(String::as_str).unwrap_or_default()
+    }
+}
+
+/// The distinct words of a query as they stand there, and whether they say something; when none does, all do.
+pub(crate) fn query_words(text: &str) -> Vec<(String, bool)> {
+    let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
+    let says = |word: &str| STOP_WORDS.binary_search(&word).is_err();
+    let mut seen = HashSet::new();
+    let found = Analyzer::words(false).tokens(text).filter(|word| seen.insert(word.clone()));
+    let found: Vec<String> = found.take(QUERY_TERMS_MAX).collect();
+    let any = found.iter().any(|word| says(word));
+    found.into_iter().map(|word| (!any || says(&word), word)).map(|(telling, word)| (word, telling)).collect()
+}
+
+/// The distinct terms of a query, in order.
+pub fn query_terms(text: &str) -> Vec<String> {
+    let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
+    let words: Vec<String> = Analyzer::words(false).tokens(text).collect();
+    let telling: Vec<&str> =
+        words.iter().map(String::as_str).filter(|word| STOP_WORDS.binary_search(word).is_err()).collect();
+    let chosen = if telling.is_empty() { words.iter().map(String::as_str).collect() } else { telling };
+
+    let spelt_out = chosen.iter().flat_map(|word| spelt_out(word)).copied().collect::<Vec<_>>();
+    let stemmer = Stemmer::new(Algorithm::English);
+    let mut seen = HashSet::new();
+    chosen
+        .into_iter()
+        .chain(spelt_out)
+        .map(|word| stemmer.stem(word).into_owned())
+        .filter(|term| seen.insert(term.clone()))
+        .take(QUERY_TERMS_MAX)
+        .collect()
+}
+
+/// The words that a short form stands for; none for other words.
+pub(crate) fn spelt_out(word: &str) -> &'static [&'static str] {
+    SHORT_FORMS.binary_search_by_key(&word, |(short, _)| short).map_or(&[], |found| SHORT_FORMS[found].1)
+}
+
+/// Whether a term is a name that somebody made up, like `e4033`, `429` or `park_after_failures`, and
+/// not a word of a language: who asks for it wants exactly that.
+pub fn is_identifier(term: &str) -> bool {
+    let digits = term.bytes().filter(u8::is_ascii_digit).count();
+    // A hyphen joins ordinary words.
+    let is_joined = term.bytes().any(|byte| byte.is_ascii_punctuation() && byte != b'-');
+    is_joined || digits >= NUMBER_DIGITS_MIN || digits > 0 && digits < term.len() && term.is_ascii()
+}
+
+/// The prefix to complete: the last word of a query; none when a space ends it.
+pub fn query_prefix(text: &str) -> Option<String> {
+    let last = text.split_whitespace().last().filter(|_| !text.ends_with(char::is_whitespace))?;
+    Analyzer::words(false).tokens(last).last().filter(|word| word.chars().count() >= PREFIX_CHARS_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_words_go_unless_they_are_all_there_is() {
+        assert_eq!(query_terms("How do we restore the backups?"), ["restor", "backup"]);
+        assert_eq!(query_terms("to be or not to be"), ["to", "be", "or", "not"]);
+    }
+
+    #[test]
+    fn no_text_is_a_syntax_error() {
+        assert_eq!(query_terms("AND"), ["and"]);
+        assert_eq!(query_terms("NEAR("), ["near"]);
+        for nothing in ["\"", "*", "😀", "", "()", "\u{0}"] {
+            assert_eq!(query_terms(nothing), Vec::<String>::new(), "{nothing}");
+        }
+        assert_eq!(query_terms(&"word ".repeat(25_000)), ["word"]);
+        let many: String = (0..50_000).map(|n| format!("w{n} ")).collect();
+        assert_eq!(query_terms(&many).len(), QUERY_TERMS_MAX);
+    }
+
+    #[test]
+    fn short_forms_are_also_looked_for_as_pages_spell_them_out() {
+        assert_eq!(query_terms("How big may a PR be?"), ["big", "pr", "pull", "request"]);
+        assert_eq!(query_terms("prod database db"), ["prod", "databas", "db", "product"]);
+        assert!(SHORT_FORMS.is_sorted());
+    }
+
+    #[test]
+    fn names_are_told_from_words() {
+        for name in ["e4033", "429", "fw-17", "park_after_failures", "k8s", "src/lib.rs"] {
+            assert!(is_identifier(name), "{name}");
+        }
+        for word in ["backup", "boundary-layer", "12", "障害", "naïve", ""] {
+            assert!(!is_identifier(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn accents_and_case_do_not_matter() {
+        assert_eq!(query_terms("Café"), query_terms("cafe"));
+    }
+}

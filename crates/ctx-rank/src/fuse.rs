@@ -1,0 +1,158 @@
+//! Two opinions made one: how well words match, and how near meanings are.
+//!
+//! Both are known for every candidate, whoever proposed it. Each is standardised over the
+//! candidates, so that they can be added: by how many deviations is this better than the others?
+//! Scores of different models are standardised apart.
+
+use std::collections::HashMap;
+
+/// A document and one of its chunks.
+pub type ChunkPlace = (u64, u64);
+
+/// How much a document's second best chunk counts.
+const SECOND_CHUNK: f64 = 0.3;
+
+/// A chunk with both scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScorePair {
+    /// Which chunk.
+    pub place: ChunkPlace,
+    /// How well its words match.
+    pub keyword: f32,
+    /// How near its meaning is; `None` while the chunk has no vector.
+    pub vector: Option<f32>,
+    /// Which model the vector is of.
+    pub group: usize,
+}
+
+/// A document with its best chunk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fused {
+    /// The best chunk.
+    pub place: ChunkPlace,
+    /// How well its words match.
+    pub keyword: f32,
+    /// How near its meaning is.
+    pub vector: Option<f32>,
+    /// Which model the vector is of.
+    pub group: usize,
+    /// In deviations.
+    pub score: f64,
+}
+
+/// One entry for each document; `alphas` says how much vectors count, by group.
+pub fn fuse(pairs: &[ScorePair], alphas: &[f64]) -> Vec<Fused> {
+    let keyword = Spread::of(pairs.iter().map(|pair| pair.keyword));
+    let vector: Vec<Spread> = (0..alphas.len())
+        .map(|group| {
+            Spread::of(pairs.iter().filter(|pair| pair.group == group).filter_map(|pair| pair.vector))
+        })
+        .collect();
+    let mut documents: HashMap<u64, Vec<(f64, &ScorePair)>> = HashMap::new();
+    for pair in pairs {
+        let alpha = alphas.get(pair.group).copied().unwrap_or_default();
+        // What is not known is taken to be average.
+        let meaning = match (pair.vector, vector.get(pair.group)) {
+            (Some(score), Some(spread)) => spread.standard(score),
+            _ => 0.0,
+        };
+        let score = (1.0 - alpha) * keyword.standard(pair.keyword) + alpha * meaning;
+        documents.entry(pair.place.0).or_default().push((score, pair));
+    }
+    documents.into_values().filter_map(one_document).collect()
+}
+
+/// A document is as good as its best chunk, and a little better for another good one: a document
+/// about the question says so more than once.
+fn one_document(mut chunks: Vec<(f64, &ScorePair)>) -> Option<Fused> {
+    chunks.sort_by(|(a_score, a), (b_score, b)| b_score.total_cmp(a_score).then(a.place.cmp(&b.place)));
+    let (best, pair) = *chunks.first()?;
+    let second = chunks.get(1).map_or(0.0, |(score, _)| *score);
+    Some(Fused {
+        place: pair.place,
+        keyword: pair.keyword,
+        vector: pair.vector,
+        group: pair.group,
+        score: best + SECOND_CHUNK * second,
+    })
+}
+
+/// Mean and deviation of some scores.
+struct Spread {
+    mean: f64,
+    deviation: f64,
+}
+
+impl Spread {
+    fn of(scores: impl Iterator<Item = f32> + Clone) -> Self {
+        let count = scores.clone().count().max(1) as f64;
+        let mean = scores.clone().map(f64::from).sum::<f64>() / count;
+        let variance = scores.map(|score| (f64::from(score) - mean).powi(2)).sum::<f64>() / count;
+        Self { mean, deviation: variance.sqrt() }
+    }
+
+    /// By how many deviations a score is above the mean; scores that are all equal say nothing.
+    fn standard(&self, score: f32) -> f64 {
+        if self.deviation < 1e-9 { 0.0 } else { (f64::from(score) - self.mean) / self.deviation }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pair(document: u64, chunk: u64, keyword: f32, vector: f32) -> ScorePair {
+        ScorePair { place: (document, chunk), keyword, vector: Some(vector), group: 0 }
+    }
+
+    fn ranking(pairs: &[ScorePair], alpha: f64) -> Vec<u64> {
+        let mut fused = fuse(pairs, &[alpha]);
+        fused.sort_by(|a, b| b.score.total_cmp(&a.score));
+        fused.iter().map(|fused| fused.place.0).collect()
+    }
+
+    #[test]
+    fn alpha_decides_between_words_and_meaning() {
+        let pairs = [pair(1, 0, 12.0, 0.1), pair(2, 0, 3.0, 0.8), pair(3, 0, 1.0, 0.1)];
+        assert_eq!(ranking(&pairs, 0.0)[0], 1);
+        assert_eq!(ranking(&pairs, 1.0)[0], 2);
+    }
+
+    #[test]
+    fn a_document_counts_once_with_its_best_chunk() {
+        let pairs = [pair(1, 0, 1.0, 0.1), pair(1, 7, 9.0, 0.9), pair(2, 0, 5.0, 0.5)];
+        let fused = fuse(&pairs, &[0.5]);
+        assert_eq!(fused.len(), 2);
+        assert_eq!(fused.iter().find(|fused| fused.place.0 == 1).unwrap().place, (1, 7));
+    }
+
+    #[test]
+    fn scores_that_are_all_equal_decide_nothing() {
+        let pairs = [pair(1, 0, 4.0, 0.3), pair(2, 0, 4.0, 0.4)];
+        assert_eq!(ranking(&pairs, 0.3), [2, 1]);
+        assert!(fuse(&pairs[..1], &[0.3])[0].score.abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn scores_are_numbers_and_scale_does_not_matter(
+            scores in prop::collection::vec((0u64..6, 0.0f32..30.0, -1.0f32..1.0), 1..40),
+            factor in 0.1f32..10.0,
+        ) {
+            let pairs: Vec<ScorePair> =
+                scores.iter().zip(0..).map(|((document, k, v), chunk)| pair(*document, chunk, *k, *v)).collect();
+            let scaled: Vec<ScorePair> =
+                pairs.iter().map(|pair| ScorePair { keyword: pair.keyword * factor, ..*pair }).collect();
+            let find = |fused: &[Fused], document: u64| {
+                fused.iter().find(|fused| fused.place.0 == document).map(|fused| fused.score)
+            };
+            let (plain, scaled) = (fuse(&pairs, &[0.4]), fuse(&scaled, &[0.4]));
+            for fused in &plain {
+                prop_assert!(fused.score.is_finite());
+                let other = find(&scaled, fused.place.0).unwrap();
+                prop_assert!((fused.score - other).abs() < 1e-2, "{} {}", fused.score, other);
+            }
+        }
+    }
+}

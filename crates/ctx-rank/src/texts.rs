@@ -1,0 +1,342 @@
+//! Small texts in memory, ranked as documents are: by words and by meaning, made one.
+//!
+//! For lists that are made anew whenever they change and never stored, as that of all functions is. Whoever
+//! looks for a function does not know its words. So a word of the query is also looked for as descriptions
+//! may call it and as the words nearest in meaning that some text has, and what the texts do is compared
+//! with what is to be done.
+
+use crate::analyzer::{Analyzer, Stems, is_identifier, query_words, spelt_out};
+use crate::everyday::also_called;
+use crate::fuse::{ScorePair, fuse};
+use crate::verbs;
+use ctx_embed::Model;
+use ctx_embed::vector::{dots, quantize};
+use std::collections::{HashMap, HashSet};
+use std::thread;
+
+/// How much a word counts where it stands.
+const NAME_WEIGHT: f32 = 3.0;
+const LEAD_WEIGHT: f32 = 2.0;
+const REST_WEIGHT: f32 = 0.5;
+const DETAIL_WEIGHT: f32 = 0.3;
+
+/// How much more a name that somebody made up counts than a word, as in the index of documents.
+const IDENTIFIER_WEIGHT: f32 = 2.0;
+
+/// How much a word counts that is near to one of the query, for each part of their nearness.
+const NEIGHBOUR_WEIGHT: f32 = 0.8;
+/// How near it must be, as a cosine, and how many are taken.
+const NEIGHBOUR_MIN: f32 = 0.4;
+const NEIGHBOURS_MAX: usize = 8;
+
+/// How much meaning counts beside words, and what is done beside both.
+const MEANING_WEIGHT: f64 = 0.45;
+const VERB_WEIGHT: f64 = 0.65;
+
+/// BM25's two numbers: how soon a word that comes again stops counting, and how much length matters.
+const SATURATION: f32 = 1.2;
+const LENGTH_WEIGHT: f32 = 0.5;
+
+/// Texts taken by words, and by meaning, to be weighed.
+const CANDIDATES: usize = 100;
+
+/// What has none of the words must be at least so near in meaning, as a cosine.
+const MEANING_MIN: f32 = 0.4;
+
+/// Bytes of the first paragraph of what is said of a text: that much says what it is.
+const LEAD_BYTES_MAX: usize = 300;
+/// Bytes of a query that its meaning is made of.
+const MEANING_BYTES_MAX: usize = 1_000;
+
+/// One small text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SmallText<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// What is said of it; the first paragraph says most.
+    pub about: &'a str,
+    /// Further words that it may be found by.
+    pub detail: &'a str,
+}
+
+impl<'a> SmallText<'a> {
+    /// What is said of it first, and the rest.
+    fn lead(&self) -> (&'a str, &'a str) {
+        let about = self.about.trim();
+        let end = about.find("\n\n").unwrap_or(about.len()).min(LEAD_BYTES_MAX);
+        about.split_at(about.floor_char_boundary(end))
+    }
+}
+
+/// Many small texts.
+pub struct SmallTexts {
+    terms: HashMap<String, Vec<Posting>>,
+    /// Weighted words of each text.
+    lengths: Vec<f32>,
+    length_mean: f32,
+    /// What each of them does.
+    done: Vec<u8>,
+    vectors: Vec<Vec<f32>>,
+    vocabulary: Vocabulary,
+}
+
+/// A term's place in one text.
+struct Posting {
+    text: usize,
+    /// How often, weighted by where.
+    weight: f32,
+}
+
+/// The terms that texts are called and introduced by, with the meaning of a word of each.
+#[derive(Default)]
+struct Vocabulary {
+    terms: Vec<String>,
+    /// A row of codes for each, and what a step of it means.
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+}
+
+impl SmallTexts {
+    /// Reads them all. Blocks for as long as that takes: some milliseconds for a hundred.
+    pub fn new(texts: &[SmallText<'_>]) -> Self {
+        let (words, mut stems) = (Analyzer::words(true), Stems::default());
+        let mut terms: HashMap<String, Vec<Posting>> = HashMap::new();
+        // A word for each term, in the order in which they come.
+        let mut named: Vec<(String, String)> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
+        let (mut lengths, mut done) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
+        for (text, small) in texts.iter().enumerate() {
+            let (lead, rest) = small.lead();
+            let parts = [
+                (small.name, NAME_WEIGHT),
+                (lead, LEAD_WEIGHT),
+                (rest, REST_WEIGHT),
+                (small.detail, DETAIL_WEIGHT),
+            ];
+            let parts = parts.map(|(part, weight)| (words.tokens(part).collect::<Vec<_>>(), weight));
+            let [(name, _), (lead, _), ..] = &parts;
+            done.push(verbs::done(name.iter().map(String::as_str), lead.first().map(String::as_str)));
+            let mut length = 0.0;
+            for (words, weight) in &parts {
+                for word in words {
+                    length += weight;
+                    let term = stems.of(word);
+                    if *weight >= LEAD_WEIGHT && is_plain(word) && !seen.contains(term) {
+                        seen.insert(term.to_owned());
+                        named.push((term.to_owned(), word.clone()));
+                    }
+                    match terms.get_mut(term) {
+                        Some(postings) => add(postings, text, *weight),
+                        None => drop(terms.insert(term.to_owned(), vec![Posting { text, weight: *weight }])),
+                    }
+                }
+            }
+            lengths.push(length);
+        }
+        let length_mean = (lengths.iter().sum::<f32>() / lengths.len().max(1) as f32).max(1.0);
+        let meanings: Vec<String> = texts.iter().map(meaning).collect();
+        let meanings: Vec<&str> = meanings.iter().map(String::as_str).collect();
+        let vocabulary = Vocabulary::of(named);
+        Self { terms, lengths, length_mean, done, vectors: embed(&meanings), vocabulary }
+    }
+
+    /// The places of those that answer best, best first, of those that are `wanted`.
+    pub fn best(&self, query: &str, limit: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
+        let by_words = self.by_words(query);
+        let by_meaning = self.by_meaning(query);
+        let mut candidates: HashSet<usize> = HashSet::new();
+        for scores in [&by_words, &by_meaning] {
+            let mut best: Vec<(usize, f32)> =
+                scores.iter().copied().enumerate().filter(|(text, _)| wanted(*text)).collect();
+            best.sort_by(|(a, a_score), (b, b_score)| b_score.total_cmp(a_score).then(a.cmp(b)));
+            candidates.extend(best.into_iter().take(CANDIDATES.max(limit)).map(|(text, _)| text));
+        }
+        let pairs: Vec<ScorePair> = candidates
+            .into_iter()
+            .map(|text| ScorePair {
+                place: (text as u64, 0),
+                keyword: by_words.get(text).copied().unwrap_or_default(),
+                vector: by_meaning.get(text).copied(),
+                group: 0,
+            })
+            .collect();
+        let mut fused = fuse(&pairs, &[MEANING_WEIGHT]);
+        // What is far from the query is weighed with the others, since they are measured by it.
+        fused.retain(|one| one.keyword > 0.0 || one.vector.is_some_and(|score| score >= MEANING_MIN));
+        let asked: Vec<String> = Analyzer::words(false).tokens(query).collect();
+        let asked = verbs::wanted(asked.iter().map(String::as_str));
+        for one in &mut fused {
+            let done = self.done.get(one.place.0 as usize).copied().unwrap_or_default();
+            one.score += VERB_WEIGHT * verbs::agreement(asked, done);
+        }
+        fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
+        fused.into_iter().take(limit).map(|one| one.place.0 as usize).collect()
+    }
+
+    /// The score of each text (BM25, with weights for where words stand). A word of the query counts once,
+    /// in the form that a text is best found by.
+    fn by_words(&self, query: &str) -> Vec<f32> {
+        let mut scores = vec![0.0; self.lengths.len()];
+        let mut stems = Stems::default();
+        for (word, telling) in query_words(query) {
+            let others = spelt_out(&word).iter().chain(also_called(&word));
+            let mut forms: Vec<(String, f32)> =
+                others.map(|other| (stems.of(other).to_owned(), 1.0)).collect();
+            if telling {
+                forms.push((stems.of(&word).to_owned(), 1.0));
+                forms.extend(self.vocabulary.near(&word));
+            }
+            let mut best = vec![0.0_f32; scores.len()];
+            for (term, factor) in forms {
+                for (text, score) in self.scores_of(&term) {
+                    let Some(best) = best.get_mut(text) else { continue };
+                    *best = best.max(factor * score);
+                }
+            }
+            scores.iter_mut().zip(best).for_each(|(score, best)| *score += best);
+        }
+        scores
+    }
+
+    /// How much one term counts in each text that has it.
+    fn scores_of(&self, term: &str) -> impl Iterator<Item = (usize, f32)> {
+        let postings = self.terms.get(term).map(Vec::as_slice).unwrap_or_default();
+        let (all, having) = (self.lengths.len() as f32, postings.len() as f32);
+        let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+        let factor = if is_identifier(term) { IDENTIFIER_WEIGHT } else { 1.0 };
+        postings.iter().map(move |Posting { text, weight }| {
+            let length = self.lengths.get(*text).copied().unwrap_or_default() / self.length_mean;
+            let saturation = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length);
+            (*text, factor * rarity * weight / (weight + saturation))
+        })
+    }
+
+    /// How near each text is in meaning.
+    fn by_meaning(&self, query: &str) -> Vec<f32> {
+        let mut query = query[..query.floor_char_boundary(MEANING_BYTES_MAX)].to_owned();
+        for (word, _) in query_words(&query) {
+            for other in spelt_out(&word).iter().chain(also_called(&word)) {
+                query.push(' ');
+                query.push_str(other);
+            }
+        }
+        let query = embed_one(&query);
+        let near = |vector: &Vec<f32>| vector.iter().zip(&query).map(|(a, b)| a * b).sum::<f32>();
+        self.vectors.iter().map(near).collect()
+    }
+}
+
+impl Vocabulary {
+    /// Of terms, each with a word to take its meaning from.
+    fn of(named: Vec<(String, String)>) -> Self {
+        let words: Vec<&str> = named.iter().map(|(_, word)| word.as_str()).collect();
+        let mut made = Self::default();
+        for vector in embed(&words) {
+            let (codes, scale) = quantize(&vector);
+            made.codes.extend(codes);
+            made.scales.push(scale);
+        }
+        made.terms = named.into_iter().map(|(term, _)| term).collect();
+        made
+    }
+
+    /// The terms that are near to a word, and how much they count for it.
+    fn near(&self, word: &str) -> Vec<(String, f32)> {
+        if !is_plain(word) {
+            return Vec::new();
+        }
+        let (query, scale) = quantize(&embed_one(word));
+        let mut products = vec![0; self.scales.len()];
+        dots(&query, &self.codes, &mut products);
+        let nearness = products.iter().zip(&self.scales).map(|(product, row)| *product as f32 * scale * row);
+        let mut near: Vec<(f32, &String)> =
+            nearness.zip(&self.terms).filter(|(nearness, _)| *nearness >= NEIGHBOUR_MIN).collect();
+        near.sort_by(|(a, a_term), (b, b_term)| b.total_cmp(a).then(a_term.cmp(b_term)));
+        near.truncate(NEIGHBOURS_MAX);
+        near.into_iter().map(|(nearness, term)| (term.clone(), NEIGHBOUR_WEIGHT * nearness)).collect()
+    }
+}
+
+/// Vectors of texts, by the built-in model that is fast enough to be waited for.
+fn embed(texts: &[&str]) -> Vec<Vec<f32>> {
+    Model::Fast.embed(texts, thread::available_parallelism().map_or(1, usize::from))
+}
+
+fn embed_one(text: &str) -> Vec<f32> {
+    embed(&[text]).pop().unwrap_or_default()
+}
+
+/// Counts a term once more in a text.
+fn add(postings: &mut Vec<Posting>, text: usize, weight: f32) {
+    match postings.last_mut().filter(|last| last.text == text) {
+        Some(last) => last.weight += weight,
+        None => postings.push(Posting { text, weight }),
+    }
+}
+
+/// Whether a word is one of a language, and not a name made of several.
+fn is_plain(word: &str) -> bool {
+    word.chars().all(char::is_alphabetic)
+}
+
+/// What the meaning is made of: names as the words that they are of.
+fn meaning(text: &SmallText<'_>) -> String {
+    format!("{}: {}", text.name.replace(['_', '.'], " "), text.lead().0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXTS: [SmallText<'_>; 6] = [
+        small("github create_issue", "Opens a new issue in a repository.", "title body labels assignees"),
+        small("github get_issue", "Reads one issue.", "number Issue title state"),
+        small("github merge_pull_request", "Merges a pull request.", "number method"),
+        small("calendar create_event", "Adds an appointment.", "start end attendees"),
+        small("weather forecast", "Tells the temperature of the next days.", "city days"),
+        small("files read", "The content of a file.", "path encoding"),
+    ];
+
+    const fn small(name: &'static str, about: &'static str, detail: &'static str) -> SmallText<'static> {
+        SmallText { name, about, detail }
+    }
+
+    fn best(query: &str) -> Vec<&'static str> {
+        let texts = SmallTexts::new(&TEXTS);
+        texts.best(query, 10, |_| true).into_iter().map(|text| TEXTS[text].name).collect()
+    }
+
+    #[test]
+    fn a_name_finds_exactly_that() {
+        for text in TEXTS {
+            assert_eq!(best(text.name)[0], text.name);
+        }
+        assert_eq!(best("create_issue")[0], "github create_issue");
+        assert_eq!(best("get issue")[0], "github get_issue");
+    }
+
+    #[test]
+    fn fields_and_other_words_find_too() {
+        assert_eq!(best("who is invited: attendees")[0], "calendar create_event");
+        assert_eq!(best("merging pull requests")[0], "github merge_pull_request");
+        assert_eq!(best("how warm will it be tomorrow, weather?")[0], "weather forecast");
+        assert_eq!(best("temperatures")[0], "weather forecast");
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_found() {
+        let texts = SmallTexts::new(&TEXTS);
+        assert_eq!(texts.best("create", 10, |text| text != 0)[0], 3);
+        assert_eq!(texts.best("issue", 1, |_| true).len(), 1);
+        assert!(texts.best("issue", 0, |_| true).is_empty());
+    }
+
+    #[test]
+    fn nonsense_and_nothing_find_nothing() {
+        for query in ["", "  ", "?!", "zxqvy", "😀"] {
+            assert_eq!(best(query), [""; 0], "{query}");
+        }
+        let none = SmallTexts::new(&[]);
+        assert!(none.best("anything", 5, |_| true).is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+//! What a function does and what somebody wants done, as far as verbs tell: whoever asks which files there
+//! are does not want one deleted.
+
+/// Kinds of doing, each a bit.
+const READ: u8 = 1;
+const CREATE: u8 = 2;
+const UPDATE: u8 = 4;
+const DELETE: u8 = 8;
+const STOP: u8 = 16;
+const START: u8 = 32;
+
+/// Words that begin a question: whoever asks wants to know.
+const QUESTION_WORDS: [&str; 12] =
+    ["all", "are", "did", "does", "has", "how", "is", "was", "what", "where", "which", "who"];
+
+/// What verbs mean, in names of functions and in questions. Sorted.
+const VERBS: &[(&str, u8)] = &[
+    ("abort", STOP),
+    ("accept", START),
+    ("add", CREATE),
+    ("adjust", UPDATE),
+    ("again", START),
+    ("all", READ),
+    ("any", READ),
+    ("approve", START),
+    ("are", READ),
+    ("ask", START),
+    ("assign", CREATE),
+    ("attach", CREATE),
+    ("away", DELETE),
+    ("ban", STOP),
+    ("block", STOP),
+    ("cancel", STOP),
+    ("change", UPDATE),
+    ("check", READ),
+    ("clear", DELETE),
+    ("close", UPDATE),
+    ("convert", UPDATE),
+    ("count", READ),
+    ("create", CREATE),
+    ("decline", STOP),
+    ("delete", DELETE),
+    ("describe", READ),
+    ("destroy", DELETE),
+    ("did", READ),
+    ("disable", STOP),
+    ("dismiss", UPDATE | STOP),
+    ("dispatch", START),
+    ("display", READ),
+    ("does", READ),
+    ("download", READ),
+    ("drop", DELETE),
+    ("edit", UPDATE),
+    ("enable", START),
+    ("end", STOP),
+    ("erase", DELETE),
+    ("export", START),
+    ("fetch", READ),
+    ("file", CREATE),
+    ("find", READ),
+    ("forget", DELETE),
+    ("generate", CREATE),
+    ("get", READ),
+    ("give", CREATE),
+    ("halt", STOP),
+    ("has", READ),
+    ("how", READ),
+    ("insert", CREATE),
+    ("invite", CREATE),
+    ("is", READ),
+    ("kick", DELETE),
+    ("know", READ),
+    ("launch", START),
+    ("list", READ),
+    ("lock", STOP),
+    ("look", READ),
+    ("lookup", READ),
+    ("make", CREATE),
+    ("mark", UPDATE),
+    ("merge", START),
+    ("modify", UPDATE),
+    ("move", UPDATE),
+    ("names", READ),
+    ("nest", CREATE),
+    ("new", CREATE),
+    ("note", CREATE),
+    ("off", STOP),
+    ("on", START),
+    ("open", CREATE),
+    ("patch", UPDATE),
+    ("pause", STOP),
+    ("point", UPDATE),
+    ("post", CREATE),
+    ("publish", CREATE),
+    ("purge", DELETE),
+    ("put", CREATE),
+    ("query", READ),
+    ("re", START),
+    ("read", READ),
+    ("redeliver", START),
+    ("redo", START),
+    ("register", CREATE),
+    ("reject", STOP),
+    ("remove", DELETE),
+    ("rename", UPDATE),
+    ("replace", UPDATE),
+    ("request", START),
+    ("rerequest", START),
+    ("rerun", START),
+    ("resolve", UPDATE),
+    ("restart", START),
+    ("resume", START),
+    ("retrieve", READ),
+    ("retry", START),
+    ("review", START),
+    ("revoke", DELETE),
+    ("run", START),
+    ("search", READ),
+    ("see", READ),
+    ("send", CREATE),
+    ("set", UPDATE),
+    ("share", CREATE),
+    ("show", READ),
+    ("shut", STOP),
+    ("start", CREATE | START),
+    ("stop", STOP),
+    ("store", CREATE),
+    ("suspend", STOP),
+    ("switch", UPDATE),
+    ("take", DELETE),
+    ("tell", READ),
+    ("transfer", UPDATE),
+    ("trigger", START),
+    ("turn", UPDATE),
+    ("unassign", DELETE),
+    ("update", UPDATE),
+    ("upload", CREATE),
+    ("view", READ),
+    ("was", READ),
+    ("what", READ),
+    ("where", READ),
+    ("which", READ),
+    ("who", READ),
+    ("write", CREATE),
+];
+
+/// Verbs that are other words in the names of functions: a daily report reports nothing. Sorted.
+const VERBS_OF_QUESTIONS: &[(&str, u8)] = &[("report", CREATE)];
+
+/// What somebody wants done; zero where the words do not tell.
+pub(crate) fn wanted<'a>(mut words: impl Iterator<Item = &'a str>) -> u8 {
+    let Some(first) = words.next() else { return 0 };
+    if QUESTION_WORDS.binary_search(&first).is_ok() {
+        return READ;
+    }
+    let kind = |word| kind(word, VERBS_OF_QUESTIONS).or_else(|| kind(word, VERBS));
+    std::iter::once(first).chain(words).find_map(kind).unwrap_or_default()
+}
+
+/// What a function does: by the first verb of its name, and by the word that its description begins with.
+pub(crate) fn done<'a>(mut name: impl Iterator<Item = &'a str>, about: Option<&str>) -> u8 {
+    let named = name.find_map(|word| kind(word, VERBS)).unwrap_or_default();
+    named | about.and_then(|word| kind(word, VERBS)).unwrap_or_default()
+}
+
+/// How well they agree: 1, -1, or 0 where one is not known.
+pub(crate) fn agreement(wanted: u8, done: u8) -> f64 {
+    match (wanted == 0 || done == 0, wanted & done) {
+        (true, _) => 0.0,
+        (false, 0) => -1.0,
+        (false, _) => 1.0,
+    }
+}
+
+fn kind(word: &str, verbs: &[(&str, u8)]) -> Option<u8> {
+    verbs.binary_search_by_key(&word, |(verb, _)| verb).ok().map(|place| verbs[place].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agree(question: &str, name: &str) -> f64 {
+        agreement(wanted(question.split(' ')), done(name.split('_'), None))
+    }
+
+    #[test]
+    fn questions_are_answered_by_reading() {
+        assert!(agree("which files are there", "list_files") > 0.0);
+        assert!(agree("who may delete files", "delete_file") < 0.0);
+    }
+
+    #[test]
+    fn verbs_agree_with_those_of_their_kind() {
+        assert!(agree("stop a job", "job_cancel") > 0.0);
+        assert!(agree("stop a job", "job_create") < 0.0);
+        assert!(agree("erase a file", "remove_file") > 0.0);
+        assert!(agree("report a bug", "usage_report").abs() < 0.5);
+        assert!(agree("files", "list_files").abs() < 0.5);
+        assert!(agree("", "").abs() < 0.5);
+    }
+
+    #[test]
+    fn the_tables_are_sorted() {
+        assert!(VERBS.is_sorted() && VERBS_OF_QUESTIONS.is_sorted() && QUESTION_WORDS.is_sorted());
+    }
+}

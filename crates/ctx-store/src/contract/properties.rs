@@ -1,0 +1,278 @@
+//! Random sequences of mutations, compared with a simple model.
+
+use super::OpenStore;
+use super::follower::{DocumentFollower, VectorFollower};
+use super::samples::{document, half, id, source, vector, with_vectors};
+use crate::changes::Checkpoint;
+use crate::documents::{DocumentId, Mutation, NewDocument, SkipNote, Stamp, StoredStamp};
+use crate::store::Store;
+use crate::vectors::{DocumentVectors, ModelKey, PendingQuery};
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::test_runner::{Config, TestRunner};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sequences that are tried.
+const CASES: u32 = 48;
+/// Steps in each.
+const STEPS: usize = 40;
+/// Names of documents, in each of two sources.
+const NAMES: [&str; 4] = ["a", "a/b", "a.b", "é"];
+/// Texts; some chunks are in several of them.
+const BODIES: [&str; 5] = ["", "one\n", "one\ntwo\n", "two\none\nthree\n", "four\ntwo\ntwo\n"];
+
+/// One step of a sequence.
+#[derive(Clone, Debug)]
+enum Step {
+    Put { document: Name, body: usize, made: bool, fingerprint: Option<u8>, note: bool },
+    Refresh { document: Name, fingerprint: Option<u8>, note: bool },
+    SkipEmpty { document: Name, fingerprint: u8 },
+    SkipUnreadable { document: Name, fingerprint: u8 },
+    Delete { document: Name },
+    Fill { limit: usize },
+    ClearVectors,
+    Follow { limit: usize },
+}
+
+/// A document by its source and the index of its name.
+type Name = (u8, usize);
+
+/// The expected content of a store.
+#[derive(Default)]
+struct Expected {
+    documents: BTreeMap<DocumentId, NewDocument>,
+    skipped: BTreeMap<DocumentId, (u8, SkipNote)>,
+    /// Ids in the order in which they came.
+    order: Vec<DocumentId>,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let document = || (1..=2u8, 0..NAMES.len());
+    let fingerprint = || 0..3u8;
+    let optional = || proptest::option::weighted(0.8, 0..3u8);
+    prop_oneof![
+        8 => (document(), 0..BODIES.len(), any::<bool>(), optional(), any::<bool>()).prop_map(
+            |(document, body, made, fingerprint, note)| Step::Put { document, body, made, fingerprint, note }
+        ),
+        2 => (document(), optional(), any::<bool>())
+            .prop_map(|(document, fingerprint, note)| Step::Refresh { document, fingerprint, note }),
+        1 => (document(), fingerprint()).prop_map(|(document, fingerprint)| Step::SkipEmpty { document, fingerprint }),
+        1 => (document(), fingerprint())
+            .prop_map(|(document, fingerprint)| Step::SkipUnreadable { document, fingerprint }),
+        3 => document().prop_map(|document| Step::Delete { document }),
+        3 => (1..4usize).prop_map(|limit| Step::Fill { limit }),
+        1 => Just(Step::ClearVectors),
+        3 => (1..5usize).prop_map(|limit| Step::Follow { limit }),
+    ]
+}
+
+pub(super) fn any_sequence_of_mutations_is_stored_and_followed(open: OpenStore<'_>) {
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let count = Cell::new(0);
+    let ran = TestRunner::new(config).run(&vec(step(), 1..STEPS), |steps| {
+        count.set(count.get() + 1);
+        check(&*open(&format!("property-{}", count.get())), &steps);
+        Ok(())
+    });
+    if let Err(failure) = ran {
+        panic!("{failure}");
+    }
+}
+
+fn check(store: &dyn Store, steps: &[Step]) {
+    let (fast, own) = (store.ensure_model("fast").unwrap(), store.ensure_model("own").unwrap());
+    let mut expected = Expected::default();
+    let mut documents = DocumentFollower::default();
+    let mut vectors = [VectorFollower::new(fast), VectorFollower::new(own)];
+    let start = store.checkpoint().unwrap();
+    let mut middle: Option<(Checkpoint, BTreeMap<DocumentId, NewDocument>)> = None;
+    for (index, step) in steps.iter().enumerate() {
+        match step {
+            Step::Fill { limit } => fill(store, own, *limit),
+            Step::ClearVectors => store.clear_model(own).unwrap(),
+            Step::Follow { limit } => {
+                documents.follow(store, *limit);
+                for follower in &mut vectors {
+                    follower.follow(store, *limit);
+                }
+            }
+            step => {
+                let Some(mutation) = mutation(step, fast, own) else { continue };
+                let deletes = expected.apply(step, &mutation);
+                let applied = store.apply(std::slice::from_ref(&mutation)).unwrap();
+                assert_eq!(applied.deleted, u64::from(deletes), "{mutation:?}");
+            }
+        }
+        if index == steps.len() / 2 {
+            middle = Some((store.checkpoint().unwrap(), expected.documents.clone()));
+        }
+    }
+    expected.compare(store);
+    documents.catch_up(store, 3);
+    vectors.iter_mut().for_each(|follower| follower.catch_up(store, 3));
+    for model in [fast, own] {
+        check_vectors(store, model);
+    }
+    let (middle, then) = middle.unwrap();
+    let changed = store.changed_between(middle, store.checkpoint().unwrap(), 1_000).unwrap().unwrap();
+    let gone = then.keys().filter(|id| !expected.documents.contains_key(*id));
+    assert!(gone.clone().all(|id| changed.changed.contains(id)), "those that are gone have changed");
+    assert!(changed.changed.iter().all(|id| then.contains_key(id)), "only those that were there");
+    assert!(changed.list_changed || then.keys().eq(expected.documents.keys()));
+    let all = store.changed_between(start, store.checkpoint().unwrap(), 0).unwrap();
+    assert!(all.is_some_and(|all| all.changed.is_empty()), "nothing was there at first");
+}
+
+fn mutation(step: &Step, fast: ModelKey, own: ModelKey) -> Option<Mutation> {
+    let shown = |fingerprint: u8| format!("f{fingerprint}");
+    let note = |note: bool| note.then(|| "in part".to_owned());
+    let of = |(source_number, name): &Name| (id(*source_number, NAMES[*name]), source(*source_number));
+    Some(match step {
+        Step::Put { document: (number, name), body, made, fingerprint, note: noted } => {
+            let new = document(*number, NAMES[*name], BODIES[*body]);
+            let mut new = with_vectors(new, made.then_some(fast), Some(own));
+            new.fingerprint = fingerprint.map(shown);
+            new.note = note(*noted);
+            Mutation::Put(Box::new(new))
+        }
+        Step::Refresh { document, fingerprint, note: noted } => {
+            let (id, source) = of(document);
+            Mutation::Refresh { id, source, fingerprint: fingerprint.map(shown), note: note(*noted) }
+        }
+        Step::SkipEmpty { document, fingerprint } => {
+            let (id, source) = of(document);
+            Mutation::SkipEmpty { id, source, fingerprint: shown(*fingerprint) }
+        }
+        Step::SkipUnreadable { document, fingerprint } => {
+            let (id, source) = of(document);
+            let reason = "damaged".to_owned();
+            Mutation::SkipUnreadable { id, source, fingerprint: shown(*fingerprint), reason }
+        }
+        Step::Delete { document } => Mutation::Delete(of(document).0),
+        Step::Fill { .. } | Step::ClearVectors | Step::Follow { .. } => return None,
+    })
+}
+
+/// Makes the vectors that some documents lack.
+fn fill(store: &dyn Store, model: ModelKey, limit: usize) {
+    let pending = store.pending(&PendingQuery { model, marked: true, after: 0, limit }).unwrap();
+    let made = pending.iter().map(|pending| DocumentVectors {
+        document: pending.key,
+        generation: pending.generation,
+        vectors: pending
+            .chunks
+            .iter()
+            .map(|(position, span)| vector(model, *position, span.of(&pending.body)))
+            .collect(),
+        unreadable: Vec::new(),
+    });
+    assert!(store.put_vectors(model, true, &made.collect::<Vec<_>>()).unwrap());
+}
+
+/// Every vector is of the text that its chunk has now, and documents are pending exactly when they lack some.
+fn check_vectors(store: &dyn Store, model: ModelKey) {
+    let mut lacking = Vec::new();
+    for listed in store.list(0, 1_000).unwrap() {
+        let document = store.document(listed.id).unwrap().unwrap();
+        let places: Vec<(u64, u64)> =
+            document.chunks.iter().map(|chunk| (listed.key, chunk.index as u64)).collect();
+        let exact = store.exact_chunk_vectors(model, &places).unwrap();
+        for (chunk, exact) in document.chunks.iter().zip(&exact) {
+            assert!(exact.as_ref().is_none_or(|exact| *exact == half(model, &chunk.text)), "{chunk:?}");
+        }
+        if exact.iter().any(Option::is_none) {
+            lacking.push(listed.key);
+        }
+    }
+    let query = PendingQuery { model, marked: false, after: 0, limit: 1_000 };
+    let pending: Vec<u64> = store.pending(&query).unwrap().iter().map(|one| one.key).collect();
+    assert_eq!(pending, lacking);
+    assert_eq!(store.lacks_vectors(model).unwrap(), !lacking.is_empty());
+}
+
+impl Expected {
+    /// Does to the model what the mutation does; tells whether it deletes a document by its own name.
+    fn apply(&mut self, step: &Step, mutation: &Mutation) -> bool {
+        let source_number = match step {
+            Step::Put { document, .. }
+            | Step::Refresh { document, .. }
+            | Step::SkipEmpty { document, .. }
+            | Step::SkipUnreadable { document, .. }
+            | Step::Delete { document } => document.0,
+            Step::Fill { .. } | Step::ClearVectors | Step::Follow { .. } => return false,
+        };
+        let mut note = |id: &DocumentId, fingerprint: &Option<String>, note: &Option<String>| {
+            self.skipped.remove(id);
+            if let (Some(fingerprint), Some(note)) = (fingerprint, note) {
+                let note = SkipNote { fingerprint: fingerprint.clone(), reason: Some(note.clone()) };
+                self.skipped.insert(*id, (source_number, note));
+            }
+        };
+        match mutation {
+            Mutation::Put(document) => {
+                note(&document.id, &document.fingerprint, &document.note);
+                if self.documents.insert(document.id, (**document).clone()).is_none() {
+                    self.order.push(document.id);
+                }
+                false
+            }
+            Mutation::Refresh { id, fingerprint, note: noted, .. } => {
+                note(id, fingerprint, noted);
+                if let Some(document) = self.documents.get_mut(id) {
+                    document.fingerprint.clone_from(fingerprint);
+                }
+                false
+            }
+            Mutation::SkipEmpty { id, fingerprint, .. } => {
+                self.delete(*id);
+                let note = SkipNote { fingerprint: fingerprint.clone(), reason: None };
+                self.skipped.insert(*id, (source_number, note));
+                false
+            }
+            Mutation::SkipUnreadable { id, fingerprint, reason, .. } => {
+                let note = SkipNote { fingerprint: fingerprint.clone(), reason: Some(reason.clone()) };
+                self.skipped.insert(*id, (source_number, note));
+                false
+            }
+            Mutation::Delete(id) => self.delete(*id),
+        }
+    }
+
+    fn delete(&mut self, id: DocumentId) -> bool {
+        self.skipped.remove(&id);
+        self.order.retain(|known| *known != id);
+        self.documents.remove(&id).is_some()
+    }
+
+    fn compare(&self, store: &dyn Store) {
+        for number in 1..=2 {
+            for name in NAMES {
+                let id = id(number, name);
+                let expected = self.documents.get(&id);
+                let stored = store.document(id).unwrap();
+                assert_eq!(stored.map(|one| one.body), expected.map(|one| one.body.clone()));
+                let stamp = Stamp {
+                    stored: expected.map(|one| StoredStamp {
+                        hash: one.hash.to_vec(),
+                        fingerprint: one.fingerprint.clone(),
+                    }),
+                    skipped: self.skipped.get(&id).map(|(_, note)| note.clone()),
+                };
+                assert_eq!(store.stamps(&[id]).unwrap(), [stamp]);
+            }
+            let of_source = self.documents.values().filter(|one| one.source == source(number).to_string());
+            let counts = store.counts().unwrap().remove(&source(number).to_string()).unwrap_or_default();
+            assert_eq!(counts.documents, of_source.clone().count() as u64);
+            assert_eq!(counts.chunks, of_source.clone().map(|one| one.chunks.len() as u64).sum::<u64>());
+            assert_eq!(counts.bytes, of_source.clone().map(|one| one.body.len() as u64).sum::<u64>());
+            let skipped = self.skipped.iter().filter(|(_, (of, _))| *of == number).map(|(id, _)| *id);
+            let known: BTreeSet<DocumentId> = of_source.map(|one| one.id).chain(skipped).collect();
+            assert_eq!(store.known_ids(&source(number)).unwrap().into_iter().collect::<BTreeSet<_>>(), known);
+        }
+        let listed: Vec<DocumentId> = store.list(0, 1_000).unwrap().iter().map(|one| one.id).collect();
+        assert_eq!(listed, self.order, "in the order in which they came");
+        let sources: BTreeSet<String> = self.documents.values().map(|one| one.source.clone()).collect();
+        assert_eq!(store.sources_with_documents().unwrap(), sources);
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs and definitions.
+
+use crate::state::{RunFilter, Server, ServerDefinitions, State};
+use ctx_core::{Outcome, Run, RunId};
+use jiff::Timestamp;
+use serde_json::json;
+use std::time::Duration;
+use uuid::Uuid;
+
+fn run_id(number: u128) -> RunId {
+    Uuid::from_u128(number).to_string().parse().unwrap()
+}
+
+fn run(number: u128, parent: Option<u128>, code: Option<&str>) -> Run {
+    Run {
+        id: run_id(number),
+        parent: parent.map(run_id),
+        tool: if number.is_multiple_of(2) { "even" } else { "odd" }.to_owned(),
+        caller: "cli".to_owned(),
+        started_at: Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap(),
+        duration: Duration::from_micros(1_500),
+        arguments: json!({"query": "x"}),
+        argument_bytes: 13,
+        result_bytes: 100,
+        outcome: code
+            .map_or(Outcome::Ok, |code| Outcome::Failed { code: code.to_owned(), message: "no".to_owned() }),
+    }
+}
+
+pub(super) fn runs_come_back_with_what_was_called_inside(open: &dyn Fn() -> Box<dyn State>) {
+    let state = open();
+    state.start_recording().unwrap();
+    // 1 has 2 and 3 in it, 3 has 4; 5 stands alone.
+    for (number, parent, code) in [
+        (4, Some(3), None),
+        (2, Some(1), None),
+        (3, Some(1), None),
+        (1, None, None),
+        (5, None, Some("timeout")),
+    ] {
+        state.record(run(number, parent, code));
+    }
+    state.stop_recording();
+    let list = |filter: RunFilter| {
+        let runs = state.runs(&filter).unwrap();
+        runs.into_iter().map(|recorded| (recorded.run.id, recorded.inside.calls)).collect::<Vec<_>>()
+    };
+    let all = || RunFilter { limit: 9, ..RunFilter::default() };
+    assert_eq!(list(all()), [(run_id(5), 0), (run_id(1), 3)], "newest first");
+    assert_eq!(list(RunFilter { limit: 1, ..all() }), [(run_id(5), 0)]);
+    assert_eq!(list(RunFilter { failed: true, ..all() }), [(run_id(5), 0)]);
+    assert_eq!(list(RunFilter { tool: Some("even".to_owned()), ..all() }), []);
+    let tree = state.run_tree(run_id(1)).unwrap();
+    assert_eq!(tree.len(), 4);
+    assert!(tree.iter().any(|recorded| recorded.run.outcome == Outcome::Ok && recorded.inside.calls == 1));
+    let text = run_id(5).to_string();
+    assert_eq!(state.find_run(&text).unwrap(), Some(run_id(5)));
+    assert_eq!(state.find_run(&text[..8]).unwrap(), None, "several begin so");
+    assert_eq!((state.find_run("%").unwrap(), state.find_run("").unwrap()), (None, None));
+}
+
+pub(super) fn runs_are_recorded_only_while_recording(open: &dyn Fn() -> Box<dyn State>) {
+    let state = open();
+    let count = || state.runs(&RunFilter { limit: 9, ..RunFilter::default() }).unwrap().len();
+    state.record(run(1, None, None));
+    state.start_recording().unwrap();
+    state.record(run(2, None, None));
+    state.stop_recording();
+    state.record(run(3, None, None));
+    assert_eq!(count(), 1);
+}
+
+pub(super) fn definitions_are_accepted_once_and_then_by_decision(open: &dyn Fn() -> Box<dyn State>) {
+    let state = open();
+    let kept = |seen: &str, accepted: &str| ServerDefinitions {
+        seen: seen.to_owned(),
+        accepted: accepted.to_owned(),
+    };
+    let up = Server { name: "up", reach: "a" };
+    assert_eq!(state.definitions(&up).unwrap(), None);
+    assert!(!state.accept_definitions(&up, "one").unwrap(), "nothing is remembered of it");
+    assert_eq!(state.see_definitions(&up, "one").unwrap(), kept("one", "one"));
+    assert_eq!(state.see_definitions(&up, "two").unwrap(), kept("two", "one"));
+    assert!(state.accept_definitions(&up, "two").unwrap());
+    assert!(!state.extend_definitions(&up, "one", "more").unwrap(), "something else is accepted by now");
+    assert!(state.extend_definitions(&up, "two", "more").unwrap());
+    assert_eq!(state.definitions(&up).unwrap(), Some(kept("two", "more")));
+    let elsewhere = Server { reach: "b", ..up };
+    assert_eq!(state.see_definitions(&elsewhere, "other").unwrap(), kept("other", "other"));
+    assert_eq!(state.definitions(&up).unwrap(), Some(kept("two", "more")));
+}

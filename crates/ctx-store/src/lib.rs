@@ -1,0 +1,45 @@
+//! What lasts: documents and what is known of their sources, runs, definitions of upstream servers, trust and logins.
+//!
+//! [`Store`] and [`State`] are seams: `sqlite` implements them for users, `memory` for tests, and every backend passes
+//! the contract suite. The only crate that knows SQL; nothing of it is in the traits or in [`StoreError`]. Where files
+//! lie is for the caller to say.
+
+mod changes;
+#[cfg(any(test, feature = "contract"))]
+mod contract;
+mod documents;
+mod error;
+mod filters;
+mod lease;
+mod memory;
+mod private;
+mod sqlite;
+mod state;
+mod store;
+mod user;
+mod vectors;
+
+pub use changes::{
+    ChangeCursor, ChangeFeed, ChangePage, ChangeScope, ChangedDocuments, Checkpoint, Generation,
+    VectorSequence,
+};
+#[cfg(any(test, feature = "contract"))]
+pub use contract::{OpenStore, state_contract, store_contract};
+pub use documents::{
+    Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
+    DocumentSummary, DocumentText, IndexedDocument, ListedDocument, Mutation, NewDocument, SkipNote,
+    SourceCounts, SourceRecord, Span, Stamp, StoredDocument, StoredStamp, SyncOutcome,
+};
+pub use error::{Place, StoreError, StorePart};
+pub use filters::Filters;
+pub use lease::{Lease, LeaseGuard, source_file_stem};
+pub use memory::{MemoryState, MemoryStore};
+pub use private::{create_file, create_folder, restrict_files};
+pub use sqlite::{RawConnection, SqliteState, SqliteStore, StateFiles};
+pub use state::{RecordedRun, RunFilter, Server, ServerDefinitions, State};
+pub use store::{Store, StoreAbout};
+pub use user::{CredentialLock, Credentials, Trust, TrustRecord};
+pub use vectors::{
+    DocumentVectors, ModelKey, NewVector, NewVectors, PendingDocument, PendingQuery, TextHash,
+    UnreadableChunk, UnreadableDocument, VectorBatch, VectorCoverage, VectorRow, VectorState, VectorStore,
+};

@@ -1,0 +1,286 @@
+//! Documents and sources in memory.
+
+use super::{Content, Entry, MemoryStore};
+use crate::changes::Generation;
+use crate::documents::{
+    Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
+    DocumentSummary, DocumentText, ListedDocument, Mutation, NewDocument, SkipNote, SourceCounts,
+    SourceRecord, Stamp, StoredDocument, StoredStamp, SyncOutcome,
+};
+use crate::error::StoreError;
+use crate::filters::Filters;
+use ctx_core::SourceName;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl DocumentStore for MemoryStore {
+    fn apply(&self, mutations: &[Mutation]) -> Result<Applied, StoreError> {
+        let mut applied = Applied::default();
+        for mutation in mutations {
+            let generation = self.content().apply(mutation);
+            applied.deleted += u64::from(generation.is_some() && matches!(mutation, Mutation::Delete(_)));
+            applied.generation = generation.unwrap_or(applied.generation);
+        }
+        Ok(applied)
+    }
+
+    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<Stamp>, StoreError> {
+        let content = self.content();
+        let stamp = |id: &DocumentId| Stamp {
+            stored: content.entry(*id).map(|entry| StoredStamp {
+                hash: entry.document.hash.to_vec(),
+                fingerprint: entry.document.fingerprint.clone(),
+            }),
+            skipped: content.skipped.get(id).map(|(_, note)| note.clone()),
+        };
+        Ok(ids.iter().map(stamp).collect())
+    }
+
+    fn document(&self, id: DocumentId) -> Result<Option<StoredDocument>, StoreError> {
+        Ok(self.content().entry(id).map(stored))
+    }
+
+    fn text(&self, id: DocumentId, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
+        Ok(self.content().entry(id).map(|entry| {
+            let body = &entry.document.body;
+            DocumentText {
+                content_type: entry.document.content_type.clone(),
+                bytes: body.len() as u64,
+                text: (body.len() <= bytes_max).then(|| body.clone()),
+            }
+        }))
+    }
+
+    fn list(&self, after: DocumentKey, limit: usize) -> Result<Vec<ListedDocument>, StoreError> {
+        let content = self.content();
+        let behind = content.documents.iter().filter(|(key, _)| **key > after).take(limit);
+        let listed = behind.map(|(key, entry)| ListedDocument {
+            key: *key,
+            id: entry.document.id,
+            source: entry.document.source.clone(),
+            source_id: entry.document.source_id.clone(),
+            title: entry.document.title.clone(),
+            content_type: entry.document.content_type.clone(),
+            bytes: entry.document.body.len() as u64,
+        });
+        Ok(listed.collect())
+    }
+
+    fn names(&self, after: Option<&DocumentName>, limit: usize) -> Result<Vec<DocumentName>, StoreError> {
+        let content = self.content();
+        let mut names: Vec<DocumentName> = content.documents.values().map(name).collect();
+        names.retain(|name| after.is_none_or(|after| by_name(name) > by_name(after)));
+        names.sort_by(|a, b| by_name(a).cmp(&by_name(b)));
+        names.truncate(limit);
+        Ok(names)
+    }
+
+    fn known_ids(&self, source: &SourceName) -> Result<Vec<DocumentId>, StoreError> {
+        let (content, source) = (self.content(), source.to_string());
+        let stored = content.documents.values().filter(|entry| entry.document.source == source);
+        let skipped = content.skipped.iter().filter(|(_, (of, _))| *of == source);
+        let ids: BTreeSet<DocumentId> =
+            stored.map(|entry| entry.document.id).chain(skipped.map(|(id, _)| *id)).collect();
+        Ok(ids.into_iter().collect())
+    }
+
+    fn summaries(&self, keys: &[DocumentKey]) -> Result<Vec<DocumentSummary>, StoreError> {
+        let content = self.content();
+        let found = keys.iter().filter_map(|key| Some((*key, content.documents.get(key)?)));
+        Ok(found.map(|(key, entry)| summary(key, entry)).collect())
+    }
+
+    fn chunk_texts(&self, chunks: &[ChunkPlace]) -> Result<Vec<ChunkText>, StoreError> {
+        let content = self.content();
+        let text = |(key, position): &ChunkPlace| {
+            let document = &content.documents.get(key)?.document;
+            let span = document.chunks.get(usize::try_from(*position).ok()?)?;
+            Some(ChunkText { heading: span.heading.clone(), text: span.of(&document.body).to_owned() })
+        };
+        Ok(chunks.iter().map(|place| text(place).unwrap_or_default()).collect())
+    }
+
+    fn documents_within(
+        &self,
+        filters: &Filters,
+        sources: Option<&BTreeSet<String>>,
+    ) -> Result<DocumentSet, StoreError> {
+        let mut set = DocumentSet::default();
+        for (key, entry) in &self.content().documents {
+            let Entry { document, .. } = entry;
+            let tags = entry.tags();
+            let is_within = sources.is_none_or(|sources| sources.contains(&document.source))
+                && filters.allows_source(&document.source)
+                && filters.tags.iter().all(|tag| tags.contains(tag))
+                && filters.since.is_none_or(|since| document.updated_at >= since)
+                && filters.until.is_none_or(|until| document.updated_at <= until);
+            if is_within {
+                set.insert(*key);
+            }
+        }
+        Ok(set)
+    }
+
+    fn sources(&self) -> Result<BTreeMap<String, SourceRecord>, StoreError> {
+        Ok(self.content().sources.clone())
+    }
+
+    fn sources_with_documents(&self) -> Result<BTreeSet<String>, StoreError> {
+        Ok(self.content().documents.values().map(|entry| entry.document.source.clone()).collect())
+    }
+
+    fn counts(&self) -> Result<BTreeMap<String, SourceCounts>, StoreError> {
+        let mut counts: BTreeMap<String, SourceCounts> = BTreeMap::new();
+        for entry in self.content().documents.values() {
+            let count = counts.entry(entry.document.source.clone()).or_default();
+            count.documents += 1;
+            count.chunks += entry.document.chunks.len() as u64;
+            count.bytes += entry.document.body.len() as u64;
+        }
+        Ok(counts)
+    }
+
+    fn finish_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
+        let mut content = self.content();
+        let record = content.sources.entry(source.to_string()).or_default();
+        if let Some(cursor) = &outcome.cursor {
+            record.cursor = cursor.clone();
+        }
+        if outcome.error.is_none() {
+            record.synced_at = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).ok();
+        }
+        record.error = outcome.error.clone();
+        record.warnings = outcome.warnings;
+        Ok(())
+    }
+
+    fn forget_source(&self, source: &SourceName) -> Result<(), StoreError> {
+        self.content().sources.remove(&source.to_string());
+        Ok(())
+    }
+
+    fn forget_old_deletions(&self, keep: usize) -> Result<(), StoreError> {
+        let mut content = self.content();
+        while content.deletions.len() > keep {
+            let Some((generation, _)) = content.deletions.pop_first() else { break };
+            content.forgotten = generation;
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    fn apply(&mut self, mutation: &Mutation) -> Option<Generation> {
+        match mutation {
+            Mutation::Put(document) => Some(self.put(document)),
+            Mutation::Refresh { id, source, fingerprint, note } => {
+                let key = self.key_of(*id);
+                if let Some(entry) = key.and_then(|key| self.documents.get_mut(&key)) {
+                    entry.document.fingerprint.clone_from(fingerprint);
+                }
+                self.remark(*id, &source.to_string(), fingerprint.as_deref(), note.as_deref());
+                None
+            }
+            Mutation::SkipEmpty { id, source, fingerprint } => {
+                let deleted = self.delete(*id);
+                self.skip(*id, &source.to_string(), fingerprint, None);
+                deleted
+            }
+            Mutation::SkipUnreadable { id, source, fingerprint, reason } => {
+                self.skip(*id, &source.to_string(), fingerprint, Some(reason));
+                None
+            }
+            Mutation::Delete(id) => self.delete(*id),
+        }
+    }
+
+    fn put(&mut self, document: &NewDocument) -> Generation {
+        let generation = self.advance();
+        let known = self.key_of(document.id);
+        let key = known.unwrap_or(self.last_key + 1);
+        self.last_key = self.last_key.max(key);
+        let before = self.documents.remove(&key);
+        let mut document = document.clone();
+        let mut unreadable = Vec::new();
+        if let Some(before) = before {
+            document.created_at = before.document.created_at;
+            unreadable = before.unreadable;
+        }
+        let (vectors, note) = (std::mem::take(&mut document.vectors), document.note.clone());
+        self.remark(document.id, &document.source, document.fingerprint.as_deref(), note.as_deref());
+        self.documents.insert(key, Entry { document, generation, embedded: 0, unreadable });
+        self.replace_vectors(key, &vectors);
+        generation
+    }
+
+    fn delete(&mut self, id: DocumentId) -> Option<Generation> {
+        self.skipped.remove(&id);
+        let key = self.key_of(id)?;
+        self.documents.remove(&key);
+        self.vectors.retain(|_, vector| vector.document != key);
+        let generation = self.advance();
+        self.deletions.insert(generation.0, (key, id));
+        Some(generation)
+    }
+
+    fn remark(&mut self, id: DocumentId, source: &str, fingerprint: Option<&str>, note: Option<&str>) {
+        self.skipped.remove(&id);
+        if let (Some(fingerprint), Some(note)) = (fingerprint, note) {
+            self.skip(id, source, fingerprint, Some(note));
+        }
+    }
+
+    fn skip(&mut self, id: DocumentId, source: &str, fingerprint: &str, reason: Option<&str>) {
+        let note = SkipNote { fingerprint: fingerprint.to_owned(), reason: reason.map(str::to_owned) };
+        self.skipped.insert(id, (source.to_owned(), note));
+    }
+}
+
+fn stored(entry: &Entry) -> StoredDocument {
+    let document = &entry.document;
+    let chunks = document.chunks.iter().enumerate();
+    StoredDocument {
+        id: document.id,
+        source: document.source.clone(),
+        source_id: document.source_id.clone(),
+        source_url: document.source_url.clone(),
+        title: document.title.clone(),
+        author: document.author.clone(),
+        created_at: document.created_at,
+        updated_at: document.updated_at,
+        content_type: document.content_type.clone(),
+        body: document.body.clone(),
+        metadata: serde_json::from_str(&document.metadata).unwrap_or_default(),
+        chunks: chunks
+            .map(|(index, span)| Chunk { index, text: span.of(&document.body).to_owned() })
+            .collect(),
+        tags: entry.tags(),
+    }
+}
+
+fn summary(key: DocumentKey, entry: &Entry) -> DocumentSummary {
+    let document = &entry.document;
+    DocumentSummary {
+        key,
+        id: document.id,
+        source: document.source.clone(),
+        source_id: document.source_id.clone(),
+        source_url: document.source_url.clone(),
+        title: document.title.clone(),
+        updated_at: document.updated_at,
+        sketch: Some(document.sketch.clone()),
+    }
+}
+
+fn name(entry: &Entry) -> DocumentName {
+    DocumentName {
+        id: entry.document.id,
+        source: entry.document.source.clone(),
+        source_id: entry.document.source_id.clone(),
+        source_url: entry.document.source_url.clone(),
+    }
+}
+
+fn by_name(name: &DocumentName) -> (&str, &str) {
+    (&name.source, &name.source_id)
+}

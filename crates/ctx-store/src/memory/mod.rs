@@ -1,0 +1,239 @@
+//! Stores in memory, for tests: the second implementation of the seams, as simple as it can be.
+//!
+//! Everything is behind one lock and found by walking, so that it is easy to see that it does what the traits say.
+
+mod documents;
+mod state;
+mod vectors;
+
+pub use state::MemoryState;
+
+use crate::changes::{
+    ChangeCursor, ChangeFeed, ChangePage, ChangeScope, ChangedDocuments, Checkpoint, Generation,
+    VectorSequence,
+};
+use crate::documents::{DocumentId, DocumentKey, IndexedDocument, NewDocument, SkipNote, SourceRecord};
+use crate::error::StoreError;
+use crate::lease::{Lease, LeaseGuard};
+use crate::store::{Store, StoreAbout};
+use crate::vectors::{ModelKey, NewVector, UnreadableChunk, VectorRow};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use uuid::Uuid;
+
+/// A store that is gone when it is dropped. Clones are the same store.
+#[derive(Clone)]
+pub struct MemoryStore {
+    about: StoreAbout,
+    content: Arc<Mutex<Content>>,
+    leases: Arc<Mutex<HashSet<Lease>>>,
+}
+
+/// Everything that is stored.
+#[derive(Default)]
+struct Content {
+    generation: u64,
+    forgotten: u64,
+    last_key: DocumentKey,
+    last_vector: u64,
+    last_model: ModelKey,
+    documents: BTreeMap<DocumentKey, Entry>,
+    deletions: BTreeMap<u64, (DocumentKey, DocumentId)>,
+    /// With their sources.
+    skipped: BTreeMap<DocumentId, (String, SkipNote)>,
+    sources: BTreeMap<String, SourceRecord>,
+    models: BTreeMap<ModelKey, String>,
+    vectors: BTreeMap<u64, Vector>,
+}
+
+/// A document.
+struct Entry {
+    document: NewDocument,
+    generation: Generation,
+    /// The model that it has all vectors of; 0 is none.
+    embedded: ModelKey,
+    unreadable: Vec<(ModelKey, UnreadableChunk)>,
+}
+
+/// A vector.
+struct Vector {
+    model: ModelKey,
+    document: DocumentKey,
+    vector: NewVector,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        let about = StoreAbout { id: Uuid::new_v4(), location: "memory".to_owned() };
+        Self { about, content: Arc::default(), leases: Arc::default() }
+    }
+}
+
+impl MemoryStore {
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Content {
+    fn advance(&mut self) -> Generation {
+        self.generation += 1;
+        Generation(self.generation)
+    }
+
+    fn key_of(&self, id: DocumentId) -> Option<DocumentKey> {
+        self.documents.iter().find(|(_, entry)| entry.document.id == id).map(|(key, _)| *key)
+    }
+
+    fn entry(&self, id: DocumentId) -> Option<&Entry> {
+        self.documents.values().find(|entry| entry.document.id == id)
+    }
+}
+
+impl Entry {
+    fn tags(&self) -> Vec<String> {
+        serde_json::from_str(&self.document.tags).unwrap_or_default()
+    }
+}
+
+/// A lease that is held.
+struct Held {
+    lease: Lease,
+    leases: Arc<Mutex<HashSet<Lease>>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lease);
+    }
+}
+
+impl Store for MemoryStore {
+    fn about(&self) -> &StoreAbout {
+        &self.about
+    }
+
+    fn writable(&self) -> bool {
+        true
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.content().documents.values().map(|entry| entry.document.body.len() as u64).sum()
+    }
+
+    fn problems(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn lease(&self, lease: &Lease) -> Result<Option<LeaseGuard>, StoreError> {
+        let is_free = self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(lease.clone());
+        let held = || LeaseGuard::new(Held { lease: lease.clone(), leases: self.leases.clone() });
+        Ok(is_free.then(held))
+    }
+}
+
+impl ChangeFeed for MemoryStore {
+    fn generation(&self) -> Result<Generation, StoreError> {
+        Ok(Generation(self.content().generation))
+    }
+
+    fn changes(
+        &self,
+        cursor: ChangeCursor,
+        scope: ChangeScope,
+        limit: usize,
+    ) -> Result<Option<ChangePage>, StoreError> {
+        let content = self.content();
+        Ok(match scope {
+            ChangeScope::Documents => content.changed_documents(cursor, limit.max(1)),
+            ChangeScope::Vectors(model) => Some(content.added_vectors(cursor, model, limit.max(1))),
+        })
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
+        let content = self.content();
+        let newest_key = content.documents.keys().next_back().copied().unwrap_or_default();
+        Ok(Checkpoint { generation: Generation(content.generation), newest_key })
+    }
+
+    fn changed_between(
+        &self,
+        since: Checkpoint,
+        until: Checkpoint,
+        limit: usize,
+    ) -> Result<Option<ChangedDocuments>, StoreError> {
+        let content = self.content();
+        if since.generation > until.generation || since.generation.0 < content.forgotten {
+            return Ok(None);
+        }
+        let within = |generation: u64| generation > since.generation.0 && generation <= until.generation.0;
+        let deletions = content
+            .deletions
+            .iter()
+            .filter(|(generation, (key, _))| within(**generation) && *key <= since.newest_key);
+        let mut changed: Vec<DocumentId> = deletions.map(|(_, (_, id))| *id).collect();
+        let list_changed = until.newest_key > since.newest_key || !changed.is_empty();
+        let documents = content.documents.iter();
+        let written =
+            documents.filter(|(key, entry)| within(entry.generation.0) && **key <= since.newest_key);
+        changed.extend(written.map(|(_, entry)| entry.document.id));
+        Ok((changed.len() <= limit).then_some(ChangedDocuments { changed, list_changed }))
+    }
+}
+
+impl Content {
+    fn changed_documents(&self, cursor: ChangeCursor, limit: usize) -> Option<ChangePage> {
+        let since = cursor.generation.0;
+        if since > self.generation || (since > 0 && since < self.forgotten) {
+            return None;
+        }
+        // Both kinds of change by generation, so that a page is simply the first few.
+        let mut changes: BTreeMap<u64, DocumentKey> = BTreeMap::new();
+        changes.extend(self.documents.iter().map(|(key, entry)| (entry.generation.0, *key)));
+        changes.extend(self.deletions.iter().map(|(generation, (key, _))| (*generation, *key)));
+        let after: Vec<(u64, DocumentKey)> =
+            changes.into_iter().filter(|(number, _)| *number > since).collect();
+        let more = after.len() > limit;
+        let mut page = ChangePage { more, ..ChangePage::default() };
+        for (_, key) in after.iter().take(limit) {
+            match self.documents.get(key) {
+                Some(entry) => page.written.push(indexed(*key, entry)),
+                None => page.deleted.push(*key),
+            }
+        }
+        let end = if more { after[limit - 1].0 } else { self.generation };
+        page.next = ChangeCursor { generation: Generation(end), ..cursor };
+        Some(page)
+    }
+
+    fn added_vectors(&self, cursor: ChangeCursor, model: ModelKey, limit: usize) -> ChangePage {
+        let of_model = || self.vectors.iter().filter(|(_, vector)| vector.model == model);
+        let mut page =
+            ChangePage { live_vectors: of_model().count() as u64, next: cursor, ..ChangePage::default() };
+        let mut after = of_model().filter(|(key, _)| **key > cursor.vectors.0);
+        for (key, stored) in after.by_ref().take(limit) {
+            page.next.vectors = VectorSequence(*key);
+            page.vectors.push(VectorRow {
+                sequence: VectorSequence(*key),
+                place: (stored.document, stored.vector.position as u64),
+                scale: stored.vector.scale,
+                codes: &stored.vector.codes,
+            });
+        }
+        page.more = after.next().is_some();
+        page
+    }
+}
+
+fn indexed(key: DocumentKey, entry: &Entry) -> IndexedDocument {
+    IndexedDocument {
+        key,
+        generation: entry.generation,
+        source: entry.document.source.clone(),
+        title: entry.document.title.clone(),
+        tags: entry.tags(),
+        updated_at: entry.document.updated_at.as_millisecond(),
+        body: entry.document.body.clone(),
+        chunks: entry.document.chunks.clone(),
+    }
+}

@@ -1,0 +1,131 @@
+//! State in memory.
+
+use crate::error::StoreError;
+use crate::state::{RecordedRun, RunFilter, Server, ServerDefinitions, State, with_inside};
+use ctx_core::{Outcome, Run, RunId, RunLog};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Ways to reach a server of one name that are remembered, as in SQLite.
+const WAYS_MAX: usize = 4;
+
+/// State that is gone when it is dropped.
+#[derive(Default)]
+pub struct MemoryState(Mutex<Content>);
+
+#[derive(Default)]
+struct Content {
+    is_recording: bool,
+    runs: BTreeMap<String, Run>,
+    /// By name and reach, the one seen last at the end.
+    definitions: Vec<((String, String), ServerDefinitions)>,
+}
+
+impl MemoryState {
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Content {
+    fn of(&mut self, server: &Server<'_>) -> Option<&mut ServerDefinitions> {
+        let is_it = |(name, reach): &(String, String)| name == server.name && reach == server.reach;
+        self.definitions.iter_mut().find(|(key, _)| is_it(key)).map(|(_, kept)| kept)
+    }
+
+    fn tree(&self, id: RunId) -> Vec<RecordedRun> {
+        let mut tree: Vec<Run> = self.runs.get(&id.to_string()).cloned().into_iter().collect();
+        let mut next = 0;
+        while let Some(outer) = tree.get(next).map(|run| run.id) {
+            tree.extend(self.runs.values().filter(|run| run.parent == Some(outer)).cloned());
+            next += 1;
+        }
+        tree.sort_by_key(|run| (run.started_at, run.id.to_string()));
+        with_inside(tree)
+    }
+}
+
+impl RunLog for MemoryState {
+    fn record(&self, run: Run) {
+        let mut content = self.content();
+        if content.is_recording {
+            content.runs.insert(run.id.to_string(), run);
+        }
+    }
+}
+
+impl State for MemoryState {
+    fn start_recording(&self) -> Result<(), StoreError> {
+        self.content().is_recording = true;
+        Ok(())
+    }
+
+    fn stop_recording(&self) {
+        self.content().is_recording = false;
+    }
+
+    fn runs(&self, filter: &RunFilter) -> Result<Vec<RecordedRun>, StoreError> {
+        let content = self.content();
+        let is_wanted = |run: &&Run| {
+            run.parent.is_none()
+                && filter.tool.as_ref().is_none_or(|tool| *tool == run.tool)
+                && (!filter.failed || run.outcome != Outcome::Ok)
+        };
+        let newest = content.runs.values().rev().filter(is_wanted).take(filter.limit);
+        let recorded =
+            |run: &Run| content.tree(run.id).into_iter().find(|recorded| recorded.run.id == run.id);
+        Ok(newest.filter_map(recorded).collect())
+    }
+
+    fn run_tree(&self, id: RunId) -> Result<Vec<RecordedRun>, StoreError> {
+        Ok(self.content().tree(id))
+    }
+
+    fn find_run(&self, prefix: &str) -> Result<Option<RunId>, StoreError> {
+        let (content, prefix) = (self.content(), prefix.to_ascii_lowercase());
+        let mut found = content.runs.values().filter(|run| run.id.to_string().starts_with(&prefix));
+        match (prefix.is_empty(), found.next(), found.next()) {
+            (false, Some(run), None) => Ok(Some(run.id)),
+            _ => Ok(None),
+        }
+    }
+
+    fn definitions(&self, server: &Server<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
+        Ok(self.content().of(server).cloned())
+    }
+
+    fn see_definitions(&self, server: &Server<'_>, seen: &str) -> Result<ServerDefinitions, StoreError> {
+        let mut content = self.content();
+        let accepted = content.of(server).map_or_else(|| seen.to_owned(), |kept| kept.accepted.clone());
+        let kept = ServerDefinitions { seen: seen.to_owned(), accepted };
+        let key = (server.name.to_owned(), server.reach.to_owned());
+        content.definitions.retain(|(known, _)| *known != key);
+        content.definitions.push((key, kept.clone()));
+        let ways = content.definitions.iter().filter(|((name, _), _)| name == server.name).count();
+        if ways > WAYS_MAX
+            && let Some(oldest) = content.definitions.iter().position(|((name, _), _)| name == server.name)
+        {
+            content.definitions.remove(oldest);
+        }
+        Ok(kept)
+    }
+
+    fn accept_definitions(&self, server: &Server<'_>, accepted: &str) -> Result<bool, StoreError> {
+        let mut content = self.content();
+        let Some(kept) = content.of(server) else { return Ok(false) };
+        kept.accepted = accepted.to_owned();
+        Ok(true)
+    }
+
+    fn extend_definitions(
+        &self,
+        server: &Server<'_>,
+        before: &str,
+        accepted: &str,
+    ) -> Result<bool, StoreError> {
+        let mut content = self.content();
+        let Some(kept) = content.of(server).filter(|kept| kept.accepted == before) else { return Ok(false) };
+        kept.accepted = accepted.to_owned();
+        Ok(true)
+    }
+}

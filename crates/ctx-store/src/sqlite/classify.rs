@@ -1,0 +1,51 @@
+//! SQLite's errors as kinds of [`StoreError`].
+
+use crate::error::{Place, StoreError, StorePart};
+use rusqlite::ErrorCode;
+use std::path::Path;
+
+/// A store's file, as a person may be shown it.
+pub(super) fn place(path: &Path) -> Place {
+    Place { name: path.display().to_string(), part: StorePart::Documents }
+}
+
+/// Tells SQLite's errors apart.
+pub(super) trait Classify<T> {
+    fn classify(self, path: &Path) -> Result<T, StoreError>;
+}
+
+impl<T> Classify<T> for rusqlite::Result<T> {
+    fn classify(self, path: &Path) -> Result<T, StoreError> {
+        self.map_err(|source| {
+            let place = place(path);
+            match source.sqlite_error_code() {
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                    StoreError::Corrupt { place, reason: source.to_string() }
+                }
+                Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { place },
+                Some(ErrorCode::DiskFull) => StoreError::Full { place },
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { place },
+                Some(ErrorCode::CannotOpen) => StoreError::Open { place, reason: source.to_string() },
+                _ => StoreError::Failed { place, source: source.into() },
+            }
+        })
+    }
+}
+
+/// Whether somebody else holds the lock.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// Whether less access might still work.
+pub(super) fn is_access_problem(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen))
+        || is_space_problem(error)
+}
+
+/// Whether the disk may be full. SQLite needs space even to read, for the index of its WAL, and may report a
+/// full disk as an I/O error.
+pub(super) fn is_space_problem(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure))
+}

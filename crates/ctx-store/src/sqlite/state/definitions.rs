@@ -1,0 +1,185 @@
+//! Definitions of the tools of upstream servers: those seen last, and those that were accepted.
+
+use super::file::{connect, failed};
+use crate::error::StoreError;
+use crate::state::ServerDefinitions;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use std::path::PathBuf;
+
+/// Ways to reach a server of one name that are remembered: whoever changes one back and forth finds what
+/// was accepted.
+const WAYS_MAX: i64 = 4;
+/// Format of the file; each step leads from its index to the next.
+const MIGRATIONS: &[&str] = &["CREATE TABLE definitions (
+       server TEXT NOT NULL,
+       reach TEXT NOT NULL,
+       seen TEXT NOT NULL,
+       seen_at INTEGER NOT NULL,
+       accepted TEXT NOT NULL,
+       accepted_at INTEGER NOT NULL,
+       PRIMARY KEY (server, reach)
+     ) STRICT;"];
+
+/// What is remembered of upstream servers, by their names and how they are reached.
+#[derive(Clone, Debug)]
+pub(super) struct Definitions {
+    path: PathBuf,
+}
+
+impl Definitions {
+    /// Remembered in this file, which need not be there yet.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// What is remembered of a server.
+    pub(super) fn of(&self, server: &str, reach: &str) -> Result<Option<ServerDefinitions>, StoreError> {
+        // Asking is no reason to make a file.
+        if !self.path.exists() {
+            return Ok(None);
+        }
+        self.with(|connection| kept(connection, server, reach))
+    }
+
+    /// Remembers what was seen; what is seen first is accepted with it. Tells what is remembered then.
+    pub(super) fn see(&self, server: &str, reach: &str, seen: &str) -> Result<ServerDefinitions, StoreError> {
+        self.with(|connection| {
+            let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+            let before = kept(&transaction, server, reach)?;
+            if let Some(before) = before.as_ref().filter(|before| before.seen == seen) {
+                return Ok(before.clone());
+            }
+            let now = Timestamp::now().as_millisecond();
+            transaction.execute(
+                "INSERT INTO definitions VALUES (?1, ?2, ?3, ?4, ?3, ?4)
+                 ON CONFLICT DO UPDATE SET seen = excluded.seen, seen_at = excluded.seen_at",
+                params![server, reach, seen, now],
+            )?;
+            transaction.execute(
+                "DELETE FROM definitions WHERE server = ?1 AND reach <> ?2 AND reach NOT IN (
+                   SELECT reach FROM definitions WHERE server = ?1 AND reach <> ?2
+                   ORDER BY seen_at DESC, reach LIMIT ?3
+                 )",
+                params![server, reach, WAYS_MAX - 1],
+            )?;
+            transaction.commit()?;
+            let accepted = before.map_or_else(|| seen.to_owned(), |before| before.accepted);
+            Ok(ServerDefinitions { seen: seen.to_owned(), accepted })
+        })
+    }
+
+    /// Takes these definitions as accepted; tells whether anything is remembered of the server.
+    pub(super) fn accept(&self, server: &str, reach: &str, accepted: &str) -> Result<bool, StoreError> {
+        if !self.path.exists() {
+            return Ok(false);
+        }
+        let now = Timestamp::now().as_millisecond();
+        self.with(|connection| {
+            connection.execute(
+                "UPDATE definitions SET accepted = ?3, accepted_at = ?4 WHERE server = ?1 AND reach = ?2",
+                params![server, reach, accepted, now],
+            )
+        })
+        .map(|changed| changed > 0)
+    }
+
+    /// Replaces the accepted definitions if they still are `before`; tells whether they were.
+    pub(super) fn extend(
+        &self,
+        server: &str,
+        reach: &str,
+        before: &str,
+        accepted: &str,
+    ) -> Result<bool, StoreError> {
+        if !self.path.exists() {
+            return Ok(false);
+        }
+        self.with(|connection| {
+            connection.execute(
+                "UPDATE definitions SET accepted = ?4 WHERE server = ?1 AND reach = ?2 AND accepted = ?3",
+                params![server, reach, before, accepted],
+            )
+        })
+        .map(|changed| changed > 0)
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let connection = connect(&self.path, MIGRATIONS)?;
+        work(&connection).map_err(|source| failed(&self.path, source))
+    }
+}
+
+fn kept(connection: &Connection, server: &str, reach: &str) -> rusqlite::Result<Option<ServerDefinitions>> {
+    connection
+        .query_row(
+            "SELECT seen, accepted FROM definitions WHERE server = ?1 AND reach = ?2",
+            [server, reach],
+            |row| Ok(ServerDefinitions { seen: row.get(0)?, accepted: row.get(1)? }),
+        )
+        .optional()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definitions() -> (tempfile::TempDir, Definitions) {
+        let folder = tempfile::tempdir().unwrap();
+        let definitions = Definitions::new(folder.path().join("upstreams.sqlite"));
+        (folder, definitions)
+    }
+
+    fn kept(seen: &str, accepted: &str) -> ServerDefinitions {
+        ServerDefinitions { seen: seen.to_owned(), accepted: accepted.to_owned() }
+    }
+
+    #[test]
+    fn what_is_seen_first_is_accepted_and_what_is_seen_later_is_not_until_somebody_does() {
+        let (_folder, definitions) = definitions();
+        assert_eq!(definitions.see("up", "a", "one").unwrap(), kept("one", "one"));
+        assert_eq!(definitions.see("up", "a", "two").unwrap(), kept("two", "one"));
+        assert_eq!(definitions.see("up", "a", "two").unwrap(), kept("two", "one"));
+        // What the user looked at, whatever was seen meanwhile.
+        definitions.see("up", "a", "three").unwrap();
+        assert!(definitions.accept("up", "a", "two").unwrap());
+        assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("three", "two")));
+        // An addition to definitions that are not accepted any more is none.
+        assert!(!definitions.extend("up", "a", "one", "one and a prompt").unwrap());
+        assert!(definitions.extend("up", "a", "two", "two and a prompt").unwrap());
+        assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("three", "two and a prompt")));
+    }
+
+    #[test]
+    fn another_server_under_an_old_name_begins_anew_and_the_old_one_may_come_back() {
+        let (_folder, definitions) = definitions();
+        definitions.see("up", "a", "one").unwrap();
+        definitions.see("up", "a", "two").unwrap();
+        assert_eq!(definitions.of("up", "b").unwrap(), None);
+        assert_eq!(definitions.see("up", "b", "other").unwrap(), kept("other", "other"));
+        assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("two", "one")));
+        assert_eq!(definitions.of("elsewhere", "a").unwrap(), None);
+    }
+
+    #[test]
+    fn only_some_ways_to_reach_a_server_are_remembered() {
+        let (_folder, definitions) = definitions();
+        definitions.see("other", "a", "one").unwrap();
+        let ways = ["a", "b", "c", "d", "e", "f"];
+        for way in ways {
+            definitions.see("up", way, "one").unwrap();
+        }
+        let known = ways.iter().filter(|way| definitions.of("up", way).unwrap().is_some());
+        assert_eq!(known.count() as i64, WAYS_MAX);
+        assert!(definitions.of("up", "f").unwrap().is_some());
+        assert!(definitions.of("other", "a").unwrap().is_some());
+    }
+
+    #[test]
+    fn asking_and_accepting_make_no_file() {
+        let (_folder, definitions) = definitions();
+        assert_eq!(definitions.of("up", "a").unwrap(), None);
+        assert!(!definitions.accept("up", "a", "one").unwrap());
+        assert!(!definitions.path.exists());
+    }
+}

@@ -1,0 +1,89 @@
+//! What a workspace remembers besides documents, in SQLite files of their own, so that losing one loses no document.
+//!
+//! Recording never waits: runs go to a writer thread through a bounded queue, and a full queue drops them and says so.
+
+mod definitions;
+mod file;
+mod runs;
+
+pub(crate) use file::{
+    connect as connect_state, create as create_state, failed as state_failed, place as state_place,
+};
+
+use crate::error::StoreError;
+use crate::state::{RecordedRun, RunFilter, Server, ServerDefinitions, State};
+use ctx_core::{Run, RunId, RunLog};
+use definitions::Definitions;
+use runs::Runs;
+use std::path::PathBuf;
+
+/// Where state lies; the files need not be there yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFiles {
+    /// The record of runs.
+    pub runs: PathBuf,
+    /// Definitions of upstream servers' tools.
+    pub definitions: PathBuf,
+}
+
+/// State in SQLite files. Nothing is opened before it is needed.
+pub struct SqliteState {
+    runs: Runs,
+    definitions: Definitions,
+}
+
+impl SqliteState {
+    /// The state in these files.
+    pub fn new(files: StateFiles) -> Self {
+        Self { runs: Runs::new(files.runs), definitions: Definitions::new(files.definitions) }
+    }
+}
+
+impl RunLog for SqliteState {
+    fn record(&self, run: Run) {
+        self.runs.record(run);
+    }
+}
+
+impl State for SqliteState {
+    fn start_recording(&self) -> Result<(), StoreError> {
+        self.runs.start()
+    }
+
+    fn stop_recording(&self) {
+        self.runs.close();
+    }
+
+    fn runs(&self, filter: &RunFilter) -> Result<Vec<RecordedRun>, StoreError> {
+        self.runs.list(filter)
+    }
+
+    fn run_tree(&self, id: RunId) -> Result<Vec<RecordedRun>, StoreError> {
+        self.runs.tree(id)
+    }
+
+    fn find_run(&self, prefix: &str) -> Result<Option<RunId>, StoreError> {
+        self.runs.find(prefix)
+    }
+
+    fn definitions(&self, server: &Server<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
+        self.definitions.of(server.name, server.reach)
+    }
+
+    fn see_definitions(&self, server: &Server<'_>, seen: &str) -> Result<ServerDefinitions, StoreError> {
+        self.definitions.see(server.name, server.reach, seen)
+    }
+
+    fn accept_definitions(&self, server: &Server<'_>, accepted: &str) -> Result<bool, StoreError> {
+        self.definitions.accept(server.name, server.reach, accepted)
+    }
+
+    fn extend_definitions(
+        &self,
+        server: &Server<'_>,
+        before: &str,
+        accepted: &str,
+    ) -> Result<bool, StoreError> {
+        self.definitions.extend(server.name, server.reach, before, accepted)
+    }
+}

@@ -1,0 +1,408 @@
+//! Runs, kept for 30 days or 10,000, whichever is less.
+
+use super::file::{connect, failed};
+use crate::error::StoreError;
+use crate::state::{RecordedRun, RunFilter, with_inside};
+use ctx_core::{Inside, Outcome, Run, RunId};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const RUNS_MAX: i64 = 10_000;
+const AGE_DAYS_MAX: i64 = 30;
+/// Runs that wait to be written.
+const QUEUE: usize = 4_096;
+/// How long a run may wait for others to be written with.
+const GATHER: Duration = Duration::from_millis(200);
+/// Batches between two clean-ups.
+const PRUNE_EVERY: u64 = 64;
+/// Format of the file; each step leads from its index to the next.
+const MIGRATIONS: &[&str] = &["CREATE TABLE runs (
+       id TEXT PRIMARY KEY,
+       parent TEXT,
+       tool TEXT NOT NULL,
+       caller TEXT NOT NULL,
+       started_at INTEGER NOT NULL,
+       duration_us INTEGER NOT NULL,
+       arguments TEXT NOT NULL,
+       argument_bytes INTEGER NOT NULL,
+       result_bytes INTEGER NOT NULL,
+       code TEXT,
+       message TEXT
+     ) STRICT, WITHOUT ROWID;
+     CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
+     CREATE INDEX runs_by_time ON runs (started_at);"];
+
+/// The record of runs.
+pub(super) struct Runs {
+    path: PathBuf,
+    queue: Arc<Queue>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Runs on their way to the writer. A channel would wake the writer for each of them.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    first_arrived: Condvar,
+    closing: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    runs: Vec<Run>,
+    is_open: bool,
+    overflowed: bool,
+}
+
+impl Runs {
+    /// The record at `path`, which need not be there yet.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, queue: Arc::default(), writer: Mutex::default() }
+    }
+
+    /// Opens the record, creating it where there is none, and starts its writer.
+    pub(super) fn start(&self) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if writer.is_some() {
+            return Ok(());
+        }
+        let connection = connect(&self.path, MIGRATIONS)?;
+        // Before there is a writer, which ends when it is not.
+        self.queue.waiting().is_open = true;
+        let started = std::thread::Builder::new().name("runs".to_owned()).spawn({
+            let queue = self.queue.clone();
+            move || write_all(&connection, &queue)
+        });
+        *writer = Some(started.map_err(|error| {
+            self.queue.waiting().is_open = false;
+            StoreError::Writer(error.to_string())
+        })?);
+        Ok(())
+    }
+
+    /// The newest outermost runs.
+    pub(super) fn list(&self, filter: &RunFilter) -> Result<Vec<RecordedRun>, StoreError> {
+        self.read(|connection| {
+            connection
+                .prepare(
+                    "WITH RECURSIVE listed AS (
+                       SELECT * FROM runs WHERE parent IS NULL AND (?1 IS NULL OR tool = ?1) AND (NOT ?2 OR code IS NOT NULL)
+                       ORDER BY id DESC LIMIT ?3
+                     ), inside (outermost, id, bytes) AS (
+                       SELECT listed.id, runs.id, runs.result_bytes FROM listed JOIN runs ON runs.parent = listed.id
+                       UNION SELECT inside.outermost, runs.id, runs.result_bytes
+                       FROM inside JOIN runs ON runs.parent = inside.id
+                     )
+                     SELECT listed.*, count(inside.id), coalesce(sum(inside.bytes), 0)
+                     FROM listed LEFT JOIN inside ON inside.outermost = listed.id
+                     GROUP BY listed.id ORDER BY listed.id DESC",
+                )?
+                .query_map(params![filter.tool, filter.failed, filter.limit], |row| {
+                    let run = run(row)?;
+                    let inside = Inside::new(row.get(11)?, row.get(12)?, run.result_bytes);
+                    Ok(RecordedRun { run, inside })
+                })?
+                .collect()
+        })
+    }
+
+    /// One run and those inside it, outermost first.
+    pub(super) fn tree(&self, id: RunId) -> Result<Vec<RecordedRun>, StoreError> {
+        let runs: Vec<Run> = self.read(|connection| {
+            connection
+                .prepare(
+                    "WITH RECURSIVE tree (id) AS (
+                       SELECT id FROM runs WHERE id = ?1
+                       UNION SELECT runs.id FROM runs JOIN tree ON runs.parent = tree.id
+                     )
+                     SELECT runs.* FROM runs JOIN tree USING (id) ORDER BY runs.started_at, runs.id LIMIT 1000",
+                )?
+                .query_map([id.to_string()], run)?
+                .collect()
+        })?;
+        Ok(with_inside(runs))
+    }
+
+    /// The one run whose id begins so, if there is exactly one.
+    pub(super) fn find(&self, prefix: &str) -> Result<Option<RunId>, StoreError> {
+        // Ids are hexadecimal with dashes; anything else cannot match, and must not be a pattern.
+        if prefix.is_empty() || !prefix.chars().all(|c| c.is_ascii_hexdigit() || c == '-') {
+            return Ok(None);
+        }
+        let found: Vec<String> = self.read(|connection| {
+            connection
+                .prepare("SELECT id FROM runs WHERE id LIKE ?1 || '%' LIMIT 2")?
+                .query_map([prefix.to_ascii_lowercase()], |row| row.get(0))?
+                .collect()
+        })?;
+        match found.as_slice() {
+            [id] => Ok(id.parse().ok()),
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes what is waiting and ends the writer. Recording afterwards does nothing.
+    pub(super) fn close(&self) {
+        self.queue.waiting().is_open = false;
+        self.queue.first_arrived.notify_one();
+        self.queue.closing.notify_one();
+        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && writer.join().is_err()
+        {
+            tracing::warn!("the writer of runs panicked");
+        }
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let connection = connect(&self.path, MIGRATIONS)?;
+        work(&connection).map_err(|source| failed(&self.path, source))
+    }
+}
+
+impl Runs {
+    pub(super) fn record(&self, run: Run) {
+        let mut waiting = self.queue.waiting();
+        if !waiting.is_open {
+            return;
+        }
+        if waiting.runs.len() >= QUEUE {
+            if !std::mem::replace(&mut waiting.overflowed, true) {
+                tracing::warn!("runs come faster than they can be recorded; some are missing");
+            }
+            return;
+        }
+        waiting.runs.push(run);
+        if waiting.runs.len() == 1 {
+            self.queue.first_arrived.notify_one();
+        }
+    }
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next runs to write: the first and those that come soon after, since one transaction for
+    /// many costs hardly more than one for one. `None` when closed and empty.
+    fn next(&self) -> Option<Vec<Run>> {
+        let idle = |waiting: &mut Waiting| waiting.runs.is_empty() && waiting.is_open;
+        let waiting =
+            self.first_arrived.wait_while(self.waiting(), idle).unwrap_or_else(PoisonError::into_inner);
+        let open = |waiting: &mut Waiting| waiting.is_open;
+        let gathered = self.closing.wait_timeout_while(waiting, GATHER, open);
+        let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        let runs = std::mem::take(&mut waiting.runs);
+        (!runs.is_empty()).then_some(runs)
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn write_all(connection: &Connection, queue: &Queue) {
+    let mut batches = 0u64;
+    while let Some(runs) = queue.next() {
+        if let Err(error) = write_batch(connection, runs.into_iter(), batches.is_multiple_of(PRUNE_EVERY)) {
+            tracing::warn!(%error, "runs could not be recorded");
+        }
+        batches += 1;
+    }
+}
+
+fn write_batch(
+    connection: &Connection,
+    batch: impl Iterator<Item = Run>,
+    prune: bool,
+) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    for run in batch {
+        let (code, message) = match run.outcome {
+            Outcome::Ok => (None, None),
+            Outcome::Failed { code, message } => (Some(code), Some(message)),
+        };
+        insert.execute(params![
+            run.id.to_string(),
+            run.parent.map(|parent| parent.to_string()),
+            run.tool,
+            run.caller,
+            run.started_at.as_millisecond(),
+            i64::try_from(run.duration.as_micros()).unwrap_or(i64::MAX),
+            run.arguments.to_string(),
+            run.argument_bytes,
+            run.result_bytes,
+            code,
+            message,
+        ])?;
+    }
+    drop(insert);
+    if prune {
+        self::prune(&transaction)?;
+    }
+    transaction.commit()
+}
+
+fn prune(connection: &Connection) -> rusqlite::Result<()> {
+    let oldest = Timestamp::now().as_millisecond() - AGE_DAYS_MAX * 24 * 3_600_000;
+    connection.execute("DELETE FROM runs WHERE started_at < ?1", [oldest])?;
+    let oldest_kept: Option<String> = connection
+        .query_row("SELECT id FROM runs ORDER BY id DESC LIMIT 1 OFFSET ?1", [RUNS_MAX - 1], |row| row.get(0))
+        .optional()?;
+    if let Some(id) = oldest_kept {
+        connection.execute("DELETE FROM runs WHERE id < ?1", [id])?;
+    }
+    Ok(())
+}
+
+fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
+    let conversion = |index, error: Box<dyn std::error::Error + Send + Sync>| {
+        rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error)
+    };
+    let id = |index: usize| -> rusqlite::Result<Option<RunId>> {
+        let text: Option<String> = row.get(index)?;
+        text.map(|text| text.parse().map_err(|error: uuid::Error| conversion(index, error.into())))
+            .transpose()
+    };
+    let code: Option<String> = row.get(9)?;
+    Ok(Run {
+        id: id(0)?.ok_or(rusqlite::Error::InvalidQuery)?,
+        parent: id(1)?,
+        tool: row.get(2)?,
+        caller: row.get(3)?,
+        started_at: Timestamp::from_millisecond(row.get(4)?).unwrap_or(Timestamp::UNIX_EPOCH),
+        duration: Duration::from_micros(row.get(5)?),
+        arguments: serde_json::from_str(&row.get::<_, String>(6)?).unwrap_or_default(),
+        argument_bytes: row.get(7)?,
+        result_bytes: row.get(8)?,
+        outcome: match code {
+            None => Outcome::Ok,
+            Some(code) => {
+                Outcome::Failed { code, message: row.get::<_, Option<String>>(10)?.unwrap_or_default() }
+            }
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    impl Runs {
+        fn open(path: &Path) -> Result<Self, StoreError> {
+            let runs = Self::new(path.to_owned());
+            runs.start().map(|()| runs)
+        }
+    }
+
+    use serde_json::json;
+
+    fn sample(id: u128, parent: Option<u128>, code: Option<&str>) -> Run {
+        let run_id = |id: u128| uuid::Uuid::from_u128(id).to_string().parse::<RunId>().unwrap();
+        Run {
+            id: run_id(id),
+            parent: parent.map(run_id),
+            tool: "context.search".to_owned(),
+            caller: "cli".to_owned(),
+            started_at: Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap(),
+            duration: Duration::from_micros(1_500),
+            arguments: json!({"query": "x"}),
+            argument_bytes: 13,
+            result_bytes: 40,
+            outcome: code.map_or(Outcome::Ok, |code| Outcome::Failed {
+                code: code.to_owned(),
+                message: "no".to_owned(),
+            }),
+        }
+    }
+
+    fn list_all(runs: &Runs) -> Vec<Run> {
+        let listed = runs.list(&RunFilter { limit: 100_000, ..RunFilter::default() }).unwrap();
+        listed.into_iter().map(|recorded| recorded.run).collect()
+    }
+
+    #[test]
+    fn what_was_recorded_comes_back_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.sqlite");
+        let (outer, inner) = (sample(1, None, None), sample(2, Some(1), Some("timeout")));
+        let runs = Runs::open(&path).unwrap();
+        runs.record(inner.clone());
+        runs.record(outer.clone());
+        drop(runs);
+
+        let runs = Runs::open(&path).unwrap();
+        assert_eq!(list_all(&runs), std::slice::from_ref(&outer));
+        assert_eq!(runs.tree(outer.id).unwrap().len(), 2);
+        assert!(runs.tree(outer.id).unwrap().iter().any(|recorded| recorded.run == inner));
+        assert_eq!(runs.find(&outer.id.to_string()[..36]).unwrap(), Some(outer.id));
+        assert_eq!(runs.find("%").unwrap(), None);
+    }
+
+    #[test]
+    fn only_the_newest_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.sqlite");
+        let connection = connect(&path, MIGRATIONS).unwrap();
+        let more = u128::try_from(RUNS_MAX).unwrap() + 50;
+        write_batch(&connection, (1..=more).map(|id| sample(id, None, None)), true).unwrap();
+        let runs = Runs::open(&path).unwrap();
+        let kept = list_all(&runs);
+        assert_eq!(kept.len(), usize::try_from(RUNS_MAX).unwrap());
+        assert_eq!(kept[0].id, sample(more, None, None).id);
+    }
+
+    #[test]
+    fn calls_inside_are_counted_at_any_depth_with_what_they_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(&folder.path().join("state.sqlite")).unwrap();
+        // 1 has 2 and 3 in it, 3 has 4; 5 stands alone.
+        for (id, parent) in [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(3)), (5, None)] {
+            let bytes = usize::try_from(id).unwrap() * 100;
+            runs.record(Run { result_bytes: bytes, ..sample(id, parent, None) });
+        }
+        runs.close();
+        let inside = |calls, bytes_kept| Inside { calls, bytes_kept };
+        let listed = runs.list(&RunFilter { limit: 10, ..RunFilter::default() }).unwrap();
+        let told: Vec<Inside> = listed.iter().map(|recorded| recorded.inside).collect();
+        assert_eq!(told, [inside(0, 0), inside(3, 200 + 300 + 400 - 100)]);
+        let tree = runs.tree(listed[1].run.id).unwrap();
+        let told: Vec<Inside> = tree.iter().map(|recorded| recorded.inside).collect();
+        assert_eq!(told, [inside(3, 800), inside(0, 0), inside(1, 100), inside(0, 0)]);
+        assert_eq!(runs.list(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap(), listed[..1]);
+        let json = serde_json::to_value(&listed[1]).unwrap();
+        assert_eq!(
+            (&json["calls"], &json["bytes_kept"], &json["tool"]),
+            (&json!(3), &json!(800), &json!("context.search"))
+        );
+    }
+
+    #[test]
+    fn a_newer_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.sqlite");
+        connect(&path, MIGRATIONS).unwrap().pragma_update(None, "user_version", 99).unwrap();
+        assert!(matches!(Runs::open(&path), Err(StoreError::Newer { found: 99, .. })));
+    }
+
+    #[test]
+    fn failures_can_be_listed_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(&folder.path().join("state.sqlite")).unwrap();
+        runs.record(sample(1, None, None));
+        runs.record(sample(2, None, Some("bad_request")));
+        runs.close();
+        let failed = runs.list(&RunFilter { limit: 10, failed: true, ..RunFilter::default() }).unwrap();
+        assert_eq!(failed.len(), 1);
+    }
+}

@@ -1,0 +1,200 @@
+//! Every change to documents and sources; each is one transaction.
+
+use super::SqliteStore;
+use super::vectors;
+use crate::changes::Generation;
+use crate::documents::{Applied, DocumentId, Mutation, NewDocument, SyncOutcome};
+use crate::error::StoreError;
+use ctx_core::SourceName;
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Transaction, params};
+
+impl SqliteStore {
+    pub(super) fn apply_all(&self, mutations: &[Mutation]) -> Result<Applied, StoreError> {
+        let mut applied = Applied::default();
+        for mutation in mutations {
+            let generation = self.write(|transaction| apply(transaction, mutation))?;
+            applied.deleted += u64::from(generation.is_some() && matches!(mutation, Mutation::Delete(_)));
+            applied.generation = generation.unwrap_or(applied.generation);
+        }
+        Ok(applied)
+    }
+
+    pub(super) fn remove_source(&self, source: &SourceName) -> Result<(), StoreError> {
+        self.write(|transaction| {
+            transaction.execute("DELETE FROM sources WHERE name = ?1", [source.to_string()]).map(drop)
+        })
+    }
+
+    pub(super) fn prune_deletions(&self, keep: usize) -> Result<(), StoreError> {
+        let oldest = self.read(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT generation FROM deletions ORDER BY generation DESC LIMIT 1 OFFSET ?1",
+                )?
+                .query_row([keep], |row| row.get::<_, i64>(0))
+                .optional()
+        })?;
+        let Some(forgotten) = oldest else { return Ok(()) };
+        self.write(|transaction| {
+            transaction.execute("DELETE FROM deletions WHERE generation <= ?1", [forgotten])?;
+            transaction.execute("UPDATE meta SET forgotten = max(forgotten, ?1)", [forgotten]).map(drop)
+        })
+    }
+
+    pub(super) fn end_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
+        let synced_at = outcome.error.is_none().then(|| Timestamp::now().as_millisecond());
+        self.write(|transaction| {
+            transaction
+                .prepare_cached(
+                    "INSERT INTO sources (name, cursor, synced_at, error, warnings)
+                     VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT (name) DO UPDATE SET
+                       cursor = iif(?6, excluded.cursor, cursor),
+                       synced_at = coalesce(excluded.synced_at, synced_at),
+                       error = excluded.error, warnings = excluded.warnings",
+                )?
+                .execute(params![
+                    source.to_string(),
+                    outcome.cursor.iter().flatten().next().map(|cursor| &cursor.0),
+                    synced_at,
+                    outcome.error,
+                    outcome.warnings,
+                    outcome.cursor.is_some(),
+                ])
+                .map(drop)
+        })
+    }
+}
+
+/// Applies one mutation; tells the generation of the change that it made, if it made one that views must know.
+fn apply(transaction: &Transaction<'_>, mutation: &Mutation) -> rusqlite::Result<Option<Generation>> {
+    match mutation {
+        Mutation::Put(document) => put(transaction, document).map(Some),
+        Mutation::Refresh { id, source, fingerprint, note } => {
+            transaction
+                .prepare_cached("UPDATE documents SET fingerprint = ?2 WHERE id = ?1")?
+                .execute(params![id.as_bytes().as_slice(), fingerprint])?;
+            remark(transaction, *id, &source.to_string(), fingerprint.as_deref(), note.as_deref())?;
+            Ok(None)
+        }
+        Mutation::SkipEmpty { id, source, fingerprint } => {
+            let generation = delete(transaction, *id)?;
+            pass_over(transaction, *id, &source.to_string(), fingerprint, None)?;
+            Ok(generation)
+        }
+        Mutation::SkipUnreadable { id, source, fingerprint, reason } => {
+            pass_over(transaction, *id, &source.to_string(), fingerprint, Some(reason))?;
+            Ok(None)
+        }
+        Mutation::Delete(id) => delete(transaction, *id),
+    }
+}
+
+fn put(transaction: &Transaction<'_>, document: &NewDocument) -> rusqlite::Result<Generation> {
+    let generation = advance(transaction)?;
+    let key: u64 = transaction
+        .prepare_cached(
+            "INSERT INTO documents (id, source, source_id, source_url, title, author, created_at,
+               updated_at, content_type, metadata, tags, hash, fingerprint, generation, sketch)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+             ON CONFLICT (source, source_id) DO UPDATE SET
+               source_url = excluded.source_url, title = excluded.title, author = excluded.author,
+               updated_at = excluded.updated_at, content_type = excluded.content_type,
+               metadata = excluded.metadata, tags = excluded.tags, hash = excluded.hash,
+               fingerprint = excluded.fingerprint, generation = excluded.generation,
+               sketch = excluded.sketch, embedded = 0
+             RETURNING key",
+        )?
+        .query_row(
+            params![
+                document.id.as_bytes().as_slice(),
+                document.source,
+                document.source_id,
+                document.source_url,
+                document.title,
+                document.author,
+                document.created_at.as_millisecond(),
+                document.updated_at.as_millisecond(),
+                document.content_type,
+                document.metadata,
+                document.tags,
+                document.hash.as_slice(),
+                document.fingerprint,
+                generation,
+                document.sketch,
+            ],
+            |row| row.get(0),
+        )?;
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO bodies VALUES (?1, ?2)")?
+        .execute(params![key, document.body])?;
+    transaction.prepare_cached("DELETE FROM chunks WHERE document = ?1")?.execute([key])?;
+    let mut insert = transaction.prepare_cached("INSERT INTO chunks VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for (position, chunk) in document.chunks.iter().enumerate() {
+        insert.execute(params![key, position, chunk.start, chunk.end - chunk.start, chunk.heading])?;
+    }
+    drop(insert);
+    vectors::replace(transaction, key, &document.vectors)?;
+    let (fingerprint, note) = (document.fingerprint.as_deref(), document.note.as_deref());
+    remark(transaction, document.id, &document.source, fingerprint, note)?;
+    Ok(Generation(generation))
+}
+
+fn advance(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
+    transaction
+        .prepare_cached("UPDATE meta SET generation = generation + 1 RETURNING generation")?
+        .query_row([], |row| row.get(0))
+}
+
+fn delete(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<Option<Generation>> {
+    remember_text(transaction, id)?;
+    let key: Option<i64> = transaction
+        .prepare_cached("DELETE FROM documents WHERE id = ?1 RETURNING key")?
+        .query_row([id.as_bytes().as_slice()], |row| row.get(0))
+        .optional()?;
+    let Some(key) = key else { return Ok(None) };
+    let generation = advance(transaction)?;
+    transaction
+        .prepare_cached("INSERT INTO deletions (generation, document, id) VALUES (?1, ?2, ?3)")?
+        .execute(params![generation, key, id.as_bytes().as_slice()])?;
+    Ok(Some(Generation(generation)))
+}
+
+fn pass_over(
+    transaction: &Transaction<'_>,
+    id: DocumentId,
+    source: &str,
+    fingerprint: &str,
+    reason: Option<&str>,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO passed_over (id, source, fingerprint, reason) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![id.as_bytes().as_slice(), source, fingerprint, reason])
+        .map(drop)
+}
+
+/// Takes back whatever was said of a document that is stored now, and says what there is to say.
+fn remark(
+    transaction: &Transaction<'_>,
+    id: DocumentId,
+    source: &str,
+    fingerprint: Option<&str>,
+    note: Option<&str>,
+) -> rusqlite::Result<()> {
+    remember_text(transaction, id)?;
+    match (fingerprint, note) {
+        (Some(fingerprint), Some(note)) => pass_over(transaction, id, source, fingerprint, Some(note)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes back that a document has no text.
+fn remember_text(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("DELETE FROM passed_over WHERE id = ?1")?
+        .execute([id.as_bytes().as_slice()])
+        .map(drop)
+}

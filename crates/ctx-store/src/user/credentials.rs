@@ -1,0 +1,172 @@
+//! Logins at servers: what lets the user in there, for all of their workspaces.
+
+use crate::error::StoreError;
+use crate::sqlite::{connect_state, create_state, state_failed, state_place};
+use ctx_core::Secret;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::fs::{File, OpenOptions};
+use std::path::PathBuf;
+
+/// Format of the file; each step leads from its index to the next.
+const MIGRATIONS: &[&str] = &["CREATE TABLE credentials (
+       server TEXT PRIMARY KEY,
+       kept TEXT NOT NULL
+     ) STRICT, WITHOUT ROWID;"];
+/// Characters of what a lock's name has of its server's.
+const LOCK_NAME: usize = 16;
+
+/// What lets the user in, by server. The file is theirs alone.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    path: PathBuf,
+}
+
+/// Held until it is dropped, and released even by a crash.
+#[derive(Debug)]
+pub struct CredentialLock(File);
+
+impl Drop for CredentialLock {
+    fn drop(&mut self) {
+        // A process that is just being started has the file open too, until it is another program.
+        let _ = self.0.unlock();
+    }
+}
+
+impl Credentials {
+    /// Kept in this file, which need not be there yet.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// What is kept for a server.
+    pub fn of(&self, server: &str) -> Result<Option<Secret>, StoreError> {
+        // Asking is no reason to make a file.
+        if !self.path.exists() {
+            return Ok(None);
+        }
+        self.with(|connection| {
+            let row =
+                connection.query_row("SELECT kept FROM credentials WHERE server = ?1", [server], |row| {
+                    row.get::<_, String>(0)
+                });
+            Ok(row.optional()?.map(Secret::new))
+        })
+    }
+
+    /// Keeps this for a server, in place of what was kept.
+    pub fn keep(&self, server: &str, kept: &Secret) -> Result<(), StoreError> {
+        create_state(&self.path)?;
+        self.with(|connection| {
+            connection
+                .execute("INSERT OR REPLACE INTO credentials VALUES (?1, ?2)", params![server, kept.expose()])
+        })?;
+        Ok(())
+    }
+
+    /// Forgets what is kept for a server, and leaves nothing of it in the file; tells whether there was
+    /// anything.
+    pub fn forget(&self, server: &str) -> Result<bool, StoreError> {
+        if !self.path.exists() {
+            return Ok(false);
+        }
+        self.with(|connection| {
+            let removed = connection.execute("DELETE FROM credentials WHERE server = ?1", [server])?;
+            connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
+            Ok(removed > 0)
+        })
+    }
+
+    /// Waits until nobody else, in any process, has this lock.
+    pub fn lock(&self, server: &str) -> Result<CredentialLock, StoreError> {
+        create_state(&self.path)?;
+        let hash = blake3::hash(server.as_bytes()).to_hex();
+        let path = self.path.with_extension(format!("{}.lock", &hash[..LOCK_NAME]));
+        let failed = |source| StoreError::Create { place: state_place(&path), source };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path).map_err(failed)?;
+        file.lock().map_err(failed)?;
+        Ok(CredentialLock(file))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let connection = connect_state(&self.path, MIGRATIONS)?;
+        let failed = |source| state_failed(&self.path, source);
+        // What is replaced is gone from the file, too.
+        connection.execute_batch("PRAGMA secure_delete = ON").map_err(failed)?;
+        work(&connection).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn store() -> (tempfile::TempDir, Credentials) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/ctx/credentials.sqlite");
+        (folder, Credentials::new(path))
+    }
+
+    #[test]
+    fn a_login_is_kept_until_it_is_forgotten_and_no_other_is() {
+        let (_folder, store) = store();
+        assert_eq!(store.of("a").unwrap(), None);
+        assert!(!store.forget("a").unwrap());
+        assert!(!store.path.exists(), "asking makes no file");
+        store.keep("a", &Secret::new("one")).unwrap();
+        store.keep("b", &Secret::new("other")).unwrap();
+        store.keep("a", &Secret::new("two")).unwrap();
+        assert_eq!(store.of("a").unwrap(), Some(Secret::new("two")));
+        assert!(store.forget("a").unwrap());
+        assert_eq!(store.of("a").unwrap(), None);
+        assert_eq!(store.of("b").unwrap(), Some(Secret::new("other")));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_in_the_files_any_more() {
+        let (_folder, store) = store();
+        store.keep("a", &Secret::new("s3cret-s3cret-s3cret")).unwrap();
+        store.forget("a").unwrap();
+        for entry in std::fs::read_dir(store.path.parent().unwrap()).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            assert!(!bytes.windows(6).any(|six| six == b"s3cret"));
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_has_the_lock_of_a_server() {
+        let (_folder, store) = store();
+        let inside = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let _lock = store.lock("a").unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    std::thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        let _a = store.lock("a").unwrap();
+        let _b = store.lock("b").unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_and_folder_are_the_users_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_folder, store) = store();
+        let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        store.keep("a", &Secret::new("one")).unwrap();
+        let _lock = store.lock("a").unwrap();
+        let folder = store.path.parent().unwrap();
+        assert_eq!(mode(folder), 0o700);
+        for entry in std::fs::read_dir(folder).unwrap() {
+            assert_eq!(mode(&entry.unwrap().path()), 0o600);
+        }
+    }
+}

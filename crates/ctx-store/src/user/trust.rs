@@ -1,0 +1,146 @@
+//! Which configurations may run scripts: what the user has said, for all of their workspaces.
+
+use crate::error::StoreError;
+use crate::sqlite::{connect_state, create_state, state_failed};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use std::path::{Path, PathBuf};
+
+/// Format of the file; each step leads from its index to the next.
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE trusted (
+       config TEXT PRIMARY KEY,
+       hash TEXT NOT NULL,
+       trusted_at INTEGER NOT NULL
+     ) STRICT, WITHOUT ROWID;",
+    // Trust is granted per section now; a hash of the whole configuration cannot be converted.
+    "DELETE FROM trusted; ALTER TABLE trusted RENAME COLUMN hash TO grants;",
+];
+
+/// What the user trusts.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    path: PathBuf,
+}
+
+/// A configuration that was trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustRecord {
+    /// Grants as the caller serialized them; opaque to this crate.
+    pub grants: String,
+    /// When that was.
+    pub trusted_at: Timestamp,
+}
+
+impl Trust {
+    /// Remembered in this file, which need not be there yet.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// What is remembered of a configuration, by its path without links.
+    pub fn of(&self, config: &Path) -> Result<Option<TrustRecord>, StoreError> {
+        // Asking is no reason to make a file.
+        if !self.path.exists() {
+            return Ok(None);
+        }
+        self.with(|connection| {
+            let row = connection.query_row(
+                "SELECT grants, trusted_at FROM trusted WHERE config = ?1",
+                [key(config)],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            );
+            let found: Option<(String, i64)> = row.optional()?;
+            Ok(found.map(|(grants, at)| TrustRecord {
+                grants,
+                trusted_at: Timestamp::from_millisecond(at).unwrap_or(Timestamp::UNIX_EPOCH),
+            }))
+        })
+    }
+
+    /// Replaces the grants for a configuration by what `change` makes of the stored ones, in one transaction: a running
+    /// server that records an edit must not bring back grants that were revoked meanwhile. `None` changes nothing.
+    pub fn update(
+        &self,
+        config: &Path,
+        change: impl FnOnce(Option<&str>) -> Option<String>,
+    ) -> Result<(), StoreError> {
+        create_state(&self.path)?;
+        self.with(|connection| {
+            let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+            let stored: Option<String> = transaction
+                .query_row("SELECT grants FROM trusted WHERE config = ?1", [key(config)], |row| row.get(0))
+                .optional()?;
+            if let Some(grants) = change(stored.as_deref()) {
+                transaction.execute(
+                    "INSERT OR REPLACE INTO trusted VALUES (?1, ?2, ?3)",
+                    params![key(config), grants, Timestamp::now().as_millisecond()],
+                )?;
+            }
+            transaction.commit()
+        })
+    }
+
+    /// Trusts a configuration no longer; tells whether it was.
+    pub fn forget(&self, config: &Path) -> Result<bool, StoreError> {
+        if !self.path.exists() {
+            return Ok(false);
+        }
+        self.with(|connection| connection.execute("DELETE FROM trusted WHERE config = ?1", [key(config)]))
+            .map(|removed| removed > 0)
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let connection = connect_state(&self.path, MIGRATIONS)?;
+        work(&connection).map_err(|source| state_failed(&self.path, source))
+    }
+}
+
+/// A path as text that no other path has.
+fn key(config: &Path) -> String {
+    match config.to_str() {
+        Some(text) => text.to_owned(),
+        None => format!("{config:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_configuration_is_trusted_until_it_is_forgotten_and_no_other_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let trust = Trust::new(folder.path().join("state/ctx/trust.sqlite"));
+        let (mine, other) = (Path::new("/w/ctx.toml"), Path::new("/other/ctx.toml"));
+        assert_eq!(trust.of(mine).unwrap(), None);
+        assert!(!trust.forget(mine).unwrap());
+        trust.update(mine, |stored| stored.map(|_| "edited".to_owned())).unwrap();
+        assert_eq!(trust.of(mine).unwrap(), None, "there was nothing to change");
+        trust.update(mine, |_| Some("one".to_owned())).unwrap();
+        trust.update(mine, |stored| stored.map(|stored| format!("{stored} two"))).unwrap();
+        assert_eq!(trust.of(mine).unwrap().unwrap().grants, "one two");
+        assert_eq!(trust.of(other).unwrap(), None);
+        assert!(trust.forget(mine).unwrap());
+        assert_eq!(trust.of(mine).unwrap(), None);
+    }
+
+    #[test]
+    fn asking_makes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trust.sqlite");
+        assert_eq!(Trust::new(path.clone()).of(Path::new("/w/ctx.toml")).unwrap(), None);
+        assert!(!path.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_file_is_the_users_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trust.sqlite");
+        Trust::new(path.clone()).update(Path::new("/w/ctx.toml"), |_| Some("one".to_owned())).unwrap();
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,11 @@
+//! JSON Schema as Luau types, a file for each thing that is made of a schema.
+
+mod arbitrary_schemas;
+mod bounds;
+mod common;
+mod declarations;
+mod forms;
+mod library;
+mod literals;
+mod references;
+mod servers;

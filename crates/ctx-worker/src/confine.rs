@@ -1,0 +1,246 @@
+//! Takes from this process everything but computing and its pipe, for good.
+//!
+//! The parent starts a worker with an empty environment, in `/`, with a pipe each for input, output and
+//! errors. The rest is done here, before the worker reads its first job: no other descriptors, no
+//! files to open, no processes to start, no privileges to gain, no more memory than it was given, and of
+//! the kernel's calls only those on a short list. Elsewhere than on Linux a worker is a process with
+//! limits and an empty environment, no more: such systems are for trying things out.
+
+use std::io;
+
+/// Why a worker could not be confined. It then runs nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfineError {
+    #[error("a limit could not be set: {0}")]
+    Limit(io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("the process could not be closed to others: {0}")]
+    Process(io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("its calls of the kernel could not be narrowed: {0}")]
+    Filter(String),
+}
+
+/// Confines the whole process; nothing can undo it.
+pub(crate) fn confine(address_space_bytes: u64) -> Result<(), ConfineError> {
+    #[cfg(target_os = "linux")]
+    linux::close_all_but_the_pipe();
+    limit(address_space_bytes).map_err(|error| ConfineError::Limit(error.into()))?;
+    #[cfg(target_os = "linux")]
+    {
+        linux::close_to_others().map_err(|error| ConfineError::Process(error.into()))?;
+        linux::filter()?;
+    }
+    Ok(())
+}
+
+/// From now on this process ends with the one that started it.
+///
+/// Done first: where that one ended before, the pipe's end says so, since no job comes before this.
+pub(crate) fn end_with_parent() -> Result<(), ConfineError> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|error| ConfineError::Process(error.into()))?;
+    Ok(())
+}
+
+fn limit(address_space_bytes: u64) -> rustix::io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// Input, output and errors.
+    const DESCRIPTORS: u64 = 3;
+    let limits = [
+        (Resource::As, address_space_bytes),
+        (Resource::Core, 0),
+        (Resource::Fsize, 0),
+        (Resource::Nofile, DESCRIPTORS),
+        (Resource::Nproc, 0),
+    ];
+    for (resource, wanted) in limits {
+        let allowed = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        setrlimit(resource, Rlimit { current: Some(allowed), maximum: Some(allowed) })?;
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::ConfineError;
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    use seccompiler::SeccompCmpArgLen::Dword;
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+        apply_filter_all_threads,
+    };
+    use std::collections::BTreeMap;
+
+    /// What allocating, waiting, telling the time, panicking and ending ask of the kernel, whatever
+    /// their arguments.
+    const ALLOWED: &[libc::c_long] = &[
+        libc::SYS_brk,
+        libc::SYS_clock_getres,
+        libc::SYS_clock_gettime,
+        libc::SYS_clock_nanosleep,
+        libc::SYS_exit,
+        libc::SYS_exit_group,
+        libc::SYS_futex,
+        libc::SYS_getpid,
+        libc::SYS_getrandom,
+        libc::SYS_gettid,
+        libc::SYS_gettimeofday,
+        libc::SYS_madvise,
+        libc::SYS_mremap,
+        libc::SYS_munmap,
+        libc::SYS_nanosleep,
+        libc::SYS_restart_syscall,
+        libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_sched_getaffinity,
+        libc::SYS_sched_yield,
+        libc::SYS_sigaltstack,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_time,
+    ];
+
+    /// How many descriptors are closed one by one where the kernel cannot close them all at once.
+    const DESCRIPTORS_MAX: libc::c_int = 65_536;
+
+    /// Whatever this process inherited besides its pipe.
+    #[allow(unsafe_code)]
+    pub(super) fn close_all_but_the_pipe() {
+        const FIRST: libc::c_int = 3;
+        // SAFETY: closes descriptors that nobody in this process holds: a worker opens none, and this
+        // is the first thing that it does.
+        let closed = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_int::MAX, 0) };
+        if closed == 0 {
+            return;
+        }
+        for descriptor in FIRST..DESCRIPTORS_MAX {
+            // SAFETY: as above; kernels before 5.9 have no other way.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+
+    /// Nobody but the administrator may look into its memory, which may hold secrets of a job.
+    pub(super) fn close_to_others() -> rustix::io::Result<()> {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+    }
+
+    /// Narrows the calls of the kernel to the list.
+    ///
+    /// What is not on it fails as not permitted and does not end the process: C libraries differ in the
+    /// harmless things they try (a time zone's file, a name for a piece of memory) and go on without.
+    pub(super) fn filter() -> Result<(), ConfineError> {
+        let wrong = |error: seccompiler::BackendError| ConfineError::Filter(error.to_string());
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+            ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+        let is =
+            |argument: u8, value: i32| SeccompCondition::new(argument, Dword, SeccompCmpOp::Eq, value as u64);
+        let has = |argument: u8, mask: i32, value: i32| {
+            SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(mask as u64), value as u64)
+        };
+        let mut allow = |call: libc::c_long, conditions: Vec<_>| {
+            let conditions: Result<Vec<_>, _> = conditions.into_iter().collect();
+            let rule = SeccompRule::new(conditions?)?;
+            rules.entry(call).or_default().push(rule);
+            Ok::<_, seccompiler::BackendError>(())
+        };
+        let narrowed = [
+            (libc::SYS_read, vec![is(0, libc::STDIN_FILENO)]),
+            (libc::SYS_write, vec![is(0, libc::STDOUT_FILENO)]),
+            (libc::SYS_write, vec![is(0, libc::STDERR_FILENO)]),
+            // How panics are told.
+            (libc::SYS_writev, vec![is(0, libc::STDERR_FILENO)]),
+            // Memory of its own that holds no code.
+            (
+                libc::SYS_mmap,
+                vec![has(2, libc::PROT_EXEC, 0), has(3, libc::MAP_ANONYMOUS, libc::MAP_ANONYMOUS)],
+            ),
+            (libc::SYS_mprotect, vec![has(2, libc::PROT_EXEC, 0)]),
+            // How `abort` ends this process, and no other.
+            (libc::SYS_tgkill, vec![is(0, std::process::id() as i32)]),
+        ];
+        for (call, conditions) in narrowed {
+            allow(call, conditions).map_err(wrong)?;
+        }
+        let architecture = std::env::consts::ARCH.try_into().map_err(wrong)?;
+        let refuse = SeccompAction::Errno(libc::EPERM as u32);
+        let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, architecture).map_err(wrong)?;
+        let program = BpfProgram::try_from(filter).map_err(wrong)?;
+        apply_filter_all_threads(&program).map_err(|error| ConfineError::Filter(error.to_string()))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    const INSIDE: &str = "confine::tests::inside_nothing_can_be_reached";
+
+    /// It cannot be undone, so it happens in a process of its own: this program, one test of it.
+    #[test]
+    fn a_confined_process_reaches_nothing() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", INSIDE, "--ignored", "--nocapture", "--test-threads=1"])
+            .env_clear()
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("1 passed"), "{said}");
+    }
+
+    #[test]
+    #[ignore = "confines its whole process; run by the test above"]
+    #[allow(unsafe_code)]
+    fn inside_nothing_can_be_reached() {
+        use rustix::io::Errno;
+        use rustix::process::{Signal, getppid, kill_process};
+        use std::net::{TcpListener, TcpStream, UdpSocket};
+        use std::os::unix::net::UnixStream;
+        const ADDRESS_SPACE: u64 = 1 << 30;
+        let denied = |error: std::io::Error| {
+            assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
+        };
+        let parent = getppid().unwrap();
+        let kept_open = std::fs::File::open("/proc/self/status").unwrap();
+        super::confine(ADDRESS_SPACE).unwrap();
+
+        denied(std::fs::read("/etc/passwd").unwrap_err());
+        denied(std::fs::write("/tmp/confined", "x").unwrap_err());
+        denied(std::fs::read_dir("/").unwrap_err());
+        denied(std::fs::metadata("/").unwrap_err());
+        denied(std::fs::remove_file("/tmp/confined").unwrap_err());
+        denied(TcpStream::connect("127.0.0.1:1").unwrap_err());
+        denied(TcpListener::bind("127.0.0.1:0").unwrap_err());
+        denied(UdpSocket::bind("127.0.0.1:0").unwrap_err());
+        denied(UnixStream::pair().unwrap_err());
+        assert!(Command::new("/bin/true").spawn().is_err());
+        assert!(std::thread::Builder::new().spawn(|| ()).is_err());
+        // What was open before is closed, and would not be read either.
+        denied(std::io::Read::read(&mut &kept_open, &mut [0; 8]).unwrap_err());
+        std::mem::forget(kept_open);
+        assert_eq!(kill_process(parent, Signal::CONT), Err(Errno::PERM));
+        // SAFETY: asks for memory that may hold code, and for another process; both are refused.
+        unsafe {
+            let (length, code) = (4_096, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let mapped = libc::mmap(std::ptr::null_mut(), length, code, flags, -1, 0);
+            assert_eq!(mapped, libc::MAP_FAILED);
+            assert_eq!(libc::fork(), -1);
+            assert_eq!(libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0), -1);
+        }
+
+        // Computing goes on: memory comes and goes, a panic is caught, time passes, the bound holds.
+        let large = std::hint::black_box(vec![1_u8; 64 << 20]);
+        assert_eq!(large.iter().map(|byte| usize::from(*byte)).sum::<usize>(), 64 << 20);
+        assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());
+        let now = std::time::Instant::now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(now.elapsed() > std::time::Duration::ZERO);
+        assert!(Vec::<u8>::new().try_reserve_exact(2 << 30).is_err());
+        let set = std::collections::HashSet::from(["hashed with random keys"]);
+        assert_eq!(set.len(), 1);
+    }
+}

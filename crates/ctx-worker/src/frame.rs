@@ -1,0 +1,498 @@
+//! Frames: how a message is laid out on a pipe.
+//!
+//! A frame is a header of fixed size, a short name, a JSON text, and bytes. Both sides check its
+//! header against the bounds of its kind before they wait for the rest, and memory is taken as bytes
+//! arrive, never as a header claims.
+
+use serde::de::DeserializeOwned;
+
+/// FrameKind, length of the name, number, length of the JSON text, length of the bytes.
+const HEADER_BYTES: usize = 1 + 1 + 4 + 4 + 4;
+
+/// Name, JSON text and bytes of the largest frames: a document, the answer of a large request.
+pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+/// A greeting is a few numbers.
+const GREETING_BYTES_MAX: usize = 1 << 10;
+
+/// A failure is a message for people.
+const FAILURE_BYTES_MAX: usize = 256 << 10;
+
+/// One logged line. The log of a whole job has a budget of its own.
+pub const LOG_LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes a job may log beyond its bound, to say that it is used up.
+const LOG_SLACK_BYTES: usize = 4 << 10;
+
+/// Cost of a line besides its text.
+const LOG_LINE_COST: usize = 16;
+
+/// The log budget of a job, in bytes of frames.
+pub fn log_budget(log_bytes: usize) -> usize {
+    log_bytes.saturating_add(LOG_SLACK_BYTES)
+}
+
+/// Cost of a logged line against [`log_budget`]: empty lines are bounded too.
+pub fn log_cost(line: &[u8]) -> usize {
+    line.len() + LOG_LINE_COST
+}
+
+/// Values in one JSON text; deeper than 127 arrays and objects no text is read.
+pub const VALUES_MAX: usize = 250_000;
+
+/// A buffer that grew beyond this for a large frame gives its memory back.
+const KEPT_BYTES: usize = 256 << 10;
+
+/// The meaning of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// To a worker: begin, within these bounds.
+    Hello = 1,
+    /// To a worker: a job to do.
+    Job = 2,
+    /// To a worker: the answer to a question.
+    Answer = 3,
+    /// To a worker: a question has no answer; the name is the code, the bytes are the message, the JSON text is
+    /// what else there is to find in the error.
+    Refusal = 4,
+    /// To a worker: a part of the bytes of the job that follows.
+    Input = 5,
+    /// From a worker: confined, and waiting for a job.
+    Ready = 16,
+    /// From a worker: a question of its job to the parent; the name says what it is about.
+    Question = 17,
+    /// From a worker: a logged line; the number is its level.
+    Log = 18,
+    /// From a worker: the job's result.
+    Done = 19,
+    /// From a worker: why the job failed.
+    Failed = 20,
+}
+
+impl FrameKind {
+    fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Hello,
+            2 => Self::Job,
+            3 => Self::Answer,
+            4 => Self::Refusal,
+            5 => Self::Input,
+            16 => Self::Ready,
+            17 => Self::Question,
+            18 => Self::Log,
+            19 => Self::Done,
+            20 => Self::Failed,
+            _ => return None,
+        })
+    }
+
+    fn payload_bytes_max(self) -> usize {
+        match self {
+            Self::Hello | Self::Ready => GREETING_BYTES_MAX,
+            Self::Job | Self::Input | Self::Answer | Self::Question | Self::Done => PAYLOAD_BYTES_MAX,
+            Self::Refusal | Self::Failed => FAILURE_BYTES_MAX,
+            Self::Log => LOG_LINE_BYTES_MAX,
+        }
+    }
+}
+
+/// One message, in the buffer it arrived in or on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The meaning of the message.
+    pub kind: FrameKind,
+    /// The number of a question, or another small figure of its kind.
+    pub number: u32,
+    /// A short name.
+    pub name: &'a str,
+    /// A JSON text.
+    pub json: &'a [u8],
+    /// Content that need not be text.
+    pub bytes: &'a [u8],
+}
+
+/// How the other end of the pipe broke the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolViolation {
+    /// Its first byte is no frame kind.
+    #[error("a frame of a kind that does not exist")]
+    Kind,
+    /// The payload is larger than its kind may be.
+    #[error("a frame that is too large")]
+    Size,
+    /// The name is not UTF-8.
+    #[error("a name that is not text")]
+    Name,
+    /// The JSON text does not parse.
+    #[error("a text that is not JSON, or is too deep")]
+    Json,
+    /// The JSON text holds more than [`VALUES_MAX`] values.
+    #[error("a text of too many values")]
+    Values,
+    /// A frame of this kind is not expected now.
+    #[error("a frame that has no place here")]
+    Order,
+    /// Too many questions wait for an answer.
+    #[error("too many questions at once")]
+    QuestionsOpen,
+    /// Too many questions in all.
+    #[error("too many questions")]
+    Questions,
+    /// The log budget is exceeded.
+    #[error("too much logged")]
+    Logs,
+}
+
+impl<'a> Frame<'a> {
+    /// A frame that is only its kind and a number.
+    pub fn new(kind: FrameKind, number: u32) -> Self {
+        Self { kind, number, name: "", json: &[], bytes: &[] }
+    }
+
+    /// Appends the frame, unless it is larger than its kind may be.
+    pub fn write_to(&self, out: &mut Vec<u8>) -> Result<(), ProtocolViolation> {
+        let payload = self.name.len() + self.json.len() + self.bytes.len();
+        if payload > self.kind.payload_bytes_max() {
+            return Err(ProtocolViolation::Size);
+        }
+        let name = u8::try_from(self.name.len()).map_err(|_| ProtocolViolation::Size)?;
+        let length = |part: &[u8]| u32::try_from(part.len()).map_err(|_| ProtocolViolation::Size);
+        let (json, bytes) = (length(self.json)?, length(self.bytes)?);
+        out.reserve(HEADER_BYTES + payload);
+        out.extend_from_slice(&[self.kind as u8, name]);
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.extend_from_slice(&json.to_le_bytes());
+        out.extend_from_slice(&bytes.to_le_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+        out.extend_from_slice(self.json);
+        out.extend_from_slice(self.bytes);
+        Ok(())
+    }
+
+    /// The frame at the beginning of a buffer, and how much of the buffer it is; none while some of it
+    /// is still to come.
+    pub fn read_from(buffer: &'a [u8]) -> Result<Option<(Self, usize)>, ProtocolViolation> {
+        let Some((header, rest)) = buffer.split_at_checked(HEADER_BYTES) else {
+            // A wrong kind is told at once: nothing that follows can make it right.
+            return match buffer.first().map(|byte| FrameKind::of(*byte)) {
+                Some(None) => Err(ProtocolViolation::Kind),
+                _ => Ok(None),
+            };
+        };
+        let kind = FrameKind::of(header[0]).ok_or(ProtocolViolation::Kind)?;
+        let number =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let lengths = [usize::from(header[1]), number(6) as usize, number(10) as usize];
+        let payload = lengths.iter().try_fold(0_usize, |sum, length| sum.checked_add(*length));
+        let payload =
+            payload.filter(|sum| *sum <= kind.payload_bytes_max()).ok_or(ProtocolViolation::Size)?;
+        let Some((payload, _)) = rest.split_at_checked(payload) else { return Ok(None) };
+        let (name, payload_rest) = payload.split_at(lengths[0]);
+        let (json, bytes) = payload_rest.split_at(lengths[1]);
+        let name = std::str::from_utf8(name).map_err(|_| ProtocolViolation::Name)?;
+        Ok(Some((Self { kind, number: number(2), name, json, bytes }, HEADER_BYTES + payload.len())))
+    }
+
+    /// The JSON text as a value.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ProtocolViolation> {
+        if values_in(self.json) > VALUES_MAX {
+            return Err(ProtocolViolation::Values);
+        }
+        serde_json::from_slice(self.json).map_err(|_| ProtocolViolation::Json)
+    }
+}
+
+/// How many values a JSON text holds, and no further than one beyond the bound: a value takes many
+/// times the memory of its text. Of a text that is no JSON any count is right; it fails when it is read.
+fn values_in(text: &[u8]) -> usize {
+    let (mut values, mut in_string, mut escaped, mut opened) = (1_usize, false, false, false);
+    for byte in text {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b',' | b'[' | b'{' => values += 1,
+            // It is empty, and what it was to hold counted already.
+            b']' | b'}' if opened => values -= 1,
+            b' ' | b'\t' | b'\n' | b'\r' => continue,
+            _ => {}
+        }
+        if values > VALUES_MAX + 1 {
+            break;
+        }
+        opened = matches!(byte, b'[' | b'{');
+    }
+    values
+}
+
+/// A buffer of received bytes, from which whole frames are taken.
+#[derive(Debug, Default)]
+pub struct IncomingFrames {
+    buffer: Vec<u8>,
+    taken: usize,
+}
+
+impl IncomingFrames {
+    /// The next frame and its length, if all of it is here; unchanged until [`Self::take`].
+    pub fn next_frame(&self) -> Result<Option<(Frame<'_>, usize)>, ProtocolViolation> {
+        Frame::read_from(self.buffer.get(self.taken..).unwrap_or_default())
+    }
+
+    /// Discards the first `length` bytes: a frame that was handled.
+    pub fn take(&mut self, length: usize) {
+        self.taken += length;
+        if self.taken >= self.buffer.len() {
+            self.taken = 0;
+            self.buffer.clear();
+            self.buffer.shrink_to(KEPT_BYTES);
+        }
+    }
+
+    /// The buffer to append received bytes to, with spare capacity for at least `length`.
+    pub fn room(&mut self, length: usize) -> &mut Vec<u8> {
+        if self.taken > 0 {
+            self.buffer.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.buffer.reserve(length);
+        &mut self.buffer
+    }
+
+    /// Whether every received byte was taken.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.len() == self.taken
+    }
+}
+
+/// A buffer of frames that are to be written.
+#[derive(Debug, Default)]
+pub struct OutgoingFrames {
+    buffer: Vec<u8>,
+    written: usize,
+}
+
+impl OutgoingFrames {
+    /// Appends a frame.
+    pub fn push(&mut self, frame: &Frame<'_>) -> Result<(), ProtocolViolation> {
+        frame.write_to(&mut self.buffer)
+    }
+
+    /// The bytes still to be written.
+    pub fn pending(&self) -> &[u8] {
+        self.buffer.get(self.written..).unwrap_or_default()
+    }
+
+    /// Discards all: nobody reads any more.
+    pub fn clear(&mut self) {
+        self.wrote(self.buffer.len());
+    }
+
+    /// Discards the first `length` bytes, which were written.
+    pub fn wrote(&mut self, length: usize) {
+        self.written += length;
+        if self.written >= self.buffer.len() {
+            self.written = 0;
+            self.buffer.clear();
+            self.buffer.shrink_to(KEPT_BYTES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Frame, FrameKind, HEADER_BYTES, IncomingFrames, PAYLOAD_BYTES_MAX, ProtocolViolation, VALUES_MAX,
+        values_in,
+    };
+    use proptest::prelude::{Strategy, any, prop};
+    use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
+    use serde_json::Value;
+
+    const KINDS: [FrameKind; 10] = [
+        FrameKind::Hello,
+        FrameKind::Job,
+        FrameKind::Answer,
+        FrameKind::Refusal,
+        FrameKind::Input,
+        FrameKind::Ready,
+        FrameKind::Question,
+        FrameKind::Log,
+        FrameKind::Done,
+        FrameKind::Failed,
+    ];
+
+    fn json(text: &[u8]) -> Result<Value, ProtocolViolation> {
+        Frame { json: text, ..Frame::new(FrameKind::Done, 0) }.parse()
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_reads_back_however_its_bytes_are_cut(
+            kind in 0..KINDS.len(),
+            number in any::<u32>(),
+            name in "[a-z.]{0,40}",
+            json in prop::collection::vec(any::<u8>(), 0..300),
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            cuts in prop::collection::vec(1..200_usize, 1..40),
+        ) {
+            let frame = Frame { kind: KINDS[kind], number, name: &name, json: &json, bytes: &bytes };
+            let mut written = Vec::new();
+            frame.write_to(&mut written).unwrap();
+            frame.write_to(&mut written).unwrap();
+            let (mut incoming, mut rest, mut read) = (IncomingFrames::default(), &written[..], 0);
+            for cut in cuts.iter().cycle() {
+                let (now, later) = rest.split_at((*cut).min(rest.len()));
+                incoming.room(now.len()).extend_from_slice(now);
+                rest = later;
+                while let Some((found, length)) = incoming.next_frame().unwrap() {
+                    prop_assert_eq!(found, frame);
+                    read += 1;
+                    incoming.take(length);
+                }
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(read, 2);
+            prop_assert!(incoming.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_a_frame_or_a_breach_or_too_few(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            kind in 0..KINDS.len(),
+            shaped in any::<bool>(),
+        ) {
+            let mut bytes = bytes;
+            if shaped && !bytes.is_empty() {
+                bytes[0] = KINDS[kind] as u8;
+            }
+            if let Ok(Some((frame, length))) = Frame::read_from(&bytes) {
+                prop_assert!(length <= bytes.len());
+                let _: Result<Value, _> = frame.parse();
+                let mut again = Vec::new();
+                frame.write_to(&mut again).unwrap();
+                prop_assert_eq!(&again[..], &bytes[..length]);
+            }
+        }
+
+        #[test]
+        fn a_stream_that_was_tampered_with_is_frames_a_breach_or_too_little(
+            frames in prop::collection::vec((0..KINDS.len(), any::<u32>(), "[a-zé.]{0,20}", values(), 0..100_usize), 1..6),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4_u8), 0..8),
+            cuts in prop::collection::vec(1..100_usize, 1..20),
+        ) {
+            let mut stream = Vec::new();
+            for (kind, number, name, json, bytes) in &frames {
+                let (json, bytes) = (serde_json::to_vec(json).unwrap(), vec![b'x'; *bytes]);
+                let frame = Frame { kind: KINDS[*kind], number: *number, name, json: &json, bytes: &bytes };
+                let _ = frame.write_to(&mut stream);
+            }
+            for (place, byte, change) in &changes {
+                let at = place.index(stream.len().max(1)).min(stream.len());
+                match change {
+                    0 => stream.truncate(at),
+                    1 => stream.insert(at, *byte),
+                    2 if at < stream.len() => drop(stream.remove(at)),
+                    _ if at < stream.len() => stream[at] = *byte,
+                    _ => {}
+                }
+            }
+            // Read in arbitrary chunks, as from a pipe, up to the first protocol violation.
+            let (mut incoming, mut rest, mut taken, mut is_over) = (IncomingFrames::default(), &stream[..], 0, false);
+            for cut in cuts.iter().cycle() {
+                let (now, later) = rest.split_at((*cut).min(rest.len()));
+                incoming.room(now.len()).extend_from_slice(now);
+                rest = later;
+                loop {
+                    let length = match incoming.next_frame() {
+                        Ok(Some((frame, length))) => {
+                            let _: Result<Value, _> = frame.parse();
+                            let _: Result<crate::greeting::Greeting, _> = frame.parse();
+                            prop_assert!(frame.name.len() + frame.json.len() + frame.bytes.len() + HEADER_BYTES == length);
+                            length
+                        }
+                        Ok(None) => break,
+                        Err(_) => {
+                            is_over = true;
+                            break;
+                        }
+                    };
+                    taken += length;
+                    incoming.take(length);
+                }
+                if is_over || rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert!(taken <= stream.len());
+        }
+
+        #[test]
+        fn the_count_of_values_is_exact(value in values()) {
+            fn count(value: &Value) -> usize {
+                1 + match value {
+                    Value::Array(items) => items.iter().map(count).sum(),
+                    Value::Object(fields) => fields.values().map(count).sum(),
+                    _ => 0,
+                }
+            }
+            prop_assert_eq!(values_in(&serde_json::to_vec(&value).unwrap()), count(&value));
+            prop_assert_eq!(values_in(&serde_json::to_vec_pretty(&value).unwrap()), count(&value));
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<Option<bool>>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "[a\\[\\]{},:\"\\\\ ]{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 60, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::vec(("[a-z,{\"]{0,3}", inner), 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    #[test]
+    fn a_text_of_too_many_values_is_a_breach() {
+        let empty_lists = |count: usize| format!("[{}]", vec!["[]"; count].join(","));
+        assert!(json(empty_lists(VALUES_MAX - 1).as_bytes()).is_ok());
+        assert_eq!(json(empty_lists(VALUES_MAX).as_bytes()), Err(ProtocolViolation::Values));
+    }
+
+    #[test]
+    fn a_claimed_size_beyond_the_bound_is_a_breach_before_it_arrives() {
+        let mut header = [0_u8; HEADER_BYTES];
+        header[0] = FrameKind::Question as u8;
+        header[6..10].copy_from_slice(&(PAYLOAD_BYTES_MAX as u32 + 1).to_le_bytes());
+        assert_eq!(Frame::read_from(&header), Err(ProtocolViolation::Size));
+        header[6..].fill(0xff);
+        assert_eq!(Frame::read_from(&header), Err(ProtocolViolation::Size));
+    }
+
+    #[test]
+    fn a_kind_that_does_not_exist_is_a_breach_at_its_first_byte() {
+        assert_eq!(Frame::read_from(b"H"), Err(ProtocolViolation::Kind));
+        assert_eq!(Frame::read_from(b""), Ok(None));
+    }
+
+    #[test]
+    fn a_text_deeper_than_127_is_a_breach() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(json(nested(127).as_bytes()).is_ok());
+        assert_eq!(json(nested(128).as_bytes()), Err(ProtocolViolation::Json));
+        assert_eq!(json(nested(100_000).as_bytes()), Err(ProtocolViolation::Json));
+    }
+}

@@ -1,0 +1,24 @@
+//! Confinement: worker processes that can compute and ask their parent, and nothing more.
+//!
+//! A worker is this program started again with an argument, an empty environment and a pipe. It gives up files,
+//! network, processes and memory beyond its bound before its first job ([`worker_main`]). The parent keeps a [`Pool`]
+//! of them and trusts nothing that they send: every frame is bounded. What a job is, its caller knows.
+
+mod confine;
+mod frame;
+mod greeting;
+mod pool;
+mod process;
+mod request;
+mod serve;
+mod starter;
+
+pub use frame::{
+    Frame, FrameKind, IncomingFrames, LOG_LINE_BYTES_MAX, OutgoingFrames, PAYLOAD_BYTES_MAX,
+    ProtocolViolation, VALUES_MAX, log_budget, log_cost,
+};
+pub use pool::{LeaseError, Pool, PoolFigures, PoolSettings, WorkerLease};
+pub use process::{READ_BYTES, StartError, WorkerExit, WorkerProcess};
+pub use request::{Request, RequestError};
+pub use serve::{ParentGone, ParentPipe, serve_requests, worker_main};
+pub use starter::WorkerProgram;

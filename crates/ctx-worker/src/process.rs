@@ -1,0 +1,229 @@
+//! One worker process, as its parent sees it.
+
+use crate::frame::{Frame, FrameKind, IncomingFrames, OutgoingFrames, ProtocolViolation};
+use crate::greeting::{Greeting, VERSION};
+use crate::starter::Starter;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::time::{Instant, timeout};
+
+/// How long a process may take to say that it is ready; a moment, unless the machine is very busy.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// How long we wait to learn how a process ended, and what it said last.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// Bytes of its last words that are kept.
+const LAST_WORDS_BYTES: usize = 4 << 10;
+
+/// Bytes read from a pipe at once.
+pub const READ_BYTES: usize = 32 << 10;
+
+/// The message with which a Rust program aborts when an allocation fails.
+const OUT_OF_MEMORY: &str = "memory allocation of";
+
+/// How [`std::process::ExitStatus`] shows a process that was killed.
+const KILLED: &str = "SIGKILL";
+
+/// Jobs after which a process is replaced: whatever it gathered goes with it.
+const JOBS_MAX: u32 = 1_000;
+
+/// How often its memory is looked at, in jobs; and always after a job that took long enough to fill some.
+const JOBS_PER_LOOK: u32 = 16;
+const LONG_JOB: Duration = Duration::from_millis(5);
+
+/// Why a worker process could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The program cannot be executed.
+    #[error("a worker could not be started: {0}")]
+    Start(#[from] io::Error),
+    /// It was started, and ended or broke the protocol before it was ready.
+    #[error("a worker did not become ready: {0}")]
+    NotReady(String),
+}
+
+/// How a worker process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerExit {
+    /// Its exit status, for people: `signal: 9 (SIGKILL)`.
+    pub status: String,
+    /// The end of its standard error.
+    pub last_words: String,
+}
+
+impl WorkerExit {
+    /// Whether somebody killed it.
+    pub fn was_killed(&self) -> bool {
+        self.status.contains(KILLED)
+    }
+
+    /// Whether an allocation failed.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.last_words.contains(OUT_OF_MEMORY)
+    }
+}
+
+/// A worker process. Dropping it ends the process.
+#[derive(Debug)]
+pub struct WorkerProcess {
+    child: Child,
+    /// Where frames to it are written.
+    pub stdin: ChildStdin,
+    /// Where frames from it are read.
+    pub stdout: ChildStdout,
+    stderr: ChildStderr,
+    /// Received frames.
+    pub incoming: IncomingFrames,
+    /// Frames that are to be written.
+    pub outgoing: OutgoingFrames,
+    jobs: u32,
+    pub(crate) idle_since: Instant,
+    _counted: Counted,
+}
+
+impl WorkerProcess {
+    /// Starts one and waits until it is confined and ready.
+    pub(crate) async fn start(
+        starter: &Starter,
+        address_space_bytes: u64,
+        counter: &Arc<AtomicUsize>,
+    ) -> Result<Self, StartError> {
+        let counted = Counted::new(counter);
+        let mut child = starter.start().await?;
+        let no_pipe = || io::Error::other("a pipe is missing");
+        let stdin = child.stdin.take().ok_or_else(no_pipe)?;
+        let stdout = child.stdout.take().ok_or_else(no_pipe)?;
+        let stderr = child.stderr.take().ok_or_else(no_pipe)?;
+        let mut worker = Self {
+            child,
+            stdin,
+            stdout,
+            stderr,
+            incoming: IncomingFrames::default(),
+            outgoing: OutgoingFrames::default(),
+            jobs: 0,
+            idle_since: Instant::now(),
+            _counted: counted,
+        };
+        let greeted = timeout(START_MAX, worker.greet(address_space_bytes)).await;
+        match greeted {
+            Ok(Ok(())) => {
+                worker.idle_since = Instant::now();
+                Ok(worker)
+            }
+            Ok(Err(why)) => {
+                let end = worker.end().await;
+                let said = if end.last_words.is_empty() { end.status } else { end.last_words };
+                Err(StartError::NotReady(format!("{why} ({said})")))
+            }
+            Err(_) => Err(StartError::NotReady(format!("nothing came for {} s", START_MAX.as_secs()))),
+        }
+    }
+
+    async fn greet(&mut self, address_space_bytes: u64) -> Result<(), String> {
+        let greeting = Greeting { version: VERSION, address_space_bytes };
+        let json = serde_json::to_vec(&greeting).map_err(|error| error.to_string())?;
+        let greeting = Frame { json: &json, ..Frame::new(FrameKind::Hello, 0) };
+        self.outgoing.push(&greeting).map_err(|breach| breach.to_string())?;
+        while !self.outgoing.pending().is_empty() {
+            let length =
+                self.stdin.write(self.outgoing.pending()).await.map_err(|error| error.to_string())?;
+            self.outgoing.wrote(length);
+        }
+        loop {
+            match self.incoming.next_frame() {
+                Ok(Some((frame, length))) => {
+                    let ready = frame.kind == FrameKind::Ready && frame.number == VERSION;
+                    self.incoming.take(length);
+                    return if ready { Ok(()) } else { Err(ProtocolViolation::Order.to_string()) };
+                }
+                Ok(None) => {}
+                Err(breach) => return Err(breach.to_string()),
+            }
+            match self.stdout.read_buf(self.incoming.room(READ_BYTES)).await {
+                Ok(0) => return Err(String::from("it ended")),
+                Ok(_) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// Whether the process is there, as far as the kernel knows.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Counts a job that ended well enough; says whether the process is as good as before.
+    pub(crate) fn is_good_after(&mut self, job_took: Duration, kept_bytes_max: u64) -> bool {
+        self.jobs += 1;
+        let looked_at = self.jobs.is_multiple_of(JOBS_PER_LOOK) || job_took > LONG_JOB;
+        self.jobs < JOBS_MAX && !(looked_at && self.own_memory_bytes() > kept_bytes_max)
+    }
+
+    /// Memory that is neither its program's nor a file's; 0 where the system does not tell.
+    fn own_memory_bytes(&self) -> u64 {
+        let Some(id) = self.child.id() else { return 0 };
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
+        let kibibytes = line.split_whitespace().next().and_then(|figure| figure.parse::<u64>().ok());
+        kibibytes.unwrap_or_default() << 10
+    }
+
+    /// Ends the process and waits until it has.
+    pub(crate) async fn stop(mut self) {
+        if let Err(error) = self.child.start_kill() {
+            tracing::debug!("a worker could not be ended: {error}");
+        }
+        if timeout(END_MAX, self.child.wait()).await.is_err() {
+            tracing::warn!("a worker does not end");
+        }
+    }
+
+    /// Ends the process, if it has not ended, and tells how.
+    pub async fn end(mut self) -> WorkerExit {
+        // One that ended by itself takes a moment to be seen as ended; killed too early, it would seem
+        // that we did it.
+        let ended = match timeout(END_MAX / 20, self.child.wait()).await {
+            Ok(ended) => Ok(ended),
+            Err(_) => {
+                if let Err(error) = self.child.start_kill() {
+                    tracing::debug!("a worker could not be ended: {error}");
+                }
+                timeout(END_MAX, self.child.wait()).await
+            }
+        };
+        let status = match ended {
+            Ok(Ok(status)) => status.to_string(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => String::from("it does not end"),
+        };
+        let mut said = Vec::new();
+        let mut stderr = self.stderr.take(LAST_WORDS_BYTES as u64);
+        if timeout(END_MAX, stderr.read_to_end(&mut said)).await.is_err() {
+            tracing::debug!("a worker's last words did not end");
+        }
+        WorkerExit { status, last_words: String::from_utf8_lossy(&said).trim().to_owned() }
+    }
+}
+
+/// One more, as long as it lives.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(counter))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

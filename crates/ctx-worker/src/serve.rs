@@ -1,0 +1,125 @@
+//! The inside of a worker process: its end of the pipe, and how it begins.
+
+use crate::confine::{confine, end_with_parent};
+use crate::frame::{Frame, FrameKind, IncomingFrames, OutgoingFrames, PAYLOAD_BYTES_MAX, ProtocolViolation};
+use crate::greeting::{Greeting, VERSION};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::process::ExitCode;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Runs this process as a worker: `prepare` runs before it is confined, `serve` after, until the parent is gone. It
+/// must have no thread but the one that calls this and those that wait for it. A message of either is written to
+/// the standard error, which the parent reads when it wants to know why a worker ended.
+pub fn worker_main<T>(
+    prepare: impl FnOnce() -> Result<T, String>,
+    serve: impl FnOnce(ParentPipe, T) -> Result<(), String>,
+) -> ExitCode {
+    let pipe = ParentPipe::default();
+    let served = begin(&pipe, prepare).and_then(|begun| begun.map_or(Ok(()), |begun| serve(pipe, begun)));
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prepares and confines this process as the parent says. `None` if there is no parent.
+fn begin<T>(pipe: &ParentPipe, prepare: impl FnOnce() -> Result<T, String>) -> Result<Option<T>, String> {
+    end_with_parent().map_err(|error| error.to_string())?;
+    let Ok(greeting) = pipe.receive(|frame| match frame.kind {
+        FrameKind::Hello => frame.parse::<Greeting>(),
+        _ => Err(ProtocolViolation::Order),
+    }) else {
+        return Ok(None);
+    };
+    let greeting = greeting.map_err(|violation| format!("the worker was greeted with {violation}"))?;
+    if greeting.version != VERSION {
+        return Err(String::from("the program was replaced while it runs; start it again"));
+    }
+    let prepared = prepare()?;
+    confine(greeting.address_space_bytes).map_err(|error| error.to_string())?;
+    Ok(pipe.send(&Frame::new(FrameKind::Ready, VERSION)).is_ok().then_some(prepared))
+}
+
+/// Serves [`Pool::request`](crate::Pool::request) until the parent is gone: `handle` gets the JSON text and the bytes
+/// of each job and returns those of its reply, which must fit into a frame.
+pub fn serve_requests(
+    pipe: ParentPipe,
+    mut handle: impl FnMut(&[u8], Vec<u8>) -> (Vec<u8>, Vec<u8>),
+) -> Result<(), String> {
+    let mut input = Vec::new();
+    loop {
+        let received = pipe.receive(|frame| {
+            input.extend_from_slice(frame.bytes);
+            match frame.kind {
+                FrameKind::Input => Ok(None),
+                FrameKind::Job => Ok(Some(frame.json.to_vec())),
+                _ => Err(ProtocolViolation::Order),
+            }
+        });
+        let job = match received {
+            Ok(Ok(Some(job))) => job,
+            Ok(Ok(None)) => continue,
+            Ok(Err(violation)) => return Err(violation.to_string()),
+            Err(ParentGone) => return Ok(()),
+        };
+        let (json, bytes) = handle(&job, std::mem::take(&mut input));
+        if json.len() + bytes.len() > PAYLOAD_BYTES_MAX {
+            return Err(String::from("the reply is too large"));
+        }
+        if pipe.send(&Frame { json: &json, bytes: &bytes, ..Frame::new(FrameKind::Done, 0) }).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// The pipe to the parent has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the parent is gone")]
+pub struct ParentGone;
+
+/// A worker's end of the pipe. One thread reads and writes, when it must wait anyway.
+#[derive(Debug, Default)]
+pub struct ParentPipe {
+    incoming: RefCell<IncomingFrames>,
+    outgoing: RefCell<OutgoingFrames>,
+}
+
+impl ParentPipe {
+    /// Writes a frame.
+    pub fn send(&self, frame: &Frame<'_>) -> Result<(), ParentGone> {
+        let mut outgoing = self.outgoing.try_borrow_mut().map_err(|_| ParentGone)?;
+        outgoing.push(frame).map_err(|_| ParentGone)?;
+        while !outgoing.pending().is_empty() {
+            match rustix::io::write(rustix::stdio::stdout(), outgoing.pending()) {
+                Ok(length) => outgoing.wrote(length),
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(ParentGone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a frame and returns what `take` makes of it.
+    pub fn receive<T>(&self, take: impl FnOnce(Frame<'_>) -> T) -> Result<T, ParentGone> {
+        let mut incoming = self.incoming.try_borrow_mut().map_err(|_| ParentGone)?;
+        loop {
+            if let Some((frame, length)) = incoming.next_frame().map_err(|_| ParentGone)? {
+                let taken = take(frame);
+                incoming.take(length);
+                return Ok(taken);
+            }
+            let buffer = incoming.room(READ_BYTES);
+            match rustix::io::read(rustix::stdio::stdin(), rustix::buffer::spare_capacity(buffer)) {
+                Ok(0) => return Err(ParentGone),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return Err(ParentGone),
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Recorded runs: the newest, and one with the calls inside it.
+
+use super::{Operation, read};
+use async_trait::async_trait;
+use ctx_core::{ErrorKind, ToolError};
+use ctx_store::{RecordedRun, RunFilter, State};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// `admin.list_runs`
+pub(crate) struct ListRuns {
+    /// `None` where runs are not recorded.
+    pub(super) state: Option<Arc<dyn State>>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListRunsRequest {
+    /// How many at most.
+    pub(crate) limit: u32,
+    /// Only runs of this tool, by full name.
+    pub(crate) tool: Option<String>,
+    /// Only runs that failed.
+    #[serde(default)]
+    pub(crate) failed: bool,
+}
+
+/// Runs with the number of calls inside each.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct RunList {
+    /// Newest first; a run before those inside it.
+    pub(crate) runs: Vec<RecordedRun>,
+}
+
+#[async_trait]
+impl Operation for ListRuns {
+    const NAME: &'static str = "list_runs";
+    const DESCRIPTION: &'static str = "List the newest outermost runs.";
+    type Request = ListRunsRequest;
+    type Answer = RunList;
+
+    async fn answer(&self, request: ListRunsRequest) -> Result<RunList, ToolError> {
+        let state = recording(self.state.as_ref())?;
+        let ListRunsRequest { limit, tool, failed } = request;
+        let filter = RunFilter { limit: limit as usize, tool, failed };
+        Ok(RunList { runs: read(move || state.runs(&filter)).await? })
+    }
+}
+
+/// `admin.show_run`
+pub(crate) struct ShowRun {
+    /// `None` where runs are not recorded.
+    pub(super) state: Option<Arc<dyn State>>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShowRunRequest {
+    /// The run's id, or the beginning of it.
+    pub(crate) id: String,
+}
+
+#[async_trait]
+impl Operation for ShowRun {
+    const NAME: &'static str = "show_run";
+    const DESCRIPTION: &'static str = "Show one run and those inside it, outermost first.";
+    type Request = ShowRunRequest;
+    type Answer = RunList;
+
+    async fn answer(&self, ShowRunRequest { id }: ShowRunRequest) -> Result<RunList, ToolError> {
+        let state = recording(self.state.as_ref())?;
+        let prefix = id.clone();
+        let tree = move || state.find_run(&prefix)?.map(|id| state.run_tree(id)).transpose();
+        let runs = read(tree).await?;
+        let missing = || ToolError::not_found(format!("no single run has an id that begins with `{id}`"));
+        Ok(RunList { runs: runs.ok_or_else(missing)? })
+    }
+}
+
+fn recording(state: Option<&Arc<dyn State>>) -> Result<Arc<dyn State>, ToolError> {
+    let state = state.cloned();
+    state.ok_or_else(|| ToolError::new(ErrorKind::NotConfigured, "runs are not recorded here"))
+}

@@ -1,0 +1,55 @@
+//! Settings in effect, each with its origin.
+
+use super::Operation;
+use crate::config::{Config, SettingsView, Shown};
+use async_trait::async_trait;
+use ctx_core::ToolError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// `admin.settings`
+pub(crate) struct ShowSettings {
+    file: Option<String>,
+    root: PathBuf,
+    settings: SettingsView,
+}
+
+impl ShowSettings {
+    /// Of this configuration.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            file: config.path.as_ref().map(|path| path.display().to_string()),
+            root: config.root.clone(),
+            settings: config.view(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShowSettingsRequest {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct SettingList {
+    /// The workspace's file, where there is one.
+    pub(crate) file: Option<String>,
+    /// The folder that relative paths are relative to.
+    pub(crate) root: PathBuf,
+    /// By section and key; secrets are masked.
+    pub(crate) settings: Vec<Shown>,
+}
+
+#[async_trait]
+impl Operation for ShowSettings {
+    const NAME: &'static str = "settings";
+    const DESCRIPTION: &'static str =
+        "Show every setting in effect, and where it was said. Secrets are masked.";
+    type Request = ShowSettingsRequest;
+    type Answer = SettingList;
+
+    async fn answer(&self, _: ShowSettingsRequest) -> Result<SettingList, ToolError> {
+        let (file, root) = (self.file.clone(), self.root.clone());
+        Ok(SettingList { file, root, settings: self.settings.shown() })
+    }
+}

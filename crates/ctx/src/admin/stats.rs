@@ -1,0 +1,31 @@
+//! How much is stored, by source.
+
+use super::{Operation, read};
+use async_trait::async_trait;
+use ctx_core::ToolError;
+use ctx_knowledge::{Knowledge, Stats};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// `admin.stats`
+pub(crate) struct ShowStats {
+    pub(super) knowledge: Arc<Knowledge>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShowStatsRequest {}
+
+#[async_trait]
+impl Operation for ShowStats {
+    const NAME: &'static str = "stats";
+    const DESCRIPTION: &'static str = "Show how much is stored, by source.";
+    type Request = ShowStatsRequest;
+    type Answer = Stats;
+
+    async fn answer(&self, _: ShowStatsRequest) -> Result<Stats, ToolError> {
+        let knowledge = self.knowledge.clone();
+        read(move || knowledge.stats()).await
+    }
+}

@@ -1,0 +1,95 @@
+//! The hidden provider `admin`: commands use it, and nobody else can reach or see it.
+#![cfg(unix)]
+
+use ctx_testkit::{TestServer, TestWorkspace};
+use serde_json::{Value, json};
+
+/// Names the provider only while it runs, so that nothing but the door can refuse it.
+const CALLS_ADMIN: &str = r#"local provider = "admin"
+local ok, problem = pcall(function() return sdk[provider].list_runs({ limit = 1 }) end)
+return { ok = ok, problem = tostring(problem) }
+"#;
+
+const TOOL: &str = r#"tool = { name = "pry", description = "Pries.", parameters = {} }
+function tool.execute(params, context)
+    local provider = "admin"
+    local ok, problem = pcall(function() return sdk[provider].list_runs({ limit = 1 }) end)
+    return { ok = ok, problem = tostring(problem) }
+end
+"#;
+
+fn workspace() -> TestWorkspace {
+    TestWorkspace::empty()
+        .config(
+            "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"127.0.0.1:0\"\n\
+             [tools.script.pry]\npath = \"pry.lua\"\n",
+        )
+        .file("docs/a.md", "# A\nText.\n")
+        .file("pry.lua", TOOL)
+        .file("script.luau", CALLS_ADMIN)
+}
+
+#[track_caller]
+fn assert_refused(answer: &Value) {
+    assert_eq!(answer["ok"], false, "{answer}");
+    let problem = answer["problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("admin"), "{answer}");
+    assert!(!problem.contains("did you mean"), "{answer}");
+}
+
+fn asked(server: &TestServer, path: &str, body: Value) -> Value {
+    let reply = server.post(path, &body);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.body
+}
+
+#[test]
+fn http_neither_lists_nor_calls_admin() {
+    let w = workspace();
+    let server = w.spawn_server();
+    for path in ["/tools/admin.list_runs", "/tools/admin__list_runs", "/tools/list_runs"] {
+        let reply = server.post(path, &json!({"limit": 1}));
+        assert_eq!((reply.status, reply.error_code()), (404, "not_found"), "{path}");
+        assert!(!reply.body.to_string().contains("did you mean"), "{}", reply.body);
+    }
+    for path in ["/tools/list", "/openapi.json"] {
+        let listed = server.get(path);
+        assert_eq!(listed.status, 200, "{path}");
+        let listed = listed.body.to_string();
+        assert!(!listed.contains("list_runs") && !listed.contains("admin"), "{path}: {listed}");
+    }
+    for (path, body) in [
+        ("/tools/list_functions", json!({})),
+        ("/tools/search_docs", json!({"query": "list the recorded runs of the admin provider"})),
+    ] {
+        let found = asked(&server, path, body).to_string();
+        assert!(!found.contains("list_runs") && !found.contains("admin."), "{path}: {found}");
+    }
+}
+
+#[test]
+fn scripts_neither_see_nor_call_admin() {
+    let w = workspace();
+    assert_refused(&w.ctx("exec script.luau --json").success().json()["result"]);
+    w.write("named.luau", "return sdk.admin.list_runs({ limit = 1 })\n");
+    w.ctx("exec named.luau").code(2).says("there is no provider `admin`");
+
+    let server = w.spawn_server();
+    assert_refused(&asked(&server, "/tools/pry", json!({}))["result"]);
+    assert_refused(&asked(&server, "/tools/execute", json!({"script": CALLS_ADMIN}))["result"]);
+}
+
+#[test]
+fn commands_that_only_show_something_leave_no_run() {
+    let w = workspace();
+    w.ctx("sync").success();
+    w.ctx("search text").success();
+    let before = w.ctx("runs --json").success().json();
+    assert_eq!(before["runs"].as_array().map(Vec::len), Some(1), "{before}");
+    let id = before["runs"][0]["id"].as_str().unwrap_or_default();
+    w.ctx(&format!("runs {id}")).success();
+    for command in ["runs --failed", "runs", "stats", "sources", "config show"] {
+        w.ctx(command).success();
+    }
+    assert_eq!(w.ctx("runs --json").success().json(), before);
+}

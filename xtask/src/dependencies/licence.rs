@@ -1,0 +1,105 @@
+//! SPDX licence expressions: does one leave a choice that we accept?
+
+use anyhow::{Result, bail, ensure};
+
+/// Permissive ones, and those that ask only for their own files to stay open.
+const ACCEPTED: &[&str] = &[
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "MPL-2.0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Parentheses inside each other that are read; published expressions have one or two.
+const DEPTH_MAX: usize = 8;
+
+/// Whether all licences that `AND` joins are accepted, and one of those that `OR` does; `/` is `OR` in older manifests.
+pub(super) fn is_allowed(expression: &str) -> Result<bool> {
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut words = words.as_slice();
+    let is_allowed = any(&mut words, DEPTH_MAX)?;
+    ensure!(words.is_empty(), "`{}` is too much in `{expression}`", words.join(" "));
+    Ok(is_allowed)
+}
+
+fn any(words: &mut &[&str], depth: usize) -> Result<bool> {
+    let mut is_allowed = all(words, depth)?;
+    while let ["OR", rest @ ..] = words {
+        *words = rest;
+        is_allowed |= all(words, depth)?;
+    }
+    Ok(is_allowed)
+}
+
+fn all(words: &mut &[&str], depth: usize) -> Result<bool> {
+    let mut is_allowed = one(words, depth)?;
+    while let ["AND", rest @ ..] = words {
+        *words = rest;
+        is_allowed &= one(words, depth)?;
+    }
+    Ok(is_allowed)
+}
+
+fn one(words: &mut &[&str], depth: usize) -> Result<bool> {
+    let (is_allowed, rest) = match *words {
+        ["(", rest @ ..] => {
+            ensure!(depth > 0, "too many parentheses");
+            *words = rest;
+            let is_allowed = any(words, depth - 1)?;
+            let [")", rest @ ..] = *words else { bail!("a parenthesis is not closed") };
+            (is_allowed, rest)
+        }
+        [name, "WITH", exception, rest @ ..] => {
+            (ACCEPTED.contains(&format!("{name} WITH {exception}").as_str()), rest)
+        }
+        [name, rest @ ..] => (ACCEPTED.contains(name), rest),
+        [] => bail!("a licence is missing"),
+    };
+    *words = rest;
+    Ok(is_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_are_read_as_spdx_has_them() {
+        let allowed = [
+            "MIT",
+            "MIT/Apache-2.0",
+            "Apache-2.0 / MIT / MPL-2.0",
+            "MIT OR Apache-2.0 OR LGPL-2.1-or-later",
+            "(MIT OR Apache-2.0) AND Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception OR GPL-2.0",
+            "GPL-3.0 OR MIT AND ISC",
+        ];
+        for expression in allowed {
+            assert!(is_allowed(expression).unwrap(), "{expression}");
+        }
+        let refused = [
+            "GPL-3.0-only",
+            "MIT AND GPL-3.0-only",
+            "GPL-2.0 WITH LLVM-exception",
+            "MIT WITH unheard-of-exception",
+            "(MIT OR Apache-2.0) AND (GPL-2.0 OR LGPL-2.1)",
+        ];
+        for expression in refused {
+            assert!(!is_allowed(expression).unwrap(), "{expression}");
+        }
+        let broken = "(".repeat(DEPTH_MAX + 1) + "MIT";
+        for expression in ["", "MIT OR", "(MIT", "MIT MIT", "MIT)", &broken] {
+            assert!(is_allowed(expression).is_err(), "{expression}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The tasks of `cargo xtask`, and what they share with the benchmarks in `crates/ctx-bench`: running cargo and other
+//! programs, a server process and a connection to it, packages for Node.
+//!
+//! Depends on none of our crates, so that `cargo xtask tidy` does not compile the product.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a tool for developers, not part of the product"
+)]
+
+mod ci;
+mod clients;
+mod codegen;
+mod conformance;
+mod dependencies;
+mod http;
+mod programs;
+mod run;
+mod server;
+mod tidy;
+mod tools;
+
+pub use http::Connection;
+pub use run::{output, release_binary, root, succeed, target, with_test_env};
+pub use server::Server;
+pub use tools::packages;
+
+use anyhow::{Result, bail};
+use run::cargo;
+
+const USAGE: &str = "usage: cargo xtask <task>
+
+  ci                 everything that must hold: format, tidy, lints, licences, tests, generated
+                     pages, MCP conformance, MCP clients, documentation, the release binary on the
+                     example
+  test               the fast part of the tests
+  clients [programs] programs made with the official MCP SDKs against our server, and (or only) the
+                     clients that people use (Claude Code, Codex, Gemini CLI, MCP Inspector) on what
+                     `ctx connect` writes
+  codegen [--check]  write the generated reference pages, or check that they are current
+  conformance        the official MCP conformance suite against our server, twice in a row, and
+                     against our client
+  tidy               rules about files and dependencies that no other tool holds
+  tools              install what the checks need under target/tools: an S3 service (moto), MCP servers,
+                     descriptions of functions, the type checker of Luau, the MCP conformance suite, MCP
+                     clients, and Node for them where there is none
+  bench [PART…]      measure: embed, engine, gateway, index, mcp, openapi, search, start (all when none
+                     is named)
+  bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]
+                     measure how well questions find their documents, over each collection in DIR:
+                     a folder with corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them;
+                     --keep uses the index of the last time where there is one";
+
+/// Runs the task that the arguments name.
+pub fn dispatch(arguments: &[&str]) -> Result<()> {
+    match arguments {
+        ["ci"] => ci::everything(),
+        ["test"] => ci::fast(),
+        ["clients"] => clients::run().and_then(|()| programs::run()),
+        ["clients", "programs"] => programs::run(),
+        ["codegen"] => codegen::write(),
+        ["codegen", "--check"] => codegen::check(),
+        ["conformance"] => conformance::run(),
+        ["tidy"] => tidy::check(),
+        ["tools"] => tools::everything(),
+        ["bench", parts @ ..] => bench(parts),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// Runs the benchmarks, built for release.
+fn bench(parts: &[&str]) -> Result<()> {
+    let mut command = cargo(&["run", "--quiet", "--release", "--package", "ctx-bench", "--"]);
+    succeed(command.args(parts))
+}

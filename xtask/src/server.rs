@@ -1,0 +1,68 @@
+//! A server process to talk to: it is started, tells its address, and is asked to end.
+
+use crate::run::{succeed, with_test_env};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    /// Host and port.
+    pub address: String,
+}
+
+impl Server {
+    /// Starts one and waits until it tells its address; `told` gets its standard error, a line at a time.
+    pub fn spawn(command: &mut Command, mut told: impl FnMut(String) + Send + 'static) -> Result<Self> {
+        let mut child = command.stderr(Stdio::piped()).spawn()?;
+        let stderr = child.stderr.take().context("no stderr")?;
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let mut address = None;
+        for line in lines.by_ref() {
+            address = line.strip_prefix("serving http://").map(str::to_owned);
+            told(line);
+            if address.is_some() {
+                break;
+            }
+        }
+        let address = address.context("the server ended before it served")?;
+        // Read on, so that the server never waits for a full pipe.
+        std::thread::spawn(move || lines.for_each(told));
+        Ok(Self { child, address })
+    }
+
+    /// Starts one that serves this workspace.
+    pub fn of(binary: &Path, workspace: &Path) -> Result<Self> {
+        let mut command = Command::new(binary);
+        with_test_env(&mut command).arg("-c").arg(workspace.join("ctx.toml")).args(["serve", "mcp"]);
+        Self::spawn(&mut command, drop)
+    }
+
+    /// Of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end, and waits.
+    pub fn stop(&mut self) -> Result<()> {
+        succeed(Command::new("kill").arg("-TERM").arg(self.id().to_string()))?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the server ended with {status}");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None))
+            && self.child.kill().is_ok()
+            && self.child.wait().is_err()
+        {
+            eprintln!("a server could not be ended");
+        }
+    }
+}
