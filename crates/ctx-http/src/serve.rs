@@ -6,6 +6,7 @@ use crate::wire::Wire;
 use crate::{Api, routes};
 use axum::body::Body;
 use ctx_core::ErrorKind;
+use futures::future::BoxFuture;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -35,7 +36,17 @@ const TOO_MANY_OF_PEER: &str = "too many connections from this address";
 const BUFFER_SLACK: usize = 64 << 10;
 
 /// Serves until `shutdown` is cancelled, then lets requests in flight finish for a while.
-pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken) -> io::Result<()> {
+///
+/// Boxed, so that axum and hyper are compiled here only (decision 0012).
+pub fn serve(
+    listener: TcpListener,
+    api: Api,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, io::Result<()>> {
+    Box::pin(serve_unboxed(listener, api, shutdown))
+}
+
+async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationToken) -> io::Result<()> {
     let limits = api.limits;
     let (streamed, mcp) = (api.streamed.clone(), api.mcp.clone());
     let oauth = api.guard.oauth().cloned();

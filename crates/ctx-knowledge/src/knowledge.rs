@@ -14,6 +14,7 @@ use ctx_store::{
     DocumentText, ListedDocument, Mutation, SourceCounts, SourceRecord, SqliteStore, Store, StoreError,
     StoredDocument, UnreadableDocument,
 };
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -283,7 +284,19 @@ impl Knowledge {
     }
 
     /// Brings one source's documents in.
-    pub async fn sync(
+    ///
+    /// Boxed, so that a sync is compiled here only (decision 0012).
+    pub fn sync<'a>(
+        &'a self,
+        name: &'a SourceName,
+        options: SyncOptions,
+        progress: Arc<dyn Fn(Progress) + Send + Sync>,
+        cancellation: CancellationToken,
+    ) -> BoxFuture<'a, Result<SyncReport, SyncError>> {
+        Box::pin(self.sync_unboxed(name, options, progress, cancellation))
+    }
+
+    async fn sync_unboxed(
         &self,
         name: &SourceName,
         options: SyncOptions,

@@ -3,6 +3,7 @@
 use crate::resolve::CheckedResolver;
 use crate::{HostError, NetError, RedirectChain, Request, Response, tls};
 use ctx_core::{NetworkScope, Reach, Secret};
+use futures::future::BoxFuture;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method};
 use std::sync::{Arc, OnceLock};
@@ -103,7 +104,17 @@ impl Client {
     }
 
     /// Sends one request, if `reach` allows its address. Follows no redirects.
-    pub async fn send(&self, request: &Request, reach: Reach) -> Result<Response, NetError> {
+    ///
+    /// Boxed, so that reqwest's futures are compiled here only (decision 0012).
+    pub fn send<'a>(
+        &'a self,
+        request: &'a Request,
+        reach: Reach,
+    ) -> BoxFuture<'a, Result<Response, NetError>> {
+        Box::pin(self.send_unboxed(request, reach))
+    }
+
+    async fn send_unboxed(&self, request: &Request, reach: Reach) -> Result<Response, NetError> {
         let pool = self.pool_for(&request.url, reach)?;
         let mut sent =
             pool.client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());

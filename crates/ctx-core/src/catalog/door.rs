@@ -10,6 +10,7 @@ use crate::{
     RunLog, ToolError, ToolName, ToolSpec, nearest,
 };
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -79,7 +80,17 @@ impl Catalog {
         Self::enter(name, arguments, Some(Box::new(fit)), call).await
     }
 
-    async fn enter(
+    /// Boxed: the future of an `async fn` is compiled again in every crate that awaits it (decision 0012).
+    fn enter<'a>(
+        name: &'a str,
+        arguments: Value,
+        fit: Option<ArgumentFit<'a>>,
+        call: Call,
+    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+        Box::pin(Self::enter_unboxed(name, arguments, fit, call))
+    }
+
+    async fn enter_unboxed(
         name: &str,
         arguments: Value,
         fit: Option<ArgumentFit<'_>>,

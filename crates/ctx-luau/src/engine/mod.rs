@@ -13,6 +13,7 @@ use crate::vm::LogLevel;
 use async_trait::async_trait;
 use conversation::{Broken, converse};
 use ctx_worker::{LeaseError, Pool, PoolFigures, PoolSettings, WorkerLease, WorkerProgram};
+use futures::future::BoxFuture;
 use protocol::{Failure, FailureKind};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -257,7 +258,17 @@ impl Engine {
     }
 
     /// Runs a script to its end, or to its deadline. Dropping the future ends the script at once.
-    pub async fn run(&self, run: &ScriptRun, world: &dyn World) -> Result<Completed, RunError> {
+    ///
+    /// Boxed, so that the conversation with a worker is compiled here only (decision 0012).
+    pub fn run<'a>(
+        &'a self,
+        run: &'a ScriptRun,
+        world: &'a dyn World,
+    ) -> BoxFuture<'a, Result<Completed, RunError>> {
+        Box::pin(self.run_unboxed(run, world))
+    }
+
+    async fn run_unboxed(&self, run: &ScriptRun, world: &dyn World) -> Result<Completed, RunError> {
         let mut logs = Vec::new();
         let stopped = || RunError::new(RunErrorKind::Stopped, "the engine was shut down");
         let outcome = tokio::select! {

@@ -7,6 +7,7 @@ use super::strict::{self, Refused};
 use super::{McpServer, Shared};
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::combinators::BoxBody;
@@ -51,7 +52,13 @@ impl Service {
 
 impl McpServer {
     /// Answers a request to the server's route.
-    pub async fn answer(&self, mut request: Request<Bytes>) -> Response<BoxBody<Bytes, Infallible>> {
+    ///
+    /// Boxed, so that rmcp's service is compiled here only (decision 0012).
+    pub fn answer(&self, request: Request<Bytes>) -> BoxFuture<'_, Response<BoxBody<Bytes, Infallible>>> {
+        Box::pin(self.answer_unboxed(request))
+    }
+
+    async fn answer_unboxed(&self, mut request: Request<Bytes>) -> Response<BoxBody<Bytes, Infallible>> {
         let method = request.method().clone();
         if method == Method::POST {
             if let Err(refused) = strict::check(request.body()) {

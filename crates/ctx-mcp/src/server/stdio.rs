@@ -2,6 +2,7 @@
 
 use super::McpServer;
 use super::handler::Handler;
+use futures::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::{QuitReason, ServerInitializeError, serve_server_with_ct};
@@ -70,7 +71,13 @@ where
 
 impl McpServer {
     /// Serves the client at the standard streams until it leaves or the server stops.
-    pub async fn serve_stdio(&self) -> Result<(), StdioError> {
+    ///
+    /// Boxed, so that rmcp's service is compiled here only (decision 0012).
+    pub fn serve_stdio(&self) -> BoxFuture<'_, Result<(), StdioError>> {
+        Box::pin(self.serve_stdio_unboxed())
+    }
+
+    async fn serve_stdio_unboxed(&self) -> Result<(), StdioError> {
         let (input, output) = stdio_pipes();
         let lines =
             AsyncRwTransport::new(input, output).with_max_line_length(self.shared.settings.request_bytes);
