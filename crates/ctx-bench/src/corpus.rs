@@ -37,7 +37,7 @@ pub(crate) fn change(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-fn workspace_in(root: PathBuf, files: usize) -> Result<PathBuf> {
+pub(crate) fn workspace_in(root: PathBuf, files: usize) -> Result<PathBuf> {
     if root.join("complete").exists() {
         return Ok(root);
     }

@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod compare;
 mod corpus;
 mod embed;
 mod engine;
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures these parts, or all; or retrieval, which needs collections that are not ours to keep here.
+/// Measures these parts, or all; or two builds in turn; or retrieval, which needs collections that are not ours to keep here.
 fn run(wanted: &[&str]) -> Result<()> {
     if cfg!(debug_assertions) {
         bail!("the figures of a debug build say nothing; run `cargo xtask bench`");
@@ -76,12 +77,26 @@ fn run(wanted: &[&str]) -> Result<()> {
         process::describe_machine();
         return retrieval::measure(&binary, &options);
     }
+    if let ["compare", old, new @ ..] = wanted {
+        let new = match new {
+            [] => release_binary()?,
+            [new] => PathBuf::from(new),
+            _ => bail!(
+                "compare takes two programs: the one before and, unless it is what would be built now, the one after"
+            ),
+        };
+        process::describe_machine();
+        return compare::measure(Path::new(old), &new);
+    }
     if let [openapi::ONE, file] = wanted {
         return openapi::one(file);
     }
     if let Some(unknown) = wanted.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
         let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
-        bail!("there is nothing to measure called `{unknown}`; known: {}, retrieval", known.join(", "));
+        bail!(
+            "there is nothing to measure called `{unknown}`; known: {}, compare, retrieval",
+            known.join(", ")
+        );
     }
     let parts: Vec<&Part> =
         PARTS.iter().filter(|part| wanted.is_empty() || wanted.contains(&part.name)).collect();

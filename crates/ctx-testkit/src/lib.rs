@@ -13,6 +13,7 @@ mod functions;
 mod guarded;
 mod hostile;
 mod outcome;
+mod pdf;
 mod process;
 mod reply;
 mod server;
@@ -31,6 +32,7 @@ pub use functions::{
 pub use guarded::{GUARDED_SECRET, GuardedServer, browse};
 pub use hostile::{Hostile, hostile_scripts};
 pub use outcome::Outcome;
+pub use pdf::{PDF_PAGES, pdf};
 pub use process::{DEADLINE, signal, wait_until};
 pub use reply::Reply;
 pub use server::TestServer;

@@ -1,0 +1,148 @@
+//! Two builds of the program, measured in turn: `cargo xtask bench compare OLD [NEW]`.
+//!
+//! Whatever else the machine does meanwhile it does to both, so that a change of a few per cent can be seen.
+
+use super::{corpus, median, percentile, process};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use xtask::{Connection, Server};
+
+/// Makes about 50,000 chunks.
+const FILES: usize = 2_150;
+const PDFS: usize = 300;
+const PICTURE_BYTES: usize = 30_000;
+const INDEX_ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
+const REQUESTS: usize = 400;
+
+const ECHO: &str = "tool = { name = 'echo', description = 'Echo', \
+    parameters = { { name = 'message', type = 'string', required = true } } }\n\
+    function tool.execute(params) return { echo = params.message } end\n";
+const TOOLS: &str = "[embedding]\nmodel = \"fast\"\n[tools.script.echo]\npath = \"echo.lua\"\n";
+const FIVE_CALLS: &str =
+    "local bytes = 0 for i = 1, 5 do bytes += #sdk.tools.echo({ message = 'hello' }).echo end return bytes";
+
+/// One of the two builds, with a workspace of its own: stores of two versions may differ.
+struct Side {
+    binary: PathBuf,
+    name: &'static str,
+}
+
+impl Side {
+    fn folder(&self, what: &str) -> PathBuf {
+        corpus::folder(&format!("compare-{what}-{}", self.name))
+    }
+
+    fn sync(&self, workspace: &Path) -> Result<process::Cost> {
+        process::cost(Command::new(&self.binary).arg("sync").current_dir(workspace))
+    }
+}
+
+/// Measures both and prints a table.
+pub(super) fn measure(old: &Path, new: &Path) -> Result<()> {
+    let find = |path: &Path| path.canonicalize().with_context(|| format!("no program at {}", path.display()));
+    let sides = [Side { binary: find(old)?, name: "before" }, Side { binary: find(new)?, name: "after" }];
+    println!("| | before | after | change |");
+    println!("|---|---|---|---|");
+    let texts = [
+        corpus::workspace_in(sides[0].folder("texts"), FILES)?,
+        corpus::workspace_in(sides[1].folder("texts"), FILES)?,
+    ];
+    for workspace in &texts {
+        corpus::configure(workspace, TOOLS)?;
+        fs::write(workspace.join("echo.lua"), ECHO)?;
+    }
+    index(&sides, &texts, &format!("{FILES} Markdown files"))?;
+    let pdfs = [pdfs(&sides[0].folder("pdfs"))?, pdfs(&sides[1].folder("pdfs"))?];
+    index(&sides, &pdfs, &format!("{PDFS} PDF files"))?;
+    requests(&sides, &texts)?;
+    println!(
+        "\nMedians: {INDEX_ROUNDS} rounds of indexing, {ROUNDS} rounds of {REQUESTS} requests, one at a time, in turn."
+    );
+    Ok(())
+}
+
+fn pdfs(workspace: &Path) -> Result<PathBuf> {
+    let folder = workspace.join("docs");
+    fs::create_dir_all(&folder)?;
+    for seed in 0..PDFS {
+        fs::write(folder.join(format!("{seed:03}.pdf")), ctx_testkit::pdf(seed, PICTURE_BYTES))?;
+    }
+    corpus::configure(workspace, "include_globs = [\"**/*.pdf\"]\n")?;
+    let config = fs::read_to_string(workspace.join("ctx.toml"))?;
+    let globs = "include_globs = [\"**/*.pdf\"]\n";
+    let config = config.replace(globs, "").replace("root = \"docs\"\n", &format!("root = \"docs\"\n{globs}"));
+    fs::write(workspace.join("ctx.toml"), config)?;
+    Ok(workspace.to_owned())
+}
+
+fn index(sides: &[Side; 2], workspaces: &[PathBuf; 2], what: &str) -> Result<()> {
+    let (mut first, mut again) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    for _ in 0..INDEX_ROUNDS {
+        for (index, side) in sides.iter().enumerate() {
+            corpus::reset(&workspaces[index])?;
+            first[index].push(side.sync(&workspaces[index])?.cpu);
+            again[index].push(side.sync(&workspaces[index])?.cpu);
+        }
+    }
+    row(&format!("index {what}, CPU s"), first);
+    row(&format!("sync {what} again, CPU s"), again);
+    Ok(())
+}
+
+fn requests(sides: &[Side; 2], workspaces: &[PathBuf; 2]) -> Result<()> {
+    let mut servers =
+        [Server::of(&sides[0].binary, &workspaces[0])?, Server::of(&sides[1].binary, &workspaces[1])?];
+    let search = |mode: &str| -> Vec<String> {
+        let body = |query: &String| json!({ "query": query, "mode": mode }).to_string();
+        corpus::questions(REQUESTS).iter().map(body).collect()
+    };
+    let same = |body: serde_json::Value| vec![body.to_string(); REQUESTS];
+    let works = [
+        ("keyword search", "/tools/search", search("keyword")),
+        ("hybrid search", "/tools/search", search("hybrid")),
+        ("a Lua tool", "/tools/echo", same(json!({ "message": "hello" }))),
+        ("a script with five calls", "/tools/execute", same(json!({ "script": FIVE_CALLS }))),
+        ("sources", "/tools/sources", same(json!({}))),
+    ];
+    for (what, path, bodies) in &works {
+        let (mut cpu, mut p50) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        // The first round of each warms caches and workers, and is not counted.
+        for round in 0..=ROUNDS {
+            for (index, server) in servers.iter().enumerate() {
+                let before = process::cpu_of_tree(server.id())?;
+                let mut times = send(server, path, bodies)?;
+                if round > 0 {
+                    let spent = process::cpu_of_tree(server.id())? - before;
+                    cpu[index].push(spent * 1e3 / bodies.len() as f64);
+                    p50[index].push(percentile(&mut times, 0.5));
+                }
+            }
+        }
+        row(&format!("{what}, CPU ms, all processes"), cpu);
+        row(&format!("{what}, p50 ms"), p50);
+    }
+    servers.iter_mut().try_for_each(Server::stop)
+}
+
+/// How long each answer took, in milliseconds.
+fn send(server: &Server, path: &str, bodies: &[String]) -> Result<Vec<f64>> {
+    let mut connection = Connection::open(&server.address)?;
+    let mut times = Vec::with_capacity(bodies.len());
+    for body in bodies {
+        let started = Instant::now();
+        let (status, answer) = connection.post(path, body)?;
+        times.push(started.elapsed().as_secs_f64() * 1e3);
+        ensure!(status == 200, "{path}: {status} {answer}");
+    }
+    Ok(times)
+}
+
+fn row(what: &str, [before, after]: [Vec<f64>; 2]) {
+    let (before, after) = (median(before), median(after));
+    println!("| {what} | {before:.3} | {after:.3} | {:+.1} % |", (after / before - 1.0) * 100.0);
+}
