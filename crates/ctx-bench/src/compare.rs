@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::Instant;
 use xtask::{Connection, Server};
 
-/// Makes about 50,000 chunks.
-const FILES: usize = 2_150;
+/// 79 MB.
+const FILES: usize = 7_000;
 const PDFS: usize = 300;
 const PICTURE_BYTES: usize = 30_000;
 const INDEX_ROUNDS: usize = 5;
