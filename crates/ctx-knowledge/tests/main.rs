@@ -1,6 +1,7 @@
 //! Documents through connectors, store and search, a file for each connector or behaviour.
 
 mod common;
+mod crashed_syncs;
 mod crashes;
 mod embedding;
 mod filesystem;

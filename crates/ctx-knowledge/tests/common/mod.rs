@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 mod buckets;
+mod crashing;
 mod model_server;
 mod repository;
 mod scripted;
 
 pub(crate) use buckets::{Buckets, Proxy};
+pub(crate) use crashing::{Crash, CrashingStore};
 pub(crate) use model_server::{API_KEY, ModelServer, Reply, options, status};
 pub(crate) use repository::{AUTHORIZATION, GitServer, LOGIN, Repository, files_with, redirecting_host};
 pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
@@ -114,7 +116,7 @@ impl Workspace {
     }
 
     /// One more source, `kind:name`.
-    pub(crate) fn source(mut self, name: &str, connector: &Arc<Scripted>) -> Self {
+    pub(crate) fn source<C: Connector>(mut self, name: &str, connector: &Arc<C>) -> Self {
         self.others.push((source_name(name), connector.clone()));
         self
     }
@@ -225,7 +227,11 @@ impl Workspace {
 
     /// Knowledge on another store; its index and caches are in the workspace.
     pub(crate) fn open_on(&self, store: Arc<dyn Store>) -> Knowledge {
-        Knowledge::with_store(store, self.options()).unwrap()
+        self.try_open_on(store).unwrap()
+    }
+
+    pub(crate) fn try_open_on(&self, store: Arc<dyn Store>) -> Result<Knowledge, StoreError> {
+        Knowledge::with_store(store, self.options())
     }
 
     fn options(&self) -> KnowledgeOptions {
