@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use crate::common::{
-    self, JIRA, Scripted, Workspace, delete, document, found, generation, names, notes, query, report,
-    search, stored, sync, sync_source, sync_with, the_document, time, upsert,
+    self, CrashingStore, JIRA, Scripted, Workspace, delete, document, found, generation, names, notes, query,
+    report, search, stored, sync, sync_source, sync_with, the_document, time, upsert,
 };
 use ctx_knowledge::{Mode, Progress, Query, SyncError, SyncOptions, SyncReport};
 use ctx_store::MemoryStore;
@@ -366,6 +366,23 @@ async fn an_interrupted_sync_keeps_what_it_read_and_the_next_one_completes() {
 
     let rest = SyncReport { added: 35, unchanged: 5, deleted: 1, ..report() };
     assert_eq!(sync(&knowledge).await, rest);
+}
+
+#[tokio::test]
+async fn stamps_of_unchanged_files_are_looked_up_a_page_at_a_time() {
+    const FILES: usize = 600;
+    const PAGE: usize = 256;
+    let workspace = Workspace::new();
+    (0..FILES).for_each(|number| workspace.write(&format!("{}/{number}.md", number % 7), "harbour"));
+    let store = MemoryStore::default();
+    sync(&workspace.open_on(Arc::new(store.clone()))).await;
+
+    let counting = CrashingStore::counting(Arc::new(store));
+    let unchanged = SyncReport { unchanged: FILES as u64, ..report() };
+    assert_eq!(sync(&workspace.open_on(counting.clone())).await, unchanged);
+    let looks = counting.calls("stamps");
+    assert!((1..=FILES / PAGE + 1).contains(&looks), "{looks} looks at stamps");
+    assert_eq!(counting.calls("apply"), 0);
 }
 
 #[tokio::test]
