@@ -57,11 +57,11 @@ pub enum StoreError {
         /// Where it is.
         place: Place,
     },
-    /// The SQLite this program was built with is too old.
-    #[error("SQLite {found} is too old for a store with two writers; 3.51.3 is the oldest that is safe")]
-    OldSqlite {
-        /// Its version.
-        found: String,
+    /// What the backend is made of is not good enough to keep the contract.
+    #[error("{reason}")]
+    Unsupported {
+        /// Why, and what would be.
+        reason: String,
     },
     /// Its folder, or the file itself, cannot be made.
     #[error("cannot make {}: {source}", place.name)]
@@ -127,7 +127,7 @@ impl StoreError {
             | Self::Foreign { place }
             | Self::Create { place, .. }
             | Self::Failed { place, .. } => place.part,
-            Self::OldSqlite { .. } | Self::Lease(_) => StorePart::Documents,
+            Self::Unsupported { .. } | Self::Lease(_) => StorePart::Documents,
             Self::Writer(_) => StorePart::State,
         }
     }

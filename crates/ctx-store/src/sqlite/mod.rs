@@ -86,7 +86,11 @@ impl SqliteStore {
 
     fn try_open(path: &Path) -> Result<Self, StoreError> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
-            return Err(StoreError::OldSqlite { found: rusqlite::version().to_owned() });
+            let found = rusqlite::version();
+            let reason = format!(
+                "SQLite {found} is too old for a store with two writers; 3.51.3 is the oldest that is safe"
+            );
+            return Err(StoreError::Unsupported { reason });
         }
         schema::refuse_foreign(path)?;
         let (id, connections) = Connections::open(path)?;
