@@ -35,7 +35,9 @@ pub use filters::Filters;
 pub use lease::{Lease, LeaseGuard, source_file_stem};
 pub use memory::{MemoryState, MemoryStore};
 pub use private::{create_file, create_folder, restrict_files};
-pub use sqlite::{RawConnection, SqliteState, SqliteStore, StateFiles};
+#[cfg(feature = "raw")]
+pub use sqlite::RawConnection;
+pub use sqlite::{SqliteState, SqliteStore, StateFiles};
 pub use state::{RecordedRun, RunFilter, Server, ServerDefinitions, State};
 pub use store::{Store, StoreAbout};
 pub use user::{CredentialLock, Credentials, Trust, TrustRecord};

@@ -4,6 +4,7 @@ mod changes;
 mod classify;
 mod listed;
 mod lock;
+#[cfg(feature = "raw")]
 mod raw;
 mod read;
 mod schema;
@@ -12,6 +13,7 @@ mod unreadable;
 mod vectors;
 mod write;
 
+#[cfg(feature = "raw")]
 pub use raw::RawConnection;
 pub use state::{SqliteState, StateFiles};
 

@@ -1,11 +1,11 @@
-//! A file as another program has it open, for tests that lock, damage or age one.
+//! A file as another program has it open, for tests that lock, damage or age one. Only with the feature `raw`.
 
 use super::classify::Classify;
 use crate::error::StoreError;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
-/// A connection to an SQLite file that obeys none of our rules. Only tests use it.
+/// A connection to an SQLite file that obeys none of our rules.
 pub struct RawConnection {
     path: PathBuf,
     connection: Connection,
