@@ -24,7 +24,7 @@ pub use changes::{
     VectorSequence,
 };
 #[cfg(any(test, feature = "contract"))]
-pub use contract::{OpenStore, state_contract, store_contract};
+pub use contract::{OpenState, OpenStore, state_contract, store_contract};
 pub use documents::{
     Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
     DocumentSummary, DocumentText, IndexedDocument, ListedDocument, Mutation, NewDocument, SkipNote,
@@ -38,7 +38,9 @@ pub use private::{create_file, create_folder, restrict_files};
 #[cfg(feature = "raw")]
 pub use sqlite::RawConnection;
 pub use sqlite::{SqliteState, SqliteStore, StateFiles};
-pub use state::{RecordedRun, RunFilter, Server, ServerDefinitions, State};
+pub use state::{
+    RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, Server, ServerDefinitions, State,
+};
 pub use store::{Store, StoreAbout};
 pub use user::{CredentialLock, Credentials, Trust, TrustRecord};
 pub use vectors::{

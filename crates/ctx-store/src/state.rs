@@ -6,7 +6,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// What a workspace remembers besides documents. Blocking, but for [`RunLog::record`], which never waits.
+/// Runs that are kept: the newest ones.
+pub const RUNS_KEPT: usize = 10_000;
+/// Days for which runs are kept.
+pub const RUN_DAYS_KEPT: i64 = 30;
+/// Runs of a tree that are read; the first ones.
+pub const RUN_TREE_MAX: usize = 1_000;
+
+/// What a workspace remembers besides documents. Several handles, in several processes, may record at once; none loses what
+/// another records. The newest [`RUNS_KEPT`] runs of [`RUN_DAYS_KEPT`] days are kept; older ones are removed now and then, at
+/// the latest with the first run that is recorded after a start. Blocking, but for [`RunLog::record`], which never waits.
 pub trait State: RunLog {
     /// Opens what recording needs, so that a failure is told before the first run. Runs that come before are lost.
     fn start_recording(&self) -> Result<(), StoreError>;
@@ -14,10 +23,10 @@ pub trait State: RunLog {
     /// Writes the runs that wait to be written. Recording afterwards does nothing.
     fn stop_recording(&self);
 
-    /// The newest outermost runs.
+    /// The newest outermost runs, by their ids.
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RecordedRun>, StoreError>;
 
-    /// One run and those inside it, outermost first.
+    /// One run and those inside it, outermost first; at most [`RUN_TREE_MAX`], so that they need no pages.
     fn run_tree(&self, id: RunId) -> Result<Vec<RecordedRun>, StoreError>;
 
     /// The one run whose id begins so, if there is exactly one.

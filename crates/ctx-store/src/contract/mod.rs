@@ -1,7 +1,7 @@
 //! The contract that every backend fulfils: one suite for all of them.
 //!
-//! A store is opened by a name: a name that is new is a new store, and a second handle under the same name is another
-//! process with the same store. Property tests apply random mutations and compare with a simple model; writers that run
+//! A store or a state is opened by a name: a name that is new is a new one, and a second handle under the same name is
+//! another process with the same one. Property tests apply random mutations and compare with a simple model; writers that run
 //! at once must lose nothing and hide nothing from whoever follows the change feed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,6 +12,8 @@ mod leases;
 mod properties;
 mod samples;
 mod state;
+mod state_concurrency;
+mod state_properties;
 mod vectors;
 
 use crate::state::State;
@@ -20,6 +22,9 @@ use std::sync::Arc;
 
 /// Opens the store of a name.
 pub type OpenStore<'a> = &'a (dyn Fn(&str) -> Arc<dyn Store> + Sync);
+
+/// Opens the state of a name.
+pub type OpenState<'a> = &'a (dyn Fn(&str) -> Box<dyn State> + Sync);
 
 /// Checks that a store keeps the contract; panics where it does not.
 pub fn store_contract(open: OpenStore<'_>) {
@@ -38,11 +43,16 @@ pub fn store_contract(open: OpenStore<'_>) {
     concurrency::writers_at_once_lose_nothing_and_hide_nothing(open);
 }
 
-/// Checks that state keeps the contract; panics where it does not. `open` makes a new one each time.
-pub fn state_contract(open: &dyn Fn() -> Box<dyn State>) {
+/// Checks that state keeps the contract; panics where it does not.
+pub fn state_contract(open: OpenState<'_>) {
     state::runs_come_back_with_what_was_called_inside(open);
     state::runs_are_recorded_only_while_recording(open);
+    state::a_tree_is_cut_at_its_bound(open);
     state::definitions_are_accepted_once_and_then_by_decision(open);
+    state_properties::any_sequence_of_runs_and_decisions_is_remembered(open);
+    state_concurrency::two_handles_record_at_once_and_lose_nothing(open);
+    state_concurrency::of_racing_extensions_none_is_lost(open);
+    state_concurrency::retention_removes_the_oldest_and_no_other(open);
 }
 
 #[cfg(test)]
@@ -70,16 +80,17 @@ mod tests {
     #[test]
     fn sqlite_keeps_the_contract_of_state() {
         let folder = tempfile::tempdir().unwrap();
-        let count = std::cell::Cell::new(0);
-        state_contract(&|| {
-            count.set(count.get() + 1);
-            let file = |name: &str| folder.path().join(format!("{name}-{}.sqlite", count.get()));
+        state_contract(&|name| {
+            let file = |of: &str| folder.path().join(format!("{name}-{of}.sqlite"));
             Box::new(SqliteState::new(StateFiles { runs: file("runs"), definitions: file("definitions") }))
         });
     }
 
     #[test]
     fn memory_keeps_the_contract_of_state() {
-        state_contract(&|| Box::new(MemoryState::default()));
+        let states: Mutex<HashMap<String, MemoryState>> = Mutex::default();
+        state_contract(&|name| {
+            Box::new(states.lock().unwrap().entry(name.to_owned()).or_default().another_handle())
+        });
     }
 }

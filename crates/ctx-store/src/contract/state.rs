@@ -1,17 +1,20 @@
 //! Runs and definitions.
 
-use crate::state::{RunFilter, Server, ServerDefinitions, State};
+use super::OpenState;
+use crate::state::{RUN_TREE_MAX, RunFilter, Server, ServerDefinitions};
 use ctx_core::{Outcome, Run, RunId};
 use jiff::Timestamp;
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
 
-fn run_id(number: u128) -> RunId {
+/// The id of a run of the suite; a higher number is a newer run.
+pub(super) fn run_id(number: u128) -> RunId {
     Uuid::from_u128(number).to_string().parse().unwrap()
 }
 
-fn run(number: u128, parent: Option<u128>, code: Option<&str>) -> Run {
+/// A run of the suite: `even` or `odd` is its tool.
+pub(super) fn run(number: u128, parent: Option<u128>, code: Option<&str>) -> Run {
     Run {
         id: run_id(number),
         parent: parent.map(run_id),
@@ -27,8 +30,8 @@ fn run(number: u128, parent: Option<u128>, code: Option<&str>) -> Run {
     }
 }
 
-pub(super) fn runs_come_back_with_what_was_called_inside(open: &dyn Fn() -> Box<dyn State>) {
-    let state = open();
+pub(super) fn runs_come_back_with_what_was_called_inside(open: OpenState<'_>) {
+    let state = open("tree");
     state.start_recording().unwrap();
     // 1 has 2 and 3 in it, 3 has 4; 5 stands alone.
     for (number, parent, code) in [
@@ -59,8 +62,8 @@ pub(super) fn runs_come_back_with_what_was_called_inside(open: &dyn Fn() -> Box<
     assert_eq!((state.find_run("%").unwrap(), state.find_run("").unwrap()), (None, None));
 }
 
-pub(super) fn runs_are_recorded_only_while_recording(open: &dyn Fn() -> Box<dyn State>) {
-    let state = open();
+pub(super) fn runs_are_recorded_only_while_recording(open: OpenState<'_>) {
+    let state = open("recording");
     let count = || state.runs(&RunFilter { limit: 9, ..RunFilter::default() }).unwrap().len();
     state.record(run(1, None, None));
     state.start_recording().unwrap();
@@ -70,8 +73,24 @@ pub(super) fn runs_are_recorded_only_while_recording(open: &dyn Fn() -> Box<dyn 
     assert_eq!(count(), 1);
 }
 
-pub(super) fn definitions_are_accepted_once_and_then_by_decision(open: &dyn Fn() -> Box<dyn State>) {
-    let state = open();
+pub(super) fn a_tree_is_cut_at_its_bound(open: OpenState<'_>) {
+    let state = open("bound");
+    state.start_recording().unwrap();
+    let count = RUN_TREE_MAX as u128 + 20;
+    (1..=count).for_each(|number| state.record(run(number, (number > 1).then_some(1), None)));
+    state.stop_recording();
+    let tree = state.run_tree(run_id(1)).unwrap();
+    assert_eq!((tree.len(), tree[0].run.id), (RUN_TREE_MAX, run_id(1)));
+    let outermost = state.runs(&RunFilter { limit: 9, ..RunFilter::default() }).unwrap();
+    assert_eq!(
+        (outermost.len(), outermost[0].inside.calls),
+        (1, count as u64 - 1),
+        "all of them are counted"
+    );
+}
+
+pub(super) fn definitions_are_accepted_once_and_then_by_decision(open: OpenState<'_>) {
+    let state = open("definitions");
     let kept = |seen: &str, accepted: &str| ServerDefinitions {
         seen: seen.to_owned(),
         accepted: accepted.to_owned(),

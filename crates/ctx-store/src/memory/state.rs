@@ -1,29 +1,43 @@
 //! State in memory.
 
 use crate::error::StoreError;
-use crate::state::{RecordedRun, RunFilter, Server, ServerDefinitions, State, with_inside};
+use crate::state::{
+    RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, Server, ServerDefinitions, State,
+    with_inside,
+};
 use ctx_core::{Outcome, Run, RunId, RunLog};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Ways to reach a server of one name that are remembered, as in SQLite.
 const WAYS_MAX: usize = 4;
 
-/// State that is gone when it is dropped.
+/// State that is gone when its last handle is dropped.
 #[derive(Default)]
-pub struct MemoryState(Mutex<Content>);
+pub struct MemoryState {
+    content: Arc<Mutex<Content>>,
+    is_recording: AtomicBool,
+    /// Whether old runs are to be removed with the next one that is recorded.
+    is_pruning_due: AtomicBool,
+}
 
 #[derive(Default)]
 struct Content {
-    is_recording: bool,
     runs: BTreeMap<String, Run>,
     /// By name and reach, the one seen last at the end.
     definitions: Vec<((String, String), ServerDefinitions)>,
 }
 
 impl MemoryState {
+    /// Another handle on what this one remembers, as another process has it. It records nothing yet.
+    pub fn another_handle(&self) -> Self {
+        Self { content: self.content.clone(), ..Self::default() }
+    }
+
     fn content(&self) -> MutexGuard<'_, Content> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -41,40 +55,53 @@ impl Content {
             next += 1;
         }
         tree.sort_by_key(|run| (run.started_at, run.id.to_string()));
+        tree.truncate(RUN_TREE_MAX);
         with_inside(tree)
+    }
+
+    fn prune(&mut self) {
+        let now = Timestamp::now().as_millisecond();
+        let is_kept = |run: &Run| run.started_at.as_millisecond() >= now - RUN_DAYS_KEPT * 24 * 3_600_000;
+        self.runs.retain(|_, run| is_kept(run));
+        while self.runs.len() > RUNS_KEPT {
+            self.runs.pop_first();
+        }
     }
 }
 
 impl RunLog for MemoryState {
     fn record(&self, run: Run) {
+        if !self.is_recording.load(Ordering::SeqCst) {
+            return;
+        }
         let mut content = self.content();
-        if content.is_recording {
-            content.runs.insert(run.id.to_string(), run);
+        content.runs.insert(run.id.to_string(), run);
+        if self.is_pruning_due.swap(false, Ordering::SeqCst) {
+            content.prune();
         }
     }
 }
 
 impl State for MemoryState {
     fn start_recording(&self) -> Result<(), StoreError> {
-        self.content().is_recording = true;
+        self.is_pruning_due.store(true, Ordering::SeqCst);
+        self.is_recording.store(true, Ordering::SeqCst);
         Ok(())
     }
 
     fn stop_recording(&self) {
-        self.content().is_recording = false;
+        self.is_recording.store(false, Ordering::SeqCst);
     }
 
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RecordedRun>, StoreError> {
-        let content = self.content();
-        let is_wanted = |run: &&Run| {
+        let mut newest_first = with_inside(self.content().runs.values().rev().cloned().collect());
+        newest_first.retain(|RecordedRun { run, .. }| {
             run.parent.is_none()
                 && filter.tool.as_ref().is_none_or(|tool| *tool == run.tool)
                 && (!filter.failed || run.outcome != Outcome::Ok)
-        };
-        let newest = content.runs.values().rev().filter(is_wanted).take(filter.limit);
-        let recorded =
-            |run: &Run| content.tree(run.id).into_iter().find(|recorded| recorded.run.id == run.id);
-        Ok(newest.filter_map(recorded).collect())
+        });
+        newest_first.truncate(filter.limit);
+        Ok(newest_first)
     }
 
     fn run_tree(&self, id: RunId) -> Result<Vec<RecordedRun>, StoreError> {

@@ -1,8 +1,8 @@
-//! Runs, kept for 30 days or 10,000, whichever is less.
+//! Runs, kept for some days or up to a number, whichever is less.
 
 use super::file::{connect, failed};
 use crate::error::StoreError;
-use crate::state::{RecordedRun, RunFilter, with_inside};
+use crate::state::{RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, with_inside};
 use ctx_core::{Inside, Outcome, Run, RunId};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -11,8 +11,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const RUNS_MAX: i64 = 10_000;
-const AGE_DAYS_MAX: i64 = 30;
 /// Runs that wait to be written.
 const QUEUE: usize = 4_096;
 /// How long a run may wait for others to be written with.
@@ -119,9 +117,9 @@ impl Runs {
                        SELECT id FROM runs WHERE id = ?1
                        UNION SELECT runs.id FROM runs JOIN tree ON runs.parent = tree.id
                      )
-                     SELECT runs.* FROM runs JOIN tree USING (id) ORDER BY runs.started_at, runs.id LIMIT 1000",
+                     SELECT runs.* FROM runs JOIN tree USING (id) ORDER BY runs.started_at, runs.id LIMIT ?2",
                 )?
-                .query_map([id.to_string()], run)?
+                .query_map(params![id.to_string(), RUN_TREE_MAX], run)?
                 .collect()
         })?;
         Ok(with_inside(runs))
@@ -253,10 +251,12 @@ fn write_batch(
 }
 
 fn prune(connection: &Connection) -> rusqlite::Result<()> {
-    let oldest = Timestamp::now().as_millisecond() - AGE_DAYS_MAX * 24 * 3_600_000;
+    let oldest = Timestamp::now().as_millisecond() - RUN_DAYS_KEPT * 24 * 3_600_000;
     connection.execute("DELETE FROM runs WHERE started_at < ?1", [oldest])?;
     let oldest_kept: Option<String> = connection
-        .query_row("SELECT id FROM runs ORDER BY id DESC LIMIT 1 OFFSET ?1", [RUNS_MAX - 1], |row| row.get(0))
+        .query_row("SELECT id FROM runs ORDER BY id DESC LIMIT 1 OFFSET ?1", [RUNS_KEPT - 1], |row| {
+            row.get(0)
+        })
         .optional()?;
     if let Some(id) = oldest_kept {
         connection.execute("DELETE FROM runs WHERE id < ?1", [id])?;
@@ -354,11 +354,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.sqlite");
         let connection = connect(&path, MIGRATIONS).unwrap();
-        let more = u128::try_from(RUNS_MAX).unwrap() + 50;
+        let more = RUNS_KEPT as u128 + 50;
         write_batch(&connection, (1..=more).map(|id| sample(id, None, None)), true).unwrap();
         let runs = Runs::open(&path).unwrap();
         let kept = list_all(&runs);
-        assert_eq!(kept.len(), usize::try_from(RUNS_MAX).unwrap());
+        assert_eq!(kept.len(), RUNS_KEPT);
         assert_eq!(kept[0].id, sample(more, None, None).id);
     }
 

@@ -1,0 +1,183 @@
+//! Random sequences of runs and decisions by two handles, compared with a simple model.
+
+use super::OpenState;
+use super::state::{run, run_id};
+use crate::state::{RecordedRun, RunFilter, Server, ServerDefinitions, State};
+use ctx_core::{Inside, Outcome, Run};
+use proptest::collection::vec;
+use proptest::prelude::{Strategy, any, prop_oneof};
+use proptest::test_runner::{Config, TestRunner};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+/// Sequences that are tried.
+const CASES: u32 = 32;
+/// Steps in each.
+const STEPS: usize = 40;
+/// Numbers that runs may have.
+const RUNS: u128 = 12;
+/// Servers, and no more ways to reach each than are remembered.
+const SERVERS: [&str; 2] = ["up", "files"];
+const REACHES: [&str; 3] = ["a", "b", "c"];
+/// Definitions.
+const TEXTS: [&str; 3] = ["one", "two", ""];
+
+/// One step of a sequence. Runs with an odd number are recorded by the second handle.
+#[derive(Clone, Debug)]
+enum Step {
+    Start { second: bool },
+    Stop { second: bool },
+    Record { number: u128, parent: Option<u128>, failed: bool },
+    See { server: Name, seen: usize, second: bool },
+    Accept { server: Name, accepted: usize, second: bool },
+    Extend { server: Name, before: usize, accepted: usize, second: bool },
+}
+
+/// A server by the indexes of its name and of how it is reached.
+type Name = (usize, usize);
+
+/// The expected content of a state.
+#[derive(Default)]
+struct Expected {
+    recording: [bool; 2],
+    runs: BTreeMap<u128, Run>,
+    definitions: BTreeMap<Name, (usize, usize)>,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let server = || (0..SERVERS.len(), 0..REACHES.len());
+    let text = || 0..TEXTS.len();
+    prop_oneof![
+        2 => any::<bool>().prop_map(|second| Step::Start { second }),
+        1 => any::<bool>().prop_map(|second| Step::Stop { second }),
+        8 => (1..=RUNS, proptest::option::of(1..=RUNS), any::<bool>()).prop_map(|(number, parent, failed)| {
+            // Nothing is called inside of what began later.
+            Step::Record { number, parent: parent.filter(|parent| *parent < number), failed }
+        }),
+        3 => (server(), text(), any::<bool>())
+            .prop_map(|(server, seen, second)| Step::See { server, seen, second }),
+        2 => (server(), text(), any::<bool>())
+            .prop_map(|(server, accepted, second)| Step::Accept { server, accepted, second }),
+        2 => (server(), text(), text(), any::<bool>())
+            .prop_map(|(server, before, accepted, second)| Step::Extend { server, before, accepted, second }),
+    ]
+}
+
+pub(super) fn any_sequence_of_runs_and_decisions_is_remembered(open: OpenState<'_>) {
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let count = Cell::new(0);
+    let ran = TestRunner::new(config).run(&vec(step(), 1..STEPS), |steps| {
+        count.set(count.get() + 1);
+        let name = format!("property-{}", count.get());
+        let handles = [open(&name), open(&name)];
+        let mut expected = Expected::default();
+        steps.iter().for_each(|step| expected.take(step, &handles));
+        handles.iter().for_each(|state| state.stop_recording());
+        expected.compare(&*open(&name));
+        Ok(())
+    });
+    if let Err(failure) = ran {
+        panic!("{failure}");
+    }
+}
+
+fn server(name: Name) -> Server<'static> {
+    Server { name: SERVERS[name.0], reach: REACHES[name.1] }
+}
+
+fn definitions((seen, accepted): (usize, usize)) -> ServerDefinitions {
+    ServerDefinitions { seen: TEXTS[seen].to_owned(), accepted: TEXTS[accepted].to_owned() }
+}
+
+impl Expected {
+    /// Takes a step with the model and with the state, and compares the answers.
+    fn take(&mut self, step: &Step, handles: &[Box<dyn State>; 2]) {
+        let handle = |second: bool| &handles[usize::from(second)];
+        match *step {
+            Step::Start { second } => {
+                handle(second).start_recording().unwrap();
+                self.recording[usize::from(second)] = true;
+            }
+            Step::Stop { second } => {
+                handle(second).stop_recording();
+                self.recording[usize::from(second)] = false;
+            }
+            Step::Record { number, parent, failed } => {
+                let second = !number.is_multiple_of(2);
+                let run = run(number, parent, failed.then_some("timeout"));
+                handle(second).record(run.clone());
+                if self.recording[usize::from(second)] {
+                    self.runs.insert(number, run);
+                }
+            }
+            Step::See { server: name, seen, second } => {
+                let accepted = self.definitions.get(&name).map_or(seen, |(_, accepted)| *accepted);
+                self.definitions.insert(name, (seen, accepted));
+                let kept = handle(second).see_definitions(&server(name), TEXTS[seen]).unwrap();
+                assert_eq!(kept, definitions((seen, accepted)));
+            }
+            Step::Accept { server: name, accepted, second } => {
+                let known = self.definitions.get_mut(&name);
+                let is_known = known.map(|known| known.1 = accepted).is_some();
+                let told = handle(second).accept_definitions(&server(name), TEXTS[accepted]).unwrap();
+                assert_eq!(told, is_known);
+            }
+            Step::Extend { server: name, before, accepted, second } => {
+                let known = self.definitions.get_mut(&name).filter(|known| known.1 == before);
+                let is_extended = known.map(|known| known.1 = accepted).is_some();
+                let told =
+                    handle(second).extend_definitions(&server(name), TEXTS[before], TEXTS[accepted]).unwrap();
+                assert_eq!(told, is_extended);
+            }
+        }
+    }
+
+    /// The runs inside of one, at any depth.
+    fn inside(&self, number: u128) -> Vec<u128> {
+        let children = self.runs.iter().filter(|(_, run)| run.parent == Some(run_id(number)));
+        children.flat_map(|(child, _)| [vec![*child], self.inside(*child)].concat()).collect()
+    }
+
+    fn recorded(&self, number: u128) -> RecordedRun {
+        let run = self.runs[&number].clone();
+        let inside = self.inside(number);
+        let bytes: usize = inside.iter().map(|number| self.runs[number].result_bytes).sum();
+        RecordedRun { inside: Inside::new(inside.len() as u64, bytes as u64, run.result_bytes), run }
+    }
+
+    fn compare(&self, state: &dyn State) {
+        for limit in [1, 3, 100] {
+            for tool in [None, Some("even"), Some("odd")] {
+                for failed in [false, true] {
+                    let is_listed = |run: &Run| {
+                        run.parent.is_none()
+                            && tool.is_none_or(|tool| run.tool == tool)
+                            && (!failed || run.outcome != Outcome::Ok)
+                    };
+                    let newest = self.runs.iter().rev().filter(|(_, run)| is_listed(run)).take(limit);
+                    let expected: Vec<RecordedRun> =
+                        newest.map(|(number, _)| self.recorded(*number)).collect();
+                    let filter = RunFilter { limit, tool: tool.map(str::to_owned), failed };
+                    assert_eq!(state.runs(&filter).unwrap(), expected, "{filter:?}");
+                }
+            }
+        }
+        for number in 1..=RUNS {
+            let is_recorded = self.runs.contains_key(&number);
+            let mut tree: Vec<RecordedRun> = match is_recorded {
+                true => [vec![number], self.inside(number)].concat().into_iter(),
+                false => Vec::new().into_iter(),
+            }
+            .map(|number| self.recorded(number))
+            .collect();
+            tree.sort_by_key(|recorded| (recorded.run.started_at, recorded.run.id.to_string()));
+            assert_eq!(state.run_tree(run_id(number)).unwrap(), tree);
+            let found = state.find_run(&run_id(number).to_string()).unwrap();
+            assert_eq!(found, is_recorded.then(|| run_id(number)));
+        }
+        for name in (0..SERVERS.len()).flat_map(|one| (0..REACHES.len()).map(move |reach| (one, reach))) {
+            let expected = self.definitions.get(&name).map(|kept| definitions(*kept));
+            assert_eq!(state.definitions(&server(name)).unwrap(), expected, "{name:?}");
+        }
+    }
+}
