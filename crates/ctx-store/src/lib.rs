@@ -24,7 +24,7 @@ pub use changes::{
     VectorSequence,
 };
 #[cfg(any(test, feature = "contract"))]
-pub use contract::{OpenState, OpenStore, state_contract, store_contract};
+pub use contract::{HoldLease, KillHolder, OpenState, OpenStore, state_contract, store_contract};
 pub use documents::{
     Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
     DocumentSummary, DocumentText, IndexedDocument, ListedDocument, Mutation, NewDocument, SkipNote,

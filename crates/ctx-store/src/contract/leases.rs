@@ -1,7 +1,7 @@
 //! Leases.
 
-use super::OpenStore;
 use super::samples::source;
+use super::{HoldLease, OpenStore};
 use crate::lease::Lease;
 
 pub(super) fn one_at_a_time_holds_a_lease(open: OpenStore<'_>) {
@@ -15,5 +15,15 @@ pub(super) fn one_at_a_time_holds_a_lease(open: OpenStore<'_>) {
     drop(held);
     for lease in &leases {
         assert!(theirs.lease(lease).unwrap().is_some(), "{lease:?} is free again");
+    }
+}
+
+pub(super) fn the_lease_of_a_killed_holder_is_free_again(open: OpenStore<'_>, hold: HoldLease<'_>) {
+    let store = open("killed");
+    for lease in [Lease::Sync(source(1)), Lease::Fill, Lease::Index] {
+        let kill = hold("killed", &lease);
+        assert!(store.lease(&lease).unwrap().is_none(), "{lease:?} is held by somebody who lives");
+        kill();
+        assert!(store.lease(&lease).unwrap().is_some(), "{lease:?} is free");
     }
 }

@@ -16,6 +16,7 @@ mod state_concurrency;
 mod state_properties;
 mod vectors;
 
+use crate::lease::Lease;
 use crate::state::State;
 use crate::store::Store;
 use std::sync::Arc;
@@ -26,8 +27,14 @@ pub type OpenStore<'a> = &'a (dyn Fn(&str) -> Arc<dyn Store> + Sync);
 /// Opens the state of a name.
 pub type OpenState<'a> = &'a (dyn Fn(&str) -> Box<dyn State> + Sync);
 
+/// Has another process take a lease of the store of a name, or what comes closest to one.
+pub type HoldLease<'a> = &'a dyn Fn(&str, &Lease) -> KillHolder;
+
+/// Kills the process that took a lease, so that it releases nothing itself.
+pub type KillHolder = Box<dyn FnOnce()>;
+
 /// Checks that a store keeps the contract; panics where it does not.
-pub fn store_contract(open: OpenStore<'_>) {
+pub fn store_contract(open: OpenStore<'_>, hold: HoldLease<'_>) {
     documents::sync_outcomes_are_kept_by_their_rules(open);
     documents::a_document_comes_back_whole(open);
     documents::lists_and_names_come_in_pages(open);
@@ -39,6 +46,7 @@ pub fn store_contract(open: OpenStore<'_>) {
     vectors::refused_chunks_are_not_waited_for(open);
     vectors::models_that_are_not_kept_are_gone(open);
     leases::one_at_a_time_holds_a_lease(open);
+    leases::the_lease_of_a_killed_holder_is_free_again(open, hold);
     properties::any_sequence_of_mutations_is_stored_and_followed(open);
     concurrency::writers_at_once_lose_nothing_and_hide_nothing(open);
 }
@@ -60,21 +68,38 @@ mod tests {
     use super::*;
     use crate::memory::{MemoryState, MemoryStore};
     use crate::sqlite::{SqliteState, SqliteStore, StateFiles};
+    use ctx_core::SourceName;
     use std::collections::HashMap;
+    use std::env;
+    use std::io::{self, BufRead, BufReader, Read, Write};
+    use std::path::Path;
+    use std::process::{Command, Stdio};
     use std::sync::Mutex;
+
+    /// The store of which a process of `hold_in_a_process` takes a lease, and the lease.
+    const HELD_STORE: &str = "CTX_STORE_TEST_HELD_STORE";
+    const HELD_LEASE: &str = "CTX_STORE_TEST_HELD_LEASE";
+    const HELD: &str = "the lease is held";
 
     #[test]
     fn sqlite_keeps_the_contract_of_a_store() {
         let folder = tempfile::tempdir().unwrap();
-        store_contract(&|name| {
-            Arc::new(SqliteStore::open(&folder.path().join(format!("{name}.sqlite"))).unwrap())
-        });
+        let path = |name: &str| folder.path().join(format!("{name}.sqlite"));
+        let hold = |name: &str, lease: &Lease| hold_in_a_process(&path(name), lease);
+        store_contract(&|name| Arc::new(SqliteStore::open(&path(name)).unwrap()), &hold);
     }
 
     #[test]
     fn memory_keeps_the_contract_of_a_store() {
         let stores: Mutex<HashMap<String, MemoryStore>> = Mutex::default();
-        store_contract(&|name| Arc::new(stores.lock().unwrap().entry(name.to_owned()).or_default().clone()));
+        let open = |name: &str| stores.lock().unwrap().entry(name.to_owned()).or_default().clone();
+        let hold = |name: &str, lease: &Lease| -> KillHolder {
+            let (store, lease) = (open(name), lease.clone());
+            // Nothing is dropped in a process that is killed.
+            std::mem::forget(store.lease(&lease).unwrap().unwrap());
+            Box::new(move || store.free_lease(&lease))
+        };
+        store_contract(&|name| Arc::new(open(name)), &hold);
     }
 
     #[test]
@@ -92,5 +117,43 @@ mod tests {
         state_contract(&|name| {
             Box::new(states.lock().unwrap().entry(name.to_owned()).or_default().another_handle())
         });
+    }
+
+    /// Starts this program again, to take a lease.
+    fn hold_in_a_process(path: &Path, lease: &Lease) -> KillHolder {
+        let lease = match lease {
+            Lease::Sync(source) => source.to_string(),
+            Lease::Fill => "fill".to_owned(),
+            Lease::Index => "index".to_owned(),
+        };
+        let mut holder = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "contract::tests::a_lease_is_held_until_the_end", "--ignored", "--nocapture"])
+            .envs([(HELD_STORE, path.as_os_str()), (HELD_LEASE, lease.as_ref())])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().ends_with(HELD)), "it ended");
+        Box::new(move || {
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+        })
+    }
+
+    #[test]
+    #[ignore = "the process that the contract starts and kills"]
+    fn a_lease_is_held_until_the_end() {
+        let (Some(path), Ok(lease)) = (env::var_os(HELD_STORE), env::var(HELD_LEASE)) else { return };
+        let lease = match (lease.as_str(), lease.split_once(':')) {
+            ("fill", _) => Lease::Fill,
+            ("index", _) => Lease::Index,
+            (_, source) => source.map(|(kind, name)| Lease::Sync(SourceName::new(kind, name))).unwrap(),
+        };
+        let store = SqliteStore::open(Path::new(&path)).unwrap();
+        let _held = store.lease(&lease).unwrap().unwrap();
+        writeln!(io::stdout(), "{HELD}").unwrap();
+        // Ends when whoever started it does, at the latest.
+        io::stdin().read_to_end(&mut Vec::new()).unwrap();
     }
 }

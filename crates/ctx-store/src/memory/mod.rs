@@ -70,6 +70,12 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
+    /// Frees a lease, as the end of its holder's process does.
+    #[cfg(test)]
+    pub(crate) fn free_lease(&self, lease: &Lease) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(lease);
+    }
+
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
