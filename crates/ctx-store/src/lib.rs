@@ -9,6 +9,7 @@ mod changes;
 mod contract;
 mod documents;
 mod error;
+mod file_names;
 mod filters;
 mod lease;
 mod memory;
@@ -31,6 +32,10 @@ pub use documents::{
     SourceCounts, SourceRecord, Span, Stamp, StoredDocument, StoredStamp, SyncOutcome,
 };
 pub use error::{Place, StoreError, StorePart};
+pub use file_names::{
+    CREDENTIALS_FILE, DEFINITIONS_FILE, RUNS_FILE, STORE_FILE, TRUST_FILE, user_file_names,
+    workspace_file_names,
+};
 pub use filters::Filters;
 pub use lease::{Lease, LeaseGuard, source_file_stem};
 pub use memory::{MemoryState, MemoryStore};

@@ -9,6 +9,7 @@ use crate::workspace::Workspace;
 use crate::{log, memory, style, trust};
 use clap::{CommandFactory, Parser};
 use ctx_core::ErrorKind;
+use ctx_store::STORE_FILE;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,7 +108,7 @@ impl Global {
         let mut typed = typed.clone();
         if !located.named {
             located = Located { user: located.user, root: working_directory()?, ..Located::default() };
-            typed.store = state_folder().map(|folder| folder.join("run/ctx.sqlite"));
+            typed.store = state_folder().map(|folder| folder.join("run").join(STORE_FILE));
         }
         let mut config = self.load_located(&located, &typed)?;
         config.without_knowledge = config.settings.connectors.is_empty();

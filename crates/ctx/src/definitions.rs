@@ -5,7 +5,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::workspace::state;
 use ctx_core::chain;
 use ctx_mcp::{Memory, MemoryError, Remembered, ServerKey};
-use ctx_store::{Server, ServerDefinitions, State, StoreError};
+use ctx_store::{DEFINITIONS_FILE, Server, ServerDefinitions, State, StoreError};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Memory for UpstreamMemory {
 
 /// The file.
 pub(crate) fn path(config: &Config) -> PathBuf {
-    config.store_path().with_file_name("upstreams.sqlite")
+    config.store_path().with_file_name(DEFINITIONS_FILE)
 }
 
 fn named(server: &ServerKey) -> Server<'_> {

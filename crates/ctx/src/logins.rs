@@ -3,13 +3,13 @@
 use crate::cli::state_folder;
 use ctx_core::{Secret, chain};
 use ctx_mcp::CredentialStore;
-use ctx_store::{Credentials, StoreError};
+use ctx_store::{CREDENTIALS_FILE, Credentials, StoreError};
 use std::any::Any;
 use std::sync::Arc;
 
 /// The logins of the user, where there is a place to keep them.
 pub(crate) fn store() -> Option<Arc<dyn CredentialStore>> {
-    let file = state_folder()?.join("credentials.sqlite");
+    let file = state_folder()?.join(CREDENTIALS_FILE);
     Some(Arc::new(Logins(Credentials::new(file))))
 }
 

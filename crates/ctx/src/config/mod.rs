@@ -39,6 +39,7 @@ pub(crate) use upstreams::{check_entry as check_upstream, section_of as upstream
 use crate::trust::Guard;
 use crate::version::{Version, version};
 use ctx_core::{Redactor, Secret};
+use ctx_store::STORE_FILE;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -48,8 +49,6 @@ use tree::{Layer, Table};
 
 const DEFAULTS: &str = include_str!("defaults.toml");
 
-/// The store's file in the user's folder for a workspace.
-const STORE_FILE: &str = "ctx.sqlite";
 const NO_DATA_FOLDER: &str =
     "there is no folder for the store: set HOME or XDG_STATE_HOME, or `db.path` in your own configuration";
 

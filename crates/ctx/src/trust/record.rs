@@ -4,7 +4,7 @@ use super::{origin, trusts_all};
 use crate::cli::state_folder;
 use crate::config::{TrustRequest, root_of};
 use ctx_core::chain;
-use ctx_store::Trust;
+use ctx_store::{TRUST_FILE, Trust};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -186,5 +186,5 @@ fn file_hash(path: &Path) -> String {
 }
 
 fn store() -> Option<Trust> {
-    Some(Trust::new(state_folder()?.join("trust.sqlite")))
+    Some(Trust::new(state_folder()?.join(TRUST_FILE)))
 }

@@ -23,7 +23,7 @@ use ctx_core::{
 };
 use ctx_knowledge::{Context, EmbeddingOptions, Knowledge, KnowledgeOptions, Source};
 use ctx_luau::InlineAgent;
-use ctx_store::{SqliteState, State, StateFiles};
+use ctx_store::{RUNS_FILE, SqliteState, State, StateFiles};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -325,7 +325,7 @@ pub(crate) fn state(config: &Config) -> Arc<dyn State> {
 
 /// Where the record of runs lies: beside the store.
 fn state_path(config: &Config) -> PathBuf {
-    config.store_path().with_file_name("state.sqlite")
+    config.store_path().with_file_name(RUNS_FILE)
 }
 
 /// Writes a `.gitignore` for a store that `db.path` puts into the workspace. Best effort: nothing depends on it.
