@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot, signal};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -73,6 +73,49 @@ fn a_busy_source_does_not_stop_the_others_and_a_failure_outweighs_it() {
     error: filesystem:b: cannot read the folder b: no such file or directory
     hint: wait for it to finish, then run the command again
     ");
+}
+
+/// Everything that is stored, but where and when it was read.
+fn exported(w: &TestWorkspace) -> Vec<Value> {
+    let mut documents = w.ctx("export").success().json()["documents"].as_array().unwrap().clone();
+    for document in &mut documents {
+        for key in ["source_url", "created_at", "updated_at"] {
+            document.as_object_mut().unwrap().remove(key);
+        }
+    }
+    documents
+}
+
+#[test]
+fn two_syncs_of_one_source_at_once_leave_what_one_does() {
+    const ROUNDS: usize = 6;
+    // The first round makes the store, too.
+    let w = with_many_documents(60);
+    let mut busy = 0;
+    for round in 0..ROUNDS {
+        w.write(&format!("docs/new-{round}.md"), format!("# New {round}\nlighthouse"));
+        w.write("docs/0.md", format!("# Changed {round}\nzeppelin"));
+        w.remove(&format!("docs/{}.md", round + 1));
+        let start =
+            || w.command(["sync", "-q"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let ended = [start(), start()].map(|sync| sync.wait_with_output().unwrap());
+        let codes = ended.each_ref().map(|ended| ended.status.code().unwrap());
+        let said = ended.each_ref().map(|ended| String::from_utf8_lossy(&ended.stderr));
+        assert!(codes.contains(&0) && codes.iter().all(|code| [0, 75].contains(code)), "{codes:?}: {said:?}");
+        busy += codes.iter().filter(|code| **code == 75).count();
+        let fresh = TestWorkspace::copy_of(w.root());
+        fresh.ctx("sync").success();
+        assert_eq!(exported(&w), exported(&fresh), "round {round}, {busy} syncs were told to come back");
+        let found = |w: &TestWorkspace, text: &str| {
+            let mut found = w.ctx(&format!("search {text} --limit 100 --json")).success().found();
+            found.sort();
+            found
+        };
+        for text in ["lighthouse", "zeppelin", "harbour"] {
+            assert_eq!(found(&w, text), found(&fresh, text), "{text}, round {round}");
+        }
+    }
+    w.ctx("doctor").success();
 }
 
 #[test]
