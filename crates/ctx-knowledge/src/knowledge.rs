@@ -11,8 +11,8 @@ use crate::search::{Hit, Mode, Query, Search, SearchError, Tuning, Vectors, View
 use crate::sync::{DELETIONS_KEPT, Progress, SyncError, SyncJob, SyncOptions, SyncReport};
 use ctx_core::{Connector, ResourceChange, SourceName, Watch};
 use ctx_store::{
-    DocumentText, ListedDocument, Mutation, SourceCounts, SourceRecord, SqliteStore, Store, StoreError,
-    StoredDocument, UnreadableDocument,
+    DocumentText, FilePlace, KnownFile, ListedDocument, Mutation, SourceCounts, SourceRecord, SqliteStore,
+    Store, StoreError, StoredDocument, UnreadableDocument,
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -435,8 +435,12 @@ impl Knowledge {
     /// Removes everything of a source that is no longer configured; tells how many documents went.
     pub fn forget(&self, name: &SourceName) -> Result<u64, SyncError> {
         let _lease = crate::sync::lease(&*self.store, name)?;
-        let known: Vec<Mutation> = self.store.known_ids(name)?.into_iter().map(Mutation::Delete).collect();
-        let removed = self.store.apply(&known)?.deleted;
+        let mut removed = 0;
+        crate::sync::each_file_page(&*self.store, name, |known| {
+            let deletions: Vec<Mutation> = known.iter().copied().map(Mutation::Delete).collect();
+            removed += self.store.apply(&deletions)?.deleted;
+            Ok(())
+        })?;
         self.store.forget_source(name)?;
         let cache = crate::sync::cache_path(&self.options.store, name);
         if let Err(error) = std::fs::remove_dir_all(&cache)
@@ -499,6 +503,16 @@ impl Knowledge {
             });
         }
         Ok(statuses)
+    }
+
+    /// At most `limit` files of a source behind a place, whether their texts are stored or not.
+    pub fn files(
+        &self,
+        source: &SourceName,
+        after: Option<&FilePlace>,
+        limit: usize,
+    ) -> Result<Vec<KnownFile>, StoreError> {
+        self.store.files(source, after, limit)
     }
 
     /// How much there is.

@@ -9,7 +9,7 @@ use crate::common::{
 use async_trait::async_trait;
 use ctx_core::{Change, Connector, Cursor, Listing, Pulled, Sink, SourceError};
 use ctx_knowledge::{Knowledge, Mode, Query, StoredDocument, SyncError, SyncOptions};
-use ctx_store::{ChunkPlace, MemoryStore, SourceCounts, SourceRecord, SqliteStore, Stamp, Store};
+use ctx_store::{ChunkPlace, KnownFile, MemoryStore, SourceCounts, SourceRecord, SqliteStore, Stamp, Store};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,7 @@ struct StoreContents {
     coverage: (u64, u64, u64),
     counts: BTreeMap<String, SourceCounts>,
     sources: BTreeMap<String, SourceRecord>,
-    known: usize,
+    files: Vec<KnownFile>,
 }
 
 /// Reads everything. What depends on when it was read is left out: when a document was first seen, when a sync ended.
@@ -99,9 +99,10 @@ fn contents(knowledge: &Knowledge, store: &dyn Store) -> StoreContents {
         documents.push(StoredDocument { created_at: Timestamp::UNIX_EPOCH, ..document });
     }
     assert_eq!(keys.len(), names.len());
-    let mut known: Vec<_> =
-        [notes(), source_name(FEED)].iter().flat_map(|source| store.known_ids(source).unwrap()).collect();
-    known.sort();
+    let mut files: Vec<KnownFile> =
+        [notes(), source_name(FEED)].iter().flat_map(|of| store.files(of, None, 1_000).unwrap()).collect();
+    assert!(files.iter_mut().all(|file| file.read_at.take().is_some()));
+    let known: Vec<_> = files.iter().map(|file| file.id).collect();
     let coverage = store.coverage(model).unwrap();
     let mut sources = store.sources().unwrap();
     for record in sources.values_mut() {
@@ -114,7 +115,7 @@ fn contents(knowledge: &Knowledge, store: &dyn Store) -> StoreContents {
         coverage: (coverage.vectors, coverage.chunks, coverage.pending_documents),
         counts: store.counts().unwrap(),
         sources,
-        known: known.len(),
+        files,
     }
 }
 

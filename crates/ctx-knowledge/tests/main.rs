@@ -4,6 +4,7 @@ mod common;
 mod crashed_syncs;
 mod crashes;
 mod embedding;
+mod files;
 mod filesystem;
 mod git;
 mod git_environment;

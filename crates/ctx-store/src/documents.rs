@@ -2,6 +2,7 @@
 
 use crate::changes::Generation;
 use crate::error::StoreError;
+use crate::files::{FilePlace, KnownFile};
 use crate::filters::Filters;
 use crate::vectors::NewVectors;
 use ctx_core::{Cursor, SourceName};
@@ -40,8 +41,18 @@ pub trait DocumentStore {
     /// At most `limit` names of documents behind `after`, by source and by name within it.
     fn names(&self, after: Option<&DocumentName>, limit: usize) -> Result<Vec<DocumentName>, StoreError>;
 
-    /// The ids of everything known of a source: its documents, and those that were skipped.
-    fn known_ids(&self, source: &SourceName) -> Result<Vec<DocumentId>, StoreError>;
+    /// At most `limit` files of a source behind `after`, by name: its documents, and what was skipped. Those whose names
+    /// an earlier version did not keep come last, by id.
+    fn files(
+        &self,
+        source: &SourceName,
+        after: Option<&FilePlace>,
+        limit: usize,
+    ) -> Result<Vec<KnownFile>, StoreError>;
+
+    /// Gives names to skipped files that an earlier version stored without them, in one transaction. All others stay as
+    /// they are.
+    fn name_skipped(&self, names: &[(DocumentId, String)]) -> Result<(), StoreError>;
 
     /// Summaries of documents for hits, in one snapshot; those that are gone by now are left out.
     fn summaries(&self, keys: &[DocumentKey]) -> Result<Vec<DocumentSummary>, StoreError>;
@@ -88,6 +99,8 @@ pub enum Mutation {
         id: DocumentId,
         /// Its source.
         source: SourceName,
+        /// Its name within the source.
+        source_id: String,
         /// Changes whenever the content does.
         fingerprint: Option<String>,
         /// Why it is not the whole, where it is not.
@@ -99,6 +112,8 @@ pub enum Mutation {
         id: DocumentId,
         /// Its source.
         source: SourceName,
+        /// Its name within the source.
+        source_id: String,
         /// The state in which it has none.
         fingerprint: String,
     },
@@ -108,6 +123,8 @@ pub enum Mutation {
         id: DocumentId,
         /// Its source.
         source: SourceName,
+        /// Its name within the source.
+        source_id: String,
         /// The state in which it cannot.
         fingerprint: String,
         /// Why.
@@ -210,6 +227,8 @@ pub struct SkipNote {
     pub fingerprint: String,
     /// Why it could not be read, or not wholly; without one it has no text.
     pub reason: Option<String>,
+    /// Whether its name is stored with it; earlier versions did not do that.
+    pub is_named: bool,
 }
 
 /// A stored document, whole; its JSON is the answer of `get`.

@@ -10,6 +10,7 @@ mod contract;
 mod documents;
 mod error;
 mod file_names;
+mod files;
 mod filters;
 mod lease;
 mod memory;
@@ -36,6 +37,7 @@ pub use file_names::{
     CREDENTIALS_FILE, DEFINITIONS_FILE, RUNS_FILE, STORE_FILE, TRUST_FILE, user_file_names,
     workspace_file_names,
 };
+pub use files::{FilePlace, FileState, KnownFile};
 pub use filters::Filters;
 pub use lease::{Lease, LeaseGuard, source_file_stem};
 pub use memory::{MemoryState, MemoryStore};

@@ -13,7 +13,7 @@ use crate::extraction::Extraction;
 use crate::knowledge::Source;
 use crate::search::{View, ViewError};
 use ctx_core::{Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
-use ctx_store::{Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
+use ctx_store::{FilePlace, Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
 use jiff::Timestamp;
 use journal::Journal;
 use serde::Serialize;
@@ -25,6 +25,9 @@ use writer::{Ended, Memory, Writer};
 
 /// Documents between the connector and the store. Small: each may be as large as the limit.
 const QUEUE: usize = 8;
+
+/// Files of a source that are read from the store at once.
+const FILES_PAGE: usize = 1_024;
 
 /// Deletions remembered for views that lag behind; an older view is built anew.
 pub(crate) const DELETIONS_KEPT: usize = 10_000;
@@ -266,10 +269,28 @@ impl SyncJob<'_> {
     }
 
     fn delete_unseen(&self, memory: &Memory, report: &mut SyncReport) -> Result<(), StoreError> {
-        let known = self.store.known_ids(&self.source.name)?;
-        let unseen: Vec<Uuid> = known.into_iter().filter(|id| !memory.has_seen(*id)).collect();
-        report.deleted += writer::delete(&**self.store, &unseen, self.options.dry_run)?;
-        Ok(())
+        each_file_page(&**self.store, &self.source.name, |known| {
+            let unseen: Vec<Uuid> = known.iter().copied().filter(|id| !memory.has_seen(*id)).collect();
+            report.deleted += writer::delete(&**self.store, &unseen, self.options.dry_run)?;
+            Ok(())
+        })
+    }
+}
+
+/// Walks the ids of all that is known of a source, page by page; those of a page may be deleted.
+pub(crate) fn each_file_page(
+    store: &dyn Store,
+    source: &SourceName,
+    mut visit: impl FnMut(&[Uuid]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after: Option<FilePlace> = None;
+    loop {
+        let page = store.files(source, after.as_ref(), FILES_PAGE)?;
+        visit(&page.iter().map(|file| file.id).collect::<Vec<_>>())?;
+        match page.last() {
+            Some(last) if page.len() == FILES_PAGE => after = Some(last.place()),
+            _ => return Ok(()),
+        }
     }
 }
 

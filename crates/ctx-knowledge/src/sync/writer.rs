@@ -42,6 +42,8 @@ const SPLIT_TIME_MAX: Duration = Duration::from_secs(60);
 const VECTOR_BATCH_SIZE: usize = 256;
 /// Changes whenever the same content would be stored otherwise, so that the next sync does it.
 const PREPARATION: u32 = 2;
+/// Names of skipped files that are stored in one transaction.
+const NAMES_AT_ONCE: usize = 1_024;
 /// Document ids are made of source and name in this namespace: the same document has the same id
 /// in every store.
 const ID_NAMESPACE: Uuid = Uuid::from_u128(0x6374_7800_6463_4d5e_9f3a_0b1c_2d3e_4f50);
@@ -69,6 +71,8 @@ pub(super) struct Memory {
     repeated: Mutex<Repeated>,
     /// Stamps that were read ahead, until they are used. Only this sync writes documents of its source.
     stamps: Mutex<HashMap<Uuid, Stamp>>,
+    /// Skipped files that an earlier version stored without their names.
+    unnamed: Mutex<Vec<(Uuid, String)>>,
     /// Documents that this sync has written: what was read ahead of them does not hold any more.
     written: Mutex<HashSet<Uuid>>,
 }
@@ -94,6 +98,7 @@ impl Memory {
             expected: Mutex::default(),
             repeated: Mutex::default(),
             stamps: Mutex::default(),
+            unnamed: Mutex::default(),
             written: Mutex::default(),
         }
     }
@@ -175,6 +180,10 @@ impl Memory {
             // Needed once more, when it is stored.
             self.stamps.lock().unwrap_or_else(PoisonError::into_inner).insert(id, stamp);
         }
+        if said.as_ref().is_some_and(|said| !said.is_named) {
+            let mut unnamed = self.unnamed.lock().unwrap_or_else(PoisonError::into_inner);
+            unnamed.push((id, source_id.to_owned()));
+        }
         let reason = said.and_then(|said| said.reason);
         let unreadable = !stored && reason.is_some();
         self.current.fetch_add(u64::from(known && !unreadable), Ordering::Relaxed);
@@ -243,6 +252,9 @@ impl Writer {
         }
         let ended = self.consume_all(&mut changes, runtime);
         self.repeat_warnings();
+        if !self.options.dry_run {
+            self.name_skipped();
+        }
         if !self.options.dry_run && !matches!(ended, Ok(Ended::Exhausted)) {
             // Nobody else may be left to let go of the index.
             self.log_lag(self.view.catch_up(&*self.store));
@@ -323,6 +335,17 @@ impl Writer {
         }
     }
 
+    /// Adds the names that an earlier version did not store. A sync that cannot do that is no worse for it.
+    fn name_skipped(&self) {
+        let unnamed = mem::take(&mut *self.memory.unnamed.lock().unwrap_or_else(PoisonError::into_inner));
+        for names in unnamed.chunks(NAMES_AT_ONCE) {
+            if let Err(error) = self.store.name_skipped(names) {
+                tracing::debug!(%error, "names of skipped files cannot be stored");
+                return;
+            }
+        }
+    }
+
     /// Warnings of earlier syncs hold until their documents change.
     fn repeat_warnings(&mut self) {
         let repeated = mem::take(&mut *self.memory.repeated.lock().unwrap_or_else(PoisonError::into_inner));
@@ -385,9 +408,9 @@ impl Writer {
             Some(stamp) if stamp.hash == document.hash => {
                 self.report.unchanged += 1;
                 if !dry_run && stamp.fingerprint != document.fingerprint {
-                    let (source, fingerprint, note) =
-                        (self.source.clone(), document.fingerprint, document.note);
-                    self.store.apply(&[Mutation::Refresh { id, source, fingerprint, note }])?;
+                    let NewDocument { source_id, fingerprint, note, .. } = document;
+                    let source = self.source.clone();
+                    self.store.apply(&[Mutation::Refresh { id, source, source_id, fingerprint, note }])?;
                 }
                 return Ok(());
             }
@@ -463,8 +486,10 @@ impl Writer {
             ExtractError::Failed(reason) => {
                 // Kept as it was and tried again when it has changed.
                 if let Some(fingerprint) = document.fingerprint.filter(|_| !self.options.dry_run) {
-                    let (source, reason) = (self.source.clone(), reason.clone());
-                    self.store.apply(&[Mutation::SkipUnreadable { id, source, fingerprint, reason }])?;
+                    let (source, source_id) = (self.source.clone(), document.source_id.clone());
+                    let reason = reason.clone();
+                    let skip = Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason };
+                    self.store.apply(&[skip])?;
                 }
                 self.warn(document.source_id, reason);
                 return Ok(());
@@ -476,7 +501,10 @@ impl Writer {
             return Ok(());
         }
         let mutation = match document.fingerprint {
-            Some(fingerprint) => Mutation::SkipEmpty { id, source: self.source.clone(), fingerprint },
+            Some(fingerprint) => {
+                let (source, source_id) = (self.source.clone(), document.source_id);
+                Mutation::SkipEmpty { id, source, source_id, fingerprint }
+            }
             None => Mutation::Delete(id),
         };
         self.store.apply(&[mutation]).map(drop)

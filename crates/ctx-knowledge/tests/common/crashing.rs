@@ -5,9 +5,9 @@ use ctx_knowledge::{Filters, StoreError, StoredDocument, UnreadableDocument};
 use ctx_store::{
     Applied, ChangeCursor, ChangeFeed, ChangePage, ChangeScope, ChangedDocuments, Checkpoint, ChunkPlace,
     ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore, DocumentSummary,
-    DocumentText, DocumentVectors, Generation, Lease, LeaseGuard, ListedDocument, ModelKey, Mutation,
-    PendingDocument, PendingQuery, Place, SourceCounts, SourceRecord, Stamp, Store, StoreAbout, StorePart,
-    SyncOutcome, VectorCoverage, VectorSequence, VectorState, VectorStore,
+    DocumentText, DocumentVectors, FilePlace, Generation, KnownFile, Lease, LeaseGuard, ListedDocument,
+    ModelKey, Mutation, PendingDocument, PendingQuery, Place, SourceCounts, SourceRecord, Stamp, Store,
+    StoreAbout, StorePart, SyncOutcome, VectorCoverage, VectorSequence, VectorState, VectorStore,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -125,8 +125,17 @@ impl DocumentStore for CrashingStore {
         self.operation("names", |store| store.names(after, limit))
     }
 
-    fn known_ids(&self, source: &SourceName) -> Result<Vec<DocumentId>, StoreError> {
-        self.operation("known_ids", |store| store.known_ids(source))
+    fn files(
+        &self,
+        source: &SourceName,
+        after: Option<&FilePlace>,
+        limit: usize,
+    ) -> Result<Vec<KnownFile>, StoreError> {
+        self.operation("files", |store| store.files(source, after, limit))
+    }
+
+    fn name_skipped(&self, names: &[(DocumentId, String)]) -> Result<(), StoreError> {
+        self.operation("name_skipped", |store| store.name_skipped(names))
     }
 
     fn summaries(&self, keys: &[DocumentKey]) -> Result<Vec<DocumentSummary>, StoreError> {

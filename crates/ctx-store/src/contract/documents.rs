@@ -4,7 +4,8 @@ use super::OpenStore;
 use super::follower::DocumentFollower;
 use super::samples::{document, id, source};
 use crate::changes::{ChangeCursor, ChangeScope};
-use crate::documents::{DocumentName, Mutation, SkipNote, SyncOutcome};
+use crate::documents::{DocumentName, Mutation, NewDocument, SkipNote, SyncOutcome};
+use crate::files::FileState;
 use crate::filters::Filters;
 use crate::store::Store;
 use ctx_core::Cursor;
@@ -141,8 +142,8 @@ pub(super) fn stamps_come_in_the_order_of_the_question(open: OpenStore<'_>) {
     store.apply(&puts).unwrap();
     let fingerprint = "other".to_owned();
     let reason = "no".to_owned();
-    let (skipped, source) = (id(1, "n1"), source(1));
-    store.apply(&[Mutation::SkipUnreadable { id: skipped, source, fingerprint, reason }]).unwrap();
+    let (skipped, source, source_id) = (id(1, "n1"), source(1), "n1".to_owned());
+    store.apply(&[Mutation::SkipUnreadable { id: skipped, source, source_id, fingerprint, reason }]).unwrap();
     for count in [1, 15, 16, 256, 257, 600] {
         let mut ids: Vec<Uuid> = names[..count].iter().rev().map(|name| id(1, name)).collect();
         ids.push(ids[0]);
@@ -153,11 +154,81 @@ pub(super) fn stamps_come_in_the_order_of_the_question(open: OpenStore<'_>) {
             let is_stored = name[1..].parse::<u32>().unwrap() % 2 == 0;
             let expected = is_stored.then(|| blake3::hash(name.as_bytes()).as_bytes().to_vec());
             assert_eq!(stamp.stored.as_ref().map(|stored| stored.hash.clone()), expected, "{name}");
-            let note = SkipNote { fingerprint: "other".to_owned(), reason: Some("no".to_owned()) };
+            let reason = Some("no".to_owned());
+            let note = SkipNote { fingerprint: "other".to_owned(), reason, is_named: true };
             assert_eq!(stamp.skipped, (name == "n1").then_some(note), "{name}");
         }
     }
     assert!(store.stamps(&[]).unwrap().is_empty());
+}
+
+pub(super) fn files_of_a_source_come_in_pages_with_their_states(open: OpenStore<'_>) {
+    let store = open("files");
+    let file = |number: u8, name: &str| (id(number, name), source(number), name.to_owned());
+    for (name, body) in [("whole", "one"), ("", "nameless"), ("changed", "before"), ("emptied", "before")] {
+        put(&*store, 1, name, body);
+    }
+    let partial = NewDocument { note: Some("too long".to_owned()), ..document(1, "a/partial", "one") };
+    let (id_of_empty, source_1, source_id) = file(1, "emptied");
+    let fingerprint = || "g".to_owned();
+    let empty = |number| {
+        let (id, source, source_id) = file(number, "é.png");
+        Mutation::SkipEmpty { id, source, source_id, fingerprint: fingerprint() }
+    };
+    let unreadable = |name| {
+        let (id, source, source_id) = file(1, name);
+        Mutation::SkipUnreadable {
+            id,
+            source,
+            source_id,
+            fingerprint: fingerprint(),
+            reason: "damaged".to_owned(),
+        }
+    };
+    store
+        .apply(&[
+            Mutation::Put(Box::new(partial)),
+            Mutation::SkipEmpty { id: id_of_empty, source: source_1, source_id, fingerprint: fingerprint() },
+            empty(1),
+            empty(2),
+            unreadable("a.pdf"),
+            unreadable("changed"),
+        ])
+        .unwrap();
+    let reason = || "damaged".to_owned();
+    let expected = [
+        ("", FileState::Indexed),
+        ("a.pdf", FileState::Unreadable { reason: reason(), has_earlier_text: false }),
+        ("a/partial", FileState::Partial { reason: "too long".to_owned() }),
+        ("changed", FileState::Unreadable { reason: reason(), has_earlier_text: true }),
+        ("emptied", FileState::Empty),
+        ("whole", FileState::Indexed),
+        ("é.png", FileState::Empty),
+    ];
+    let expected: Vec<_> =
+        expected.into_iter().map(|(name, state)| (Some(name.to_owned()), id(1, name), state)).collect();
+    for limit in 1..9 {
+        let (mut files, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.files(&source(1), after.as_ref(), limit).unwrap();
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= limit);
+            after = Some(last.place());
+            files.extend(page.into_iter().map(|file| {
+                assert!(file.read_at.is_some());
+                (file.source_id, file.id, file.state)
+            }));
+        }
+        assert_eq!(files, expected, "pages of {limit}");
+    }
+    // All have names already, and nothing is known of the last.
+    let others = [id(1, "é.png"), id(1, "a/partial"), id(1, "unknown")];
+    store.name_skipped(&others.map(|id| (id, "other".to_owned()))).unwrap();
+    let names: Vec<_> =
+        store.files(&source(1), None, 99).unwrap().into_iter().map(|file| file.source_id).collect();
+    assert_eq!(names, expected.into_iter().map(|(name, ..)| name).collect::<Vec<_>>());
+    assert_eq!(store.files(&source(2), None, 99).unwrap().len(), 1);
+    assert!(store.files(&source(3), None, 99).unwrap().is_empty());
 }
 
 pub(super) fn forgotten_deletions_make_followers_start_over(open: OpenStore<'_>) {

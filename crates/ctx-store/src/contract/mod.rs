@@ -40,6 +40,7 @@ pub fn store_contract(open: OpenStore<'_>, hold: HoldLease<'_>) {
     documents::lists_and_names_come_in_pages(open);
     documents::filters_select_documents(open);
     documents::stamps_come_in_the_order_of_the_question(open);
+    documents::files_of_a_source_come_in_pages_with_their_states(open);
     documents::forgotten_deletions_make_followers_start_over(open);
     vectors::vectors_of_unchanged_texts_survive_a_change(open);
     vectors::vectors_of_an_older_text_are_dropped(open);

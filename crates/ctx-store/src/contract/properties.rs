@@ -5,6 +5,7 @@ use super::follower::{DocumentFollower, VectorFollower};
 use super::samples::{document, half, id, source, vector, with_vectors};
 use crate::changes::Checkpoint;
 use crate::documents::{DocumentId, Mutation, NewDocument, SkipNote, Stamp, StoredStamp};
+use crate::files::FileState;
 use crate::store::Store;
 use crate::vectors::{DocumentVectors, ModelKey, PendingQuery};
 use proptest::collection::vec;
@@ -127,7 +128,9 @@ fn check(store: &dyn Store, steps: &[Step]) {
 fn mutation(step: &Step, fast: ModelKey, own: ModelKey) -> Option<Mutation> {
     let shown = |fingerprint: u8| format!("f{fingerprint}");
     let note = |note: bool| note.then(|| "in part".to_owned());
-    let of = |(source_number, name): &Name| (id(*source_number, NAMES[*name]), source(*source_number));
+    let of = |(source_number, name): &Name| {
+        (id(*source_number, NAMES[*name]), source(*source_number), NAMES[*name].to_owned())
+    };
     Some(match step {
         Step::Put { document: (number, name), body, made, fingerprint, note: noted } => {
             let new = document(*number, NAMES[*name], BODIES[*body]);
@@ -137,17 +140,18 @@ fn mutation(step: &Step, fast: ModelKey, own: ModelKey) -> Option<Mutation> {
             Mutation::Put(Box::new(new))
         }
         Step::Refresh { document, fingerprint, note: noted } => {
-            let (id, source) = of(document);
-            Mutation::Refresh { id, source, fingerprint: fingerprint.map(shown), note: note(*noted) }
+            let (id, source, source_id) = of(document);
+            let fingerprint = fingerprint.map(shown);
+            Mutation::Refresh { id, source, source_id, fingerprint, note: note(*noted) }
         }
         Step::SkipEmpty { document, fingerprint } => {
-            let (id, source) = of(document);
-            Mutation::SkipEmpty { id, source, fingerprint: shown(*fingerprint) }
+            let (id, source, source_id) = of(document);
+            Mutation::SkipEmpty { id, source, source_id, fingerprint: shown(*fingerprint) }
         }
         Step::SkipUnreadable { document, fingerprint } => {
-            let (id, source) = of(document);
-            let reason = "damaged".to_owned();
-            Mutation::SkipUnreadable { id, source, fingerprint: shown(*fingerprint), reason }
+            let (id, source, source_id) = of(document);
+            let (fingerprint, reason) = (shown(*fingerprint), "damaged".to_owned());
+            Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason }
         }
         Step::Delete { document } => Mutation::Delete(of(document).0),
         Step::Fill { .. } | Step::ClearVectors | Step::Follow { .. } => return None,
@@ -205,8 +209,7 @@ impl Expected {
         let mut note = |id: &DocumentId, fingerprint: &Option<String>, note: &Option<String>| {
             self.skipped.remove(id);
             if let (Some(fingerprint), Some(note)) = (fingerprint, note) {
-                let note = SkipNote { fingerprint: fingerprint.clone(), reason: Some(note.clone()) };
-                self.skipped.insert(*id, (source_number, note));
+                self.skipped.insert(*id, (source_number, skip_note(fingerprint, Some(note))));
             }
         };
         match mutation {
@@ -226,13 +229,11 @@ impl Expected {
             }
             Mutation::SkipEmpty { id, fingerprint, .. } => {
                 self.delete(*id);
-                let note = SkipNote { fingerprint: fingerprint.clone(), reason: None };
-                self.skipped.insert(*id, (source_number, note));
+                self.skipped.insert(*id, (source_number, skip_note(fingerprint, None)));
                 false
             }
             Mutation::SkipUnreadable { id, fingerprint, reason, .. } => {
-                let note = SkipNote { fingerprint: fingerprint.clone(), reason: Some(reason.clone()) };
-                self.skipped.insert(*id, (source_number, note));
+                self.skipped.insert(*id, (source_number, skip_note(fingerprint, Some(reason))));
                 false
             }
             Mutation::Delete(id) => self.delete(*id),
@@ -243,6 +244,29 @@ impl Expected {
         self.skipped.remove(&id);
         self.order.retain(|known| *known != id);
         self.documents.remove(&id).is_some()
+    }
+
+    /// The state of each file of a source, by name.
+    fn files(&self, number: u8) -> Vec<(String, FileState)> {
+        let mut names = NAMES.to_vec();
+        names.sort_unstable();
+        let state = |name: &str| {
+            let note = self.skipped.get(&id(number, name)).map(|(_, note)| note.clone());
+            let Some(document) = self.documents.get(&id(number, name)) else {
+                return note.map(|note| match note.reason {
+                    Some(reason) => FileState::Unreadable { reason, has_earlier_text: false },
+                    None => FileState::Empty,
+                });
+            };
+            Some(match note.and_then(|note| Some((note.fingerprint, note.reason?))) {
+                None => FileState::Indexed,
+                Some((of, reason)) if document.fingerprint.as_ref() == Some(&of) => {
+                    FileState::Partial { reason }
+                }
+                Some((_, reason)) => FileState::Unreadable { reason, has_earlier_text: true },
+            })
+        };
+        names.into_iter().filter_map(|name| Some((name.to_owned(), state(name)?))).collect()
     }
 
     fn compare(&self, store: &dyn Store) {
@@ -266,13 +290,31 @@ impl Expected {
             assert_eq!(counts.documents, of_source.clone().count() as u64);
             assert_eq!(counts.chunks, of_source.clone().map(|one| one.chunks.len() as u64).sum::<u64>());
             assert_eq!(counts.bytes, of_source.clone().map(|one| one.body.len() as u64).sum::<u64>());
-            let skipped = self.skipped.iter().filter(|(_, (of, _))| *of == number).map(|(id, _)| *id);
-            let known: BTreeSet<DocumentId> = of_source.map(|one| one.id).chain(skipped).collect();
-            assert_eq!(store.known_ids(&source(number)).unwrap().into_iter().collect::<BTreeSet<_>>(), known);
+            assert_eq!(listed_files(store, number, 3), self.files(number));
         }
         let listed: Vec<DocumentId> = store.list(0, 1_000).unwrap().iter().map(|one| one.id).collect();
         assert_eq!(listed, self.order, "in the order in which they came");
         let sources: BTreeSet<String> = self.documents.values().map(|one| one.source.clone()).collect();
         assert_eq!(store.sources_with_documents().unwrap(), sources);
+    }
+}
+
+fn skip_note(fingerprint: &str, reason: Option<&String>) -> SkipNote {
+    SkipNote { fingerprint: fingerprint.to_owned(), reason: reason.cloned(), is_named: true }
+}
+
+/// The files of a source, read in pages.
+fn listed_files(store: &dyn Store, number: u8, limit: usize) -> Vec<(String, FileState)> {
+    let (mut files, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.files(&source(number), after.as_ref(), limit).unwrap();
+        let Some(last) = page.last() else { return files };
+        assert!(page.len() <= limit && page.iter().all(|file| file.read_at.is_some()));
+        after = Some(last.place());
+        for file in page {
+            let name = file.source_id.unwrap();
+            assert_eq!(file.id, id(number, &name));
+            files.push((name, file.state));
+        }
     }
 }

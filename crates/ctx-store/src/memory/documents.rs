@@ -1,6 +1,6 @@
 //! Documents and sources in memory.
 
-use super::{Content, Entry, MemoryStore};
+use super::{Content, Entry, MemoryStore, Skipped};
 use crate::changes::Generation;
 use crate::documents::{
     Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
@@ -8,6 +8,7 @@ use crate::documents::{
     SourceRecord, Stamp, StoredDocument, StoredStamp, SyncOutcome,
 };
 use crate::error::StoreError;
+use crate::files::{FilePlace, FileState, KnownFile};
 use crate::filters::Filters;
 use ctx_core::SourceName;
 use jiff::Timestamp;
@@ -31,7 +32,7 @@ impl DocumentStore for MemoryStore {
                 hash: entry.document.hash.to_vec(),
                 fingerprint: entry.document.fingerprint.clone(),
             }),
-            skipped: content.skipped.get(id).map(|(_, note)| note.clone()),
+            skipped: content.skipped.get(id).map(|skipped| skipped.note.clone()),
         };
         Ok(ids.iter().map(stamp).collect())
     }
@@ -75,13 +76,27 @@ impl DocumentStore for MemoryStore {
         Ok(names)
     }
 
-    fn known_ids(&self, source: &SourceName) -> Result<Vec<DocumentId>, StoreError> {
+    fn files(
+        &self,
+        source: &SourceName,
+        after: Option<&FilePlace>,
+        limit: usize,
+    ) -> Result<Vec<KnownFile>, StoreError> {
         let (content, source) = (self.content(), source.to_string());
         let stored = content.documents.values().filter(|entry| entry.document.source == source);
-        let skipped = content.skipped.iter().filter(|(_, (of, _))| *of == source);
-        let ids: BTreeSet<DocumentId> =
-            stored.map(|entry| entry.document.id).chain(skipped.map(|(id, _)| *id)).collect();
-        Ok(ids.into_iter().collect())
+        let mut files: Vec<KnownFile> = stored.map(|entry| content.stored_file(entry)).collect();
+        let skipped = content.skipped.iter().filter(|(_, skipped)| skipped.source == source);
+        let without_text = skipped.filter(|(id, _)| content.key_of(**id).is_none());
+        files.extend(without_text.map(|(id, skipped)| skipped_file(*id, skipped)));
+        files.retain(|file| after.is_none_or(|after| file.place().order() > after.order()));
+        files.sort_by(|a, b| a.place().order().cmp(&b.place().order()));
+        files.truncate(limit);
+        Ok(files)
+    }
+
+    fn name_skipped(&self, _: &[(DocumentId, String)]) -> Result<(), StoreError> {
+        // There is no earlier version of what is gone with its process.
+        Ok(())
     }
 
     fn summaries(&self, keys: &[DocumentKey]) -> Result<Vec<DocumentSummary>, StoreError> {
@@ -147,7 +162,7 @@ impl DocumentStore for MemoryStore {
             record.cursor = cursor.clone();
         }
         if outcome.error.is_none() {
-            record.synced_at = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).ok();
+            record.synced_at = Some(now());
         }
         record.error = outcome.error.clone();
         record.warnings = outcome.warnings;
@@ -173,21 +188,27 @@ impl Content {
     fn apply(&mut self, mutation: &Mutation) -> Option<Generation> {
         match mutation {
             Mutation::Put(document) => Some(self.put(document)),
-            Mutation::Refresh { id, source, fingerprint, note } => {
+            Mutation::Refresh { id, source, source_id, fingerprint, note } => {
                 let key = self.key_of(*id);
                 if let Some(entry) = key.and_then(|key| self.documents.get_mut(&key)) {
                     entry.document.fingerprint.clone_from(fingerprint);
+                    entry.read_at = now();
                 }
-                self.remark(*id, &source.to_string(), fingerprint.as_deref(), note.as_deref());
+                let file = File { id: *id, source: &source.to_string(), source_id };
+                self.remark(file, fingerprint.as_deref(), note.as_deref());
                 None
             }
-            Mutation::SkipEmpty { id, source, fingerprint } => {
+            Mutation::SkipEmpty { id, source, source_id, fingerprint } => {
                 let deleted = self.delete(*id);
-                self.skip(*id, &source.to_string(), fingerprint, None);
+                self.skip(File { id: *id, source: &source.to_string(), source_id }, fingerprint, None);
                 deleted
             }
-            Mutation::SkipUnreadable { id, source, fingerprint, reason } => {
-                self.skip(*id, &source.to_string(), fingerprint, Some(reason));
+            Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason } => {
+                self.skip(
+                    File { id: *id, source: &source.to_string(), source_id },
+                    fingerprint,
+                    Some(reason),
+                );
                 None
             }
             Mutation::Delete(id) => self.delete(*id),
@@ -207,8 +228,9 @@ impl Content {
             unreadable = before.unreadable;
         }
         let (vectors, note) = (std::mem::take(&mut document.vectors), document.note.clone());
-        self.remark(document.id, &document.source, document.fingerprint.as_deref(), note.as_deref());
-        self.documents.insert(key, Entry { document, generation, embedded: 0, unreadable });
+        let file = File { id: document.id, source: &document.source, source_id: &document.source_id };
+        self.remark(file, document.fingerprint.as_deref(), note.as_deref());
+        self.documents.insert(key, Entry { document, generation, read_at: now(), embedded: 0, unreadable });
         self.replace_vectors(key, &vectors);
         generation
     }
@@ -223,17 +245,57 @@ impl Content {
         Some(generation)
     }
 
-    fn remark(&mut self, id: DocumentId, source: &str, fingerprint: Option<&str>, note: Option<&str>) {
-        self.skipped.remove(&id);
+    fn remark(&mut self, file: File<'_>, fingerprint: Option<&str>, note: Option<&str>) {
+        self.skipped.remove(&file.id);
         if let (Some(fingerprint), Some(note)) = (fingerprint, note) {
-            self.skip(id, source, fingerprint, Some(note));
+            self.skip(file, fingerprint, Some(note));
         }
     }
 
-    fn skip(&mut self, id: DocumentId, source: &str, fingerprint: &str, reason: Option<&str>) {
-        let note = SkipNote { fingerprint: fingerprint.to_owned(), reason: reason.map(str::to_owned) };
-        self.skipped.insert(id, (source.to_owned(), note));
+    fn skip(&mut self, file: File<'_>, fingerprint: &str, reason: Option<&str>) {
+        let (fingerprint, reason) = (fingerprint.to_owned(), reason.map(str::to_owned));
+        let skipped = Skipped {
+            source: file.source.to_owned(),
+            source_id: file.source_id.to_owned(),
+            note: SkipNote { fingerprint, reason, is_named: true },
+            read_at: now(),
+        };
+        self.skipped.insert(file.id, skipped);
     }
+
+    fn stored_file(&self, entry: &Entry) -> KnownFile {
+        let document = &entry.document;
+        let said = self.skipped.get(&document.id);
+        let note = said.map(|said| (said.note.fingerprint.as_str(), said.note.reason.clone()));
+        KnownFile {
+            id: document.id,
+            source_id: Some(document.source_id.clone()),
+            read_at: Some(said.map_or(entry.read_at, |said| said.read_at)),
+            state: FileState::stored(document.fingerprint.as_deref(), note),
+        }
+    }
+}
+
+/// A file, as a note about it names it.
+struct File<'a> {
+    id: DocumentId,
+    source: &'a str,
+    source_id: &'a str,
+}
+
+fn skipped_file(id: DocumentId, skipped: &Skipped) -> KnownFile {
+    KnownFile {
+        id,
+        source_id: Some(skipped.source_id.clone()),
+        read_at: Some(skipped.read_at),
+        state: FileState::skipped(skipped.note.reason.clone()),
+    }
+}
+
+/// The time as stores keep it, in milliseconds.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
 fn stored(entry: &Entry) -> StoredDocument {

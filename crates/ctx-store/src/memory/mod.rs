@@ -17,6 +17,7 @@ use crate::error::StoreError;
 use crate::lease::{Lease, LeaseGuard};
 use crate::store::{Store, StoreAbout};
 use crate::vectors::{ModelKey, NewVector, UnreadableChunk, VectorRow};
+use jiff::Timestamp;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
@@ -39,8 +40,7 @@ struct Content {
     last_model: ModelKey,
     documents: BTreeMap<DocumentKey, Entry>,
     deletions: BTreeMap<u64, (DocumentKey, DocumentId)>,
-    /// With their sources.
-    skipped: BTreeMap<DocumentId, (String, SkipNote)>,
+    skipped: BTreeMap<DocumentId, Skipped>,
     sources: BTreeMap<String, SourceRecord>,
     models: BTreeMap<ModelKey, String>,
     vectors: BTreeMap<u64, Vector>,
@@ -50,9 +50,18 @@ struct Content {
 struct Entry {
     document: NewDocument,
     generation: Generation,
+    read_at: Timestamp,
     /// The model that it has all vectors of; 0 is none.
     embedded: ModelKey,
     unreadable: Vec<(ModelKey, UnreadableChunk)>,
+}
+
+/// A file of which something was said.
+struct Skipped {
+    source: String,
+    source_id: String,
+    note: SkipNote,
+    read_at: Timestamp,
 }
 
 /// A vector.

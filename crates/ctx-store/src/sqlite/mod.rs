@@ -2,6 +2,7 @@
 
 mod changes;
 mod classify;
+mod files;
 mod listed;
 mod lock;
 #[cfg(feature = "raw")]

@@ -8,6 +8,7 @@ use crate::documents::{
     Stamp, StoredDocument, StoredStamp, SyncOutcome,
 };
 use crate::error::StoreError;
+use crate::files::{FilePlace, KnownFile};
 use crate::filters::Filters;
 use ctx_core::{Cursor, SourceName};
 use jiff::Timestamp;
@@ -38,7 +39,7 @@ impl DocumentStore for SqliteStore {
                 "SELECT id, hash, fingerprint FROM documents WHERE id IN ({list})"
             ))?;
             let mut skipped = snapshot.prepare_cached(&format!(
-                "SELECT id, fingerprint, reason FROM passed_over WHERE id IN ({list})"
+                "SELECT id, fingerprint, reason, source_id IS NOT NULL FROM passed_over WHERE id IN ({list})"
             ))?;
             let mut found: HashMap<Uuid, Stamp> = HashMap::with_capacity(ids.len());
             for batch in ids.chunks(size) {
@@ -48,7 +49,8 @@ impl DocumentStore for SqliteStore {
                     Ok(())
                 })?;
                 each_of(&mut skipped, batch, size, |id, row| {
-                    let note = SkipNote { fingerprint: row.get(1)?, reason: row.get(2)? };
+                    let note =
+                        SkipNote { fingerprint: row.get(1)?, reason: row.get(2)?, is_named: row.get(3)? };
                     found.entry(id).or_default().skipped = Some(note);
                     Ok(())
                 })?;
@@ -79,16 +81,17 @@ impl DocumentStore for SqliteStore {
         })
     }
 
-    fn known_ids(&self, source: &SourceName) -> Result<Vec<DocumentId>, StoreError> {
-        self.read(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT id FROM documents WHERE source = ?1
-                     UNION SELECT id FROM passed_over WHERE source = ?1",
-                )?
-                .query_map([source.to_string()], |row| uuid(row, 0))?
-                .collect()
-        })
+    fn files(
+        &self,
+        source: &SourceName,
+        after: Option<&FilePlace>,
+        limit: usize,
+    ) -> Result<Vec<KnownFile>, StoreError> {
+        self.known_files(source, after, limit)
+    }
+
+    fn name_skipped(&self, names: &[(DocumentId, String)]) -> Result<(), StoreError> {
+        self.name_skipped_files(names)
     }
 
     fn document(&self, id: DocumentId) -> Result<Option<StoredDocument>, StoreError> {

@@ -110,6 +110,12 @@ const MIGRATIONS: &[&str] = &[
      ) STRICT, WITHOUT ROWID;",
     // Which document it was, for those who know it by its id.
     "ALTER TABLE deletions ADD COLUMN id BLOB;",
+    // The list of a source's files: names of those without a text, and when each was read. Both are unknown of what
+    // earlier versions stored.
+    "ALTER TABLE documents ADD COLUMN read_at INTEGER;
+     ALTER TABLE passed_over ADD COLUMN source_id TEXT;
+     ALTER TABLE passed_over ADD COLUMN read_at INTEGER;
+     CREATE INDEX passed_over_by_name ON passed_over (source, source_id);",
 ];
 
 /// SQLite `application_id` of our stores: "ctxK".

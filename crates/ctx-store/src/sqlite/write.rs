@@ -43,7 +43,7 @@ impl SqliteStore {
     }
 
     pub(super) fn end_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
-        let synced_at = outcome.error.is_none().then(|| Timestamp::now().as_millisecond());
+        let synced_at = outcome.error.is_none().then(now);
         self.write(|transaction| {
             transaction
                 .prepare_cached(
@@ -71,20 +71,23 @@ impl SqliteStore {
 fn apply(transaction: &Transaction<'_>, mutation: &Mutation) -> rusqlite::Result<Option<Generation>> {
     match mutation {
         Mutation::Put(document) => put(transaction, document).map(Some),
-        Mutation::Refresh { id, source, fingerprint, note } => {
+        Mutation::Refresh { id, source, source_id, fingerprint, note } => {
             transaction
-                .prepare_cached("UPDATE documents SET fingerprint = ?2 WHERE id = ?1")?
-                .execute(params![id.as_bytes().as_slice(), fingerprint])?;
-            remark(transaction, *id, &source.to_string(), fingerprint.as_deref(), note.as_deref())?;
+                .prepare_cached("UPDATE documents SET fingerprint = ?2, read_at = ?3 WHERE id = ?1")?
+                .execute(params![id.as_bytes().as_slice(), fingerprint, now()])?;
+            let file = FileRow { id: *id, source: &source.to_string(), source_id };
+            remark(transaction, file, fingerprint.as_deref(), note.as_deref())?;
             Ok(None)
         }
-        Mutation::SkipEmpty { id, source, fingerprint } => {
+        Mutation::SkipEmpty { id, source, source_id, fingerprint } => {
             let generation = delete(transaction, *id)?;
-            pass_over(transaction, *id, &source.to_string(), fingerprint, None)?;
+            let file = FileRow { id: *id, source: &source.to_string(), source_id };
+            pass_over(transaction, file, fingerprint, None)?;
             Ok(generation)
         }
-        Mutation::SkipUnreadable { id, source, fingerprint, reason } => {
-            pass_over(transaction, *id, &source.to_string(), fingerprint, Some(reason))?;
+        Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason } => {
+            let file = FileRow { id: *id, source: &source.to_string(), source_id };
+            pass_over(transaction, file, fingerprint, Some(reason))?;
             Ok(None)
         }
         Mutation::Delete(id) => delete(transaction, *id),
@@ -96,14 +99,14 @@ fn put(transaction: &Transaction<'_>, document: &NewDocument) -> rusqlite::Resul
     let key: u64 = transaction
         .prepare_cached(
             "INSERT INTO documents (id, source, source_id, source_url, title, author, created_at,
-               updated_at, content_type, metadata, tags, hash, fingerprint, generation, sketch)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+               updated_at, content_type, metadata, tags, hash, fingerprint, generation, sketch, read_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
              ON CONFLICT (source, source_id) DO UPDATE SET
                source_url = excluded.source_url, title = excluded.title, author = excluded.author,
                updated_at = excluded.updated_at, content_type = excluded.content_type,
                metadata = excluded.metadata, tags = excluded.tags, hash = excluded.hash,
                fingerprint = excluded.fingerprint, generation = excluded.generation,
-               sketch = excluded.sketch, embedded = 0
+               sketch = excluded.sketch, read_at = excluded.read_at, embedded = 0
              RETURNING key",
         )?
         .query_row(
@@ -123,6 +126,7 @@ fn put(transaction: &Transaction<'_>, document: &NewDocument) -> rusqlite::Resul
                 document.fingerprint,
                 generation,
                 document.sketch,
+                now(),
             ],
             |row| row.get(0),
         )?;
@@ -137,7 +141,8 @@ fn put(transaction: &Transaction<'_>, document: &NewDocument) -> rusqlite::Resul
     drop(insert);
     vectors::replace(transaction, key, &document.vectors)?;
     let (fingerprint, note) = (document.fingerprint.as_deref(), document.note.as_deref());
-    remark(transaction, document.id, &document.source, fingerprint, note)?;
+    let file = FileRow { id: document.id, source: &document.source, source_id: &document.source_id };
+    remark(transaction, file, fingerprint, note)?;
     Ok(Generation(generation))
 }
 
@@ -161,32 +166,46 @@ fn delete(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<Opt
     Ok(Some(Generation(generation)))
 }
 
+/// A file, as its row in `passed_over` names it.
+#[derive(Clone, Copy)]
+struct FileRow<'a> {
+    id: DocumentId,
+    source: &'a str,
+    source_id: &'a str,
+}
+
 fn pass_over(
     transaction: &Transaction<'_>,
-    id: DocumentId,
-    source: &str,
+    file: FileRow<'_>,
     fingerprint: &str,
     reason: Option<&str>,
 ) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "INSERT OR REPLACE INTO passed_over (id, source, fingerprint, reason) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT OR REPLACE INTO passed_over (id, source, fingerprint, reason, source_id, read_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![id.as_bytes().as_slice(), source, fingerprint, reason])
+        .execute(params![
+            file.id.as_bytes().as_slice(),
+            file.source,
+            fingerprint,
+            reason,
+            file.source_id,
+            now()
+        ])
         .map(drop)
 }
 
 /// Takes back whatever was said of a document that is stored now, and says what there is to say.
 fn remark(
     transaction: &Transaction<'_>,
-    id: DocumentId,
-    source: &str,
+    file: FileRow<'_>,
     fingerprint: Option<&str>,
     note: Option<&str>,
 ) -> rusqlite::Result<()> {
-    remember_text(transaction, id)?;
+    remember_text(transaction, file.id)?;
     match (fingerprint, note) {
-        (Some(fingerprint), Some(note)) => pass_over(transaction, id, source, fingerprint, Some(note)),
+        (Some(fingerprint), Some(note)) => pass_over(transaction, file, fingerprint, Some(note)),
         _ => Ok(()),
     }
 }
@@ -197,4 +216,8 @@ fn remember_text(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Res
         .prepare_cached("DELETE FROM passed_over WHERE id = ?1")?
         .execute([id.as_bytes().as_slice()])
         .map(drop)
+}
+
+fn now() -> i64 {
+    Timestamp::now().as_millisecond()
 }
