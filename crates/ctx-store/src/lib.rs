@@ -12,6 +12,8 @@ mod error;
 mod file_names;
 mod files;
 mod filters;
+#[cfg(test)]
+mod fixtures;
 mod lease;
 mod memory;
 mod private;

@@ -10,7 +10,7 @@ mod documents;
 mod follower;
 mod leases;
 mod properties;
-mod samples;
+pub(crate) mod samples;
 mod state;
 mod state_concurrency;
 mod state_properties;

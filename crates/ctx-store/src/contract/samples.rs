@@ -7,17 +7,17 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 /// A source of the suite.
-pub(super) fn source(number: u8) -> SourceName {
+pub(crate) fn source(number: u8) -> SourceName {
     SourceName::new("contract", format!("s{number}"))
 }
 
 /// The id of a document of the suite.
-pub(super) fn id(source_number: u8, name: &str) -> DocumentId {
+pub(crate) fn id(source_number: u8, name: &str) -> DocumentId {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{}\n{name}", source(source_number)).as_bytes())
 }
 
 /// A document with a chunk for each line of its text, and no vectors.
-pub(super) fn document(source_number: u8, name: &str, body: &str) -> NewDocument {
+pub(crate) fn document(source_number: u8, name: &str, body: &str) -> NewDocument {
     let mut chunks = Vec::new();
     let mut start = 0;
     for line in body.split_inclusive('\n') {
@@ -47,7 +47,7 @@ pub(super) fn document(source_number: u8, name: &str, body: &str) -> NewDocument
 }
 
 /// Tells the text of a chunk.
-pub(super) fn text_hash(text: &str) -> TextHash {
+pub(crate) fn text_hash(text: &str) -> TextHash {
     let mut hash = TextHash::default();
     let all = blake3::hash(text.as_bytes());
     hash.copy_from_slice(&all.as_bytes()[..size_of::<TextHash>()]);
@@ -55,18 +55,18 @@ pub(super) fn text_hash(text: &str) -> TextHash {
 }
 
 /// The exact values that a model gives a text, as far as a store is concerned: bytes.
-pub(super) fn half(model: ModelKey, text: &str) -> Vec<u8> {
+pub(crate) fn half(model: ModelKey, text: &str) -> Vec<u8> {
     blake3::hash(format!("{model} {text}").as_bytes()).as_bytes()[..8].to_vec()
 }
 
 /// The vector of a chunk.
-pub(super) fn vector(model: ModelKey, position: usize, text: &str) -> NewVector {
+pub(crate) fn vector(model: ModelKey, position: usize, text: &str) -> NewVector {
     let half = half(model, text);
     NewVector { position, hash: text_hash(text), scale: 0.5, codes: half[..4].to_vec(), half }
 }
 
 /// The document with vectors of `made` for all of its chunks, where there is such a model.
-pub(super) fn with_vectors(
+pub(crate) fn with_vectors(
     document: NewDocument,
     made: Option<ModelKey>,
     wanted: Option<ModelKey>,

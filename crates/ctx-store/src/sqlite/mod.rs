@@ -2,6 +2,8 @@
 
 mod changes;
 mod classify;
+#[cfg(test)]
+mod earlier;
 mod files;
 mod listed;
 mod lock;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// Each step leads from the format of its index to the next; the file's `user_version` says how
 /// many have been taken. Steps that were released never change.
-const MIGRATIONS: &[&str] = &[
+pub(super) const MIGRATIONS: &[&str] = &[
     // Keys are never reused: a view may still name a document that is gone.
     "CREATE TABLE meta (
        only INTEGER PRIMARY KEY CHECK (only = 1),

@@ -127,6 +127,17 @@ mod tests {
     }
 
     #[test]
+    fn logins_of_every_format_are_kept() {
+        for format in 1..=MIGRATIONS.len() {
+            let (_folder, path) = crate::fixtures::load("credentials", &MIGRATIONS[..format]);
+            let store = Credentials::new(path);
+            let kept = Some(Secret::new(r#"{"access_token":"not a real one"}"#));
+            assert_eq!(store.of("https://jira.example.com/mcp").unwrap(), kept);
+            assert!(store.forget("https://jira.example.com/mcp").unwrap());
+        }
+    }
+
+    #[test]
     fn what_is_forgotten_is_not_in_the_files_any_more() {
         let (_folder, store) = store();
         store.keep("a", &Secret::new("s3cret-s3cret-s3cret")).unwrap();

@@ -127,6 +127,24 @@ mod tests {
     }
 
     #[test]
+    fn grants_of_the_newest_format_are_kept_and_hashes_of_whole_files_are_dropped() {
+        let config = Path::new("/home/user/w/ctx.toml");
+        for format in 1..=MIGRATIONS.len() {
+            let (_folder, path) = crate::fixtures::load("trust", &MIGRATIONS[..format]);
+            let trust = Trust::new(path);
+            let record = trust.of(config).unwrap();
+            assert_eq!(record.is_some(), format >= 2, "format {format}");
+            if let Some(record) = record {
+                let grants = r#"{"connectors.script.wiki":{"hash":"5d41402abc4b2a76b9719d911017c592","files":{"wiki.lua":"7d793037a0760186574b0282f2f435e7"}}}"#;
+                assert_eq!(record.grants, grants);
+                assert_eq!(record.trusted_at, Timestamp::from_millisecond(1_795_034_020_000).unwrap());
+            }
+            trust.update(config, |_| Some("new".to_owned())).unwrap();
+            assert_eq!(trust.of(config).unwrap().unwrap().grants, "new");
+        }
+    }
+
+    #[test]
     fn asking_makes_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trust.sqlite");

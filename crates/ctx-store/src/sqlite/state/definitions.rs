@@ -151,6 +151,19 @@ mod tests {
     }
 
     #[test]
+    fn definitions_of_every_format_are_kept() {
+        for format in 1..=MIGRATIONS.len() {
+            let (_folder, path) = crate::fixtures::load("upstreams", &MIGRATIONS[..format]);
+            let definitions = Definitions::new(path);
+            let (both, one) = (r#"{"tools":["list","drop"]}"#, r#"{"tools":["list"]}"#);
+            let reach = "https://jira.example.com/mcp";
+            assert_eq!(definitions.of("jira", reach).unwrap(), Some(kept(both, one)));
+            assert!(definitions.extend("jira", reach, one, both).unwrap());
+            assert!(definitions.of("files", "npx -y server-filesystem .").unwrap().is_some());
+        }
+    }
+
+    #[test]
     fn another_server_under_an_old_name_begins_anew_and_the_old_one_may_come_back() {
         let (_folder, definitions) = definitions();
         definitions.see("up", "a", "one").unwrap();

@@ -350,6 +350,22 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_every_format_are_kept() {
+        for format in 1..=MIGRATIONS.len() {
+            let (_folder, path) = crate::fixtures::load("state", &MIGRATIONS[..format]);
+            let runs = Runs::new(path);
+            let all = list_all(&runs);
+            let searched: Vec<&str> = all.iter().filter_map(|run| run.arguments["query"].as_str()).collect();
+            assert_eq!(searched, ["lever", "button"]);
+            assert_eq!((all[1].tool.as_str(), all[1].result_bytes), ("context.search", 254));
+            assert_eq!(all[1].started_at, Timestamp::from_millisecond(1_795_034_021_434).unwrap());
+            let tree = runs.tree(all[1].id).unwrap();
+            assert_eq!((tree.len(), tree[0].inside.calls), (2, 1));
+            assert!(matches!(&tree[1].run.outcome, Outcome::Failed { code, .. } if code == "not_found"));
+        }
+    }
+
+    #[test]
     fn only_the_newest_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.sqlite");
