@@ -47,7 +47,13 @@ fn asked(server: &TestServer, path: &str, body: Value) -> Value {
 fn http_neither_lists_nor_calls_admin() {
     let w = workspace();
     let server = w.spawn_server();
-    for path in ["/tools/admin.list_runs", "/tools/admin__list_runs", "/tools/list_runs"] {
+    for path in [
+        "/tools/admin.list_runs",
+        "/tools/admin__list_runs",
+        "/tools/list_runs",
+        "/tools/admin.list_files",
+        "/tools/list_files",
+    ] {
         let reply = server.post(path, &json!({"limit": 1}));
         assert_eq!((reply.status, reply.error_code()), (404, "not_found"), "{path}");
         assert!(!reply.body.to_string().contains("did you mean"), "{}", reply.body);
@@ -57,6 +63,7 @@ fn http_neither_lists_nor_calls_admin() {
         assert_eq!(listed.status, 200, "{path}");
         let listed = listed.body.to_string();
         assert!(!listed.contains("list_runs") && !listed.contains("admin"), "{path}: {listed}");
+        assert!(!listed.contains("list_files"), "{path}: {listed}");
     }
     for (path, body) in [
         ("/tools/list_functions", json!({})),
@@ -72,6 +79,8 @@ fn scripts_neither_see_nor_call_admin() {
     let w = workspace();
     assert_refused(&w.ctx("exec script.luau --json").success().json()["result"]);
     w.write("named.luau", "return sdk.admin.list_runs({ limit = 1 })\n");
+    w.ctx("exec named.luau").code(2).says("there is no provider `admin`");
+    w.write("named.luau", "return sdk.admin.list_files({ source = \"filesystem:docs\" })\n");
     w.ctx("exec named.luau").code(2).says("there is no provider `admin`");
 
     let server = w.spawn_server();

@@ -10,6 +10,7 @@ mod stats;
 
 pub(crate) use runs::{ListRuns, ListRunsRequest, ShowRun, ShowRunRequest};
 pub(crate) use settings::{ShowSettings, ShowSettingsRequest};
+use sources::ListFiles;
 pub(crate) use sources::{ListSources, ListSourcesRequest, ListedSource};
 pub(crate) use stats::{ShowStats, ShowStatsRequest};
 
@@ -57,6 +58,7 @@ impl Admin {
             tool(ListRuns { state: state.clone() }),
             tool(ShowRun { state }),
             tool(ListSources { knowledge: knowledge.clone(), freshness }),
+            tool(ListFiles { knowledge: knowledge.clone() }),
             tool(ShowStats { knowledge }),
         ]);
         admin

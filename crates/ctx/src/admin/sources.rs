@@ -1,15 +1,21 @@
-//! Sources: how each is doing, and how a server keeps it fresh.
+//! Sources: how each is doing, how a server keeps it fresh, and which of its files are indexed.
 
-use super::{Operation, store_failed};
+use super::{Operation, read, store_failed};
 use crate::config::Every;
 use crate::workspace::{Freshness, time_until_due};
 use async_trait::async_trait;
-use ctx_core::ToolError;
+use ctx_core::{SourceName, ToolError};
 use ctx_knowledge::{Knowledge, SourceStatus};
+use ctx_store::{FilePlace, KnownFile};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Files of a page where a request does not say.
+const FILES_DEFAULT: usize = 100;
+/// Files of a page at most.
+const FILES_MAX: usize = 1_000;
 
 /// `admin.list_sources`
 pub(crate) struct ListSources {
@@ -68,5 +74,144 @@ impl Operation for ListSources {
         let statuses = self.knowledge.sources().await.map_err(store_failed)?;
         let sources = statuses.into_iter().map(|status| ListedSource::new(status, &self.freshness));
         Ok(SourceList { sources: sources.collect() })
+    }
+}
+
+/// `admin.list_files`
+pub(crate) struct ListFiles {
+    pub(super) knowledge: Arc<Knowledge>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListFilesRequest {
+    /// The source, as `kind:name`.
+    source: String,
+    /// Where the list goes on: `next` of the page before.
+    #[serde(default)]
+    after: Option<FilePlace>,
+    /// How many at most; 100 where it is not given, and never more than 1,000.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct FileList {
+    /// Files by name. Those without text that an earlier version skipped have no name until a sync names them again, and
+    /// come last.
+    files: Vec<KnownFile>,
+    /// Where the next page begins, if there is one.
+    next: Option<FilePlace>,
+}
+
+#[async_trait]
+impl Operation for ListFiles {
+    const NAME: &'static str = "list_files";
+    const DESCRIPTION: &'static str = "List the files of a source: whether each is indexed, and why not.";
+    type Request = ListFilesRequest;
+    type Answer = FileList;
+
+    async fn answer(&self, request: ListFilesRequest) -> Result<FileList, ToolError> {
+        let ListFilesRequest { source, after, limit } = request;
+        let (kind, name) = source.split_once(':').unwrap_or((&source, ""));
+        let name = SourceName::new(kind, name);
+        let is_configured = self.knowledge.source_names().any(|configured| *configured == name);
+        let limit = limit.unwrap_or(FILES_DEFAULT).clamp(1, FILES_MAX);
+        let (knowledge, is_first) = (self.knowledge.clone(), after.is_none());
+        // One more than asked for tells whether there are more.
+        let mut files = read(move || knowledge.files(&name, after.as_ref(), limit + 1)).await?;
+        if files.is_empty() && is_first && !is_configured {
+            return Err(ToolError::not_found(format!("no source named `{source}`")));
+        }
+        let has_more = files.len() > limit;
+        files.truncate(limit);
+        let next = files.last().filter(|_| has_more).map(KnownFile::place);
+        Ok(FileList { files, next })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::{Admin, call, tool};
+    use ctx_core::Catalog;
+    use ctx_knowledge::{Chunking, Extraction, ExtractionSettings, KnowledgeOptions, Mode, Tuning};
+    use ctx_store::{DocumentId, DocumentStore, FileState, MemoryStore, Mutation};
+    use std::path::PathBuf;
+
+    const FILES: u128 = 5;
+
+    /// A catalog with the operation, on a store that knows a few files without text.
+    fn catalog(folder: &std::path::Path) -> Arc<Catalog> {
+        let store = MemoryStore::default();
+        let skip = |number: u128| {
+            let (id, source) = (DocumentId::from_u128(number), SourceName::new("filesystem", "docs"));
+            let (source_id, fingerprint) = (format!("{number}.pdf"), "f".to_owned());
+            match number {
+                2 => {
+                    let reason = "it is damaged".to_owned();
+                    Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason }
+                }
+                _ => Mutation::SkipEmpty { id, source, source_id, fingerprint },
+            }
+        };
+        store.apply(&(1..=FILES).map(skip).collect::<Vec<_>>()).unwrap();
+        let options = KnowledgeOptions {
+            store: folder.join("ctx.sqlite"),
+            extraction: Extraction::confined(ExtractionSettings::new(PathBuf::new(), Vec::new())),
+            chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
+            mode: Mode::Keyword,
+            final_limit: 12,
+            tuning: Tuning {
+                keyword_candidates: 100,
+                vector_candidates: 100,
+                hybrid_alpha: None,
+                min_cosine: None,
+            },
+            embedding: None,
+            sources: Vec::new(),
+        };
+        let knowledge = Arc::new(Knowledge::with_store(Arc::new(store), options).unwrap());
+        let admin = Admin { tools: vec![tool(ListFiles { knowledge })] };
+        Catalog::builder().provider(Arc::new(admin)).build()
+    }
+
+    fn request(after: Option<FilePlace>, limit: usize) -> ListFilesRequest {
+        ListFilesRequest { source: "filesystem:docs".to_owned(), after, limit: Some(limit) }
+    }
+
+    #[tokio::test]
+    async fn files_come_in_pages_with_their_states_and_reasons() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = catalog(folder.path());
+        let (mut files, mut after) = (Vec::new(), None);
+        loop {
+            let page = call::<ListFiles>(catalog.clone(), request(after, 2)).await.unwrap();
+            assert!((1..=2).contains(&page.files.len()));
+            files.extend(page.files.into_iter().map(|file| (file.source_id.unwrap(), file.state)));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let state = |number: u128| match number {
+            2 => FileState::Unreadable { reason: "it is damaged".to_owned(), has_earlier_text: false },
+            _ => FileState::Empty,
+        };
+        let expected = (1..=FILES).map(|number| (format!("{number}.pdf"), state(number)));
+        assert_eq!(files, expected.collect::<Vec<_>>());
+        let whole = call::<ListFiles>(catalog, request(None, FILES as usize)).await.unwrap();
+        assert_eq!((whole.files.len(), whole.next), (FILES as usize, None));
+    }
+
+    #[tokio::test]
+    async fn a_source_that_is_neither_configured_nor_stored_is_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = catalog(folder.path());
+        for source in ["docs", "filesystem:other"] {
+            let asked = ListFilesRequest { source: source.to_owned(), ..request(None, 1) };
+            let refused = call::<ListFiles>(catalog.clone(), asked).await.err().unwrap();
+            assert!(refused.is_not_found(), "{source}");
+        }
     }
 }
