@@ -1,7 +1,7 @@
 //! The functions that only compute on bytes.
 
 use crate::host::outward::{failed, string};
-use crate::vm::Slot;
+use crate::vm::{NO_MEMORY, Slot};
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
@@ -127,7 +127,7 @@ fn rep(lua: &Lua, text: &[u8], count: f64, separator: &[u8], most: usize) -> mlu
     }
     let bytes = count * (text.len() + separator.len()) as f64;
     if bytes > most as f64 {
-        return failed(lua, "not enough memory");
+        return failed(lua, NO_MEMORY);
     }
     let count = count as usize;
     let repeated = if separator.is_empty() {

@@ -69,6 +69,7 @@ const BEFORE: &[&str] = &[
     include_str!("common.luau"),
     include_str!("base.luau"),
     include_str!("server.luau"),
+    include_str!("catch.luau"),
 ];
 /// Before the name of a provider that a script also sees as a global of its own, whose functions give
 /// promises.
@@ -82,6 +83,9 @@ pub(crate) struct Host {
     pub(crate) server: Function,
     /// The metamethod of strings for `..`.
     pub(crate) concat: Function,
+    /// By an error that a script may let through: the code of the failed question, or true where `result(value)` refused
+    /// its value.
+    pub(crate) codes: Table,
     /// The metatable of the shared globals: reading one that is not there may be an error.
     pub(crate) undefined: Table,
 }
@@ -96,14 +100,15 @@ pub(crate) fn install(lua: &Lua, marks: &Marks, slot: &Rc<Slot>) -> mlua::Result
     for code in before {
         chunk(lua, code).call::<()>(&host)?;
     }
-    marks.set_settle(host.raw_get("settle")?);
+    marks.set_settle(host.raw_get("settled")?);
     marks.set_list_index(host.raw_get("list_index")?)?;
     let apis = apis.iter().map(|code| chunk(lua, code).call(&host)).collect::<mlua::Result<Vec<Value>>>()?;
     for api in &apis {
         freeze(api)?;
     }
     let (server, concat) = (host.raw_get("server")?, host.raw_get("concat")?);
-    Ok(Host { apis, server, concat, undefined: host.raw_get("undefined_meta")? })
+    let (codes, undefined) = (host.raw_get("codes")?, host.raw_get("undefined_meta")?);
+    Ok(Host { apis, server, concat, codes, undefined })
 }
 
 fn chunk<'a>(lua: &Lua, code: &'a [u8]) -> Chunk<'a> {

@@ -2,7 +2,7 @@
 
 use crate::engine::protocol::{Answer, Question};
 use crate::value::{Marks, Reading, ValueError, Writing, make_room, read, write};
-use crate::vm::{LogLevel, Run, Slot};
+use crate::vm::{LogLevel, NO_MEMORY, Run, Slot};
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
 
@@ -14,6 +14,7 @@ const NO_RUN: &str = "there is no run";
 /// Adds them to `host`.
 pub(super) fn add(lua: &Lua, host: &Table, marks: &Marks, slot: &Rc<Slot>) -> mlua::Result<()> {
     host.raw_set("null", Value::NULL)?;
+    host.raw_set("no_memory", NO_MEMORY)?;
     add_questions(lua, host, marks, slot)?;
     add_values(lua, host, marks, slot)?;
     let runs = slot.clone();
@@ -126,9 +127,11 @@ fn put(
 fn taken(lua: &Lua, marks: &Marks, run: &Run, id: u32) -> mlua::Result<MultiValue> {
     match run.take(id) {
         None => failed(lua, "the answer is lost"),
-        Some(Answer::Failed { message, data, .. }) if data.is_empty() => failed(lua, &message),
-        Some(Answer::Failed { message, data, .. }) => match read(lua, marks, &data, Reading::default()) {
-            Ok(data) => (false, message, data).into_lua_multi(lua),
+        Some(Answer::Failed { code, message, data }) if data.is_empty() => {
+            (false, message, code).into_lua_multi(lua)
+        }
+        Some(Answer::Failed { code, message, data }) => match read(lua, marks, &data, Reading::default()) {
+            Ok(data) => (false, message, code, data).into_lua_multi(lua),
             Err(error) => told(lua, error),
         },
         Some(Answer::Value { json, bytes }) => match read(lua, marks, &json, Reading::default()) {
@@ -191,10 +194,8 @@ fn add_values(lua: &Lua, host: &Table, marks: &Marks, slot: &Rc<Slot>) -> mlua::
                 *run.result.borrow_mut() = Some(text);
                 true.into_lua_multi(lua)
             }
-            Err(error) => {
-                *run.unfit.borrow_mut() = Some(error.to_string());
-                told(lua, error)
-            }
+            Err(ValueError::Lua(error)) => Err(error),
+            Err(unfit) => (false, unfit.to_string(), true).into_lua_multi(lua),
         }
     })?;
     host.raw_set("result", result)

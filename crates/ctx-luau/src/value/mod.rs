@@ -16,6 +16,7 @@ mod write;
 pub(crate) use read::{Reading, read};
 pub(crate) use write::{Writing, write, write_fields};
 
+use crate::vm::NO_MEMORY;
 use mlua::{Function, Lua, LuaString, Table, Value};
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -38,7 +39,7 @@ pub(crate) struct Marks {
     array: Table,
     /// Puts an `integer`, given as digits, into a table: whatever passes through mlua becomes a number.
     put_integer: Function,
-    /// Awaits a promise: `true` and the value, or `false` and the error.
+    /// Awaits a promise: `true` and the value, or `false` with the message and the code of its error.
     settle: Rc<OnceCell<Function>>,
 }
 
@@ -65,15 +66,11 @@ impl Marks {
     /// The value of a promise; any other userdata is itself.
     fn settled(&self, value: &Value) -> mlua::Result<Value> {
         let Some(settle) = self.settle.get() else { return Ok(value.clone()) };
-        let (is_value, settled): (bool, Value) = settle.call(value)?;
+        let (is_value, settled, code): (bool, Value, Option<String>) = settle.call(value)?;
         if is_value {
             return Ok(settled);
         }
-        let message = match &settled {
-            Value::Table(failure) => failure.raw_get("message")?,
-            other => other.clone(),
-        };
-        Err(mlua::Error::runtime(message.to_string()?))
+        Err(mlua::Error::external(PromiseError { message: settled.to_string()?, code }))
     }
 
     /// Marks a table as an array, for ever.
@@ -84,6 +81,15 @@ impl Marks {
     fn is_array(&self, table: &Table) -> bool {
         table.metatable().is_some_and(|metatable| metatable == self.array)
     }
+}
+
+/// A promise that was to be written and whose call failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct PromiseError {
+    pub(crate) message: String,
+    /// The code of the failed call.
+    pub(crate) code: Option<String>,
 }
 
 /// Why a value cannot become the other.
@@ -107,7 +113,7 @@ impl std::fmt::Display for ValueError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unfit(text) | Self::TooLarge(text) => formatter.write_str(text),
-            Self::Lua(mlua::Error::MemoryError(_)) => formatter.write_str("not enough memory"),
+            Self::Lua(mlua::Error::MemoryError(_)) => formatter.write_str(NO_MEMORY),
             Self::Lua(error) => error.fmt(formatter),
         }
     }

@@ -1,6 +1,7 @@
 //! JSON text becomes a Lua value.
 
 use super::{Marks, NODES_MAX, NUMBER_EXACT_MAX, ValueError, make_room};
+use crate::vm::NO_MEMORY;
 use mlua::{IntoLua, Lua, Table, Value};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
@@ -27,7 +28,7 @@ pub(crate) fn read(lua: &Lua, marks: &Marks, text: &[u8], how: Reading) -> Resul
     lua.set_memory_limit(limit)?;
     make_room(lua, 0)?;
     if limit > 0 && lua.used_memory() > limit {
-        return Err(ValueError::Lua(mlua::Error::MemoryError("not enough memory".to_owned())));
+        return Err(ValueError::Lua(mlua::Error::MemoryError(NO_MEMORY.to_owned())));
     }
     match (read, state.failed.take()) {
         (Ok(Read::Value(value)), _) => Ok(value),

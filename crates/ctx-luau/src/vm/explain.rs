@@ -121,7 +121,6 @@ const CONTEXT_HINT: &str =
 pub(super) fn raised(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.to_string_lossy(),
-        Value::Error(error) => root(error).to_string(),
         Value::Table(table) => match table.raw_get::<Value>("message").ok()? {
             Value::String(text) => text.to_string_lossy(),
             _ => return None,

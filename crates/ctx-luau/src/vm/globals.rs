@@ -51,6 +51,8 @@ impl Globals {
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
         let globals = lua.globals();
         let marks = Marks::new(&lua)?;
+        // Scripts get another one, which hides the errors that we look for.
+        let pcall = globals.raw_get("pcall")?;
         let host = host::install(&lua, &marks, slot)?;
         for name in REMOVED {
             globals.raw_set(*name, Value::Nil)?;
@@ -76,7 +78,7 @@ impl Globals {
         globals.set_safeenv(true);
         let math: Table = globals.raw_get("math")?;
         Ok(Self {
-            pcall: globals.raw_get("pcall")?,
+            pcall,
             tostring: globals.raw_get("tostring")?,
             seed_random: math.raw_get("randomseed")?,
             lua,

@@ -2,7 +2,7 @@
 
 use crate::engine::protocol::{Ending, Entry, Failure, FailureKind, Job};
 use crate::host::{HOST_APIS, SERVER_PREFIX, copied, freeze};
-use crate::value::{Reading, ValueError, read};
+use crate::value::{PromiseError, Reading, ValueError, read};
 use crate::vm::globals::{GC_GOAL, GC_GOAL_TIGHT, Globals, collect_at};
 use crate::vm::source::Compiled;
 use crate::vm::{GlobalNames, Outside, Run, Slot, entry, explain};
@@ -17,8 +17,8 @@ use std::rc::Rc;
 pub(super) const RUNS_MAX: usize = 1_000;
 /// Garbage of earlier runs that may wait: nobody can see it, and each run's limit counts from what is there.
 const GARBAGE_BYTES_MAX: usize = 512 * 1024;
-/// Text of an error that says that the memory is used up.
-const NO_MEMORY: &str = "not enough memory";
+/// The error that the VM raises when memory is used up. It is a string, which nothing but its text tells apart.
+pub(crate) const NO_MEMORY: &str = "not enough memory";
 
 /// Words of scripts that use promises; all other scripts get values.
 const PROMISE_WORDS: [&str; 2] = ["await", "parallel"];
@@ -227,9 +227,9 @@ impl Scene<'_> {
 
     /// Waits for the calls that the script has started and not awaited.
     pub(super) fn await_promises(&self) -> Result<(), Failure> {
-        self.run.await_promises().map_err(|message| match self.run.was_over() {
+        self.run.await_promises().map_err(|lost| match self.run.was_over() {
             true => self.over(),
-            false => self.error(format!("{}: {message}", self.job.chunk_name)),
+            false => self.error(format!("{}: {}", self.job.chunk_name, lost.message), lost.code),
         })
     }
 
@@ -238,25 +238,22 @@ impl Scene<'_> {
         if self.run.was_over() {
             return self.over();
         }
-        if let Value::Error(error) = value
-            && matches!(explain::root(error), mlua::Error::MemoryError(_))
-        {
-            return self.no_memory();
+        let text = || explain::raised(value).unwrap_or_else(|| self.shown(value));
+        match value {
+            Value::Error(error) => self.failed(error),
+            Value::String(text) if text.as_bytes() == NO_MEMORY.as_bytes() => self.no_memory(),
+            Value::Table(failure) => match self.globals.host.codes.raw_get(failure) {
+                Ok(Value::String(code)) => self.error(text(), Some(code.to_string_lossy())),
+                Ok(Value::Boolean(true)) => {
+                    Failure { kind: FailureKind::Result, message: text(), code: None }
+                }
+                _ => self.error(text(), None),
+            },
+            _ => self.error(text(), None),
         }
-        let text = explain::raised(value).unwrap_or_else(|| self.shown(value));
-        self.error(text)
     }
 
-    fn error(&self, text: String) -> Failure {
-        if text.ends_with(NO_MEMORY) {
-            return self.no_memory();
-        }
-        if let Some(unfit) = self.run.unfit.borrow().as_deref()
-            && text.ends_with(unfit)
-        {
-            return Failure { kind: FailureKind::Result, message: text, code: None };
-        }
-        let code = self.run.code_of(&text);
+    fn error(&self, text: String, code: Option<String>) -> Failure {
         let message = explain::with_hint(&self.job.chunk_name, &self.source_text(), self.job.entry, text);
         Failure { kind: FailureKind::Raised, message, code }
     }
@@ -275,7 +272,10 @@ impl Scene<'_> {
         match explain::root(error) {
             _ if self.run.was_over() => self.over(),
             mlua::Error::MemoryError(_) => self.no_memory(),
-            other => self.error(explain::shortened(&other.to_string())),
+            other => {
+                let code = other.downcast_ref::<PromiseError>().and_then(|error| error.code.clone());
+                self.error(explain::shortened(&other.to_string()), code)
+            }
         }
     }
 

@@ -15,7 +15,7 @@ mod source;
 mod tests;
 mod undefined;
 
-pub(crate) use machine::Vm;
+pub(crate) use machine::{NO_MEMORY, Vm};
 pub(crate) use run::{Run, Slot};
 pub(crate) use undefined::{GlobalNames, LANGUAGE};
 pub use undefined::{describe_undefined, execute_globals};

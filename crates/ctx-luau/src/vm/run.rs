@@ -4,13 +4,11 @@ use crate::engine::log_cost;
 use crate::engine::protocol::{ABOUT_PERSON, Answer, Bounds, Question};
 use crate::vm::{GlobalNames, Gone, LogLevel, Outside};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Failed questions that are remembered, to know the code of an error that the script lets through.
-const FAILED_MAX: usize = 32;
 /// Bytes of one line of the log.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// What a host function answers while a script is only looked at.
@@ -81,15 +79,20 @@ pub(crate) struct Run {
     executing: Cell<bool>,
     /// Questions that a person answers.
     people: RefCell<HashSet<u32>>,
-    failed: RefCell<VecDeque<(String, String)>>,
     /// Numbers that `tostring` shows instead of addresses, by address.
     identities: RefCell<HashMap<*const c_void, usize>>,
     log_left: Cell<usize>,
     log_full: Cell<bool>,
     /// What `result(v)` was given, as JSON.
     pub(crate) result: RefCell<Option<Vec<u8>>>,
-    /// Why `result(v)` did not take what it was given.
-    pub(crate) unfit: RefCell<Option<String>>,
+}
+
+/// A call that a script started, never awaited, and that failed.
+#[derive(Debug)]
+pub(crate) struct LostCall {
+    pub(crate) message: String,
+    /// The code of the failed question; none where nobody answered it.
+    pub(crate) code: Option<String>,
 }
 
 impl Run {
@@ -113,12 +116,10 @@ impl Run {
             names,
             executing: Cell::new(false),
             people: RefCell::default(),
-            failed: RefCell::default(),
             identities: RefCell::default(),
             log_left: Cell::new(bounds.log_bytes),
             log_full: Cell::new(false),
             result: RefCell::default(),
-            unfit: RefCell::default(),
         }
     }
 
@@ -174,14 +175,15 @@ impl Run {
     }
 
     /// Waits for every call that was started and never awaited; the first error is the run's.
-    pub(crate) fn await_promises(&self) -> Result<(), String> {
+    pub(crate) fn await_promises(&self) -> Result<(), LostCall> {
         let promised = self.promised.borrow().clone();
         for (id, function) in promised {
-            self.wait_any(&[id])?;
+            self.wait_any(&[id]).map_err(|message| LostCall { message, code: None })?;
             // Values stay: the result may hold the promise.
             let has_failed = matches!(self.arrived.borrow().get(&id), Some(Answer::Failed { .. }));
-            if has_failed && let Some(Answer::Failed { message, .. }) = self.take(id) {
-                return Err(format!("{function} was called and not awaited, and failed: {message}"));
+            if has_failed && let Some(Answer::Failed { code, message, .. }) = self.take(id) {
+                let message = format!("{function} was called and not awaited, and failed: {message}");
+                return Err(LostCall { message, code: Some(code) });
             }
         }
         Ok(())
@@ -203,22 +205,7 @@ impl Run {
         if self.promised.borrow_mut().remove(&id).is_some() {
             self.awaited.borrow_mut().insert(id);
         }
-        if let Answer::Failed { code, message, .. } = &answer {
-            let mut failed = self.failed.borrow_mut();
-            if failed.len() == FAILED_MAX {
-                failed.pop_front();
-            }
-            failed.push_back((message.clone(), code.clone()));
-        }
         Some(answer)
-    }
-
-    /// The code of the failed question that this error speaks of.
-    pub(crate) fn code_of(&self, error: &str) -> Option<String> {
-        let failed = self.failed.borrow();
-        let found =
-            failed.iter().rev().find(|(message, _)| !message.is_empty() && error.ends_with(message.as_str()));
-        found.map(|(_, code)| code.clone())
     }
 
     /// The number that `tostring` shows for the value at this address: no address leaves the VM.

@@ -136,6 +136,77 @@ fn an_error_of_a_question_keeps_its_code() {
     assert_eq!(failure.code, None);
 }
 
+#[test]
+fn an_error_of_the_script_has_no_code_even_with_the_words_of_a_failed_question() {
+    let run = |body: &str| {
+        let outside = Played::new(|_, _, _| failed("not_found", "no document with id: 7"));
+        let source = format!("tool = {{ execute = function(_, context)\n{body}\nend }}");
+        let failure = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[]), &source, outside).unwrap_err();
+        (failure.kind, failure.message, failure.code)
+    };
+    let text = "tools/x.lua:2: no document with id: 7".to_owned();
+    for own in [
+        "pcall(context.get, '7') error('no document with id: 7')",
+        "local ok, why = pcall(context.get, '7') error(why)",
+    ] {
+        assert_eq!(run(own), (FailureKind::Raised, text.clone(), None), "{own}");
+    }
+    // Nothing has caught these.
+    for passed_on in [
+        "return context.get('7')",
+        "return tostring(setmetatable({}, { __tostring = function() return context.get('7') end }))",
+        "return string.gsub('a', 'a', function() return context.get('7') end)",
+        "return coroutine.wrap(function() return context.get('7') end)()",
+        "return parallel({ function() return context.get('7') end })",
+        "local function f() return context.get('7') end pcall(error) return f()",
+    ] {
+        let (kind, message, code) = run(passed_on);
+        assert_eq!((kind, code.as_deref()), (FailureKind::Raised, Some("not_found")), "{passed_on}");
+        assert!(message.ends_with("no document with id: 7"), "{passed_on}: {message}");
+    }
+    let (kind, ..) = run("error('the archive: not enough memory')");
+    assert_eq!(kind, FailureKind::Raised);
+}
+
+#[test]
+fn scripts_catch_texts_whatever_they_catch_them_with() {
+    let outside = || Played::new(|_, _, _| failed("not_found", "gone"));
+    let source = "tool = { execute = function(_, context)
+        local function get() return context.get('7') end
+        local seen = {}
+        for _, why in {
+            select(2, pcall(get)),
+            select(2, xpcall(get, function(why) return why end)),
+            select(2, coroutine.resume(coroutine.create(get))),
+            select(2, pcall(coroutine.wrap(get))),
+            select(2, pcall(parallel, { get })),
+            select(2, xpcall(error, get)),
+        } do
+            table.insert(seen, type(why) .. ' ' .. string.gsub(why, '^.*: ', ''))
+        end
+        local co = coroutine.create(get)
+        coroutine.resume(co)
+        local closed, why = coroutine.close(co)
+        return { seen, closed, why }
+    end }";
+    let answer = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[]), source, outside()).unwrap();
+    assert_eq!(answer[0].as_array().unwrap()[..5], vec![json!("string gone"); 5]);
+    assert!(answer[0][5].as_str().unwrap().starts_with("string "), "{answer}");
+    assert_eq!((&answer[1], answer[2].is_string()), (&json!(false), true), "{answer}");
+    for (misuse, expected) in [
+        ("xpcall(print)", "#2 to 'xpcall' (function expected"),
+        ("coroutine.resume(1)", "#1 to 'resume' (thread expected, got number)"),
+        ("coroutine.wrap(1)", "#1 to 'wrap' (function expected, got number)"),
+        ("coroutine.close(1)", "#1 to 'close' (thread expected, got number)"),
+    ] {
+        let source = format!("tool = {{ execute = function()\n{misuse} end }}");
+        let failure =
+            run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[]), &source, outside()).unwrap_err();
+        assert!(failure.message.starts_with("tools/x.lua:2: "), "{}", failure.message);
+        assert!(failure.message.contains(expected), "{}", failure.message);
+    }
+}
+
 /// A tool as authors write them: plain Lua, every common API, nothing special to this engine.
 const TICKET: &str = r#"
 local function link(hit)

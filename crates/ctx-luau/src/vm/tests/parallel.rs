@@ -1,7 +1,7 @@
 //! Several questions at once.
 
 use super::{Played, chunk, chunk_with, failed, job, message, run_in, value};
-use crate::engine::protocol::Entry;
+use crate::engine::protocol::{Entry, Failure};
 use crate::vm::Vm;
 use serde_json::json;
 use std::rc::Rc;
@@ -103,6 +103,14 @@ fn servers_as_globals_give_promises() {
 
 /// Runs a script that has the server `shop` as a global, with one answer for each of its functions.
 fn with_shop(source: &str) -> Result<serde_json::Value, String> {
+    run_with_shop(source).map_err(|failure| failure.message)
+}
+
+fn code_with_shop(source: &str) -> Option<String> {
+    run_with_shop(source).unwrap_err().code
+}
+
+fn run_with_shop(source: &str) -> Result<serde_json::Value, Failure> {
     let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
         Some("shop.list") => value(json!([{ "id": 1 }, { "id": 2 }])),
         Some("shop.text") => value(json!("[1,2]")),
@@ -114,7 +122,7 @@ fn with_shop(source: &str) -> Result<serde_json::Value, String> {
     });
     let mut job = job(Entry::Chunk, &[]);
     job.apis.push("sdk.shop".to_owned());
-    run_in(&mut Vm::new().unwrap(), &job, source, outside).map_err(|failure| failure.message)
+    run_in(&mut Vm::new().unwrap(), &job, source, outside)
 }
 
 #[test]
@@ -179,6 +187,7 @@ fn no_error_of_a_call_is_lost() {
         for source in [source.to_owned(), format!("-- await\n{source}")] {
             let error = with_shop(&source).unwrap_err();
             assert!(error.ends_with("went wrong"), "{source}: {error}");
+            assert_eq!(code_with_shop(&source).as_deref(), Some("tool_error"), "{source}");
         }
     }
     assert_eq!(
