@@ -97,10 +97,10 @@ impl Bench {
     }
 }
 
-/// A tool without parameters whose function has this body, in line 2.
+/// A tool that takes any arguments, whose function has this body, in line 2.
 pub(crate) fn tool_source(name: &str, body: &str) -> String {
     format!(
-        "tool = {{ name = '{name}', description = 'A test.', parameters = {{}} }}\nfunction tool.execute(params, context) {body} end"
+        "tool = {{ name = '{name}', description = 'A test.' }}\nfunction tool.execute(params, context) {body} end"
     )
 }
 

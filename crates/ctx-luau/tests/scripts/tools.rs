@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = tests!(tools:
     an_echo_is_called_by_many_at_once,
     a_tool_says_what_it_is,
     empty_tables_are_what_the_schemas_say,
+    a_misspelt_argument_is_refused_with_the_nearest_name,
     an_error_names_file_and_line,
     a_tool_that_takes_too_long_is_told_with_its_logs,
     nothing_but_the_time_is_a_timeout,
@@ -72,6 +73,45 @@ async fn a_tool_says_what_it_is() {
     let described = bench.scripts.describe(&settings).await.unwrap();
     assert_eq!((described.kind.as_str(), described.parameters), ("tool", 1));
     assert_eq!((described.version.as_deref(), described.functions), (Some("2"), vec!["execute".to_owned()]));
+}
+
+async fn a_misspelt_argument_is_refused_with_the_nearest_name() {
+    let bench = Bench::new();
+    let tool = async |name: &str, declares: &str| {
+        let source = format!(
+            "tool = {{ name = '{name}', description = 'Takes.', {declares} }} function tool.execute() return 1 end"
+        );
+        bench.scripts.tool(&bench.script(name, &source)).await.unwrap()
+    };
+    let nested = "parameters = { { name = 'limit', type = 'integer' },
+        { name = 'filter', type = 'object', properties = { { name = 'since', type = 'string' } } } }";
+    let whole = "schema = { type = 'object', properties = { limit = { type = 'integer' } } }";
+    let catalog = catalog([
+        tool("nested", nested).await,
+        tool("whole", whole).await,
+        tool("nothing", "parameters = {}").await,
+        tool("anything", "title = 'Any'").await,
+    ]);
+    for (name, arguments, expected) in [
+        ("nested", json!({"limti": 1}), "unknown parameter: limti (did you mean `limit`?)"),
+        (
+            "nested",
+            json!({"filter": {"sinc": "2026"}}),
+            "unknown parameter: filter.sinc (did you mean `since`?)",
+        ),
+        ("whole", json!({"limti": 1}), "unknown parameter: limti (did you mean `limit`?)"),
+        ("nothing", json!({"limit": 1}), "unknown parameter: limit"),
+    ] {
+        let error = call(&catalog, name, arguments).await.unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::BadRequest, expected), "{name}");
+    }
+    for (name, arguments) in [
+        ("nested", json!({"limit": 1, "filter": {"since": "2026"}})),
+        ("nothing", json!({})),
+        ("anything", json!({"limit": 1})),
+    ] {
+        assert_eq!(call(&catalog, name, arguments).await.unwrap().value, json!(1), "{name}");
+    }
 }
 
 async fn empty_tables_are_what_the_schemas_say() {

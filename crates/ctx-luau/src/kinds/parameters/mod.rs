@@ -59,6 +59,9 @@ const SCHEMA_FIELDS: &[&str] = &[
 ];
 /// What is a list in JSON Schema, also when it is empty.
 const LISTS: &[&str] = &["required", "enum", "examples"];
+/// What lets a schema say more of an object than its own `properties` do: closing it could refuse what those allow.
+const COMBINATORS: &[&str] =
+    &["allOf", "anyOf", "oneOf", "not", "if", "$ref", "dependentSchemas", "unevaluatedProperties"];
 /// How deep declarations may nest.
 const DEPTH_MAX: usize = 32;
 
@@ -74,11 +77,18 @@ pub(super) fn count(table: &Map<String, Value>) -> usize {
 
 /// The schema of a tool's arguments; the error says which declaration is wrong.
 pub(super) fn input_schema(table: &Map<String, Value>) -> Result<Value, String> {
-    let (place, schema) = match (table.get("schema"), table.get("parameters")) {
+    let (place, mut schema) = match (table.get("schema"), table.get("parameters")) {
         (Some(schema), _) => ("tool.schema", whole(schema, "tool.schema")?),
         (None, Some(schema)) if is_schema(schema) => ("tool.parameters", whole(schema, "tool.parameters")?),
         (None, declared) => ("tool.parameters", listed(declared.unwrap_or(&Value::Null))?),
     };
+    // A tool that declares nothing takes anything.
+    if ["schema", "parameters"]
+        .iter()
+        .any(|name| table.get(*name).is_some_and(|declared| !declared.is_null()))
+    {
+        close(&mut schema, 0);
+    }
     let compiled = ArgumentSchema::compile(schema.clone());
     compiled.map_err(|error| format!("{place} is not a valid schema: {error}"))?;
     Ok(schema)
@@ -102,14 +112,37 @@ fn is_schema(value: &Value) -> bool {
 
 fn listed(declared: &Value) -> Result<Value, String> {
     let (properties, required) = named(declared, "tool.parameters", 0)?;
-    let declares_some = !properties.is_empty();
-    let mut schema = json!({ "type": "object", "properties": properties, "required": required });
-    // A misspelt optional parameter is refused. A tool that takes others says so by `tool.schema`; one that declares
-    // nothing takes anything.
-    if declares_some {
-        schema["additionalProperties"] = json!(false);
+    Ok(json!({ "type": "object", "properties": properties, "required": required }))
+}
+
+/// Refuses, unless the schema says otherwise, what its `properties` do not name: a misspelt optional parameter is an
+/// error, not a value that is ignored. Nested objects without any property stay open: they hold whatever is sent.
+fn close(schema: &mut Value, depth: usize) {
+    let Value::Object(fields) = schema else { return };
+    if depth > DEPTH_MAX {
+        return;
     }
-    Ok(schema)
+    let properties = fields.get("properties").and_then(Value::as_object);
+    let names_all = properties.is_some_and(|properties| {
+        let required = fields.get("required").and_then(Value::as_array);
+        let mut required = required.into_iter().flatten().filter_map(Value::as_str);
+        (depth == 0 || !properties.is_empty()) && required.all(|name| properties.contains_key(name))
+    });
+    if names_all && !COMBINATORS.iter().any(|name| fields.contains_key(*name)) {
+        fields.entry("additionalProperties").or_insert(json!(false));
+    }
+    for (name, value) in fields {
+        match name.as_str() {
+            "properties" | "patternProperties" => {
+                value.as_object_mut().into_iter().flatten().for_each(|(_, schema)| close(schema, depth + 1));
+            }
+            "items" | "additionalProperties" => close(value, depth + 1),
+            "prefixItems" => {
+                value.as_array_mut().into_iter().flatten().for_each(|schema| close(schema, depth + 1));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Declarations with their names: in a list, or by name.

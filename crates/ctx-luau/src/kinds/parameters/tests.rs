@@ -32,12 +32,45 @@ fn the_documented_declarations_become_the_documented_schema() {
 }
 
 #[test]
-fn no_parameters_are_an_empty_object() {
-    let none = json!({"type": "object", "properties": {}, "required": []});
-    // Nothing is declared, so anything is taken.
+fn a_tool_without_parameters_takes_anything_and_one_with_an_empty_list_nothing() {
+    let mut none = json!({"type": "object", "properties": {}, "required": []});
     assert_eq!(input_schema(&Map::new()).unwrap(), none);
+    assert_eq!(schema(Value::Null).unwrap(), none);
+    none["additionalProperties"] = json!(false);
     assert_eq!(schema(json!({})).unwrap(), none);
     assert_eq!(schema(json!([])).unwrap(), none);
+}
+
+#[test]
+fn objects_with_properties_are_closed_unless_they_say_otherwise() {
+    let closed = |schema: Value, pointer: &str| {
+        let made = input_schema(&Map::from_iter([("schema".to_owned(), schema)])).unwrap();
+        made.pointer(pointer).unwrap().get("additionalProperties").cloned()
+    };
+    let of = |properties: Value| json!({"type": "object", "properties": properties});
+    let inner = of(json!({"b": {"type": "string"}}));
+    let refused = Some(json!(false));
+    assert_eq!(closed(of(json!({"a": inner})), ""), refused);
+    assert_eq!(closed(of(json!({"a": inner})), "/properties/a"), refused);
+    assert_eq!(closed(of(json!({"a": {"type": "array", "items": inner}})), "/properties/a/items"), refused);
+    assert_eq!(closed(of(json!({"a": {"type": "object"}})), "/properties/a"), None);
+    assert_eq!(closed(of(json!({"a": of(json!({}))})), "/properties/a"), None);
+    assert_eq!(closed(json!({"type": "object"}), ""), None);
+    for (name, value) in [
+        ("additionalProperties", json!(true)),
+        ("allOf", json!([{"properties": {"c": {}}}])),
+        ("anyOf", json!([{"required": ["b"]}])),
+        ("required", json!(["c"])),
+    ] {
+        let mut open = inner.clone();
+        open[name] = value;
+        assert_ne!(closed(of(json!({"a": open})), "/properties/a"), refused, "{name}");
+        assert_ne!(closed(open, ""), refused, "{name}");
+    }
+    // A schema for the parts of another is no object of its own.
+    let parts = json!({"type": "object", "allOf": [inner], "$defs": {"d": inner}});
+    assert_eq!(closed(parts.clone(), "/allOf/0"), None);
+    assert_eq!(closed(parts, "/$defs/d"), None);
 }
 
 #[test]
@@ -61,7 +94,7 @@ fn items_properties_and_bounds_are_kept() {
         properties["where"],
         json!({
             "properties": {"lat": {"type": "number"}, "lon": {"type": "number"}},
-            "required": ["lat"], "type": "object",
+            "required": ["lat"], "type": "object", "additionalProperties": false,
         })
     );
     assert_eq!(properties["options"]["properties"]["dry"], json!({"type": "boolean"}));
@@ -69,9 +102,11 @@ fn items_properties_and_bounds_are_kept() {
 }
 
 #[test]
-fn a_whole_schema_is_taken_as_it_is() {
+fn a_whole_schema_is_taken_as_it_is_but_for_what_it_does_not_name() {
     let whole = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": {}});
-    let expected = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": []});
+    let expected = json!({
+        "type": "object", "properties": {"a": {"type": "string"}}, "required": [], "additionalProperties": false,
+    });
     assert_eq!(schema(whole.clone()).unwrap(), expected);
     assert_eq!(input_schema(&Map::from_iter([("schema".to_owned(), whole)])).unwrap(), expected);
 }
