@@ -150,6 +150,11 @@ pub trait Connector: Send + Sync + 'static {
     /// Whether the place can be reached, without reading it.
     async fn check(&self) -> Result<(), SourceError>;
 
+    /// Whether the user's settings name this document for reading although it contains a secret, such as a private key.
+    fn admits_secret(&self, _source_id: &str) -> bool {
+        false
+    }
+
     /// What watches the place; `None` when it cannot tell that it changed.
     fn watcher(&self) -> Option<Watcher> {
         None

@@ -1,7 +1,7 @@
 //! Deny-list of files that usually hold secrets: no source indexes them, and scripts can neither read nor list them.
 //!
-//! By name, so that a file need not be opened to be refused. Only the private keys that scripts read are recognised by
-//! their content.
+//! By name, so that a file need not be opened to be refused. Private keys are recognised by their content, too
+//! ([`is_private_key`]).
 
 use std::path::{Component, Path};
 
@@ -22,7 +22,7 @@ const DIRECTORY_NAMES: [&str; 12] = [
 ];
 
 /// Whole file names.
-const FILE_NAMES: [&str; 39] = [
+const FILE_NAMES: [&str; 43] = [
     ".authinfo",
     ".boto",
     ".dockercfg",
@@ -30,6 +30,7 @@ const FILE_NAMES: [&str; 39] = [
     ".git-credentials",
     ".htpasswd",
     ".my.cnf",
+    ".mcp.json",
     ".mylogin.cnf",
     ".netrc",
     ".npmrc",
@@ -41,6 +42,8 @@ const FILE_NAMES: [&str; 39] = [
     ".vault_pass",
     "_netrc",
     "application_default_credentials.json",
+    "auth.json",
+    "claude_desktop_config.json",
     "credentials",
     "credentials.json",
     "credentials.toml",
@@ -54,6 +57,7 @@ const FILE_NAMES: [&str; 39] = [
     "id_ed25519_sk",
     "id_rsa",
     "kubeconfig",
+    "mcp.json",
     "pgpass.conf",
     "rclone.conf",
     "secrets.json",
@@ -67,8 +71,17 @@ const FILE_NAMES: [&str; 39] = [
 /// Prefixes of file names.
 const NAME_PREFIXES: [&str; 1] = [".env"];
 
+/// Prefixes of file names, each with a suffix: keys of cloud accounts, as consoles name their downloads.
+const NAME_AFFIXES: [(&str, &str); 4] = [
+    ("credentials-", ".json"),
+    ("credentials_", ".json"),
+    ("service-account", ".json"),
+    ("service_account", ".json"),
+];
+
 /// Suffixes of file names: environments, private keys, key stores, and the state and variables of Terraform.
-const NAME_SUFFIXES: [&str; 17] = [
+const NAME_SUFFIXES: [&str; 19] = [
+    "-credentials.json",
     ".env",
     ".jks",
     ".kdb",
@@ -86,20 +99,27 @@ const NAME_SUFFIXES: [&str; 17] = [
     ".tfstate.backup",
     ".tfvars",
     ".tfvars.json",
+    "_credentials.json",
 ];
 
 /// Names on the list by their prefix that are written to be shared: they name variables without their values.
 const SHARED_NAMES: [&str; 3] = [".env.example", ".env.sample", ".env.template"];
 
-/// Start of a PEM header, and its label for private keys.
+/// Start of a PEM header, its end, which also begins the footer, and its label for private keys.
 const PEM_START: &[u8] = b"-----BEGIN ";
+const PEM_DASHES: &[u8] = b"-----";
 const PEM_PRIVATE_KEY: &[u8] = b"PRIVATE KEY";
+
+/// The longest label, with the dashes behind it.
+const LABEL_BYTES_MAX: usize = 64;
 
 /// Base64 digits of a line that is part of a key, and not an example of one.
 const KEY_LINE_MIN: usize = 40;
 
-/// Lines after a PEM header in which the key begins: there may be headers of its own.
-const KEY_LINES: usize = 4;
+/// Lines after a PEM header in which the key begins, the header's own among them: there may be headers of its own. And
+/// the most bytes of those.
+const KEY_LINES: usize = 5;
+const KEY_HEAD_BYTES: usize = 2 << 10;
 
 /// Whether a file is on the deny-list: by its own name, or by that of a directory above it. Directories have a list of
 /// their own, so that the pages of a folder `credentials/` count as pages. Case-insensitive, as some file systems are.
@@ -132,7 +152,8 @@ pub fn secret_file_globs() -> (Vec<String>, Vec<String>) {
     let names = FILE_NAMES.iter().map(|name| (*name).to_owned());
     let prefixes = NAME_PREFIXES.iter().map(|prefix| format!("{prefix}*"));
     let suffixes = NAME_SUFFIXES.iter().map(|suffix| format!("*{suffix}"));
-    let listed = directories.chain(names).chain(prefixes).chain(suffixes).collect();
+    let affixes = NAME_AFFIXES.iter().map(|(prefix, suffix)| format!("{prefix}*{suffix}"));
+    let listed = directories.chain(names).chain(prefixes).chain(suffixes).chain(affixes).collect();
     (listed, SHARED_NAMES.map(str::to_owned).to_vec())
 }
 
@@ -149,32 +170,43 @@ fn is_listed(name: &str) -> bool {
     let is_match = DIRECTORY_NAMES.contains(&name)
         || FILE_NAMES.contains(&name)
         || NAME_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || NAME_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+        || NAME_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+        || NAME_AFFIXES.iter().any(|(prefix, suffix)| name.starts_with(prefix) && name.ends_with(suffix));
     is_match && !SHARED_NAMES.contains(&name)
 }
 
-/// Whether the content is, or contains, a PEM private key, whatever the file's name. A mere header, as in a manual, is a
-/// key only where the file begins with it.
+/// Whether the content is, or contains, a PEM private key, whatever the file's name and format: on lines, or as a string in
+/// JSON or source code. A mere header, as in a manual, is a key only where the content begins with it.
 pub fn is_private_key(content: &[u8]) -> bool {
-    let mut lines = content.trim_ascii_start().split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    if lines.clone().next().is_some_and(is_key_header) {
-        return true;
-    }
-    while lines.any(is_key_header) {
-        if lines.clone().take(KEY_LINES).any(is_key_line) {
+    let content = content.trim_ascii_start();
+    let mut rest = content;
+    while let Some(at) = rest.iter().position(|byte| *byte == PEM_START[0]) {
+        let is_first = rest.len() == content.len() && at == 0;
+        rest = &rest[at..];
+        if rest.strip_prefix(PEM_START).and_then(after_key_label).is_some_and(|key| is_first || has_key(key))
+        {
             return true;
         }
+        rest = &rest[1..];
     }
     false
 }
 
-fn is_key_header(line: &[u8]) -> bool {
-    line.starts_with(PEM_START) && line.windows(PEM_PRIVATE_KEY.len()).any(|part| part == PEM_PRIVATE_KEY)
+/// The text behind a PEM header that begins with this label, if it is the label of a private key.
+fn after_key_label(text: &[u8]) -> Option<&[u8]> {
+    let label = &text[..text.len().min(LABEL_BYTES_MAX)];
+    let end = label.windows(PEM_DASHES.len()).position(|part| part == PEM_DASHES)?;
+    let is_key = label[..end].windows(PEM_PRIVATE_KEY.len()).any(|part| part == PEM_PRIVATE_KEY);
+    is_key.then(|| &text[end + PEM_DASHES.len()..])
 }
 
-fn is_key_line(line: &[u8]) -> bool {
-    line.len() >= KEY_LINE_MIN
-        && line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte))
+/// Whether a key begins here, before the footer and within a few lines.
+fn has_key(text: &[u8]) -> bool {
+    let text = &text[..text.len().min(KEY_HEAD_BYTES)];
+    let footer = text.windows(PEM_DASHES.len()).position(|part| part == PEM_DASHES);
+    let lines = text[..footer.unwrap_or(text.len())].split(|byte| *byte == b'\n').take(KEY_LINES);
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+    lines.into_iter().any(|line| line.split(|byte| !is_digit(byte)).any(|run| run.len() >= KEY_LINE_MIN))
 }
 
 #[cfg(test)]
@@ -219,6 +251,16 @@ mod tests {
             "infra/terraform.tfstate.backup",
             "prod.auto.tfvars",
             ".env.example.local",
+            "service-account.json",
+            "Service-Account-prod.json",
+            "gcp/service_account_key.json",
+            "credentials-prod.json",
+            "my-credentials.json",
+            "gcloud_credentials.json",
+            "claude_desktop_config.json",
+            ".mcp.json",
+            "mcp.json",
+            ".codex/auth.json",
         ] {
             assert!(is_secret_file(Path::new(path)), "{path}");
             assert!(has_secret_name(Path::new(path)), "{path}");
@@ -231,6 +273,12 @@ mod tests {
             "gitignore",
             ".gitignore",
             "id_rsa.pub",
+            "credentials.md",
+            "credentials-policy.md",
+            "service-accounts.md",
+            "service-account.md",
+            "oauth.json",
+            "author.json",
             "keys.md",
             "tokens.txt",
             "secrets.md",
@@ -260,8 +308,8 @@ mod tests {
         let example = |glob: &String| glob.replace('*', "x").replace(".envx", ".env").replace('/', "/x");
         assert!(listed.iter().all(|glob| is_secret_file(Path::new(&example(glob)))), "{listed:?}");
         assert!(exceptions.iter().all(|name| is_example_environment(Path::new(name))), "{exceptions:?}");
-        let rules = DIRECTORY_NAMES.len() + FILE_NAMES.len() + NAME_PREFIXES.len() + NAME_SUFFIXES.len();
-        assert_eq!(listed.len(), rules);
+        let affixes = NAME_PREFIXES.len() + NAME_SUFFIXES.len() + NAME_AFFIXES.len();
+        assert_eq!(listed.len(), DIRECTORY_NAMES.len() + FILE_NAMES.len() + affixes);
     }
 
     #[test]
@@ -287,5 +335,27 @@ mod tests {
         assert!(!is_private_key(
             b"# Keys\nA key looks like this:\n-----BEGIN PRIVATE KEY-----\nMIIE...\n-----END"
         ));
+    }
+
+    #[test]
+    fn a_private_key_is_known_in_json_and_source_code() {
+        let line = "A".repeat(64);
+        for text in [
+            format!(
+                r#"{{"private_key": "-----BEGIN PRIVATE KEY-----\n{line}\n{line}\n-----END PRIVATE KEY-----\n"}}"#
+            ),
+            format!("KEY = \"-----BEGIN RSA PRIVATE KEY-----\\n\" +\n    \"{line}\\n\" +\n"),
+            format!("key: |\n  -----BEGIN EC PRIVATE KEY-----\n  {line}\n"),
+            format!("a -----BEGIN PRIVATE KEY----- {line} -----END PRIVATE KEY-----"),
+        ] {
+            assert!(is_private_key(text.as_bytes()), "{text}");
+        }
+        for text in [
+            format!("a {{\"key\": \"-----BEGIN PRIVATE KEY-----\\n…\\n-----END PRIVATE KEY-----\"}}\n{line}"),
+            format!("a\n-----BEGIN PUBLIC KEY-----\n{line}\n-----END PUBLIC KEY-----\n"),
+            format!("a\n-----BEGIN PRIVATE KEY-----\n{}{line}", "Of lines.\n".repeat(6)),
+        ] {
+            assert!(!is_private_key(text.as_bytes()), "{text}");
+        }
     }
 }

@@ -182,11 +182,20 @@ async fn secret_files_of_a_bucket_are_left_out_unless_they_are_named() {
     for key in ["notes.md", "app/.env", "app/.env.example", "ca/root.pem", "server.pem", ".aws/credentials"] {
         fixture.put(key, "zebra").await;
     }
-    assert_eq!(fixture.sync().await, SyncReport { added: 3, secret_files: 3, ..report() });
+    fixture.put("deploy.txt", common::private_key()).await;
+    let expected = SyncReport { secret_files: 4, ..report() };
+    assert_eq!(fixture.sync().await, SyncReport { added: 3, ..expected.clone() });
     assert_eq!(
         fixture.take_reads(),
-        ["GET /secrets/app/.env.example", "GET /secrets/ca/root.pem", "GET /secrets/notes.md"]
+        [
+            "GET /secrets/app/.env.example",
+            "GET /secrets/ca/root.pem",
+            "GET /secrets/deploy.txt",
+            "GET /secrets/notes.md"
+        ]
     );
+    assert_eq!(fixture.sync().await, SyncReport { unchanged: 3, ..expected });
+    assert_eq!(fixture.take_reads(), [""; 0]);
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use crate::common::{
-    self, CrashingStore, JIRA, Scripted, Workspace, delete, document, found, generation, names, notes, query,
-    report, search, stored, sync, sync_source, sync_with, the_document, time, upsert,
+    self, CrashingStore, JIRA, Scripted, Workspace, delete, document, found, generation, names, notes,
+    private_key, query, report, search, stored, sync, sync_source, sync_with, the_document, time, upsert,
 };
 use ctx_knowledge::{Mode, Progress, Query, SyncError, SyncOptions, SyncReport};
 use ctx_store::MemoryStore;
@@ -341,6 +341,23 @@ async fn progress_knows_how_many_files_there_are_before_the_first_is_read() {
     workspace.write("the-last.md", "anchor");
     let last = progress_of().await;
     assert_eq!(last.last(), Some(&(22, Some(22))), "what need not be read is done: {last:?}");
+}
+
+#[tokio::test]
+async fn a_document_with_a_private_key_is_left_out_whatever_its_source_and_format() {
+    let html = format!("<!doctype html><p>harbour</p><pre>{}</pre>", private_key());
+    let json = format!("{{\"private_key\": {}}}", serde_json::Value::from(private_key()));
+    let connector = Scripted::with([
+        document("ticket", &format!("harbour\n{}", private_key())),
+        document("page", &html),
+        document("account", &json),
+        document("manual", "harbour: a key begins with -----BEGIN PRIVATE KEY-----"),
+    ]);
+    let workspace = Workspace::new().source(JIRA, &connector);
+    let knowledge = workspace.open();
+    let report = sync_source(&knowledge, JIRA).await.unwrap();
+    assert_eq!((report.added, report.secret_files, report.skipped), (1, 3, 0), "{report:?}");
+    assert_eq!(stored(&knowledge), ["manual"]);
 }
 
 #[tokio::test]

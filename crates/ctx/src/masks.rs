@@ -119,6 +119,10 @@ impl Connector for MaskedConnector {
         self.connector.check().await.map_err(|error| self.masked(error))
     }
 
+    fn admits_secret(&self, source_id: &str) -> bool {
+        self.connector.admits_secret(source_id)
+    }
+
     fn watcher(&self) -> Option<Watcher> {
         self.connector.watcher()
     }

@@ -134,3 +134,59 @@ fn a_clone_cannot_have_the_users_secret_files_indexed() {
     w.ctx("sync --trust").success();
     assert_eq!(found(&w), [".env"]);
 }
+
+/// A PEM private key. It is put together here, so that this file has none.
+fn private_key() -> String {
+    let line = "QUJD".repeat(16);
+    format!("-----BEGIN {} KEY-----\n{line}\n{line}\n-----END {} KEY-----\n", "PRIVATE", "PRIVATE")
+}
+
+fn with_key_in_a_text_file(globs: &str) -> TestWorkspace {
+    let key = private_key();
+    let config = format!(
+        "[embedding]\nprovider = \"disabled\"\n[connectors.filesystem.files]\nroot = \"files\"\n{globs}\n\
+         [connectors.git.repository]\nurl = \"repository\"\n{globs}\n"
+    );
+    let mut w = TestWorkspace::empty().config(&config);
+    let wide: Vec<u8> = format!("\u{feff}zebra7\n{key}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for folder in ["files", "repository"] {
+        w = w
+            .file(&format!("{folder}/deploy.txt"), &format!("zebra7\n{key}"))
+            .bytes(&format!("{folder}/exported.txt"), &wide)
+            .file(&format!("{folder}/keys.md"), "zebra7: a key begins with -----BEGIN PRIVATE KEY-----");
+    }
+    w.shell(COMMIT).success();
+    w
+}
+
+#[test]
+fn a_private_key_in_a_text_file_is_not_indexed() {
+    let w = with_key_in_a_text_file("");
+    let left_out = "1 added, 2 secret files left out";
+    w.ctx("sync")
+        .success()
+        .answers(&format!("files: {left_out}"))
+        .answers(&format!("repository: {left_out}"));
+    assert_eq!(found(&w), ["keys.md", "keys.md"]);
+    w.ctx("sync").success().answers("files: 1 unchanged, 2 secret files left out");
+    // A key that is pasted into a page takes the page out of the index.
+    w.write("files/keys.md", format!("zebra7\n{}", private_key()));
+    w.ctx("sync filesystem").success().answers("1 deleted, 3 secret files left out");
+    w.write("files/keys.md", "zebra7");
+    w.ctx("sync filesystem").success().answers("1 added, 2 secret files left out");
+}
+
+#[test]
+fn a_file_with_a_private_key_is_indexed_where_it_is_named_and_only_as_long() {
+    let w = with_key_in_a_text_file("");
+    w.ctx("sync").success();
+    let config = w.read("ctx.toml");
+    let globs = "include_sensitive_globs = [\"deploy.txt\"]";
+    let named = with_key_in_a_text_file(globs);
+    w.write("ctx.toml", named.read("ctx.toml"));
+    w.ctx("sync").success().answers("1 added, 1 unchanged, 1 secret file left out");
+    assert_eq!(found(&w), ["deploy.txt", "deploy.txt", "keys.md", "keys.md"]);
+    w.write("ctx.toml", config);
+    w.ctx("sync").success().answers("1 deleted, 1 unchanged, 2 secret files left out");
+    assert_eq!(found(&w), ["keys.md", "keys.md"]);
+}

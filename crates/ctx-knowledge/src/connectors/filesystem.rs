@@ -124,6 +124,10 @@ impl Connector for Filesystem {
             .unwrap_or_else(|_| Err(SourceError::Unavailable("reading the folder panicked".to_owned())))
     }
 
+    fn admits_secret(&self, source_id: &str) -> bool {
+        self.globs.admits_secret(source_id)
+    }
+
     fn watcher(&self) -> Option<Watcher> {
         let filesystem = self.clone();
         Some(Box::new(move |signal| watch::run::<RecommendedWatcher>(&filesystem, Timing::default(), signal)))

@@ -73,7 +73,13 @@ impl Globs {
 
     /// Whether a file usually holds secrets and is not named by `include_sensitive_globs`.
     pub(super) fn refuses(&self, relative: &Path) -> bool {
-        is_secret_file(relative) && (self.hides(relative) || !self.secret_files.is_match(relative))
+        is_secret_file(relative) && !self.admits_secret(relative)
+    }
+
+    /// Whether `include_sensitive_globs` names a file.
+    pub(super) fn admits_secret(&self, relative: impl AsRef<Path>) -> bool {
+        let relative = relative.as_ref();
+        self.secret_files.is_match(relative) && !self.hides(relative)
     }
 
     /// Whether nothing in this folder is read because a part of its path begins with a dot, which `include_sensitive_globs`

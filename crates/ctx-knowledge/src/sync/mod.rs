@@ -62,7 +62,7 @@ pub struct SyncReport {
     pub deleted: u64,
     /// Files that hold no text.
     pub skipped: u64,
-    /// Files that were left out because they usually hold secrets.
+    /// Files that were left out because they usually hold secrets, or contain a private key.
     pub secret_files: u64,
     /// How many documents could not be read.
     pub warning_count: u64,
@@ -193,7 +193,7 @@ impl SyncJob<'_> {
             reason: format!("writing documents failed: {error}"),
         })?;
         report.unchanged += memory.current();
-        report.secret_files = secret_files;
+        report.secret_files += secret_files + memory.private_keys();
 
         let outcome = self.finish(pulled, written, &memory, &mut report);
         if !self.options.dry_run {

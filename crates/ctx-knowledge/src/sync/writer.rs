@@ -12,7 +12,7 @@ use crate::extraction::Extraction;
 use crate::knowledge::Source;
 use crate::search::{View, ViewError};
 use crate::sketch;
-use ctx_core::{Change, Content, Document, Known, SourceName};
+use ctx_core::{Change, Connector, Content, Document, Known, SourceName, is_private_key};
 use ctx_extract::{EXTRACTION_VERSION, ExtractError, ExtractedText, RawDocument};
 use ctx_store::{
     LeaseGuard, Mutation, NewDocument, NewVectors, SkipNote, Span, Stamp, Store, StoreError, TextHash,
@@ -40,10 +40,16 @@ const TEXT_BYTES_MAX: usize = 900_000_000;
 const SPLIT_TIME_MAX: Duration = Duration::from_secs(60);
 /// Chunks embedded between two checks for cancellation.
 const VECTOR_BATCH_SIZE: usize = 256;
+/// The note on a document that is left out because it contains a private key; kept in stores.
+const PRIVATE_KEY_NOTE: &str = "it contains a private key";
+/// Added to fingerprints of documents whose secrets the settings admit, so that a change of those settings is noticed.
+const ADMITTED_MARK: &str = "secrets";
 /// Changes whenever the same content would be stored otherwise, so that the next sync does it.
 const PREPARATION: u32 = 2;
 /// Names of skipped files that are stored in one transaction.
 const NAMES_AT_ONCE: usize = 1_024;
+/// Changes whenever other content counts as secret, so that the next sync looks at all documents again.
+const SECRET_RULES: u32 = 1;
 /// Document ids are made of source and name in this namespace: the same document has the same id
 /// in every store.
 const ID_NAMESPACE: Uuid = Uuid::from_u128(0x6374_7800_6463_4d5e_9f3a_0b1c_2d3e_4f50);
@@ -60,11 +66,14 @@ pub(super) enum Ended {
 pub(super) struct Memory {
     store: Arc<dyn Store>,
     source: SourceName,
+    connector: Arc<dyn Connector>,
     full: bool,
     /// Part of every stored fingerprint, so that other settings make documents new.
     settings: String,
     seen: Mutex<HashSet<Uuid>>,
     current: AtomicU64,
+    /// Documents that were left out because they contain a private key, and are as they were.
+    private_keys: AtomicU64,
     /// How many documents the source has, if it has told.
     expected: Mutex<Option<u64>>,
     /// What was said of documents before that are still as they were.
@@ -91,10 +100,12 @@ impl Memory {
         Self {
             store,
             source: source.name.clone(),
+            connector: source.connector.clone(),
             full,
             settings: settings_stamp(chunking, &source.tags),
             seen: Mutex::default(),
             current: AtomicU64::new(0),
+            private_keys: AtomicU64::new(0),
             expected: Mutex::default(),
             repeated: Mutex::default(),
             stamps: Mutex::default(),
@@ -108,10 +119,15 @@ impl Memory {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// How many documents need not be read: stored as they are, or known to be unreadable.
+    /// How many documents were found to contain a private key before, and are as they were.
+    pub(super) fn private_keys(&self) -> u64 {
+        self.private_keys.load(Ordering::Relaxed)
+    }
+
+    /// How many documents need not be read: stored as they are, left out, or known to be unreadable.
     fn known(&self) -> u64 {
         let repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
-        self.current() + repeated.unreadable
+        self.current() + self.private_keys() + repeated.unreadable
     }
 
     fn expected(&self) -> Option<u64> {
@@ -134,8 +150,13 @@ impl Memory {
         id
     }
 
-    fn stamped(&self, fingerprint: &str) -> String {
-        format!("{fingerprint} {}", self.settings)
+    fn stamped(&self, source_id: &str, fingerprint: &str) -> String {
+        let stamped = format!("{fingerprint} {}", self.settings);
+        if self.admits_secret(source_id) { format!("{stamped} {ADMITTED_MARK}") } else { stamped }
+    }
+
+    fn admits_secret(&self, source_id: &str) -> bool {
+        self.connector.admits_secret(source_id)
     }
 
     /// The stamp of a stored document; queried only if it was not prefetched.
@@ -170,7 +191,7 @@ impl Memory {
     /// Whether a document is known in this state. Tells again what was said of it then; one that
     /// could not be read is known, but not counted as stored.
     fn is_known(&self, source_id: &str, id: Uuid, fingerprint: &str) -> Result<bool, StoreError> {
-        let fingerprint = self.stamped(fingerprint);
+        let fingerprint = self.stamped(source_id, fingerprint);
         let stamp = self.take_stamp(id)?;
         let stored =
             stamp.stored.as_ref().is_some_and(|stored| stored.fingerprint.as_ref() == Some(&fingerprint));
@@ -185,6 +206,10 @@ impl Memory {
             unnamed.push((id, source_id.to_owned()));
         }
         let reason = said.and_then(|said| said.reason);
+        if reason.as_deref() == Some(PRIVATE_KEY_NOTE) {
+            self.private_keys.fetch_add(1, Ordering::Relaxed);
+            return Ok(true);
+        }
         let unreadable = !stored && reason.is_some();
         self.current.fetch_add(u64::from(known && !unreadable), Ordering::Relaxed);
         if let Some(reason) = reason {
@@ -355,7 +380,9 @@ impl Writer {
     }
 
     fn upsert(&mut self, mut document: Document, runtime: &Handle) -> Result<(), StoreError> {
-        document.fingerprint = document.fingerprint.map(|fingerprint| self.memory.stamped(&fingerprint));
+        let fingerprint = document.fingerprint.take();
+        document.fingerprint =
+            fingerprint.map(|fingerprint| self.memory.stamped(&document.source_id, &fingerprint));
         let id = self.memory.note(&document.source_id);
         let SyncOptions { since, until, .. } = self.options;
         let too_old = since.is_some_and(|since| document.updated_at.is_some_and(|at| at < since));
@@ -375,12 +402,40 @@ impl Writer {
         self.journal.finish(!cancellation.is_cancelled());
         drop(permit);
         match read {
+            Ok((extracted, ..)) if self.is_refused(&document, &extracted) => {
+                self.leave_out_private_key(id, document)
+            }
             Ok((extracted, title, chunks)) => {
                 let document = self.prepare(id, document, extracted, title, chunks);
                 self.put(id, document)
             }
             Err(no_text) => self.pass_over(id, document, no_text),
         }
+    }
+
+    /// Whether the text contains a private key, and nothing in the settings admits that. By the text, so that neither the
+    /// encoding nor the format of a document hides it.
+    fn is_refused(&self, document: &Document, extracted: &ExtractedText) -> bool {
+        is_private_key(extracted.body.as_bytes()) && !self.memory.admits_secret(&document.source_id)
+    }
+
+    /// Counts a document as a secret file. What was stored of it goes, and it is not read again until it changes.
+    fn leave_out_private_key(&mut self, id: Uuid, document: Document) -> Result<(), StoreError> {
+        self.report.secret_files += 1;
+        let is_stored = self.memory.stamp_to_write(id)?.stored.is_some();
+        self.report.deleted += u64::from(is_stored);
+        if self.options.dry_run {
+            return Ok(());
+        }
+        let (source, reason) = (self.source.clone(), PRIVATE_KEY_NOTE.to_owned());
+        let note = document.fingerprint.map(|fingerprint| Mutation::SkipUnreadable {
+            id,
+            source,
+            fingerprint,
+            reason,
+        });
+        let mutations: Vec<Mutation> = std::iter::once(Mutation::Delete(id)).chain(note).collect();
+        self.store.apply(&mutations).map(drop)
     }
 
     /// Text, title and chunks of a document, which is left without content.
@@ -622,7 +677,8 @@ fn content_hash(document: &NewDocument, chunking: Chunking) -> [u8; 32] {
 /// What besides its content decides how a document is stored.
 fn settings_stamp(chunking: Chunking, tags: &[String]) -> String {
     let Chunking { max_tokens, overlap_tokens } = chunking;
-    let settings = format!("{PREPARATION} {max_tokens}/{overlap_tokens} {} {tags:?}", EXTRACTION_VERSION);
+    let versions = format!("{PREPARATION} {EXTRACTION_VERSION} {SECRET_RULES}");
+    let settings = format!("{versions} {max_tokens}/{overlap_tokens} {tags:?}");
     blake3::hash(settings.as_bytes()).to_hex()[..16].to_owned()
 }
 

@@ -270,6 +270,12 @@ pub(crate) async fn knowing(documents: impl IntoIterator<Item = Document>) -> (W
     (workspace, knowledge)
 }
 
+/// A PEM private key, put together so that no file of ours has one.
+pub(crate) fn private_key() -> String {
+    let line = "QUJD".repeat(16);
+    format!("-----BEGIN {0} KEY-----\n{line}\n{line}\n-----END {0} KEY-----\n", "PRIVATE")
+}
+
 /// The filesystem source of every workspace.
 pub(crate) fn notes() -> SourceName {
     SourceName::new("filesystem", "notes")

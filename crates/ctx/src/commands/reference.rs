@@ -93,7 +93,8 @@ fn secret_files() -> String {
     let shown = |globs: &[String]| globs.iter().map(|glob| format!("`{glob}`")).collect::<Vec<_>>().join(" ");
     format!(
         "\n## Secret files\n\nNo source reads files with these names, in any folder, in upper or lower case, and no script \
-         can; a name with a slash is a folder with everything in it. `include_sensitive_globs` of a source lists exceptions.\n\n\
+         can; a name with a slash is a folder with everything in it. Documents that contain a private key in PEM format are left \
+         out as well, whatever their names. `include_sensitive_globs` of a source lists exceptions.\n\n\
          {}\n\nNot among them: {}\n",
         shown(&listed),
         shown(&exceptions)

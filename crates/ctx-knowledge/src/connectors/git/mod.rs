@@ -182,6 +182,10 @@ impl Connector for Git {
     async fn check(&self) -> Result<(), SourceError> {
         self.mirror().await?.check(self.branch.as_deref()).await
     }
+
+    fn admits_secret(&self, source_id: &str) -> bool {
+        self.globs.admits_secret(source_id)
+    }
 }
 
 impl Git {

@@ -162,6 +162,10 @@ impl Connector for S3 {
             .unwrap_or_else(|_| Err("it does not answer, or no credentials were found".to_owned()))
             .map_err(|reason| self.unavailable(&reason))
     }
+
+    fn admits_secret(&self, source_id: &str) -> bool {
+        self.globs.admits_secret(source_id)
+    }
 }
 
 /// A change and the room it takes until it is sent, or why reading is of no use any more.
