@@ -83,6 +83,40 @@ fn neither_settings_nor_scripts_are_documents() {
 }
 
 #[test]
+fn neither_settings_nor_scripts_are_documents_in_the_repository_of_the_workspace() {
+    let w = TestWorkspace::empty()
+        .config(
+            "# a zebra\n[embedding]\nprovider = \"disabled\"\n[tools.script.greet]\npath = \"tools/greet.lua\"\n\
+             [connectors.git.here]\nurl = \".\"\n[connectors.git.tools]\nurl = \".git\"\nroot = \"tools\"\n\
+             [connectors.git.origin]\nurl = \"mirror.git\"\n",
+        )
+        .file("tools/greet.lua", "-- a zebra\n")
+        .file("tools/greet.lua.md", "a zebra")
+        .file("notes.md", "a zebra");
+    w.shell(
+        "git init -q -b main && git add --all && \
+         git -c user.name=a -c user.email=a@example.com commit -q -m all && git clone -q --bare . mirror.git && \
+         git remote add origin ./mirror.git",
+    )
+    .success();
+    let found = |w: &TestWorkspace| {
+        w.ctx("sync").success();
+        let mut found = w.ctx("search zebra --json --limit 50").success().found();
+        found.sort();
+        found
+    };
+    assert_eq!(
+        found(&w),
+        ["greet.lua.md", "notes.md", "notes.md", "tools/greet.lua.md", "tools/greet.lua.md"]
+    );
+    // Of a repository that the workspace is not in they are documents like others.
+    let url = w.root().display();
+    let other = format!("[embedding]\nprovider = \"disabled\"\n[connectors.git.other]\nurl = \"{url}\"\n");
+    let other = TestWorkspace::empty().config(&other);
+    assert_eq!(found(&other), ["notes.md", "tools/greet.lua", "tools/greet.lua.md"]);
+}
+
+#[test]
 fn init_fits_the_configuration_to_the_documents_it_finds() {
     let w = TestWorkspace::empty().file("docs/guide.md", "# Guide").file("src/main.rs", "fn main() {}");
     w.ctx("init").success();

@@ -43,7 +43,8 @@ pub struct OpenOptions<'a> {
     pub environment: &'a dyn Fn(&str) -> Option<String>,
     /// The largest document that is read.
     pub document_bytes_max: u64,
-    /// How the paths of our own files begin, which are neither read nor watched.
+    /// How the paths of our own files begin, which are neither read nor watched, also not in the repository that the
+    /// workspace is in.
     pub own_files: &'a [PathBuf],
 }
 

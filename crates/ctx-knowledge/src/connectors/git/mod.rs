@@ -7,6 +7,7 @@ mod address;
 mod history;
 mod mirror;
 mod objects;
+mod own_files;
 mod program;
 mod reach;
 mod user_config;
@@ -19,6 +20,7 @@ use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Si
 use history::{Dates, History};
 use mirror::{Head, Mirror, NoSnapshot, Snapshot};
 use objects::Objects;
+use own_files::OwnFiles;
 use program::{Failure, UserOverrides};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -82,6 +84,7 @@ struct Git {
     cache: PathBuf,
     own: UserOverrides,
     document_bytes_max: u64,
+    own_files: OwnFiles,
     /// Part of the cursor: with other settings, other files may need their history.
     settings_stamp: String,
 }
@@ -105,6 +108,7 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
     Ok(Arc::new(Git {
         root: parts.join("/"),
         globs: Globs::new(globs)?,
+        own_files: OwnFiles::find(&address, options.workspace_root, options.own_files),
         address,
         branch: settings.branch,
         shallow: settings.shallow,
@@ -247,6 +251,9 @@ impl Git {
         let place = format!("{}\n{}", self.address.shown, head.name());
         let place = &blake3::hash(place.as_bytes()).to_hex()[..8];
         objects::list(&mirror.program, &snapshot.tree, |entry| {
+            if self.own_files.contains(&self.full_path(entry.path)) {
+                return;
+            }
             let source_id = names::source_id(entry.path);
             match self.globs.select(&source_id) {
                 Selection::Read => {}
