@@ -1,7 +1,7 @@
 //! What the S3 connector reads, against a real service that checks signatures.
 
 use crate::common::{self, Buckets, Proxy, Workspace, found, stored, sync_source, the_document};
-use ctx_knowledge::{Knowledge, SyncReport, Warning};
+use ctx_knowledge::{Knowledge, Progress, SyncOptions, SyncReport, Warning};
 use ctx_net::{Client, Request};
 use futures::StreamExt;
 use http_body_util::BodyExt;
@@ -12,11 +12,23 @@ use object_store::client::{
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStoreExt, PutPayload};
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
 
 const SOURCE: &str = "s3:test";
 /// And one object that our own client cannot name.
-const BUCKETS: [&str; 9] =
-    ["changes", "prefixes", "secrets", "pages", "limits", "denied", "outage", "names", "names/m//x.md"];
+const BUCKETS: [&str; 10] = [
+    "changes",
+    "prefixes",
+    "secrets",
+    "pages",
+    "totals",
+    "limits",
+    "denied",
+    "outage",
+    "names",
+    "names/m//x.md",
+];
 
 /// A bucket, and a workspace that reads it through a proxy.
 struct Fixture {
@@ -217,6 +229,21 @@ async fn a_bucket_of_many_pages_is_listed_to_its_end() {
     assert_eq!(stored(&fixture.knowledge), ["a.md", "z.md"]);
     fixture.proxy.stop_after(None);
     assert_eq!(fixture.sync().await, SyncReport { unchanged: 2, ..report() });
+}
+
+#[tokio::test]
+async fn the_progress_of_a_bucket_has_a_total_from_the_first_object_on() {
+    let fixture = Fixture::new("totals", &json!({"exclude_globs": ["*.txt"]}));
+    for key in ["a.md", "b.md", "c.md", "d.txt", ".env"] {
+        fixture.put(key, "harbour").await;
+    }
+    let progress = Arc::new(Mutex::new(Vec::new()));
+    let told = progress.clone();
+    let tell = move |progress: Progress| told.lock().unwrap().push((progress.seen, progress.total));
+    let source = common::source_name(SOURCE);
+    let (options, cancellation) = (SyncOptions::default(), CancellationToken::new());
+    fixture.knowledge.sync(&source, options, Arc::new(tell), cancellation).await.unwrap();
+    assert_eq!(*progress.lock().unwrap(), [(1, Some(3)), (2, Some(3)), (3, Some(3))]);
 }
 
 impl Fixture {

@@ -9,7 +9,7 @@ mod credentials;
 use super::globs::{GlobSettings, Globs, Selection};
 use super::{ConnectorKind, OpenOptions, Opened, names};
 use async_trait::async_trait;
-use bucket::{Bucket, NotRead, Object, Place};
+use bucket::{Bucket, Next, NotRead, Object, Page, Place};
 use credentials::{Environment, Keys};
 use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Secret, Sink, SourceError};
 use futures::StreamExt;
@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use object_store::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -30,6 +31,8 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
     open,
 };
 
+/// Pages listed before the first object is read; for a larger bucket no total is announced.
+const LISTED_PAGES_MAX: usize = 64;
 /// Objects read at once.
 const FETCHES: usize = 8;
 /// Kilobytes that those may hold together; one that is larger goes alone.
@@ -123,35 +126,36 @@ impl Connector for S3 {
     async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         let bucket = self.bucket()?;
         let budget = Semaphore::new(FETCHED_KILOBYTES as usize);
-        let mut next = None;
-        loop {
-            let page =
-                bucket.page(&self.prefix, next.as_ref()).await.map_err(|reason| self.unavailable(&reason))?;
-            if let Some(key) = page.unnameable {
-                let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
-                sink.send(Change::Unreadable { source_id: self.source_id(&key), reason }).await?;
-            }
-            self.prefetch(&page.objects, sink);
-            let mut fetches = FuturesUnordered::new();
-            for meta in page.objects {
-                let source_id = self.source_id(meta.location.as_ref());
-                if !self.is_wanted(&source_id, &meta, sink) {
-                    continue;
+        let next_page = async |next: Option<Next>| {
+            bucket.page(&self.prefix, next.as_ref()).await.map_err(|reason| self.unavailable(&reason))
+        };
+        // Listed first, so that it is known how many objects there are before the first one is read.
+        let mut listed = VecDeque::from([next_page(None).await?]);
+        let mut count = self.count_selected(&listed[0]);
+        let mut failed = None;
+        while listed.len() < LISTED_PAGES_MAX
+            && let Some(next) = listed.back_mut().and_then(|page| page.next.take())
+        {
+            match next_page(Some(next)).await {
+                Ok(page) => {
+                    count += self.count_selected(&page);
+                    listed.push_back(page);
                 }
-                if fetches.len() >= FETCHES
-                    && let Some(fetched) = fetches.next().await
-                {
-                    send(fetched, sink).await?;
-                }
-                fetches.push(self.fetch(&bucket, source_id, meta, &budget));
+                // The pages before it are read all the same.
+                Err(error) => failed = Some(error),
             }
-            while let Some(fetched) = fetches.next().await {
-                send(fetched, sink).await?;
+        }
+        if failed.is_none() && listed.back().is_none_or(|page| page.next.is_none()) {
+            sink.expect(count as u64);
+        }
+        while let Some(page) = listed.pop_front() {
+            if let Some(next) = self.read(&bucket, page, &budget, sink).await? {
+                listed.push_back(next_page(Some(next)).await?);
             }
-            next = page.next;
-            if next.is_none() {
-                return Ok(Pulled { cursor: None, listing: Listing::Complete });
-            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(Pulled { cursor: None, listing: Listing::Complete }),
         }
     }
 
@@ -188,6 +192,46 @@ impl S3 {
 
     fn source_id(&self, key: &str) -> String {
         key.strip_prefix(&self.prefix).unwrap_or(key).to_owned()
+    }
+
+    /// Reads the objects of a page that must be read; returns where the listing goes on.
+    async fn read(
+        &self,
+        bucket: &Bucket,
+        page: Page,
+        budget: &Semaphore,
+        sink: &Sink,
+    ) -> Result<Option<Next>, SourceError> {
+        if let Some(key) = page.unnameable {
+            let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
+            sink.send(Change::Unreadable { source_id: self.source_id(&key), reason }).await?;
+        }
+        self.prefetch(&page.objects, sink);
+        let mut fetches = FuturesUnordered::new();
+        for meta in page.objects {
+            let source_id = self.source_id(meta.location.as_ref());
+            if !self.is_wanted(&source_id, &meta, sink) {
+                continue;
+            }
+            if fetches.len() >= FETCHES
+                && let Some(fetched) = fetches.next().await
+            {
+                send(fetched, sink).await?;
+            }
+            fetches.push(self.fetch(bucket, source_id, meta, budget));
+        }
+        while let Some(fetched) = fetches.next().await {
+            send(fetched, sink).await?;
+        }
+        Ok(page.next)
+    }
+
+    /// How many objects of a page will be told of.
+    fn count_selected(&self, page: &Page) -> usize {
+        let is_selected = |meta: &&ObjectMeta| {
+            meta.size > 0 && self.globs.select(self.source_id(meta.location.as_ref())) == Selection::Read
+        };
+        page.objects.iter().filter(is_selected).count() + usize::from(page.unnameable.is_some())
     }
 
     /// Has what is known of these objects looked up in one go.
