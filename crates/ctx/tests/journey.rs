@@ -53,18 +53,44 @@ fn init_reads_every_format_and_says_what_it_leaves_out() {
         .file("main.py", "print(1)")
         .file("picture.png", "x")
         .file("other.png", "x")
+        .file("core", "x")
+        .file("Makefile", "all:")
         .file("settings.yaml", "a: 1");
     let created = w.ctx("init").success();
-    created.clone().answers("not indexed: 2 .png, 1 .yaml (`include_globs` in ctx.toml decides)");
+    created.clone().answers(
+        "not indexed: 2 .png (no known text format); 1 file without an ending (unknown format): `include_globs` and \
+         `exclude_globs` in ctx.toml decide\n",
+    );
     // Formats that come later, too.
     let documents = "md,markdown,mdx,txt,rst,adoc,pdf,docx,pptx,xlsx,odt,odp,ods,epub,html,htm,xhtml,ipynb,csv,tsv,tex,org";
     let written = w.read("ctx.toml");
-    assert!(written.contains(&format!("include_globs = [\"**/*.{{{documents},PDF,py}}\"]")), "{written}");
-    let empty = TestWorkspace::empty().file("README", "x");
+    let globs = format!("include_globs = [\"**/*.{{{documents},PDF,py,yaml}}\", \"**/Makefile\"]");
+    assert!(written.contains(&globs), "{written}");
+    let empty = TestWorkspace::empty();
     empty.ctx("init").success();
     let written = empty.read("ctx.toml");
     assert!(written.contains(&format!("include_globs = [\"**/*.{{{documents}}}\"]")), "{written}");
     w.shell("ctx up report.PDF").code(2).says("a workspace is a folder");
+}
+
+#[test]
+fn a_new_workspace_indexes_settings_and_names_without_an_ending_and_nothing_generated() {
+    let w = TestWorkspace::empty()
+        .file("deploy.yaml", "zebra: 1")
+        .file("service.xml", "<zebra/>")
+        .file("README", "zebra")
+        .file("sub/Dockerfile", "# zebra")
+        .file("package-lock.json", "{\"zebra\": 1}")
+        .file("site/app.min.js", "zebra()")
+        .file("node_modules/zebra/index.js", "zebra()")
+        .file("build.log", "zebra")
+        .file("large [1].json", &format!("{{\"zebra\": \"{}\"}}", "x".repeat(256 << 10)))
+        .file("small.json", "{\"zebra\": 1}");
+    w.ctx("init").success();
+    w.ctx("sync").success();
+    let mut found = w.ctx("search zebra --json --limit 50 --mode keyword").success().found();
+    found.sort();
+    assert_eq!(found, ["README", "deploy.yaml", "service.xml", "small.json", "sub/Dockerfile"]);
 }
 
 #[test]
@@ -117,20 +143,19 @@ fn neither_settings_nor_scripts_are_documents_in_the_repository_of_the_workspace
 }
 
 #[test]
-fn init_fits_the_configuration_to_the_documents_it_finds() {
+fn init_indexes_the_whole_folder_whatever_its_folders_are_called() {
     let w = TestWorkspace::empty().file("docs/guide.md", "# Guide").file("src/main.rs", "fn main() {}");
     w.ctx("init").success();
     let config = w.read("ctx.toml");
-    assert!(config.contains("[connectors.filesystem.docs]\nroot = \"docs\""), "{config}");
+    assert!(config.contains("[connectors.filesystem.files]\nroot = \".\""), "{config}");
     assert!(config.contains("include_globs = [\"**/*.{md,"), "{config}");
-    assert!(!config.contains(",rs}"), "source code outside of the folder: {config}");
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 0
     ----- stdout -----
-    filesystem:docs: 1 added
+    filesystem:files: 2 added
 
     ----- stderr -----
-    vectors of builtin-best-1 are missing for 1 document: a server makes them while it runs, `ctx embed pending` does it now
+    vectors of builtin-best-1 are missing for 2 documents: a server makes them while it runs, `ctx embed pending` does it now
     ");
 }
 

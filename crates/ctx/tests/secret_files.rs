@@ -115,7 +115,8 @@ fn a_new_workspace_counts_secret_files_and_reads_example_environments() {
         .file("server.pem", "zebra7")
         .file("picture.png", "x");
     w.ctx("init").success().answers(
-        "not indexed: 1 .png (`include_globs` in ctx.toml decides), 2 secret files (`include_sensitive_globs` decides)",
+        "not indexed: 1 .png (no known text format): `include_globs` and `exclude_globs` in ctx.toml decide; 2 secret files \
+         (`include_sensitive_globs` decides)",
     );
     w.ctx("sync").success();
     assert_eq!(found(&w), [".env.example", "notes.md"]);

@@ -2,7 +2,7 @@
 //!
 //! Only folders are counted: how large a repository or a bucket is, nobody knows before it is fetched.
 
-use super::init::NewWorkspace;
+use super::init::{DOCUMENT_BYTES_MAX, NewWorkspace};
 use crate::error::{CommandError, CommandResult};
 use crate::output::{Output, bytes, count};
 use crate::workspace::Workspace;
@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// More than this is not indexed unasked.
 const LIMITS: SurveyLimits = SurveyLimits { files: 50_000, bytes: 2_000_000_000, entries: 500_000 };
-/// The size of documents in a workspace without settings: the default of `limits.document_bytes`.
-const DOCUMENT_BYTES_MAX: u64 = 50_000_000;
 
 /// Measured with 7,000 Markdown files of 79 MB on two cores (docs/performance.md): until they can be searched.
 const FILES_PER_SECOND: u64 = 740;
@@ -31,7 +29,7 @@ struct NewSource {
 
 /// Asks before a workspace is made, where that is due.
 pub(super) fn confirm_new(new: &NewWorkspace, yes: bool, output: &Output) -> CommandResult {
-    let source = NewSource { root: new.root.join(new.source_root), settings: new.settings() };
+    let source = NewSource { root: new.root.clone(), settings: new.settings() };
     confirm(&new.root, &[&new.root], &[source], DOCUMENT_BYTES_MAX, yes, output)
 }
 

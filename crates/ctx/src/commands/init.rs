@@ -1,57 +1,16 @@
 //! `ctx init`
 
+use super::folder_contents::{FolderContents, LOOKED_AT_MAX};
 use crate::cli::{Global, working_directory};
 use crate::config::{FILE_NAMES, Typed, locate_in};
 use crate::error::{CommandError, CommandResult};
-use crate::output::count;
-use ctx_core::{is_example_environment, is_secret_file};
-use ctx_knowledge::{KINDS, document_endings, readable_endings};
-use ignore::WalkBuilder;
+use ctx_knowledge::KINDS;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files looked at to see what a folder holds.
-const LOOKED_AT_MAX: usize = 20_000;
-/// Folders that usually hold what is worth knowing, best first.
-const DOCUMENT_FOLDERS: [&str; 6] = ["docs", "doc", "documentation", "handbook", "notes", "wiki"];
-/// Endings that can be read and are left out of a new workspace: settings, which often hold secrets, and data and logs,
-/// which would crowd out documents.
-const LEFT_OUT: [&str; 28] = [
-    "cfg",
-    "conf",
-    "diff",
-    "edn",
-    "env",
-    "geojson",
-    "ini",
-    "json",
-    "json5",
-    "jsonl",
-    "log",
-    "ndjson",
-    "patch",
-    "plist",
-    "properties",
-    "s",
-    "sbt",
-    "svg",
-    "tf",
-    "tfvars",
-    "toml",
-    "xml",
-    "xsd",
-    "xsl",
-    "xslt",
-    "yaml",
-    "yml",
-    "hcl",
-];
-/// The glob for environments without values, which are documents although they are hidden.
-const EXAMPLE_ENVIRONMENTS: &str = "**/.env.{example,sample,template}";
-/// Kinds of files that are named when they are left out.
-const KINDS_SHOWN: usize = 6;
+/// The size of documents in a workspace without settings: the default of `limits.document_bytes`.
+pub(super) const DOCUMENT_BYTES_MAX: u64 = 50_000_000;
 
 /// Make a workspace of a folder: a commented ctx.toml and an empty store.
 #[derive(Debug, clap::Args)]
@@ -91,81 +50,10 @@ impl Init {
     }
 }
 
-/// The files of a folder by their endings, as they are written.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct FolderContents {
-    /// Endings that a new workspace reads.
-    read: BTreeMap<String, usize>,
-    /// Endings that it does not.
-    left_out: BTreeMap<String, usize>,
-    /// Files that usually hold secrets, whatever their endings.
-    secret_files: usize,
-    has_example_environment: bool,
-}
-
-impl FolderContents {
-    fn of(directory: &Path) -> Self {
-        let mut contents = Self::default();
-        let is_hidden = |entry: &ignore::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
-        let is_file = |entry: &ignore::DirEntry| entry.file_type().is_some_and(|kind| kind.is_file());
-        let mut walk = WalkBuilder::new(directory);
-        walk.require_git(false).hidden(false);
-        walk.filter_entry(move |entry| entry.depth() == 0 || is_file(entry) || !is_hidden(entry));
-        for file in walk.build().flatten().filter(is_file).take(LOOKED_AT_MAX) {
-            let path = file.path().strip_prefix(directory).unwrap_or(file.path());
-            if is_secret_file(path) {
-                contents.secret_files += 1;
-                continue;
-            }
-            contents.has_example_environment |= is_example_environment(path);
-            let ending = path.extension().and_then(|ending| ending.to_str()).filter(|_| !is_hidden(&file));
-            let Some(ending) = ending else { continue };
-            let lower = ending.to_ascii_lowercase();
-            let is_read =
-                !LEFT_OUT.contains(&lower.as_str()) && readable_endings().any(|known| known == lower);
-            let kinds = if is_read { &mut contents.read } else { &mut contents.left_out };
-            *kinds.entry(ending.to_owned()).or_default() += 1;
-        }
-        contents
-    }
-
-    /// The globs for what is read: `**/*.{md,pdf}`. Every format of documents, since files of another one may come
-    /// tomorrow, and of source code what is there.
-    fn globs(&self) -> Vec<String> {
-        let found = self.read.keys().map(String::as_str);
-        let further = found.filter(|ending| !document_endings().any(|known| known == *ending));
-        let endings: Vec<&str> = document_endings().map(|ending| -> &str { ending }).chain(further).collect();
-        let documents = format!("**/*.{{{}}}", endings.join(","));
-        let environments = self.has_example_environment.then(|| EXAMPLE_ENVIRONMENTS.to_owned());
-        std::iter::once(documents).chain(environments).collect()
-    }
-
-    /// One line on the files that are not read, the most frequent kinds first; none where all are.
-    pub(crate) fn left_out_line(&self) -> Option<String> {
-        let mut kinds: Vec<(&String, &usize)> = self.left_out.iter().collect();
-        kinds.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
-        let more = if kinds.len() > KINDS_SHOWN { ", …" } else { "" };
-        let shown: Vec<String> =
-            kinds.iter().take(KINDS_SHOWN).map(|(ending, count)| format!("{count} .{ending}")).collect();
-        let mut reasons = Vec::new();
-        if !kinds.is_empty() {
-            reasons.push(format!("{}{more} (`include_globs` in ctx.toml decides)", shown.join(", ")));
-        }
-        if self.secret_files > 0 {
-            let files = count(self.secret_files as u64, "secret file");
-            reasons.push(format!("{files} (`include_sensitive_globs` decides)"));
-        }
-        (!reasons.is_empty()).then(|| format!("not indexed: {}", reasons.join(", ")))
-    }
-}
-
 /// A configuration for a folder that has none, not written yet.
 pub(super) struct NewWorkspace {
-    /// The folder.
+    /// The folder, which is the root of its one source, too.
     pub(super) root: PathBuf,
-    /// Where its one source is, relative to that.
-    pub(super) source_root: &'static str,
-    source_name: &'static str,
     pub(super) contents: FolderContents,
 }
 
@@ -178,23 +66,23 @@ impl NewWorkspace {
         if locate_in(directory, None).workspace.is_some() {
             return Ok(None);
         }
-        // A whole repository: its README matters as much as its docs folder.
-        let documents = DOCUMENT_FOLDERS.iter().find(|name| directory.join(name).is_dir());
-        let documents = documents.filter(|_| !directory.join("README.md").is_file());
-        let (source_name, source_root) = documents.map_or(("files", "."), |name| (*name, *name));
-        let contents = FolderContents::of(&directory.join(source_root));
-        Ok(Some(Self { root: directory.to_owned(), source_root, source_name, contents }))
+        let contents = FolderContents::of(directory, LOOKED_AT_MAX, DOCUMENT_BYTES_MAX);
+        Ok(Some(Self { root: directory.to_owned(), contents }))
     }
 
     /// The settings of its source.
     pub(super) fn settings(&self) -> Value {
-        json!({ "root": self.source_root, "include_globs": self.contents.globs() })
+        json!({
+            "root": ".",
+            "include_globs": self.contents.include_globs(),
+            "exclude_globs": self.contents.exclude_globs(),
+        })
     }
 
     /// Writes the file, and returns its path.
     pub(super) fn write(&self) -> CommandResult<PathBuf> {
         let path = self.root.join(FILE_NAMES[0]);
-        fs::write(&path, fitted(self.source_name, self.source_root, &self.contents))
+        fs::write(&path, fitted(&self.contents))
             .map_err(|error| CommandError::new(format!("cannot write {}: {error}", path.display())))?;
         Ok(path)
     }
@@ -214,16 +102,17 @@ fn no_folder(path: &Path) -> CommandError {
 }
 
 /// A configuration for what the folder holds.
-fn fitted(name: &str, root: &str, contents: &FolderContents) -> String {
+fn fitted(contents: &FolderContents) -> String {
     format!(
         r#"# A Context Harness workspace. Every setting has a default: `ctx config show` lists them.
 
 # Where documents come from. Paths are relative to this file.
-[connectors.filesystem.{name}]
-root = "{root}"
+[connectors.filesystem.files]
+root = "."
 # Which files are read. Ignore files (.gitignore) are honoured as well.
-include_globs = [{globs}]
-# exclude_globs = ["**/drafts/**"]
+include_globs = [{include}]
+# Which of those are not: what programs generate, and large files of data.
+exclude_globs = [{exclude}]
 # Files that usually hold secrets (.env, private keys …) are never read, unless they are named here.
 # include_sensitive_globs = ["certs/*.pem"]
 # tags = ["docs"]
@@ -235,9 +124,16 @@ include_globs = [{globs}]
 # To serve others than this machine, bind another address and set a token:
 # token = "${{CTX_TOKEN}}"
 "#,
-        globs = contents.globs().iter().map(|glob| format!("\"{glob}\"")).collect::<Vec<_>>().join(", "),
+        include = string_list(&contents.include_globs()),
+        exclude = string_list(&contents.exclude_globs()),
         others = other_kinds(),
     )
+}
+
+/// Strings as TOML has them in an array.
+fn string_list(strings: &[String]) -> String {
+    // Without control characters, which these have not, strings of JSON are strings of TOML.
+    strings.iter().map(|string| Value::from(string.as_str()).to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// What else documents can come from, as comments.

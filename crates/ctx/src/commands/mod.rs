@@ -13,6 +13,7 @@ mod exec;
 mod export;
 mod filling;
 mod first_index;
+mod folder_contents;
 mod generate;
 mod get;
 mod init;
