@@ -2,6 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
+use crate::apis::Client;
 use ctx_testkit::{TestServer, TestWorkspace, wait_until};
 use serde_json::{Value, json};
 
@@ -158,5 +159,113 @@ fn an_untrusted_edit_keeps_what_was_trusted_until_the_user_trusts_it() {
     w.ctx("trust").success();
     wait_until("what is trusted now is used", || call(&server, "greet") == (200, json!("two")));
     assert_eq!(call(&server, "other"), (200, json!("new")));
+    server.stop().success();
+}
+
+#[test]
+fn apis_agents_and_repositories_are_added_changed_and_removed_while_serving() {
+    let operation = |name: &str| json!({"operationId": name, "responses": {"200": {"description": "ok"}}});
+    let api = json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Kennel", "version": "1"},
+        "servers": [{"url": "http://127.0.0.1:9"}],
+        "paths": {"/dogs": {"get": operation("list_dogs"), "delete": operation("drop_dogs")}},
+    });
+    let w = workspace()
+        .file("kennel.json", &api.to_string())
+        .file("repository/buoy.md", "# Buoy\nMarks the channel.\n");
+    w.shell(
+        "cd repository && git init -q -b main && git add --all && \
+         git -c user.name=a -c user.email=a@example.com commit -q -m all",
+    )
+    .success();
+    let server = w.spawn_server();
+    let knows = |function: &str| {
+        let reply = server.post("/tools/get_function_docs", &json!({"name": function}));
+        reply.body.to_string().contains(&format!("function sdk.{function}("))
+    };
+    let agents = || server.get("/agents/list").body.to_string();
+    let kennel = "[apis.kennel]\nspec = \"kennel.json\"\n";
+    let pilot = "[agents.inline.pilot]\ndescription = \"Steers\"\nsystem_prompt = \"Steer.\"\n";
+    let repository = "[connectors.git.charts]\nurl = \"repository\"\n";
+    edit(&w, &format!("{kennel}{pilot}{repository}"));
+    wait_until("the repository is indexed", || finds(&server, "channel"));
+    wait_until("the API is known", || knows("kennel.list_dogs") && knows("kennel.drop_dogs"));
+    assert!(agents().contains("Steers"), "{}", agents());
+
+    edit(
+        &w,
+        &format!(
+            "{kennel}exclude = [\"DELETE /**\"]\n{}{repository}include_globs = [\"*.txt\"]\n",
+            pilot.replace("Steers", "Moors")
+        ),
+    );
+    wait_until("the repository is read by other globs", || !finds(&server, "channel"));
+    wait_until("the API has other operations", || knows("kennel.list_dogs") && !knows("kennel.drop_dogs"));
+    assert!(agents().contains("Moors") && !agents().contains("Steers"), "{}", agents());
+
+    edit(&w, "");
+    wait_until("the agent is gone with its section", || !agents().contains("Moors"));
+    assert!(!knows("kennel.list_dogs"));
+    server.stop().success();
+}
+
+#[test]
+fn embedding_chunking_and_limits_change_while_serving() {
+    let lines: String = (0..60).map(|number| format!("Ships moor at berth number {number}.\n\n")).collect();
+    let w = workspace().file("docs/berths.md", &lines);
+    let server = w.spawn(["up", "."]);
+    wait_until("the folder is indexed", || finds(&server, "berth"));
+    let chunks = || w.ctx("stats --json").success().json()["chunks"].as_u64().unwrap();
+    let before = chunks();
+    edit(&w, "[chunking]\nmax_tokens = 64\noverlap_tokens = 0\n");
+    wait_until("the documents are split anew", || chunks() > before);
+
+    let long = || {
+        let reply = server.post("/tools/execute", &json!({"script": "return string.rep(\"x\", 5000)"}));
+        reply.body.to_string().contains(&"x".repeat(5000))
+    };
+    assert!(long());
+    edit(&w, "[limits]\nanswer_bytes = 2000\n");
+    wait_until("a long result is kept", || !long());
+
+    let semantic = || server.post("/tools/search", &json!({"query": "harbour", "mode": "semantic"}));
+    assert_eq!(semantic().error_code(), "embeddings_disabled");
+    w.write("ctx.toml", CONFIG.replace("\"disabled\"", "\"builtin\"\nmodel = \"fast\""));
+    wait_until("documents are found by meaning", || {
+        let reply = semantic();
+        reply.status == 200 && !reply.found().is_empty()
+    });
+    server.stop().success();
+}
+
+#[test]
+fn a_tool_that_is_made_while_serving_over_stdio_can_be_called() {
+    let w = workspace();
+    let mut client = Client::start(&w, &["serve", "mcp", "--stdio"]);
+    let mut greet = || client.call(json!({"name": "greet", "arguments": {}}));
+    assert_ne!(greet()["structuredContent"], json!("hello"));
+    edit(&w, GREET);
+    wait_until("the tool answers", || greet().to_string().contains("hello"));
+    edit(&w, "");
+    wait_until("the tool is gone", || !greet().to_string().contains("hello"));
+    client.end();
+}
+
+#[test]
+fn the_users_own_file_is_followed_from_the_moment_it_is_there() {
+    let w = workspace().file("docs/anchor.md", "# Anchor\nIron that holds ships.\n");
+    let server = w.spawn(["up", "."]);
+    let found = || server.post("/tools/search", &json!({"query": "ships", "mode": "keyword"})).found().len();
+    wait_until("the folder is indexed", || found() == 2);
+    let user = "../home/.config/ctx/config.toml";
+    w.write(user, "[retrieval]\nfinal_limit = 1\n");
+    wait_until("the new file is used", || found() == 1);
+    w.write(user, "[retrieval]\nfinal_limit = 2\n");
+    wait_until("its edit is used", || found() == 2);
+    w.write(user, "[retrieval]\nfinal_limit = 1\n");
+    wait_until("another edit is used", || found() == 1);
+    w.remove(user);
+    wait_until("it is gone", || found() == 2);
     server.stop().success();
 }

@@ -41,6 +41,12 @@ fn a_typed_port_and_address_take_the_place_of_the_setting() {
         w.file("api.json", r#"{"openapi": "3.1.0", "info": {"title": "a", "version": "1"}, "paths": {}}"#);
     let server = w.spawn(["run", "empty=api.json", "--port", "0"]);
     assert_eq!(server.get("/health").status, 200);
+    let server = w.spawn(["run", "empty=api.json", "--bind", "127.0.0.2:0"]);
+    assert_eq!(
+        (server.address().ip().to_string(), server.get("/health").status),
+        ("127.0.0.2".to_owned(), 200)
+    );
+    w.ctx("run empty=api.json --bind 0.0.0.0").code(2).says("can be reached from outside");
 }
 
 #[test]

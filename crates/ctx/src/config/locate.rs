@@ -8,7 +8,7 @@ pub(crate) const FILE_NAMES: [&str; 3] = ["ctx.toml", ".ctx/config.toml", "confi
 /// The files that make up a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Located {
-    /// The user's own, under everything else.
+    /// The user's own, under everything else; it need not be there.
     pub(crate) user: Option<PathBuf>,
     /// The workspace's.
     pub(crate) workspace: Option<PathBuf>,
@@ -26,18 +26,13 @@ pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBu
         None => directory.ancestors().find_map(file_in),
     };
     let root = workspace.as_deref().map_or_else(|| directory.to_owned(), root_of);
-    Located { user: user.filter(|path| path.is_file()), workspace, root, named: named.is_some() }
+    Located { user, workspace, root, named: named.is_some() }
 }
 
 /// Finds the files of the workspace in exactly this folder.
 pub(crate) fn locate_in(directory: &Path, user: Option<PathBuf>) -> Located {
     let directory = absolute(directory);
-    Located {
-        user: user.filter(|path| path.is_file()),
-        workspace: file_in(&directory),
-        root: directory,
-        named: false,
-    }
+    Located { user, workspace: file_in(&directory), root: directory, named: false }
 }
 
 /// The path from the root of the file system, without `.`, so that one file has one name in messages and in grants.

@@ -124,7 +124,7 @@ impl Config {
         let mut warnings = Vec::new();
         let mut tree = Layer::parse("default", DEFAULTS)?.table;
         let schema = settings_schema();
-        if let Some(path) = &located.user {
+        if let Some(path) = located.user.as_ref().filter(|path| path.is_file()) {
             let mut layer = read_layer(path, &located.root, &schema)?;
             expand::expand(&mut layer, variables, &mut warnings)?;
             tree.merge(layer.table);
