@@ -15,7 +15,7 @@ pub enum BuiltinProvider {
     Agents,
     /// Resources, each origin as the tool that reads it.
     Resources,
-    /// Administration of the workspace, for the program itself: runs, sources, settings.
+    /// Administration of the workspace, for the program itself: runs, sources, upstreams, settings.
     Admin,
 }
 

@@ -231,6 +231,11 @@ impl Call {
         &*self.root.peer
     }
 
+    /// The same for work that outlives a borrow of the call, as on a thread of its own.
+    pub fn shared_peer(&self) -> Arc<dyn Peer> {
+        self.root.peer.clone()
+    }
+
     /// Asks the other end. Until it has answered, or [`ANSWER_TIME_MAX`] is used up, no deadline comes
     /// nearer.
     pub async fn ask(&self, question: Question) -> Result<Value, Unanswered> {

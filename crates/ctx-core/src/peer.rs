@@ -14,6 +14,9 @@ pub trait Peer: Send + Sync + 'static {
     /// Tells how far the work has come.
     fn progress(&self, _progress: Progress) {}
 
+    /// Passes on what a program at the other end can read of the work: an event in the tool's own shape.
+    fn event(&self, _event: &Value) {}
+
     /// Passes on a line that the tool logged.
     fn log(&self, _level: tracing::Level, _message: &str) {}
 
@@ -125,6 +128,10 @@ impl Peer for Masking {
     fn progress(&self, progress: Progress) {
         let message = progress.message.map(|message| self.catalog.masked(message));
         self.peer.progress(Progress { message, ..progress });
+    }
+
+    fn event(&self, event: &Value) {
+        self.peer.event(&self.catalog.redactor().json(event));
     }
 
     fn log(&self, level: tracing::Level, message: &str) {

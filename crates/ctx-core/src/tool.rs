@@ -35,6 +35,12 @@ pub trait Tool: Send + Sync + 'static {
     fn grace(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// How much longer the catalog waits for a tool that ends by itself when [`Call::cancellation`] is cancelled, so
+    /// that it can answer with what it has done until then.
+    fn stop_grace(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// A named origin of tools; its name is the namespace.

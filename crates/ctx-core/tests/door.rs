@@ -338,6 +338,10 @@ impl Peer for Listener {
         self.0.lock().unwrap().extend(progress.message);
     }
 
+    fn event(&self, event: &Value) {
+        self.0.lock().unwrap().push(event.to_string());
+    }
+
     fn log(&self, level: tracing::Level, message: &str) {
         self.0.lock().unwrap().push(format!("{level} {message}"));
     }
@@ -349,12 +353,13 @@ async fn known_secrets_are_masked_in_what_a_peer_is_told() {
         call.peer().log(tracing::Level::WARN, "key hunter2hunter2");
         let message = Some("with hunter2hunter2".to_owned());
         call.peer().progress(Progress { done: 1.0, total: None, message });
+        call.peer().event(&json!({"read": "hunter2hunter2"}));
         Box::pin(async { Ok(Output::default()) })
     });
     let catalog = with([telling]).redactor(Redactor::new([Secret::new("hunter2hunter2")])).build();
     let listener = Arc::new(Listener::default());
     Catalog::call("tell", json!({}), from_cli(&catalog).with_peer(listener.clone())).await.unwrap();
-    assert_eq!(*listener.0.lock().unwrap(), ["WARN key ***", "with ***"]);
+    assert_eq!(*listener.0.lock().unwrap(), ["WARN key ***", "with ***", r#"{"read":"***"}"#]);
 }
 
 #[tokio::test]

@@ -223,6 +223,26 @@ async fn cancellation_from_outside_ends_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancelled_tool_that_ends_by_itself_still_answers_within_its_grace() {
+    let orderly = tool("orderly", |_, call| {
+        Box::pin(async move {
+            call.cancellation().cancelled().await;
+            tokio::time::sleep(seconds(3)).await;
+            Ok(json!("half of it").into())
+        })
+    });
+    let stubborn = sleeper("stubborn", HOUR).stops_within(seconds(10));
+    let catalog = with([orderly.stops_within(seconds(10)), stubborn]).build();
+    let token = CancellationToken::new();
+    token.cancel();
+    let stopped = |name| Catalog::call(name, json!({}), from_cli(&catalog).with_cancellation(&token));
+    assert_eq!(stopped("orderly").await.unwrap().value, json!("half of it"));
+    let began = Instant::now();
+    assert_eq!(told(stopped("stubborn").await), cancelled());
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_already_cancelled_does_not_run() {
     let token = CancellationToken::new();
     token.cancel();

@@ -20,6 +20,7 @@ pub struct TestTool {
     spec: Arc<ToolSpec>,
     rate_limit: Option<RateLimit>,
     timeout: Option<Duration>,
+    stop_grace: Duration,
     body: Body,
 }
 
@@ -30,7 +31,7 @@ pub fn tool(
 ) -> TestTool {
     let schema = json!({"type": "object", "properties": {}});
     let spec = Arc::new(ToolSpec::new(name, format!("The test's {name}."), schema));
-    TestTool { spec, rate_limit: None, timeout: None, body: Box::new(body) }
+    TestTool { spec, rate_limit: None, timeout: None, stop_grace: Duration::ZERO, body: Box::new(body) }
 }
 
 /// Answers with its arguments.
@@ -78,6 +79,12 @@ impl TestTool {
     pub fn bound(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
+
+    /// Sets how long it may take to end by itself once its call is cancelled.
+    #[must_use]
+    pub fn stops_within(self, stop_grace: Duration) -> Self {
+        Self { stop_grace, ..self }
+    }
 }
 
 #[async_trait]
@@ -96,6 +103,10 @@ impl Tool for TestTool {
 
     fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    fn stop_grace(&self) -> Duration {
+        self.stop_grace
     }
 }
 

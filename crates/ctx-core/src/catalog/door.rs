@@ -385,9 +385,17 @@ impl Catalog {
         // However this ends, what the tool started in this call's name ends with it.
         let guard = call.cancellation.clone().drop_guard();
         let call = &*call;
+        let stop_grace = registered.tool.stop_grace();
+        let stopped = async {
+            call.cancelled().await;
+            if !stop_grace.is_zero() {
+                call.cancellation.cancel();
+                tokio::time::sleep(stop_grace).await;
+            }
+        };
         let output = tokio::select! {
             biased;
-            () = call.cancelled() => {
+            () = stopped => {
                 Err(ToolError::new(ErrorKind::Cancelled, "the call was cancelled"))
             }
             output = contained(registered.tool.run(arguments, call)) => output,
