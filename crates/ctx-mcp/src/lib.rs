@@ -16,6 +16,6 @@ pub use client::{
     FieldChange, Headers, HttpKind, InvalidHeader, InvalidPattern, Login, LoginError, Memory, MemoryError,
     OAuthSettings, ReaperProgram, Remembered, ServerKey, Start, StartCheck, ToolFilter, Transport,
     UpstreamLimits, UpstreamOptions, UpstreamSettings, UpstreamState, UpstreamStatus, Upstreams,
-    default_starts_at_once, forget_login, reaper_main,
+    default_starts_at_once, forget_login, has_login, reaper_main,
 };
 pub use server::{McpServer, ServerSettings, StdioError};

@@ -3,8 +3,9 @@
 use super::definition::{OfferDefinitions, ServerDefinition, visible};
 use super::settings::ToolFilter;
 use ctx_core::{Schema, ToolSpec, escape_line};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -16,7 +17,7 @@ pub(super) const PROMPT: &str = "prompt";
 const RESOURCE: &str = "resource";
 
 /// How a list of tools differs from an earlier one. The order of tools does not matter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// Tools that were not there, by the names that the server gives them.
     pub added: Vec<String>,
@@ -25,37 +26,37 @@ pub struct Difference {
     /// Tools that say something else of themselves.
     pub changed: Vec<ChangedTool>,
     /// Changes to instructions, prompts, resources and resource templates.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<ChangedOffer>,
 }
 
 /// A change to something other than a tool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedOffer {
     /// `instructions`, `prompt`, `template` or `resource`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Its name or URI; empty for instructions.
     pub name: String,
     /// `added`, `removed` or `changed`.
-    pub change: &'static str,
+    pub change: Cow<'static, str>,
     /// The changed fields, if it is `changed`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<ChangedField>,
 }
 
 impl fmt::Display for ChangedOffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind)?;
+        f.write_str(&self.kind)?;
         if !self.name.is_empty() {
             write!(f, " {}", self.name)?;
         }
-        let fields: Vec<&str> = self.fields.iter().map(|changed| changed.field).collect();
+        let fields: Vec<&str> = self.fields.iter().map(|changed| &*changed.field).collect();
         if fields.is_empty() || self.name.is_empty() { Ok(()) } else { write!(f, " ({})", fields.join(", ")) }
     }
 }
 
 /// A tool that says something else of itself than before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedTool {
     /// Its name.
     pub name: String,
@@ -64,19 +65,21 @@ pub struct ChangedTool {
 }
 
 /// A part of a tool's definition that is something else than before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedField {
     /// Which: `description`, `input_schema`, `annotations.destructive`, …
-    pub field: &'static str,
+    pub field: Cow<'static, str>,
     /// What it was, and what it is.
     #[serde(flatten)]
     pub change: FieldChange,
 }
 
-/// What became of a part of a definition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// What became of a part of a definition. A schema comes first: its fields are all there, and tell it from a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FieldChange {
+    /// A schema.
+    Schema(ChangedPlaces),
     /// A text or a hint; none where there was or is nothing.
     Text {
         /// What it was.
@@ -84,12 +87,10 @@ pub enum FieldChange {
         /// What it is.
         after: Option<String>,
     },
-    /// A schema.
-    Schema(ChangedPlaces),
 }
 
 /// Places in a schema, as paths like `/properties/name`; `/` is all of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedPlaces {
     /// Where something is that was not there.
     pub added: Vec<String>,
@@ -164,7 +165,7 @@ impl Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = self.changed.iter().map(|tool| {
-            let fields: Vec<&str> = tool.fields.iter().map(|changed| changed.field).collect();
+            let fields: Vec<&str> = tool.fields.iter().map(|changed| &*changed.field).collect();
             format!("{} ({})", tool.name, fields.join(", "))
         });
         let mut parts = [
@@ -188,11 +189,11 @@ fn fields(old: &ToolSpec, new: &ToolSpec) -> Vec<ChangedField> {
     let hint = |field, before: Option<bool>, after: Option<bool>| {
         text(field, before.map(|hint| hint.to_string()), after.map(|hint| hint.to_string()))
     };
-    let schema = |field, before: Option<&Schema>, after: Option<&Schema>| {
+    let schema = |field: &'static str, before: Option<&Schema>, after: Option<&Schema>| {
         let mut places = ChangedPlaces::default();
         let (before, after) = (before.map(Schema::get), after.map(Schema::get));
         compare(before.as_deref(), after.as_deref(), &mut String::new(), &mut places);
-        (before != after).then_some(ChangedField { field, change: FieldChange::Schema(places) })
+        (before != after).then_some(ChangedField { field: field.into(), change: FieldChange::Schema(places) })
     };
     let (was, is) = (&old.annotations, &new.annotations);
     let all = [
@@ -211,7 +212,10 @@ fn fields(old: &ToolSpec, new: &ToolSpec) -> Vec<ChangedField> {
 
 fn text_field(field: &'static str, before: Option<String>, after: Option<String>) -> ChangedField {
     let shown = |text: Option<String>| text.map(|text| visible(&text));
-    ChangedField { field, change: FieldChange::Text { before: shown(before), after: shown(after) } }
+    ChangedField {
+        field: field.into(),
+        change: FieldChange::Text { before: shown(before), after: shown(after) },
+    }
 }
 
 /// Compares fields that are stored as JSON.
@@ -226,7 +230,7 @@ fn json_fields(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<Change
         (before, after) => {
             let mut places = ChangedPlaces::default();
             compare(before, after, &mut String::new(), &mut places);
-            ChangedField { field: known_field(key), change: FieldChange::Schema(places) }
+            ChangedField { field: known_field(key).into(), change: FieldChange::Schema(places) }
         }
     };
     keys.map(field).collect()
@@ -255,26 +259,33 @@ fn changed_offers(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec<C
         && before != after
     {
         let fields = vec![text_field("instructions", Some(before.clone()), Some(after.clone()))];
-        changes.push(ChangedOffer { kind: "instructions", name: String::new(), change: "changed", fields });
+        changes.push(ChangedOffer {
+            kind: "instructions".into(),
+            name: String::new(),
+            change: "changed".into(),
+            fields,
+        });
     }
-    let mut compare = |kind, before: &Option<OfferDefinitions>, after: &Option<OfferDefinitions>| {
-        let (Some(before), Some(after)) = (before, after) else { return };
-        let mut push = |name: &str, change, fields| {
-            changes.push(ChangedOffer { kind, name: escape_line(name).into_owned(), change, fields });
-        };
-        // Resources are added and removed with the data they stand for; only changes to one of them count.
-        let is_volatile = kind == RESOURCE;
-        for (name, old) in before {
-            match after.get(name) {
-                Some(new) if old != new => push(name, "changed", json_fields(old, new)),
-                None if !is_volatile => push(name, "removed", Vec::new()),
-                _ => {}
+    let mut compare =
+        |kind: &'static str, before: &Option<OfferDefinitions>, after: &Option<OfferDefinitions>| {
+            let (Some(before), Some(after)) = (before, after) else { return };
+            let mut push = |name: &str, change: &'static str, fields| {
+                let (kind, name, change) = (kind.into(), escape_line(name).into_owned(), change.into());
+                changes.push(ChangedOffer { kind, name, change, fields });
+            };
+            // Resources are added and removed with the data they stand for; only changes to one of them count.
+            let is_volatile = kind == RESOURCE;
+            for (name, old) in before {
+                match after.get(name) {
+                    Some(new) if old != new => push(name, "changed", json_fields(old, new)),
+                    None if !is_volatile => push(name, "removed", Vec::new()),
+                    _ => {}
+                }
             }
-        }
-        for name in after.keys().filter(|name| !is_volatile && !before.contains_key(*name)) {
-            push(name, "added", Vec::new());
-        }
-    };
+            for name in after.keys().filter(|name| !is_volatile && !before.contains_key(*name)) {
+                push(name, "added", Vec::new());
+            }
+        };
     compare(PROMPT, &accepted.prompts, &seen.prompts);
     compare("template", &accepted.templates, &seen.templates);
     compare(RESOURCE, &accepted.resources, &seen.resources);
@@ -349,6 +360,23 @@ mod tests {
                 {"field": "annotations.destructive", "before": null, "after": "true"},
             ])
         );
+    }
+
+    #[test]
+    fn a_difference_is_read_back_from_its_json() {
+        let schema = |kind| json!({"properties": {"a": {"type": kind}}});
+        let before = [tool("read", "Reads.", schema("string")), tool("gone", "", json!({}))];
+        let mut read = tool("read", "Reads, and tells.", schema("integer"));
+        read.annotations.destructive = Some(true);
+        let mut difference = Difference::between(&before, &[read]);
+        difference.others.push(ChangedOffer {
+            kind: PROMPT.into(),
+            name: "greet".to_owned(),
+            change: "added".into(),
+            fields: Vec::new(),
+        });
+        let json = serde_json::to_value(&difference).unwrap();
+        assert_eq!(serde_json::from_value::<Difference>(json).unwrap(), difference);
     }
 
     #[test]

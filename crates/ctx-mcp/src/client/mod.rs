@@ -44,7 +44,7 @@ mod web;
 
 pub use difference::{ChangedField, ChangedOffer, ChangedPlaces, ChangedTool, Difference, FieldChange};
 pub use memory::{Memory, MemoryError, Remembered, ServerKey};
-pub use oauth::{CredentialStore, Login, LoginError, OAuthSettings, forget_login};
+pub use oauth::{CredentialStore, Login, LoginError, OAuthSettings, forget_login, has_login};
 pub use reaper::{ReaperProgram, reaper_main};
 pub use settings::{
     Changes, Command, Headers, HttpKind, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport,

@@ -17,7 +17,7 @@ pub use keep::CredentialStore;
 pub use login::Login;
 
 use challenge::Challenge;
-use ctx_core::{Redactor, Secret};
+use ctx_core::{Identifier, Redactor, Secret};
 use fetch::Fetch;
 use keep::Credentials;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,15 +64,24 @@ pub(super) enum Need {
 }
 
 impl Need {
-    /// What to do at the server of this name.
-    pub(super) fn told(&self, name: &ctx_core::Identifier) -> String {
+    /// What the server of this name needs.
+    pub(super) fn reason(&self, name: &Identifier) -> String {
         match self {
-            Self::Login => format!("{name} needs you to log in: run `ctx upstream login {name}`"),
-            Self::Scopes(scopes) => format!(
-                "{name} needs you to log in again and to grant `{}`: run `ctx upstream login {name}`",
-                scopes.join(" ")
-            ),
+            Self::Login => format!("{name} needs you to log in"),
+            Self::Scopes(scopes) => {
+                format!("{name} needs you to log in again and to grant `{}`", scopes.join(" "))
+            }
         }
+    }
+
+    /// What to do about it.
+    pub(super) fn remedy(&self, name: &Identifier) -> String {
+        format!("run `ctx upstream login {name}`")
+    }
+
+    /// Both in a line.
+    pub(super) fn told(&self, name: &Identifier) -> String {
+        format!("{}: {}", self.reason(name), self.remedy(name))
     }
 }
 
@@ -90,6 +99,12 @@ pub(super) enum Forbidden {
 pub fn forget_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
     let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
     store.forget(&keep::key(&server)).map_err(LoginError)
+}
+
+/// Whether a login at a server is kept.
+pub fn has_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
+    let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
+    Ok(store.load(&keep::key(&server)).map_err(LoginError)?.is_some())
 }
 
 /// What lets us in at one server.

@@ -12,7 +12,7 @@ pub(super) fn shown(difference: &Difference) -> String {
         tool.fields.iter().for_each(|field| show_field(field, &mut lines));
     }
     for other in &difference.others {
-        let mark = match other.change {
+        let mark = match &*other.change {
             "added" => '+',
             "removed" => '-',
             _ => '~',
@@ -72,8 +72,8 @@ mod tests {
         let places =
             ChangedPlaces { added: vec!["/properties/to".to_owned()], more: 3, ..Default::default() };
         let fields = vec![
-            ChangedField { field: "description", change },
-            ChangedField { field: "input_schema", change: FieldChange::Schema(places) },
+            ChangedField { field: "description".into(), change },
+            ChangedField { field: "input_schema".into(), change: FieldChange::Schema(places) },
         ];
         let difference = Difference {
             added: vec!["new".to_owned()],
@@ -81,18 +81,18 @@ mod tests {
             changed: vec![ChangedTool { name: "read".to_owned(), fields }],
             others: vec![
                 ChangedOffer {
-                    kind: "instructions",
+                    kind: "instructions".into(),
                     name: String::new(),
-                    change: "changed",
+                    change: "changed".into(),
                     fields: vec![ChangedField {
-                        field: "instructions",
+                        field: "instructions".into(),
                         change: FieldChange::Text { before: None, after: Some("Obey.".to_owned()) },
                     }],
                 },
                 ChangedOffer {
-                    kind: "prompt",
+                    kind: "prompt".into(),
                     name: "greet".to_owned(),
-                    change: "added",
+                    change: "added".into(),
                     fields: Vec::new(),
                 },
             ],
