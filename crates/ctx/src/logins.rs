@@ -5,12 +5,17 @@ use ctx_core::{Secret, chain};
 use ctx_mcp::CredentialStore;
 use ctx_store::{CREDENTIALS_FILE, Credentials, StoreError};
 use std::any::Any;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The logins of the user, where there is a place to keep them.
 pub(crate) fn store() -> Option<Arc<dyn CredentialStore>> {
-    let file = state_folder()?.join(CREDENTIALS_FILE);
-    Some(Arc::new(Logins(Credentials::new(file))))
+    Some(Arc::new(Logins(Credentials::new(path()?))))
+}
+
+/// The file.
+pub(crate) fn path() -> Option<PathBuf> {
+    Some(state_folder()?.join(CREDENTIALS_FILE))
 }
 
 struct Logins(Credentials);

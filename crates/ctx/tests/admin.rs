@@ -102,3 +102,49 @@ fn commands_that_only_show_something_leave_no_run() {
     }
     assert_eq!(w.ctx("runs --json").success().json(), before);
 }
+
+#[test]
+fn commands_that_sync_check_and_connect_leave_no_run_either() {
+    let w = workspace();
+    w.write(
+        "ctx.toml",
+        "[connectors.filesystem.docs]\nroot = \"docs\"\n[embedding]\nprovider = \"disabled\"\n",
+    );
+    w.ctx("sync").success();
+    w.ctx("search text").success();
+    let before = w.ctx("runs --json").success().json();
+    assert_eq!(before["runs"].as_array().map(Vec::len), Some(1), "{before}");
+    for command in ["sync", "sync --dry-run", "doctor", "upstream list"] {
+        w.ctx(command).success();
+    }
+    for command in ["sync filesystem:dcos", "sources --forget filesystem:docs", "upstream test files"] {
+        w.ctx(command).code(2);
+    }
+    assert_eq!(w.ctx("runs --json").success().json(), before);
+}
+
+#[test]
+fn http_calls_no_operation_that_changes_something() {
+    let w = workspace();
+    let server = w.spawn_server();
+    let source = json!({"sources": ["all"], "source": "filesystem:docs", "name": "docs"});
+    for operation in ["sync", "forget_source", "accept_upstream", "test_upstream", "doctor"] {
+        for path in [format!("/tools/admin.{operation}"), format!("/tools/admin__{operation}")] {
+            let reply = server.post(&path, &source);
+            assert_eq!((reply.status, reply.error_code()), (404, "not_found"), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_told_by_every_operation_on_it() {
+    let w = TestWorkspace::empty().config("[mcp_servers.files]\nurl = \"http://127.0.0.1:1/mcp\"\n");
+    let listed = w.ctx("upstream list --json").success().json()["upstreams"][0].take();
+    assert_eq!((&listed["kind"], &listed["state"]), (&json!("mcp"), &json!("failed")), "{listed}");
+    let reason = listed["reason"].as_str().unwrap_or_default();
+    assert!(!reason.is_empty(), "{listed}");
+    let tested = w.ctx("upstream test files").code(1);
+    tested.says(&format!("error: files: {reason}")).says("hint: check [mcp_servers.files] in ctx.toml");
+    w.ctx("doctor").code(1).answers(&format!("✗ mcp_servers.files: {reason}"));
+    w.ctx("upstream accept files").code(1).says("nothing is known of the tools of files yet");
+}

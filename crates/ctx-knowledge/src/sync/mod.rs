@@ -16,7 +16,8 @@ use ctx_core::{Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
 use ctx_store::{FilePlace, Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
 use jiff::Timestamp;
 use journal::Journal;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,7 @@ pub struct SyncOptions {
 }
 
 /// What a sync did, or would have done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncReport {
     /// The source.
     pub source: String,
@@ -71,7 +72,7 @@ pub struct SyncReport {
 }
 
 /// A document that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// Its name within the source.
     pub source_id: String,
@@ -80,7 +81,7 @@ pub struct Warning {
 }
 
 /// How far a sync has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The source.
     pub source: String,

@@ -427,10 +427,12 @@ impl Writer {
         if self.options.dry_run {
             return Ok(());
         }
-        let (source, reason) = (self.source.clone(), PRIVATE_KEY_NOTE.to_owned());
+        let (source, source_id) = (self.source.clone(), document.source_id);
+        let reason = PRIVATE_KEY_NOTE.to_owned();
         let note = document.fingerprint.map(|fingerprint| Mutation::SkipUnreadable {
             id,
             source,
+            source_id,
             fingerprint,
             reason,
         });

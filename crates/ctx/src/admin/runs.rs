@@ -2,7 +2,7 @@
 
 use super::{Operation, read};
 use async_trait::async_trait;
-use ctx_core::{ErrorKind, ToolError};
+use ctx_core::{Annotations, Call, ErrorKind, ToolError};
 use ctx_store::{RecordedRun, RunFilter, State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,10 +37,11 @@ pub(crate) struct RunList {
 impl Operation for ListRuns {
     const NAME: &'static str = "list_runs";
     const DESCRIPTION: &'static str = "List the newest outermost runs.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ListRunsRequest;
     type Answer = RunList;
 
-    async fn answer(&self, request: ListRunsRequest) -> Result<RunList, ToolError> {
+    async fn answer(&self, request: ListRunsRequest, _: &Call) -> Result<RunList, ToolError> {
         let state = recording(self.state.as_ref())?;
         let ListRunsRequest { limit, tool, failed } = request;
         let filter = RunFilter { limit: limit as usize, tool, failed };
@@ -65,10 +66,11 @@ pub(crate) struct ShowRunRequest {
 impl Operation for ShowRun {
     const NAME: &'static str = "show_run";
     const DESCRIPTION: &'static str = "Show one run and those inside it, outermost first.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ShowRunRequest;
     type Answer = RunList;
 
-    async fn answer(&self, ShowRunRequest { id }: ShowRunRequest) -> Result<RunList, ToolError> {
+    async fn answer(&self, ShowRunRequest { id }: ShowRunRequest, _: &Call) -> Result<RunList, ToolError> {
         let state = recording(self.state.as_ref())?;
         let prefix = id.clone();
         let tree = move || state.find_run(&prefix)?.map(|id| state.run_tree(id)).transpose();

@@ -3,7 +3,7 @@
 use super::Operation;
 use crate::config::{Config, SettingsView, Shown};
 use async_trait::async_trait;
-use ctx_core::ToolError;
+use ctx_core::{Annotations, Call, ToolError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -45,10 +45,11 @@ impl Operation for ShowSettings {
     const NAME: &'static str = "settings";
     const DESCRIPTION: &'static str =
         "Show every setting in effect, and where it was said. Secrets are masked.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ShowSettingsRequest;
     type Answer = SettingList;
 
-    async fn answer(&self, _: ShowSettingsRequest) -> Result<SettingList, ToolError> {
+    async fn answer(&self, _: ShowSettingsRequest, _: &Call) -> Result<SettingList, ToolError> {
         let (file, root) = (self.file.clone(), self.root.clone());
         Ok(SettingList { file, root, settings: self.settings.shown() })
     }

@@ -4,7 +4,7 @@ use super::{Operation, read, store_failed};
 use crate::config::Every;
 use crate::workspace::{Freshness, time_until_due};
 use async_trait::async_trait;
-use ctx_core::{SourceName, ToolError};
+use ctx_core::{Annotations, Call, SourceName, ToolError};
 use ctx_knowledge::{Knowledge, SourceStatus};
 use ctx_store::{FilePlace, KnownFile};
 use jiff::Timestamp;
@@ -67,10 +67,11 @@ impl ListedSource {
 impl Operation for ListSources {
     const NAME: &'static str = "list_sources";
     const DESCRIPTION: &'static str = "List sources and how they are doing.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ListSourcesRequest;
     type Answer = SourceList;
 
-    async fn answer(&self, _: ListSourcesRequest) -> Result<SourceList, ToolError> {
+    async fn answer(&self, _: ListSourcesRequest, _: &Call) -> Result<SourceList, ToolError> {
         let statuses = self.knowledge.sources().await.map_err(store_failed)?;
         let sources = statuses.into_iter().map(|status| ListedSource::new(status, &self.freshness));
         Ok(SourceList { sources: sources.collect() })
@@ -108,10 +109,11 @@ pub(crate) struct FileList {
 impl Operation for ListFiles {
     const NAME: &'static str = "list_files";
     const DESCRIPTION: &'static str = "List the files of a source: whether each is indexed, and why not.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ListFilesRequest;
     type Answer = FileList;
 
-    async fn answer(&self, request: ListFilesRequest) -> Result<FileList, ToolError> {
+    async fn answer(&self, request: ListFilesRequest, _: &Call) -> Result<FileList, ToolError> {
         let ListFilesRequest { source, after, limit } = request;
         let (kind, name) = source.split_once(':').unwrap_or((&source, ""));
         let name = SourceName::new(kind, name);

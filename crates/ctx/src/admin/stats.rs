@@ -2,7 +2,7 @@
 
 use super::{Operation, read};
 use async_trait::async_trait;
-use ctx_core::ToolError;
+use ctx_core::{Annotations, Call, ToolError};
 use ctx_knowledge::{Knowledge, Stats};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,10 +21,11 @@ pub(crate) struct ShowStatsRequest {}
 impl Operation for ShowStats {
     const NAME: &'static str = "stats";
     const DESCRIPTION: &'static str = "Show how much is stored, by source.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ShowStatsRequest;
     type Answer = Stats;
 
-    async fn answer(&self, _: ShowStatsRequest) -> Result<Stats, ToolError> {
+    async fn answer(&self, _: ShowStatsRequest, _: &Call) -> Result<Stats, ToolError> {
         let knowledge = self.knowledge.clone();
         read(move || knowledge.stats()).await
     }

@@ -5,7 +5,6 @@ use crate::cli::Global;
 use crate::config::{self, Shown};
 use crate::error::CommandResult;
 use clap::Subcommand;
-use ctx_core::Catalog;
 use std::sync::Arc;
 
 /// Show the configuration.
@@ -35,7 +34,7 @@ impl Config {
         let config = global.load()?;
         config.warnings.iter().for_each(|warning| output.warn(warning));
         // Without a workspace: settings are shown even where the store cannot be opened.
-        let catalog = Catalog::builder().provider(Arc::new(Admin::of_settings(&config))).build();
+        let catalog = Admin::of_config(&Arc::new(config)).into_catalog();
         let shown = admin::call::<ShowSettings>(catalog, ShowSettingsRequest {}).await?;
         output.answer(&shown, || as_toml(&shown.settings))
     }

@@ -1,11 +1,11 @@
 //! Keeping sources fresh while a command runs: synced when they change, and on schedule.
 
-use super::sync::PARALLEL;
+use crate::admin::{self, PARALLEL, SourceOutcome, SyncSources, SyncSourcesRequest};
 use crate::config::SectionChanges;
 use crate::error::{CommandError, Exit};
 use crate::workspace::{Freshness, Workspace, time_until_due};
-use ctx_core::{SourceName, Watch};
-use ctx_knowledge::{Knowledge, SyncOptions, SyncReport, Warning};
+use ctx_core::{Call, Caller, Catalog, SourceName, Watch};
+use ctx_knowledge::{SyncReport, Warning};
 use jiff::Timestamp;
 use std::future::Future;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ pub(super) struct Refresh {
 impl Refresh {
     /// Begins; it ends soon after `shutdown`, between two documents.
     pub(super) fn start(
-        knowledge: &Arc<Knowledge>,
+        workspace: &Workspace,
         sources: Vec<Kept>,
         tell: &Tell,
         shutdown: &CancellationToken,
@@ -179,14 +179,13 @@ impl Refresh {
         let turns = Arc::new(Semaphore::new(PARALLEL));
         let mut tasks = JoinSet::new();
         for kept in sources.into_iter().filter(Kept::has_work) {
-            let watch = if kept.watch { knowledge.watch(&kept.name) } else { None };
-            let (knowledge, turns, stop) = (knowledge.clone(), turns.clone(), shutdown.clone());
+            let watch = if kept.watch { workspace.knowledge.watch(&kept.name) } else { None };
+            let (catalog, turns, stop) = (workspace.catalog.clone(), turns.clone(), shutdown.clone());
             let sync = move |name: SourceName| {
-                let (knowledge, turns, stop) = (knowledge.clone(), turns.clone(), stop.clone());
+                let (catalog, turns, stop) = (catalog.clone(), turns.clone(), stop.clone());
                 async move {
                     let _turn = turns.acquire().await;
-                    let quietly = Arc::new(|_| ());
-                    Ok(knowledge.sync(&name, SyncOptions::default(), quietly, stop).await?)
+                    sync_one(catalog.current(), &name, &stop).await
                 }
             };
             tasks.spawn(kept.keep(watch, sync, tell.clone(), shutdown.clone()));
@@ -220,6 +219,15 @@ impl Refresh {
     pub(super) async fn end(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
+}
+
+/// Syncs one source through the door; nobody is told how far it has come.
+async fn sync_one(catalog: Arc<Catalog>, name: &SourceName, stop: &CancellationToken) -> Outcome {
+    let call = Call::new(catalog, Caller::Cli).with_cancellation(stop);
+    let request = SyncSourcesRequest { sources: vec![name.to_string()], ..SyncSourcesRequest::default() };
+    let synced = admin::call_as::<SyncSources>(call, request).await?.sources.into_iter().next();
+    let nothing = || CommandError::new(format!("{name}: nothing is known of its sync"));
+    synced.map_or_else(|| Err(nothing()), SourceOutcome::into_result)
 }
 
 #[cfg(test)]

@@ -1,17 +1,13 @@
 //! `ctx sources`
 
-use crate::admin::{self, ListSources, ListSourcesRequest, ListedSource};
+use crate::admin::{self, ForgetSource, ForgetSourceRequest, ListSources, ListSourcesRequest, ListedSource};
 use crate::cli::Global;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::output::{count, table};
 use crate::style::{self, Painter};
 use crate::trust::SYNC_GROUPS;
-use crate::workspace::Workspace;
 use anstyle::Style;
-use ctx_core::SourceName;
-use ctx_knowledge::cache_path;
 use jiff::Timestamp;
-use serde_json::json;
 
 /// List sources and how they are doing.
 #[derive(Debug, clap::Args)]
@@ -24,15 +20,15 @@ pub(crate) struct Sources {
 impl Sources {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let workspace = global.open_for(SYNC_GROUPS)?;
-        let listed = admin::call::<ListSources>(workspace.catalog.current(), ListSourcesRequest {}).await?;
-        let sources = &listed.sources;
-        let output = global.output();
-        if let Some(name) = &self.forget {
-            let removed = forget(&workspace, sources, name)?;
-            return output.answer(&json!({"source": name, "removed": removed}), || {
-                format!("{name}: {} removed", count(removed, "document"))
+        let (catalog, output) = (workspace.catalog.current(), global.output());
+        if let Some(source) = self.forget {
+            let forgotten = admin::call::<ForgetSource>(catalog, ForgetSourceRequest { source }).await?;
+            return output.answer(&forgotten, || {
+                format!("{}: {} removed", forgotten.source, count(forgotten.removed, "document"))
             });
         }
+        let listed = admin::call::<ListSources>(catalog, ListSourcesRequest {}).await?;
+        let sources = &listed.sources;
         if sources.is_empty() {
             output.say("no source is configured; add a [connectors.filesystem.<name>] section to ctx.toml");
         }
@@ -48,25 +44,6 @@ impl Sources {
             rows.lines().map(|row| painted(row) + "\n").collect()
         })
     }
-}
-
-fn forget(workspace: &Workspace, sources: &[ListedSource], name: &str) -> CommandResult<u64> {
-    let Some(source) = sources.iter().map(|source| &source.status).find(|source| source.name == name) else {
-        return Err(CommandError::usage(format!("no source named `{name}`")).hint("`ctx sources` lists them"));
-    };
-    if source.configured {
-        return Err(CommandError::usage(format!(
-            "`{name}` is configured, so the next sync would bring it back"
-        ))
-        .hint("take its section out of ctx.toml first"));
-    }
-    let (kind, own) = name.split_once(':').unwrap_or((name, ""));
-    let name = SourceName::new(kind, own);
-    let removed = workspace.knowledge.forget(&name)?;
-    // `forget` removes the cache beside the store; with `db.path` the cache is in the data folder instead. A failure
-    // only costs disk space.
-    std::fs::remove_dir_all(cache_path(&workspace.config.cache_base(), &name)).ok();
-    Ok(removed)
 }
 
 /// How it is, and the style of that word.

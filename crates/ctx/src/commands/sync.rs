@@ -3,30 +3,24 @@
 use super::embed;
 use super::filling::Filling;
 use super::refresh::{Kept, News, Outcome, Refresh, Tell};
+use crate::admin::{self, SourceOutcome, SyncSources, SyncSourcesRequest};
 use crate::cli::Global;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
 use crate::progress::Meter;
 use crate::signals::{STOP_PATIENCE, Signals, until_interrupted};
-use crate::trust::{self, SYNC_GROUPS};
+use crate::trust::SYNC_GROUPS;
 use crate::workspace::{Freshness, Workspace};
 use clap::ValueEnum;
-use ctx_core::{SourceName, nearest};
-use ctx_knowledge::{Fill, FillError, Knowledge, Progress, SyncError, SyncOptions, SyncReport, parse_time};
-use futures::StreamExt;
+use ctx_core::{Call, Caller, Peer};
+use ctx_knowledge::{Fill, FillError, Progress, SyncReport, parse_time};
 use jiff::Timestamp;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// Sources read at once.
-pub(super) const PARALLEL: usize = 4;
-/// How long to wait for another process that syncs the source, and how often to look.
-const BUSY_PATIENCE: Duration = Duration::from_secs(2);
-const BUSY_LOOK: Duration = Duration::from_millis(50);
 /// Documents between two lines of JSON progress.
 const JSON_PROGRESS_EVERY: u64 = 100;
 /// Warnings shown for each source; the rest are counted.
@@ -78,8 +72,8 @@ impl Sync {
         let signals = Signals::listen()?;
         let workspace = global.open_for(SYNC_GROUPS)?;
         let output = global.output();
-        let names = choose(&self.sources, &workspace)?;
-        let options = SyncOptions {
+        let request = SyncSourcesRequest {
+            sources: self.sources,
             full: self.full,
             dry_run: self.dry_run,
             since: self.since,
@@ -89,11 +83,11 @@ impl Sync {
         let progress = if output.quiet { ProgressKind::None } else { self.progress };
         let cancellation = CancellationToken::new();
         let syncing = async {
-            let (knowledge, chosen) = (&workspace.knowledge, names.clone());
-            let outcomes = sync_all(knowledge, chosen, options, progress, cancellation.clone()).await;
+            let outcomes = sync_sources(&workspace, request, progress, &cancellation).await?;
             if self.watch && !cancellation.is_cancelled() {
-                return watch(&workspace, &names, &outcomes, output, &cancellation).await;
+                return watch(&workspace, outcomes, output, &cancellation).await;
             }
+            let outcomes = outcomes.into_iter().map(SourceOutcome::into_result).collect();
             if self.dry_run {
                 output.say("dry run: nothing is written; a sync would do this");
                 return tell(&output, outcomes);
@@ -113,8 +107,7 @@ impl Sync {
 /// Keeps the chosen sources fresh after their first sync, until it is cancelled.
 async fn watch(
     workspace: &Workspace,
-    names: &[SourceName],
-    outcomes: &[Outcome],
+    outcomes: Vec<SourceOutcome>,
     output: Output,
     cancellation: &CancellationToken,
 ) -> CommandResult {
@@ -130,21 +123,23 @@ async fn watch(
     });
     let mut told = Vec::new();
     let mut kept = Vec::new();
-    for (name, outcome) in names.iter().zip(outcomes) {
-        match outcome {
+    for outcome in outcomes {
+        let is_its = |source: &&Freshness| source.name.to_string() == outcome.source;
+        let Some(Freshness { name, every, .. }) = workspace.freshness.iter().find(is_its) else { continue };
+        let outcome = outcome.into_result();
+        match &outcome {
             Ok(report) => {
                 tell(News::Warned(report));
                 tell(News::Synced(report));
             }
             Err(error) => tell(News::Failed(error)),
         }
-        let every = workspace.freshness.iter().find(|source| source.name == *name).and_then(|own| own.every);
         let watch = workspace.knowledge.can_watch(name);
         if !watch && every.is_none() {
             output.say(&format!("{name} cannot be watched; with an `every` it would be synced on schedule"));
             continue;
         }
-        kept.push(Kept::after(&Freshness { name: name.clone(), every, watch }, outcome));
+        kept.push(Kept::after(&Freshness { name: name.clone(), every: *every, watch }, &outcome));
         told.push(name.to_string());
     }
     if kept.is_empty() {
@@ -152,7 +147,7 @@ async fn watch(
     }
     output.say(&format!("watching {}; Ctrl-C stops", told.join(", ")));
     let filling = Filling::start(workspace.knowledge.clone(), cancellation.clone());
-    Refresh::start(&workspace.knowledge, kept, &tell, cancellation).end().await;
+    Refresh::start(workspace, kept, &tell, cancellation).end().await;
     filling.end().await;
     Ok(())
 }
@@ -189,33 +184,18 @@ async fn vectors(workspace: &Workspace, output: &Output, cancellation: &Cancella
     Ok(())
 }
 
-/// Syncs these sources, a few at a time; one failure does not stop the others.
-pub(crate) async fn sync_all(
-    knowledge: &Knowledge,
-    names: Vec<SourceName>,
-    options: SyncOptions,
+/// Syncs these sources through the door, with progress on stderr.
+pub(super) async fn sync_sources(
+    workspace: &Workspace,
+    request: SyncSourcesRequest,
     progress: ProgressKind,
-    cancellation: CancellationToken,
-) -> Vec<Outcome> {
+    cancellation: &CancellationToken,
+) -> CommandResult<Vec<SourceOutcome>> {
     let shown = Arc::new(SyncProgress::start(progress));
-    let syncs = names.into_iter().map(|name| {
-        let (shown, cancellation) = (shown.clone(), cancellation.clone());
-        async move {
-            let told = Arc::new(move |progress| shown.tell(progress));
-            let started = Instant::now();
-            loop {
-                let synced = knowledge.sync(&name, options, told.clone(), cancellation.clone()).await;
-                match synced {
-                    // A server that keeps the source fresh is done in a moment.
-                    Err(SyncError::Busy { .. }) if started.elapsed() < BUSY_PATIENCE => {
-                        cancellation.run_until_cancelled(sleep(BUSY_LOOK)).await;
-                    }
-                    synced => return synced.map_err(CommandError::from),
-                }
-            }
-        }
-    });
-    futures::stream::iter(syncs).buffered(PARALLEL).collect().await
+    let call = Call::new(workspace.catalog.current(), Caller::Cli)
+        .with_peer(shown.clone())
+        .with_cancellation(cancellation);
+    Ok(admin::call_as::<SyncSources>(call, request).await?.sources)
 }
 
 /// Prints what was done, and fails if any source did.
@@ -287,38 +267,6 @@ pub(crate) fn summary(report: &SyncReport) -> String {
     format!("{}: {}", report.source, told.join(", "))
 }
 
-/// The configured sources that are meant.
-fn choose(wanted: &[String], workspace: &Workspace) -> CommandResult<Vec<SourceName>> {
-    let known: Vec<&SourceName> = workspace.freshness.iter().map(|source| &source.name).collect();
-    let left_out = workspace.knowledge.source_names().find(|name| !known.contains(name));
-    if known.is_empty() && left_out.is_none() {
-        return Err(CommandError::usage("no source is configured")
-            .hint("add a [connectors.filesystem.<name>] section with a `root` to ctx.toml"));
-    }
-    let mut chosen: Vec<SourceName> = Vec::new();
-    for text in wanted {
-        let mut found: Vec<SourceName> = known
-            .iter()
-            .filter(|name| text == "all" || name.matches(text))
-            .map(|name| (*name).clone())
-            .collect();
-        if found.is_empty() && left_out.is_some_and(|name| text == "all" || name.matches(text)) {
-            return Err(CommandError::new(format!("{text} cannot be synced: {}", trust::refusal())));
-        }
-        if found.is_empty() {
-            let names: Vec<String> = known.iter().map(ToString::to_string).collect();
-            let error = CommandError::usage(format!("no source named `{text}`"));
-            return Err(match nearest(text, names.iter().map(String::as_str)) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint(format!("configured: {}", names.join(", "))),
-            });
-        }
-        found.retain(|name| !chosen.contains(name));
-        chosen.append(&mut found);
-    }
-    Ok(chosen)
-}
-
 fn since(text: &str) -> Result<Timestamp, String> {
     time(text, false)
 }
@@ -332,32 +280,36 @@ fn time(text: &str, end_of_day: bool) -> Result<Timestamp, String> {
         .ok_or_else(|| "write a time like 2026-01-31 or 2026-01-31T12:00:00Z".to_owned())
 }
 
-/// How far the sources have come, all together.
+/// How far the sources have come, as the operation tells it.
 struct SyncProgress {
     kind: ProgressKind,
     meter: Meter,
-    /// The last word about each source.
-    sources: Mutex<HashMap<String, Progress>>,
+    /// How many documents of each source were looked at.
+    seen: Mutex<HashMap<String, u64>>,
 }
 
 impl SyncProgress {
     fn start(kind: ProgressKind) -> Self {
         let meter = Meter::start(Output { json: false, quiet: kind != ProgressKind::Human });
-        Self { kind, meter, sources: Mutex::default() }
+        Self { kind, meter, seen: Mutex::default() }
+    }
+}
+
+impl Peer for SyncProgress {
+    fn progress(&self, progress: ctx_core::Progress) {
+        self.meter.show(progress.done as u64, progress.total.map(|total| total as u64), "files");
     }
 
-    fn tell(&self, progress: Progress) {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = sources.get(&progress.source).map_or(0, |before| before.seen);
-        if self.kind == ProgressKind::Json
-            && progress.seen / JSON_PROGRESS_EVERY > before / JSON_PROGRESS_EVERY
-        {
+    fn event(&self, event: &Value) {
+        if self.kind != ProgressKind::Json {
+            return;
+        }
+        let Ok(progress) = Progress::deserialize(event) else { return };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = seen.get(&progress.source).copied().unwrap_or_default();
+        if progress.seen / JSON_PROGRESS_EVERY > before / JSON_PROGRESS_EVERY {
             Output::default().say(&serde_json::to_string(&progress).unwrap_or_default());
         }
-        sources.insert(progress.source.clone(), progress);
-        let seen = sources.values().map(|source| source.seen).sum();
-        // Without the total of one source there is none of all.
-        let total = sources.values().map(|source| source.total).sum();
-        self.meter.show(seen, total, "files");
+        seen.insert(progress.source, progress.seen);
     }
 }

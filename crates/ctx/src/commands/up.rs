@@ -1,10 +1,11 @@
 //! `ctx up`
 
 use super::init::NewWorkspace;
-use super::refresh::{Kept, News, Tell};
+use super::refresh::{Kept, News, Refresh, Tell};
 use super::serve::{ConfigLoader, Live, Reloading, Server, load_scripts};
-use super::sync::{ProgressKind, summary, sync_all, warn};
+use super::sync::{ProgressKind, summary, sync_sources, warn};
 use super::{connect, first_index};
+use crate::admin::{SourceOutcome, SyncSourcesRequest};
 use crate::cli::{Global, working_directory};
 use crate::config::{Config, FILE_NAMES, Typed, TypedBind};
 use crate::error::{CommandError, CommandResult, Exit};
@@ -13,7 +14,6 @@ use crate::server_record::RunningServer;
 use crate::signals::until_stop_deadline;
 use crate::trust;
 use crate::workspace::Workspace;
-use ctx_knowledge::SyncOptions;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,10 +145,22 @@ fn tell_running(config: &Config, server: &RunningServer, is_typed: bool, output:
 
 /// Syncs everything; what fails is told and does not stop the server. Returns what to keep fresh.
 async fn sync(workspace: &Workspace, output: &Output, cancellation: CancellationToken) -> Vec<Kept> {
-    let names = workspace.freshness.iter().map(|source| source.name.clone()).collect();
+    let sources: Vec<_> = workspace.freshness.iter().map(|source| source.name.to_string()).collect();
     let progress = if output.quiet { ProgressKind::None } else { ProgressKind::Human };
-    let outcomes =
-        sync_all(&workspace.knowledge, names, SyncOptions::default(), progress, cancellation).await;
+    let synced = match sources.is_empty() {
+        true => Ok(Vec::new()),
+        false => {
+            let request = SyncSourcesRequest { sources, ..SyncSourcesRequest::default() };
+            sync_sources(workspace, request, progress, &cancellation).await
+        }
+    };
+    let outcomes: Vec<_> = match synced {
+        Ok(synced) => synced.into_iter().map(SourceOutcome::into_result).collect(),
+        Err(error) => {
+            output.fail(&error);
+            return Refresh::of(workspace);
+        }
+    };
     for outcome in &outcomes {
         match outcome {
             Ok(report) => {

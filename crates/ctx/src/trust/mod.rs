@@ -9,6 +9,7 @@ mod origin;
 mod record;
 
 use record::Record;
+pub(crate) use record::path as record_path;
 
 use crate::config::{Config, TrustRequest};
 use crate::error::{CommandError, CommandResult};

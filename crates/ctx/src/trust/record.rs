@@ -186,5 +186,10 @@ fn file_hash(path: &Path) -> String {
 }
 
 fn store() -> Option<Trust> {
-    Some(Trust::new(state_folder()?.join(TRUST_FILE)))
+    Some(Trust::new(path()?))
+}
+
+/// The file of the record.
+pub(crate) fn path() -> Option<PathBuf> {
+    Some(state_folder()?.join(TRUST_FILE))
 }

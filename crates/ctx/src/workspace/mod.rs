@@ -1,9 +1,11 @@
 //! An opened workspace: settings, store and catalog, wired together.
 
+mod callable;
 mod composition;
 mod reload;
 mod sources;
 
+pub(crate) use callable::{Callable, WeakCallable};
 pub(crate) use composition::{Composition, log_new_warnings};
 pub(crate) use sources::{Freshness, connector_settings, time_until_due};
 
@@ -12,9 +14,9 @@ use crate::config::{Config, InlineAgentSection, Section, Settings};
 use crate::definitions;
 use crate::error::{CommandError, CommandResult};
 use crate::harness::Additions;
-use crate::scripts::{self, Configured, Runner, ScriptSet};
+use crate::scripts::{Configured, Runner, ScriptSet};
 use crate::trust;
-use crate::upstreams::{Surroundings, Upstreams};
+use crate::upstreams::Upstreams;
 use composition::Parts;
 use ctx_core::chain;
 use ctx_core::{
@@ -34,24 +36,22 @@ const LEFT_OUT_MAX: usize = 200;
 
 /// Everything a command works with.
 pub(crate) struct Workspace {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) knowledge: Arc<Knowledge>,
     pub(crate) catalog: Arc<LiveCatalog>,
     /// How each source is kept fresh.
     pub(crate) freshness: Vec<Freshness>,
     /// Problems that do not stop anything but should be known.
     pub(crate) warnings: Vec<String>,
-    composition: Arc<Composition>,
-    runner: Arc<Runner>,
+    callable: Callable,
     /// `None` where runs cannot be recorded.
     state: Option<Arc<dyn State>>,
-    /// Once they were started.
-    upstreams: Arc<OnceLock<Upstreams>>,
 }
 
 impl Workspace {
     /// Opens store and state, creating what is missing, with what the program adds to them.
     pub(crate) fn open(config: Config, additions: &Additions) -> CommandResult<Self> {
+        let config = Arc::new(config);
         let mut warnings = config_warnings(&config);
         let runner = Arc::new(new_runner(&config)?);
         let (sources, freshness) = sources::gather(&config, &runner, &additions.sources, &mut warnings);
@@ -72,63 +72,63 @@ impl Workspace {
             None => Arc::new(Discard),
         };
         let freshness = watchable(freshness, &knowledge);
-        let admin = admin(&config, &state, &knowledge, &freshness);
-        let agents = inline_agents(&config);
-        let composition = Arc::new(Composition::new(Parts {
-            admin,
-            context: context(&config, &knowledge),
-            scripts: vec![Parts::inline(&agents)],
-            agents,
-            left_out: untrusted_providers(&config),
-            upstreams: Vec::new(),
-            added: additions.callable(&mut warnings),
-            limits: config.settings.limits(),
-            policy: policy(&config.settings)?,
-            redactor: runner.redactor().clone(),
-            log,
-        }));
+        let (agents, policy) = (inline_agents(&config), policy(&config.settings)?);
+        let added = additions.callable(&mut warnings);
+        let upstreams = Arc::<OnceLock<Upstreams>>::default();
+        let composition = Arc::new_cyclic(|composition| {
+            let parts = AdminParts {
+                state: state.clone(),
+                knowledge: knowledge.clone(),
+                freshness: freshness.clone(),
+                warnings: warnings.clone(),
+                callable: WeakCallable {
+                    config: config.clone(),
+                    composition: composition.clone(),
+                    runner: runner.clone(),
+                    upstreams: Arc::downgrade(&upstreams),
+                },
+            };
+            Composition::new(Parts {
+                admin: Arc::new(Admin::new(&config, parts)),
+                context: context(&config, &knowledge),
+                scripts: vec![Parts::inline(&agents)],
+                agents,
+                left_out: untrusted_providers(&config),
+                upstreams: Vec::new(),
+                added,
+                limits: config.settings.limits(),
+                policy,
+                redactor: runner.redactor().clone(),
+                log,
+            })
+        });
         let catalog = composition.live().clone();
         warnings.extend(catalog.current().warnings().iter().cloned());
-        let upstreams = Arc::default();
-        Ok(Self { config, knowledge, catalog, freshness, warnings, composition, runner, state, upstreams })
+        let callable = Callable { config: config.clone(), composition, runner, upstreams };
+        Ok(Self { config, knowledge, catalog, freshness, warnings, callable, state })
     }
 
     /// Begins to reach the upstreams that may be used. Their functions are there at once where they are remembered,
     /// else when they have answered or their descriptions were read.
     pub(crate) fn start_upstreams(&self) -> &Upstreams {
-        self.start_some_upstreams(&|_| true)
+        self.callable.start_upstreams(&|_| true)
     }
 
-    fn start_some_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
-        self.upstreams.get_or_init(|| {
-            let around = Surroundings {
-                reaper: self.runner.reaper(),
-                redactor: self.runner.redactor().clone(),
-                on_change: self.composition.on_change(),
-            };
-            let upstreams = Upstreams::start(&self.config, wanted, around);
-            self.composition.update(|parts| parts.upstreams = upstreams.providers());
-            upstreams
-        })
-    }
-
-    /// The same, and waits until the tools of each are known, or it has failed.
-    pub(crate) async fn know_upstreams(&self) {
-        self.start_upstreams().known().await;
-        self.composition.update(|_| {});
-    }
-
-    /// The same, and waits until each has answered or failed.
+    /// Starts the upstreams, and waits until each has answered or failed.
     pub(crate) async fn connect_upstreams(&self) -> &Upstreams {
-        self.connect_some_upstreams(&|_| true).await
+        self.callable.connect_upstreams(&|_| true).await
     }
 
-    /// The same for those whose sections are wanted, where none was started before.
-    pub(crate) async fn connect_some_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
-        let upstreams = self.start_some_upstreams(wanted);
-        upstreams.settled().await;
-        self.composition.update(|_| {});
-        upstreams
+    /// Starts the upstreams whose sections are wanted, where none was started before, and waits until each has answered
+    /// or failed.
+    pub(crate) async fn connect_some_upstreams(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> &Upstreams {
+        self.callable.connect_upstreams(wanted).await
+    }
+
+    /// Starts the upstreams, and waits until the tools of each are known, or it has failed.
+    async fn know_upstreams(&self) {
+        self.start_upstreams().known().await;
+        self.composition().update(|_| {});
     }
 
     /// Loads everything that can be called: scripts, and the tools of upstream servers. Those of which nothing
@@ -143,46 +143,41 @@ impl Workspace {
     /// Ends all processes that were started: those that run scripts, and upstream servers.
     pub(crate) async fn end_processes(&self) {
         let upstreams = async {
-            if let Some(upstreams) = self.upstreams.get() {
+            if let Some(upstreams) = self.callable.started_upstreams() {
                 upstreams.shutdown().await;
             }
         };
-        tokio::join!(self.runner.shutdown(), upstreams);
+        tokio::join!(self.runner().shutdown(), upstreams);
     }
 
     /// Loads the scripts that can be called, and has later calls see them.
     pub(crate) async fn load_scripts(&self) -> ScriptSet {
-        let before = self.catalog.current();
-        let mut scripts = ScriptSet::load(self.runner.clone(), self.configured()).await;
-        let catalog = self.composition.set_scripts(&scripts);
-        let is_new = |warning: &&String| !before.warnings().contains(warning);
-        scripts.warnings = catalog.warnings().iter().filter(is_new).cloned().collect();
-        scripts
+        self.callable.load_scripts().await
     }
 
     /// The scripts that can be called.
     pub(crate) fn configured(&self) -> Vec<Configured> {
-        scripts::configured(&self.config)
+        self.callable.configured_scripts()
     }
 
     /// A text without secrets.
     pub(crate) fn masked(&self, text: String) -> String {
-        self.runner.redactor().text(text)
+        self.callable.masked(text)
     }
 
     /// The runner of scripts.
     pub(crate) fn runner(&self) -> &Arc<Runner> {
-        &self.runner
+        self.callable.runner()
     }
 
     /// The composition of the catalog.
     pub(crate) fn composition(&self) -> &Arc<Composition> {
-        &self.composition
+        self.callable.composition()
     }
 
     /// A catalog with these providers in the place of scripts and upstreams, whose calls nobody records.
     pub(crate) fn catalog_with(&self, providers: Vec<Arc<dyn Provider>>) -> Arc<Catalog> {
-        self.composition.variant(|parts| {
+        self.composition().variant(|parts| {
             parts.log = Arc::new(Discard);
             parts.scripts = providers;
             parts.upstreams.clear();
@@ -192,7 +187,7 @@ impl Workspace {
     /// Records no calls that begin from now on: those of a measurement are nobody's, and so many that
     /// they would push out the others.
     pub(crate) fn stop_recording(&self) {
-        self.composition.update(|parts| {
+        self.composition().update(|parts| {
             parts.log = Arc::new(Discard);
             parts.scripts = vec![Parts::inline(&parts.agents)];
             parts.upstreams.clear();
@@ -251,17 +246,6 @@ fn knowledge_options(
 
 fn context(config: &Config, knowledge: &Arc<Knowledge>) -> Option<Arc<Context>> {
     (!config.without_knowledge).then(|| Arc::new(Context::new(knowledge.clone())))
-}
-
-/// The operations of the command line on a workspace of these parts.
-fn admin(
-    config: &Config,
-    state: &Option<Arc<dyn State>>,
-    knowledge: &Arc<Knowledge>,
-    freshness: &[Freshness],
-) -> Arc<Admin> {
-    let (state, knowledge, freshness) = (state.clone(), knowledge.clone(), freshness.to_vec());
-    Arc::new(Admin::new(config, AdminParts { state, knowledge, freshness }))
 }
 
 /// The providers of functions that are not trusted, or not in full, and how a caller is told so. A section of which a
@@ -324,7 +308,7 @@ pub(crate) fn state(config: &Config) -> Arc<dyn State> {
 }
 
 /// Where the record of runs lies: beside the store.
-fn state_path(config: &Config) -> PathBuf {
+pub(crate) fn state_path(config: &Config) -> PathBuf {
     config.store_path().with_file_name(RUNS_FILE)
 }
 

@@ -2,9 +2,10 @@
 //! on: the store, models in memory, connected upstreams, loaded scripts.
 
 use super::{
-    Workspace, admin, config_warnings, context, embedding, inline_agents, knowledge_options, new_runner,
-    sources, untrusted_providers, watchable,
+    Workspace, config_warnings, context, embedding, inline_agents, knowledge_options, new_runner, sources,
+    untrusted_providers, watchable,
 };
+use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, SectionChanges};
 use crate::error::CommandResult;
 use crate::harness::Additions;
@@ -20,10 +21,11 @@ impl Workspace {
         changes: &SectionChanges,
         additions: &Additions,
     ) -> CommandResult<Self> {
+        let config = Arc::new(config);
         let mut warnings = config_warnings(&config);
         let same_runner =
             !changes.contains("limits") && config.without_knowledge == self.config.without_knowledge;
-        let runner = if same_runner { self.runner.clone() } else { Arc::new(new_runner(&config)?) };
+        let runner = if same_runner { self.runner().clone() } else { Arc::new(new_runner(&config)?) };
         let (sources, freshness) = sources::gather(&config, &runner, &additions.sources, &mut warnings);
         // The model's limit on tokens bounds the chunks.
         let (change, embedding) = match changes.contains("embedding") || changes.contains("chunking") {
@@ -33,22 +35,14 @@ impl Workspace {
         let options = knowledge_options(&config, &runner, sources, embedding);
         let knowledge = Arc::new(self.knowledge.reconfigure(options, change)?);
         let freshness = watchable(freshness, &knowledge);
-        Ok(Self {
-            config,
-            knowledge,
-            catalog: self.catalog.clone(),
-            freshness,
-            warnings,
-            composition: self.composition.clone(),
-            runner,
-            state: self.state.clone(),
-            upstreams: self.upstreams.clone(),
-        })
+        let callable = self.callable.reconfigured(config.clone(), runner);
+        let (catalog, state) = (self.catalog.clone(), self.state.clone());
+        Ok(Self { config, knowledge, catalog, freshness, warnings, callable, state })
     }
 
     /// Loads the scripts of this configuration; those of the one before that are configured alike are taken over.
     pub(crate) async fn load_scripts_after(&self, before: ScriptSet) -> ScriptSet {
-        ScriptSet::load_after(before, self.runner.clone(), self.configured()).await
+        ScriptSet::load_after(before, self.runner().clone(), self.configured()).await
     }
 
     /// Makes calls that begin from now on see this configuration: starts and ends the upstreams that differ, and puts
@@ -57,8 +51,16 @@ impl Workspace {
         let upstreams = self.start_upstreams();
         upstreams.update(&self.config, changes);
         let before = self.catalog.current();
-        let after = self.composition.update(|parts| {
-            parts.admin = admin(&self.config, &self.state, &self.knowledge, &self.freshness);
+        let admin = AdminParts {
+            state: self.state.clone(),
+            knowledge: self.knowledge.clone(),
+            freshness: self.freshness.clone(),
+            warnings: self.warnings.clone(),
+            callable: self.callable.downgrade(),
+        };
+        let admin = Arc::new(Admin::new(&self.config, admin));
+        let after = self.composition().update(|parts| {
+            parts.admin = admin;
             parts.context = context(&self.config, &self.knowledge);
             parts.agents = inline_agents(&self.config);
             parts.left_out = untrusted_providers(&self.config);

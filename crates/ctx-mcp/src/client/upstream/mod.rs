@@ -43,8 +43,10 @@ pub enum UpstreamState {
     },
     /// It lets us in when somebody has logged in; the next call sees whether that was done.
     LoginNeeded {
+        /// What is needed.
+        reason: String,
         /// What to do.
-        told: String,
+        remedy: String,
     },
     /// It was shut down.
     Stopped,
@@ -174,9 +176,10 @@ impl Upstream {
                 reason: reason.clone(),
                 retry_in: until.saturating_duration_since(Instant::now()),
             },
-            Phase::LoginNeeded { need, .. } => {
-                UpstreamState::LoginNeeded { told: need.told(&self.settings.name) }
-            }
+            Phase::LoginNeeded { need, .. } => UpstreamState::LoginNeeded {
+                reason: need.reason(&self.settings.name),
+                remedy: need.remedy(&self.settings.name),
+            },
             Phase::Stopped => UpstreamState::Stopped,
         };
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

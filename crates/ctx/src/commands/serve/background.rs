@@ -42,7 +42,7 @@ impl Background {
 
     /// Keeps these sources fresh from now on.
     pub(super) fn refresh(&mut self, sources: Vec<Kept>, tell: &Tell) {
-        self.refresh = Some(Refresh::start(&self.workspace.knowledge, sources, tell, &self.stop));
+        self.refresh = Some(Refresh::start(&self.workspace, sources, tell, &self.stop));
     }
 
     /// Stops the work, so that another configuration can go on with it: returns the scripts as they are loaded. A sync

@@ -1,25 +1,22 @@
 //! `ctx upstream`
 
 mod accept;
-pub(crate) mod apis;
 mod changes;
 mod import;
 mod login;
 
+use crate::admin::{
+    self, ListUpstreams, ListUpstreamsRequest, ListedUpstream, OperationError, TestUpstream,
+    TestUpstreamRequest, UpstreamDetails, UpstreamStanding, usable_server,
+};
 use crate::cli::Global;
-use crate::config::{Config, TrustRequest, api_section, upstream_section};
-use crate::error::{CommandError, CommandResult};
+use crate::config::upstream_section;
+use crate::error::CommandResult;
 use crate::output::{count, table};
-use crate::trust;
 use crate::workspace::Workspace;
 use clap::Subcommand;
-use ctx_core::{Catalog, Entry, Identifier, nearest, summary_line};
-use ctx_mcp::{UpstreamState, UpstreamStatus};
-use ctx_openapi::{ApiState, ApiStatus};
+use ctx_core::Identifier;
 use serde_json::{Value, json};
-
-/// The state of an upstream that may not be used.
-const NOT_TRUSTED: &str = "not trusted";
 
 /// Look at upstream MCP servers and APIs, and at what they can do.
 #[derive(Debug, clap::Args)]
@@ -67,21 +64,21 @@ impl Upstream {
         match self.action {
             Action::List => connected(global, async |workspace| list(workspace, global).await).await,
             Action::Test { name } => {
-                connected(global, async |workspace| test(workspace, &name, global).await).await
+                connected(global, async |workspace| test(workspace, name, global).await).await
             }
-            Action::Accept { name } => accept::run(&name, global),
+            Action::Accept { name } => accept::run(name, global).await,
             Action::Import(import) => import.run(global),
             Action::Login { name, no_browser } => {
                 let login = async |workspace: &Workspace| {
-                    let (name, section) = usable(workspace, &name)?;
+                    let written = usable_server(&workspace.config, &name).map_err(OperationError::from)?;
+                    let (name, section) = (Identifier::sanitize(written), upstream_section(written));
                     login::login(workspace, &name, &section, !no_browser, global).await
                 };
                 connected(global, login).await
             }
             Action::Logout { name } => {
                 let config = global.load()?;
-                refuse_untrusted(&config, &name)?;
-                let name = section_named(&config, &name)?;
+                let name = usable_server(&config, &name).map_err(OperationError::from)?;
                 login::logout(name, config.settings.mcp_servers[name].url(), global)
             }
         }
@@ -97,61 +94,38 @@ async fn connected(global: &Global, work: impl AsyncFnOnce(&Workspace) -> Comman
     done
 }
 
-/// The name of a server as its section has it; found by what its functions are called by, too.
-fn section_named<'a>(config: &'a Config, name: &str) -> CommandResult<&'a str> {
-    let written: Vec<&str> = config.settings.mcp_servers.keys().map(String::as_str).collect();
-    let names = Identifier::sanitize_all(written.iter().copied());
-    let called = written.iter().zip(&names).find(|(_, identifier)| identifier.as_str() == name);
-    let found = written.iter().find(|written| **written == name).or(called.map(|(written, _)| written));
-    found.copied().ok_or_else(|| {
-        let error = CommandError::usage(format!("there is no server `{name}` in [mcp_servers]"));
-        match nearest(name, written.iter().copied()) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint("`ctx upstream list` shows those that are there"),
-        }
-    })
-}
-
 async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
     let output = global.output();
-    let upstreams = workspace.connect_upstreams().await;
-    let (states, apis) = (upstreams.servers.states(), upstreams.apis.states());
-    let untrusted = untrusted(&workspace.config);
-    if !untrusted.is_empty() {
-        let shown = count(untrusted.len() as u64, "upstream");
-        let (are, them) = if untrusted.len() == 1 { ("is", "it") } else { ("are", "them") };
+    let listed = admin::call::<ListUpstreams>(workspace.catalog.current(), ListUpstreamsRequest {}).await?;
+    let upstreams = &listed.upstreams;
+    let untrusted =
+        upstreams.iter().filter(|upstream| upstream.state == UpstreamStanding::NotTrusted).count();
+    if untrusted > 0 {
+        let shown = count(untrusted as u64, "upstream");
+        let (are, them) = if untrusted == 1 { ("is", "it") } else { ("are", "them") };
         output.say(&format!(
             "{shown} {are} configured, but the workspace is not trusted; `ctx trust` allows {them}"
         ));
-    } else if states.is_empty() && apis.is_empty() {
+    } else if upstreams.is_empty() {
         output.say(
             "no upstream is configured; add a [mcp_servers.<name>] or [apis.<name>] section to ctx.toml",
         );
     }
-    let catalog = workspace.catalog.current();
-    let servers = states.iter().map(|status| as_json(status, &catalog));
-    let upstreams = servers.chain(apis.iter().map(|status| apis::as_json(status, &catalog)));
-    let left_out = untrusted.iter().map(|(kind, request)| {
-        let name = request.section.split_once('.').map_or("", |(_, name)| name);
-        json!({ "name": name, "kind": kind, "state": NOT_TRUSTED, "reason": trust::refusal(), "functions": [] })
-    });
-    let upstreams: Vec<Value> = upstreams.chain(left_out).collect();
-    output.answer(&json!({ "upstreams": upstreams }), || {
-        let servers = states.iter().map(|status| row(workspace, status));
-        let left_out = untrusted.iter().map(|(_, request)| {
-            let name = request.section.split_once('.').map_or("", |(_, name)| name);
-            let cells = [name, NOT_TRUSTED, "", &request.what];
-            cells.map(str::to_owned).to_vec()
+    let answer = json!({ "upstreams": upstreams.iter().map(as_json).collect::<Vec<_>>() });
+    output.answer(&answer, || {
+        let rows = table(&upstreams.iter().map(row).collect::<Vec<_>>());
+        let servers = upstreams.iter().filter_map(|upstream| match &upstream.details {
+            UpstreamDetails::Mcp { changes, .. } => Some((upstream, changes)),
+            UpstreamDetails::Openapi { .. } => None,
         });
-        let rows = table(&servers.chain(apis.iter().map(apis::row)).chain(left_out).collect::<Vec<_>>());
-        let warnings = states
-            .iter()
-            .flat_map(|status| status.warnings.iter().map(move |warning| (&status.name, warning)));
+        let warnings = servers
+            .clone()
+            .flat_map(|(upstream, _)| upstream.warnings.iter().map(move |warning| (&upstream.name, warning)));
         let rows =
             warnings.fold(rows, |text, (name, warning)| format!("{text}\nwarning: {name}: {warning}\n"));
-        let differing = states.iter().filter(|status| !status.difference.is_empty());
-        differing.fold(rows, |text, UpstreamStatus { name, difference, .. }| {
-            let changes = changes::shown(difference);
+        let differing = servers.filter(|(_, changes)| !changes.is_empty());
+        differing.fold(rows, |text, (ListedUpstream { name, .. }, changes)| {
+            let changes = changes::shown(changes);
             format!(
                 "{text}\n{name}: its tools are not those that were accepted; `ctx upstream accept {name}` \
                  accepts them\n{changes}"
@@ -160,135 +134,103 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
     })
 }
 
-/// The sections of servers and APIs that are not trusted, each with its kind.
-fn untrusted(config: &Config) -> Vec<(&'static str, &TrustRequest)> {
-    let kind_of = |request: &TrustRequest| match request.section.split_once('.') {
-        Some(("mcp_servers", _)) => Some("mcp"),
-        Some(("apis", _)) => Some("openapi"),
-        _ => None,
-    };
-    config.untrusted.iter().filter_map(|request| Some((kind_of(request)?, request))).collect()
-}
-
-async fn test(workspace: &Workspace, name: &str, global: &Global) -> CommandResult {
-    let section = usable_section(workspace, name)?;
-    let upstreams = workspace.connect_some_upstreams(&|wanted| wanted == section).await;
-    if let Some(status) = upstreams.apis.states().first() {
-        return test_api(workspace, status, &section, global);
-    }
-    let states = upstreams.servers.states();
-    let Some(status) = states.first() else { return Ok(()) };
-    match &status.state {
-        UpstreamState::LoginNeeded { told } => return Err(CommandError::new(told)),
-        UpstreamState::Failed { reason, .. } => {
-            return Err(
-                CommandError::new(format!("{name}: {reason}")).hint(format!("check [{section}] in ctx.toml"))
-            );
+async fn test(workspace: &Workspace, name: String, global: &Global) -> CommandResult {
+    let tested =
+        admin::call::<TestUpstream>(workspace.catalog.current(), TestUpstreamRequest { name }).await?;
+    global.output().answer(&as_json(&tested), || {
+        let mut text = match &tested.details {
+            UpstreamDetails::Mcp { server, protocol, .. } => {
+                let server = server.as_deref().unwrap_or("a server without a name");
+                let protocol = protocol.as_deref().unwrap_or_default();
+                let tools = count(tested.function_count, "tool");
+                format!("✓ {server} answers (MCP {protocol})\n✓ {tools}\n")
+            }
+            UpstreamDetails::Openapi { title, .. } => {
+                let title = title.as_deref().unwrap_or("a description without a title");
+                let functions = count(tested.function_count, "function");
+                format!("✓ {title} was read ({})\n✓ {functions}\n", tested.reach)
+            }
+        };
+        for function in &tested.functions {
+            text.push_str(&format!("    {}  {}\n", function.name, function.summary));
         }
-        _ => {}
-    }
-    let catalog = workspace.catalog.current();
-    global.output().answer(&as_json(status, &catalog), || {
-        let server = status.server.as_deref().unwrap_or("a server without a name");
-        let protocol = status.protocol.as_deref().unwrap_or_default();
-        let mut text = format!("✓ {server} answers (MCP {protocol})\n");
-        text.push_str(&format!("✓ {}\n", count(status.tools as u64, "tool")));
-        for entry in functions(&status.name, &catalog) {
-            let summary = summary_line(&entry.spec.description);
-            text.push_str(&format!("    {}  {summary}\n", entry.name));
+        if let UpstreamDetails::Openapi { .. } = &tested.details {
+            text.extend(tested.warnings.iter().map(|warning| format!("! {warning}\n")));
         }
         text
     })
 }
 
-fn test_api(workspace: &Workspace, status: &ApiStatus, section: &str, global: &Global) -> CommandResult {
-    if let ApiState::Failed(reason) = &status.state {
-        let message = format!("{}: {}: {reason}", status.name, status.spec);
-        return Err(CommandError::new(message).hint(format!("check [{section}] in ctx.toml")));
-    }
-    let catalog = workspace.catalog.current();
-    global.output().answer(&apis::as_json(status, &catalog), || apis::shown(status, &catalog))
-}
-
-/// A server that may be used: what it is called, and its section.
-fn usable(workspace: &Workspace, name: &str) -> CommandResult<(Identifier, String)> {
-    refuse_untrusted(&workspace.config, name)?;
-    let name = section_named(&workspace.config, name)?;
-    Ok((Identifier::sanitize(name), upstream_section(name)))
-}
-
-/// The section of a server or an API that may be used.
-fn usable_section(workspace: &Workspace, name: &str) -> CommandResult<String> {
-    refuse_untrusted(&workspace.config, name)?;
-    let written = workspace.config.settings.apis.keys();
-    let is_it = |written: &&String| *written == name || Identifier::sanitize(written).as_str() == name;
-    Ok(match written.clone().find(is_it) {
-        Some(api) => api_section(api),
-        None => upstream_section(section_named(&workspace.config, name).map_err(|error| {
-            let near = nearest(name, written.map(String::as_str));
-            near.into_iter().fold(error, |error, near| error.hint(format!("did you mean the API `{near}`?")))
-        })?),
-    })
-}
-
-/// Fails for an untrusted server or API. Its section is missing from the settings, so that looking it up would only
-/// report an unknown name.
-fn refuse_untrusted(config: &Config, name: &str) -> CommandResult {
-    let sections = [upstream_section(name), api_section(name)];
-    match config.untrusted.iter().find(|request| sections.contains(&request.section)) {
-        Some(request) => {
-            Err(CommandError::new(format!("[{}] may not be used", request.section)).hint(trust::refusal()))
+fn as_json(upstream: &ListedUpstream) -> Value {
+    let ListedUpstream { name, reach, warnings, .. } = upstream;
+    let (state, reason) = (word(upstream.state), upstream.problem());
+    let functions: Vec<&str> = upstream.functions.iter().map(|function| function.name.as_str()).collect();
+    match &upstream.details {
+        details if upstream.state == UpstreamStanding::NotTrusted => {
+            let kind = match details {
+                UpstreamDetails::Mcp { .. } => "mcp",
+                UpstreamDetails::Openapi { .. } => "openapi",
+            };
+            json!({ "name": name, "kind": kind, "state": state, "reason": reason, "functions": functions })
         }
-        None => Ok(()),
+        UpstreamDetails::Mcp { server, protocol, changes, .. } => json!({
+            "name": name,
+            "kind": "mcp",
+            "state": state,
+            "reason": reason,
+            "server": server,
+            "protocol": protocol,
+            "functions": functions,
+            "changes": (!changes.is_empty()).then_some(changes),
+            "warnings": warnings,
+        }),
+        UpstreamDetails::Openapi { title, skipped, .. } => json!({
+            "name": name,
+            "kind": "openapi",
+            "state": state,
+            "reason": reason,
+            "spec": reach,
+            "title": title,
+            "functions": functions,
+            "skipped": skipped,
+            "warnings": warnings,
+        }),
     }
 }
 
-fn functions<'a>(name: &'a Identifier, catalog: &'a Catalog) -> impl Iterator<Item = &'a Entry> {
-    catalog.entries().filter(move |entry| entry.name.provider() == name)
-}
-
-fn as_json(status: &UpstreamStatus, catalog: &Catalog) -> Value {
-    let functions: Vec<String> =
-        functions(&status.name, catalog).map(|entry| entry.name.to_string()).collect();
-    let reason = match &status.state {
-        UpstreamState::Failed { reason, .. } => Some(reason),
-        UpstreamState::LoginNeeded { told } => Some(told),
-        _ => None,
+fn row(upstream: &ListedUpstream) -> Vec<String> {
+    let ListedUpstream { name, reach, function_count, last_error, .. } = upstream;
+    let notes = match (&upstream.details, upstream.state, last_error) {
+        (_, UpstreamStanding::NotTrusted, _) => String::new(),
+        (UpstreamDetails::Mcp { .. }, UpstreamStanding::Failed, Some(reason)) if *function_count > 0 => {
+            format!("{} as last seen; {reason}", count(*function_count, "tool"))
+        }
+        (_, _, Some(_)) => upstream.problem().unwrap_or_default(),
+        (UpstreamDetails::Mcp { .. }, ..) => count(*function_count, "tool"),
+        (UpstreamDetails::Openapi { skipped, locked, .. }, ..) => {
+            let mut notes = vec![count(*function_count, "function")];
+            if !skipped.is_empty() {
+                notes.push(format!("{} left out", count(skipped.len() as u64, "operation")));
+            }
+            if *locked > 0 {
+                notes.push(format!("{locked} need credentials"));
+            }
+            notes.join(", ")
+        }
     };
-    json!({
-        "name": status.name.as_str(),
-        "kind": "mcp",
-        "state": state(&status.state),
-        "reason": reason,
-        "server": status.server,
-        "protocol": status.protocol,
-        "functions": functions,
-        "changes": (!status.difference.is_empty()).then_some(&status.difference),
-        "warnings": status.warnings,
-    })
+    vec![name.clone(), word(upstream.state).to_owned(), notes, reach.clone()]
 }
 
-fn row(workspace: &Workspace, status: &UpstreamStatus) -> Vec<String> {
-    let sections = workspace.config.settings.mcp_servers.iter();
-    let mut sections = sections.filter(|(name, _)| Identifier::sanitize(name) == status.name);
-    let reached = sections.next().map_or_else(String::new, |(_, section)| section.shown());
-    let tools = count(status.tools as u64, "tool");
-    let notes = match &status.state {
-        UpstreamState::Failed { reason, .. } if status.tools > 0 => format!("{tools} as last seen; {reason}"),
-        UpstreamState::Failed { reason, .. } => reason.clone(),
-        UpstreamState::LoginNeeded { told } => told.clone(),
-        _ => tools,
-    };
-    vec![status.name.to_string(), state(&status.state).to_owned(), notes, workspace.masked(reached)]
-}
-
-fn state(state: &UpstreamState) -> &'static str {
+/// The state as a person reads it.
+fn word(state: UpstreamStanding) -> &'static str {
     match state {
-        UpstreamState::Connecting => "connecting",
-        UpstreamState::Ready => "ready",
-        UpstreamState::Idle => "idle",
-        UpstreamState::Failed { .. } => "failed",
-        UpstreamState::LoginNeeded { .. } => "needs login",
-        _ => "stopped",
+        UpstreamStanding::Connecting => "connecting",
+        UpstreamStanding::Reading => "reading",
+        UpstreamStanding::Ready => "ready",
+        UpstreamStanding::Idle => "idle",
+        UpstreamStanding::Failed => "failed",
+        UpstreamStanding::NeedsLogin => "needs login",
+        UpstreamStanding::Stopped => "stopped",
+        UpstreamStanding::NotTrusted => "not trusted",
     }
 }

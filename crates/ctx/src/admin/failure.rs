@@ -1,0 +1,79 @@
+//! How operations fail: with an error of the door, whose data says what to do about it.
+
+use crate::error::{CommandError, Exit};
+use ctx_core::{ErrorKind, ToolError, chain};
+use ctx_store::StoreError;
+use serde_json::json;
+use std::error::Error;
+
+/// An operation that failed. As the failure of a command it is what it was before it came through the door.
+#[derive(Debug)]
+pub(crate) struct OperationError(pub(super) ToolError);
+
+impl OperationError {
+    /// Whether what was asked for is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.0.kind() == ErrorKind::NotFound
+    }
+
+    /// What kind of failure it is.
+    #[cfg(test)]
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.0.kind()
+    }
+}
+
+impl From<ToolError> for OperationError {
+    fn from(error: ToolError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<OperationError> for CommandError {
+    fn from(OperationError(error): OperationError) -> Self {
+        if let Some(error) = error.source().and_then(|cause| cause.downcast_ref::<StoreError>()) {
+            return Self::from(error);
+        }
+        let exit = match error.kind() {
+            ErrorKind::BadRequest => Exit::Usage,
+            ErrorKind::Overloaded => Exit::Busy,
+            ErrorKind::Cancelled => Exit::Interrupted,
+            _ => Exit::Failure,
+        };
+        let hints = error.data().map(|data| &data["hints"]).and_then(|hints| hints.as_array());
+        let hints = hints.into_iter().flatten().filter_map(|hint| hint.as_str().map(str::to_owned));
+        Self { exit, hints: hints.collect(), ..Self::new(chain(&error)) }
+    }
+}
+
+/// The failure of a command as that of an operation.
+pub(super) fn refused(error: CommandError) -> ToolError {
+    let kind = match error.exit {
+        Exit::Usage => ErrorKind::BadRequest,
+        Exit::Busy => ErrorKind::Overloaded,
+        Exit::Interrupted | Exit::Terminated => ErrorKind::Cancelled,
+        Exit::Failure => error.kind.unwrap_or(ErrorKind::Tool),
+    };
+    with_hints(ToolError::new(kind, error.messages.join("; ")), error.hints)
+}
+
+/// An error that says what to do about it: `{"hints": […]}` in its data.
+pub(super) fn with_hints(error: ToolError, hints: impl IntoIterator<Item = String>) -> ToolError {
+    let hints: Vec<String> = hints.into_iter().collect();
+    if hints.is_empty() { error } else { error.with_data(json!({ "hints": hints })) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_failure_of_a_command_is_the_same_after_the_door() {
+        for exit in [Exit::Failure, Exit::Usage, Exit::Busy, Exit::Interrupted] {
+            let error = CommandError { exit, ..CommandError::new("no").hint("wait").hint("try again") };
+            let after = CommandError::from(OperationError(refused(error)));
+            assert_eq!((after.exit, after.messages), (exit, vec!["no".to_owned()]));
+            assert_eq!(after.hints, ["wait", "try again"]);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Syncing sources: which are meant, a few at a time, with progress for the caller and an outcome for each.
+
+use super::failure::with_hints;
+use super::{Operation, RENEWS};
+use crate::error::{CommandError, Exit};
+use crate::trust;
+use crate::workspace::Freshness;
+use async_trait::async_trait;
+use ctx_core::{Annotations, Call, ErrorKind, Peer, SourceName, ToolError, nearest};
+use ctx_knowledge::{Knowledge, Progress, SyncError, SyncOptions, SyncReport};
+use futures::StreamExt;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// Sources read at once.
+pub(crate) const PARALLEL: usize = 4;
+/// How long to wait for another process that syncs the source, and how often to look.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_LOOK: Duration = Duration::from_millis(50);
+
+/// `admin.sync`
+///
+/// Tells its peer how many documents were looked at in all ([`Peer::progress`]), and how far each source has come
+/// ([`Peer::event`] with a [`Progress`]).
+pub(crate) struct SyncSources {
+    pub(super) knowledge: Arc<Knowledge>,
+    /// The sources that may be synced.
+    pub(super) freshness: Vec<Freshness>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SyncSourcesRequest {
+    /// What to sync: `all`, a kind (`filesystem`) or one source (`filesystem:notes`).
+    pub(crate) sources: Vec<String>,
+    /// Read everything again, whatever is known.
+    #[serde(default)]
+    pub(crate) full: bool,
+    /// Write nothing; answer with what would be done.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+    /// Only documents changed at this time or later.
+    #[schemars(with = "Option<String>")]
+    pub(crate) since: Option<Timestamp>,
+    /// Only documents changed at this time or earlier.
+    #[schemars(with = "Option<String>")]
+    pub(crate) until: Option<Timestamp>,
+    /// Stop after this many new or changed documents of each source.
+    pub(crate) limit: Option<u64>,
+}
+
+/// How each chosen source ended, in the order in which they were named.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct SyncOutcomes {
+    pub(crate) sources: Vec<SourceOutcome>,
+}
+
+/// How the sync of one source ended: with a report, or with a failure.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct SourceOutcome {
+    /// Its name.
+    pub(crate) source: String,
+    /// What was done.
+    pub(crate) report: Option<SyncReport>,
+    /// Why it did not finish. What it stored before stays.
+    pub(crate) failure: Option<SyncFailure>,
+}
+
+/// A sync that did not finish.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct SyncFailure {
+    pub(crate) cause: SyncFailureCause,
+    /// What went wrong.
+    messages: Vec<String>,
+    /// What to do.
+    hints: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SyncFailureCause {
+    /// The source or the store failed.
+    Failed,
+    /// Another process syncs the source.
+    Busy,
+    /// The call was cancelled.
+    Interrupted,
+}
+
+impl SourceOutcome {
+    fn new(source: String, outcome: Result<SyncReport, SyncError>) -> Self {
+        match outcome {
+            Ok(report) => Self { source, report: Some(report), failure: None },
+            Err(error) => Self { source, report: None, failure: Some(CommandError::from(error).into()) },
+        }
+    }
+
+    /// As commands tell it.
+    pub(crate) fn into_result(self) -> Result<SyncReport, CommandError> {
+        match (self.report, self.failure) {
+            (_, Some(failure)) => Err(failure.into()),
+            (Some(report), None) => Ok(report),
+            (None, None) => Err(CommandError::new(format!("{}: nothing is known of its sync", self.source))),
+        }
+    }
+}
+
+impl From<CommandError> for SyncFailure {
+    fn from(error: CommandError) -> Self {
+        let cause = match error.exit {
+            Exit::Busy => SyncFailureCause::Busy,
+            Exit::Interrupted | Exit::Terminated => SyncFailureCause::Interrupted,
+            Exit::Failure | Exit::Usage => SyncFailureCause::Failed,
+        };
+        Self { cause, messages: error.messages, hints: error.hints }
+    }
+}
+
+impl From<SyncFailure> for CommandError {
+    fn from(SyncFailure { cause, messages, hints }: SyncFailure) -> Self {
+        let exit = match cause {
+            SyncFailureCause::Failed => Exit::Failure,
+            SyncFailureCause::Busy => Exit::Busy,
+            SyncFailureCause::Interrupted => Exit::Interrupted,
+        };
+        Self { exit, kind: None, messages, hints }
+    }
+}
+
+#[async_trait]
+impl Operation for SyncSources {
+    const NAME: &'static str = "sync";
+    const DESCRIPTION: &'static str = "Bring documents in from their sources.";
+    const ANNOTATIONS: Annotations = RENEWS;
+    /// The first sync of a large source takes hours.
+    const TIME_MAX: Duration = Duration::from_secs(30 * 86_400);
+    /// A sync ends between two documents.
+    const STOP_GRACE: Duration = Duration::from_secs(600);
+    type Request = SyncSourcesRequest;
+    type Answer = SyncOutcomes;
+
+    async fn answer(&self, request: SyncSourcesRequest, call: &Call) -> Result<SyncOutcomes, ToolError> {
+        let names = self.choose(&request.sources)?;
+        let SyncSourcesRequest { full, dry_run, since, until, limit, .. } = request;
+        let options = SyncOptions { full, dry_run, since, until, limit };
+        let progress = Arc::new(SyncProgress { peer: call.shared_peer(), sources: Mutex::default() });
+        let cancellation = call.cancellation();
+        let syncs = names.into_iter().map(|name| {
+            let progress = progress.clone();
+            async move {
+                let outcome = self.sync(&name, options, progress, cancellation).await;
+                SourceOutcome::new(name.to_string(), outcome)
+            }
+        });
+        // A few at a time; one failure does not stop the others.
+        Ok(SyncOutcomes { sources: futures::stream::iter(syncs).buffered(PARALLEL).collect().await })
+    }
+}
+
+impl SyncSources {
+    async fn sync(
+        &self,
+        name: &SourceName,
+        options: SyncOptions,
+        progress: Arc<SyncProgress>,
+        cancellation: &CancellationToken,
+    ) -> Result<SyncReport, SyncError> {
+        let tell = Arc::new(move |source| progress.tell(source));
+        let started = Instant::now();
+        loop {
+            let synced = self.knowledge.sync(name, options, tell.clone(), cancellation.clone()).await;
+            match synced {
+                // A server that keeps the source fresh is done in a moment.
+                Err(SyncError::Busy { .. }) if started.elapsed() < BUSY_PATIENCE => {
+                    cancellation.run_until_cancelled(sleep(BUSY_LOOK)).await;
+                }
+                synced => return synced,
+            }
+        }
+    }
+
+    /// The configured sources that are meant.
+    fn choose(&self, wanted: &[String]) -> Result<Vec<SourceName>, ToolError> {
+        let known: Vec<&SourceName> = self.freshness.iter().map(|source| &source.name).collect();
+        let left_out = self.knowledge.source_names().find(|name| !known.contains(name));
+        if known.is_empty() && left_out.is_none() {
+            let hint = "add a [connectors.filesystem.<name>] section with a `root` to ctx.toml";
+            return Err(with_hints(ToolError::bad_request("no source is configured"), [hint.to_owned()]));
+        }
+        let mut chosen: Vec<SourceName> = Vec::new();
+        for text in wanted {
+            let is_meant = |name: &SourceName| text == "all" || name.matches(text);
+            let mut found: Vec<SourceName> =
+                known.iter().filter(|name| is_meant(name)).map(|name| (*name).clone()).collect();
+            if found.is_empty() && left_out.is_some_and(is_meant) {
+                let message = format!("{text} cannot be synced: {}", trust::refusal());
+                return Err(ToolError::new(ErrorKind::Forbidden, message));
+            }
+            if found.is_empty() {
+                let names: Vec<String> = known.iter().map(ToString::to_string).collect();
+                let hint = match nearest(text, names.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("configured: {}", names.join(", ")),
+                };
+                return Err(with_hints(ToolError::bad_request(format!("no source named `{text}`")), [hint]));
+            }
+            found.retain(|name| !chosen.contains(name));
+            chosen.append(&mut found);
+        }
+        Ok(chosen)
+    }
+}
+
+/// How far the sources have come, each and all together.
+struct SyncProgress {
+    peer: Arc<dyn Peer>,
+    /// The last word about each source.
+    sources: Mutex<HashMap<String, Progress>>,
+}
+
+impl SyncProgress {
+    fn tell(&self, source: Progress) {
+        // Held while the peer is told: what it hears never goes back.
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        self.peer.event(&serde_json::to_value(&source).unwrap_or_default());
+        let message = Some(source.source.clone());
+        sources.insert(source.source.clone(), source);
+        let done: u64 = sources.values().map(|source| source.seen).sum();
+        // Without the total of one source there is none of all.
+        let total: Option<u64> = sources.values().map(|source| source.total).sum();
+        let (done, total) = (done as f64, total.map(|total| total as f64));
+        self.peer.progress(ctx_core::Progress { done, total, message });
+    }
+}

@@ -1,0 +1,200 @@
+//! Upstream MCP servers and APIs: how each is doing, one tried, and the definitions of one accepted.
+//!
+//! Logging in stays with the command: it takes a browser and a person.
+
+mod configured;
+mod listed;
+
+pub(crate) use configured::usable_server;
+pub(crate) use listed::{ListedUpstream, UpstreamDetails, UpstreamStanding};
+
+use super::failure::{refused, with_hints};
+use super::{Operation, RENEWS};
+use crate::config::{Config, upstream_section};
+use crate::definitions::UpstreamMemory;
+use crate::error::CommandError;
+use crate::workspace::{Callable, WeakCallable};
+use async_trait::async_trait;
+use configured::{refuse_untrusted, section_named, usable_section};
+use ctx_core::{Annotations, Call, ErrorKind, ToolError};
+use ctx_mcp::{Difference, ServerKey, UpstreamStatus};
+use ctx_openapi::ApiStatus;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// `admin.list_upstreams`
+pub(crate) struct ListUpstreams {
+    pub(super) callable: WeakCallable,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListUpstreamsRequest {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct UpstreamList {
+    /// Servers, then APIs, then those that are not trusted.
+    pub(crate) upstreams: Vec<ListedUpstream>,
+}
+
+#[async_trait]
+impl Operation for ListUpstreams {
+    const NAME: &'static str = "list_upstreams";
+    const DESCRIPTION: &'static str =
+        "Connect to every upstream server, read every description of an API, and show how each is doing.";
+    const ANNOTATIONS: Annotations = RENEWS;
+    type Request = ListUpstreamsRequest;
+    type Answer = UpstreamList;
+
+    async fn answer(&self, _: ListUpstreamsRequest, _: &Call) -> Result<UpstreamList, ToolError> {
+        let callable = self.callable.upgrade()?;
+        let mut upstreams = connected(&callable).await?;
+        upstreams.extend(listed::untrusted(callable.config()));
+        Ok(UpstreamList { upstreams })
+    }
+}
+
+/// Every upstream that may be used, once it has answered or failed.
+pub(super) async fn connected(callable: &Callable) -> Result<Vec<ListedUpstream>, ToolError> {
+    let upstreams = callable.connect_upstreams(&|_| true).await;
+    listed(callable, upstreams.servers.states(), upstreams.apis.states()).await
+}
+
+/// These as they are answered with. Logins are read, which blocks.
+async fn listed(
+    callable: &Callable,
+    servers: Vec<UpstreamStatus>,
+    apis: Vec<ApiStatus>,
+) -> Result<Vec<ListedUpstream>, ToolError> {
+    let callable = callable.clone();
+    let listing = move || {
+        let catalog = callable.catalog();
+        let servers = servers.into_iter().map(|status| listed::server(status, &callable, &catalog));
+        servers.chain(apis.into_iter().map(|status| listed::api(status, &catalog))).collect()
+    };
+    let listed = tokio::task::spawn_blocking(listing).await;
+    listed.map_err(|error| ToolError::internal("the operation failed", error))
+}
+
+/// `admin.test_upstream`
+pub(crate) struct TestUpstream {
+    pub(super) callable: WeakCallable,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TestUpstreamRequest {
+    /// Its name in `[mcp_servers]` or `[apis]`.
+    pub(crate) name: String,
+}
+
+#[async_trait]
+impl Operation for TestUpstream {
+    const NAME: &'static str = "test_upstream";
+    const DESCRIPTION: &'static str =
+        "Connect to one upstream server, or read the description of one API; fails where that fails.";
+    const ANNOTATIONS: Annotations = RENEWS;
+    type Request = TestUpstreamRequest;
+    type Answer = ListedUpstream;
+
+    async fn answer(&self, request: TestUpstreamRequest, _: &Call) -> Result<ListedUpstream, ToolError> {
+        let callable = self.callable.upgrade()?;
+        let section = usable_section(callable.config(), &request.name)?;
+        let tested = test(&callable, &section).await?;
+        let hint = format!("check [{section}] in ctx.toml");
+        let failed = |message| with_hints(ToolError::new(ErrorKind::Tool, message), [hint]);
+        match (&tested.state, tested.problem(), &tested.details) {
+            (UpstreamStanding::Failed, Some(reason), UpstreamDetails::Openapi { .. }) => {
+                Err(failed(format!("{}: {}: {reason}", tested.name, tested.reach)))
+            }
+            (UpstreamStanding::Failed, Some(reason), UpstreamDetails::Mcp { .. }) => {
+                Err(failed(format!("{}: {reason}", request.name)))
+            }
+            (UpstreamStanding::NeedsLogin, Some(reason), _) => Err(ToolError::new(ErrorKind::Tool, reason)),
+            _ => Ok(tested),
+        }
+    }
+}
+
+/// The upstream of this section, once it has answered or failed. One that failed before is tried again.
+async fn test(callable: &Callable, section: &str) -> Result<ListedUpstream, ToolError> {
+    let (servers, _) = callable.config().upstreams(&|configured| configured == section);
+    let (apis, _) = callable.config().apis(&|configured| configured == section);
+    let is_running = callable.started_upstreams().is_some();
+    let upstreams = callable.connect_upstreams(&|wanted| wanted == section).await;
+    if let Some(server) = servers.first().filter(|_| is_running) {
+        // Its state says how that ended.
+        drop(upstreams.servers.reached(&server.name).await);
+    }
+    let mut servers_tested = upstreams.servers.states();
+    servers_tested.retain(|status| servers.iter().any(|server| server.name == status.name));
+    let mut apis_tested = upstreams.apis.states();
+    apis_tested.retain(|status| apis.iter().any(|api| api.name == status.name));
+    let tested = listed(callable, servers_tested, apis_tested).await?.into_iter().next();
+    tested.ok_or_else(|| ToolError::not_found(format!("[{section}] is not in use")))
+}
+
+/// `admin.accept_upstream`
+pub(crate) struct AcceptUpstream {
+    pub(super) config: Arc<Config>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AcceptUpstreamRequest {
+    /// Its name in `[mcp_servers]`.
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct AcceptedUpstream {
+    /// The name of its functions' namespace.
+    pub(crate) name: String,
+    /// How they differed from those that were accepted before.
+    #[schemars(with = "Value")]
+    pub(crate) accepted: Difference,
+}
+
+#[async_trait]
+impl Operation for AcceptUpstream {
+    const NAME: &'static str = "accept_upstream";
+    const DESCRIPTION: &'static str =
+        "Accept the definitions of a server as they were last seen: those that the user could look at.";
+    const ANNOTATIONS: Annotations = Annotations {
+        read_only: Some(false),
+        destructive: Some(true),
+        idempotent: Some(true),
+        open_world: Some(false),
+    };
+    type Request = AcceptUpstreamRequest;
+    type Answer = AcceptedUpstream;
+
+    async fn answer(&self, request: AcceptUpstreamRequest, _: &Call) -> Result<AcceptedUpstream, ToolError> {
+        let config = self.config.clone();
+        let accepting = move || accept(&config, &request.name);
+        let accepted = tokio::task::spawn_blocking(accepting).await;
+        accepted.map_err(|error| ToolError::internal("the operation failed", error))?
+    }
+}
+
+fn accept(config: &Config, name: &str) -> Result<AcceptedUpstream, ToolError> {
+    refuse_untrusted(config, name)?;
+    let section = upstream_section(section_named(config, name)?);
+    let (settings, _) = config.upstreams(&|configured| configured == section);
+    let server =
+        settings.first().ok_or_else(|| ToolError::not_found(format!("[{section}] is not in use")))?;
+    let memory = UpstreamMemory::of(config);
+    let key = ServerKey::of(server);
+    let known = memory.known(&key).map_err(refused)?;
+    let known = known.ok_or_else(|| {
+        refused(
+            CommandError::new(format!("nothing is known of the tools of {name} yet"))
+                .hint("`ctx upstream list` connects to it; what is seen first is accepted"),
+        )
+    })?;
+    let accepted = known.difference(&server.tools);
+    memory.accept(&key, &known.seen).map_err(refused)?;
+    Ok(AcceptedUpstream { name: server.name.to_string(), accepted })
+}
