@@ -78,7 +78,7 @@ fn a_name_that_is_wrong_is_told_the_nearest() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no function is called tools.create_tikcet (did you mean `tools.create_ticket`?)
+    error: no function is called tools.create_tikcet (did you mean `sdk.tools.create_ticket`?)
     ");
     w.ctx("docs a --search b").code(2);
 }

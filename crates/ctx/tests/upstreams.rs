@@ -62,7 +62,7 @@ fn a_script_calls_a_server_that_is_a_process() {
     assert_eq!(server["protocol"], "2026-07-28", "both speak the newest");
     assert!(server["functions"].as_array().unwrap().contains(&json!("other.greet")), "{states}");
     let shown = w.ctx("upstream test other").success().stdout;
-    assert!(shown.contains("other.greet  Greets."), "{shown}");
+    assert!(shown.contains("    sdk.other.greet  Greets."), "{shown}");
     w.ctx("upstream test othr").code(2).says("did you mean `other`?");
 }
 

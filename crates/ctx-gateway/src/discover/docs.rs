@@ -121,7 +121,7 @@ pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> 
         [] => Err(unknown(catalog, name)),
         [entry] => Ok(whole(catalog, entry)),
         several => {
-            let names: Vec<String> = several.iter().map(|entry| format!("`{}`", entry.name)).collect();
+            let names: Vec<String> = several.iter().map(|entry| format!("`sdk.{}`", entry.name)).collect();
             let message = format!("several functions are called {name}: {}", names.join(", "));
             Err(ToolError::not_found(message))
         }
@@ -141,7 +141,7 @@ fn whole(catalog: &Catalog, entry: &Entry) -> String {
     if let Some(missing) =
         function.types().iter().map(|named| named.name.as_str()).find(|name| is_left_out(name))
     {
-        text.push_str(&format!("-- The name `{}.{missing}` shows one of them.\n", function.name()));
+        text.push_str(&format!("-- The name `sdk.{}.{missing}` shows one of them.\n", function.name()));
     }
     if catalog.answers_json_text(&entry.name) {
         text.push_str("-- It was seen to answer JSON text: json.decode(answer) makes a table of it.\n");
@@ -152,7 +152,7 @@ fn whole(catalog: &Catalog, entry: &Entry) -> String {
 fn one_type(function: &Function, name: &str) -> Result<String, ToolError> {
     function.type_declaration(name).ok_or_else(|| {
         let near = nearest(name, function.types().iter().map(|named| named.name.as_str()));
-        ToolError::not_found(format!("{} has no type {}{}", function.name(), cut(name), hint(near)))
+        ToolError::not_found(format!("sdk.{} has no type {}{}", function.name(), cut(name), hint(near)))
     })
 }
 
@@ -170,6 +170,9 @@ fn unknown(catalog: &Catalog, name: &str) -> ToolError {
     if let Some(reason) = catalog.left_out_reason_of(&name) {
         return ToolError::not_found(format!("no function is called {name} ({reason})"));
     }
-    let advice = near.map_or_else(|| "; `search_docs` finds functions".to_owned(), |near| hint(Some(near)));
+    let advice = match near {
+        Some(near) => hint(Some(&format!("sdk.{near}"))),
+        None => "; `search_docs` finds functions".to_owned(),
+    };
     ToolError::not_found(format!("no function is called {name}{advice}"))
 }

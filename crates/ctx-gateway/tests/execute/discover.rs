@@ -240,12 +240,12 @@ pub(crate) async fn wrong_names_are_told_the_nearest() {
     for (name, message) in [
         (
             "github.craete_issue",
-            "no function is called github.craete_issue (did you mean `github.create_issue`?)",
+            "no function is called github.craete_issue (did you mean `sdk.github.create_issue`?)",
         ),
-        ("craete_issue", "no function is called craete_issue (did you mean `github.create_issue`?)"),
+        ("craete_issue", "no function is called craete_issue (did you mean `sdk.github.create_issue`?)"),
         ("zebra", "no function is called zebra; `search_docs` finds functions"),
         ("github", "github is a provider; `list_functions` with it lists its functions"),
-        ("github.create_issue.Lable", "github.create_issue has no type Lable (did you mean `Label`?)"),
+        ("github.create_issue.Lable", "sdk.github.create_issue has no type Lable (did you mean `Label`?)"),
         // Behind these stand agents and resources, which scripts do not call.
         ("resources.sdk___", "no function is called resources.sdk___; `search_docs` finds functions"),
     ] {
@@ -255,7 +255,7 @@ pub(crate) async fn wrong_names_are_told_the_nearest() {
     let alike = |name| provider(name, [described("read", "Reads.", json!({"type": "object"}))]);
     let bench = Bench::of(settings(), limits(), vec![alike("files"), alike("mail")]);
     let (_, message) = refused(&bench, "get_function_docs", json!({"name": "read"})).await;
-    assert_eq!(message, "several functions are called read: `files.read`, `mail.read`");
+    assert_eq!(message, "several functions are called read: `sdk.files.read`, `sdk.mail.read`");
 }
 
 pub(crate) async fn several_names_are_one_answer() {

@@ -152,7 +152,7 @@ async fn test(workspace: &Workspace, name: String, global: &Global) -> CommandRe
             }
         };
         for function in &tested.functions {
-            text.push_str(&format!("    {}  {}\n", function.name, function.summary));
+            text.push_str(&format!("    sdk.{}  {}\n", function.name, function.summary));
         }
         if let UpstreamDetails::Openapi { .. } = &tested.details {
             text.extend(tested.warnings.iter().map(|warning| format!("! {warning}\n")));
