@@ -77,6 +77,6 @@ pub use secret_file::{
 };
 pub use shape::Schema;
 pub use strict::check_unique_keys;
-pub use suggest::nearest;
+pub use suggest::{nearest, nearest_few};
 pub use tool::{Annotations, LogLine, Output, Page, Provider, Tool, ToolSpec, summary_line};
 pub use visible::{escape_invisible, escape_line, has_invisible};

@@ -15,8 +15,18 @@ const CELLS_MAX: usize = 500_000;
 /// The candidate nearest to `wrong`, if one is close enough to suggest. The cost is bounded: long names are skipped,
 /// and when the budget is used up the best candidate so far is returned.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest_few(wrong, candidates, 1).pop()
+}
+
+/// The candidates nearest to `wrong`: those that no other is nearer than, `count_max` at most, in their order. See
+/// [`nearest`].
+pub fn nearest_few<'a>(
+    wrong: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+    count_max: usize,
+) -> Vec<&'a str> {
     if wrong.len() > NAME_BYTES_MAX {
-        return None;
+        return Vec::new();
     }
     let letters = CharacterCounts::of(wrong);
     let mut likely: Vec<(usize, usize, &'a str)> = Vec::new();
@@ -31,22 +41,27 @@ pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
     // By lower bound, so that the search can stop at the first bound above the best distance.
     likely.sort_unstable();
     let mut cells_left = CELLS_MAX;
-    let mut best: Option<(usize, usize, &'a str)> = None;
+    let mut least = usize::MAX;
+    let mut best: Vec<(usize, &'a str)> = Vec::new();
     for (distance_min, place, candidate) in likely {
         let cells = (wrong.len() + 1) * (candidate.len() + 1);
-        if best.is_some_and(|(least, ..)| distance_min > least) || cells > cells_left {
+        if distance_min > least || cells > cells_left {
             break;
         }
         cells_left -= cells;
         let distance = strsim::damerau_levenshtein(wrong, candidate);
-        // Ties go to the earlier candidate, so that the result is deterministic.
-        if distance <= distance_max(wrong, candidate)
-            && best.is_none_or(|(least, first, _)| (distance, place) < (least, first))
-        {
-            best = Some((distance, place, candidate));
+        if distance > distance_max(wrong, candidate) || distance > least {
+            continue;
         }
+        if distance < least {
+            best.clear();
+            least = distance;
+        }
+        best.push((place, candidate));
     }
-    best.map(|(.., candidate)| candidate)
+    // Ties go to the earlier candidates, so that the result is deterministic.
+    best.sort_unstable();
+    best.into_iter().take(count_max).map(|(_, candidate)| candidate).collect()
 }
 
 fn distance_max(wrong: &str, candidate: &str) -> usize {
@@ -99,6 +114,14 @@ mod tests {
     fn only_a_close_name_is_suggested() {
         assert_eq!(nearest("git:platfrom", ["git:platform", "filesystem:docs"]), Some("git:platform"));
         assert_eq!(nearest("zebra", ["bind", "token"]), None);
+    }
+
+    #[test]
+    fn candidates_that_are_equally_near_are_suggested_together() {
+        let known = ["items", "order", "orders", "orden"];
+        assert_eq!(nearest_few("orde", known, 3), ["order", "orden"]);
+        assert_eq!(nearest_few("orde", known, 1), ["order"]);
+        assert_eq!(nearest_few("zebra", known, 3), [""; 0]);
     }
 
     #[test]

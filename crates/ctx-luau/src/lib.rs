@@ -7,6 +7,7 @@ mod engine;
 mod host;
 mod kinds;
 mod scripts;
+mod syntax;
 mod value;
 mod vm;
 mod world;
@@ -18,4 +19,8 @@ pub use engine::{
 pub use host::api_types;
 pub use kinds::{GRACE, InlineAgent};
 pub use scripts::{Described, Environment, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
+pub use syntax::{
+    Binding, BindingKind, CLOSE_STRING, DOLLAR_IN_STRING, DefinedNames, KEYWORDS, Local, NEXT_IN_STRING,
+    OPEN_STRING, Token, TokenKind, TokenTree,
+};
 pub use vm::{LogLevel, describe_undefined, execute_globals};

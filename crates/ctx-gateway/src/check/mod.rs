@@ -4,13 +4,14 @@
 //! the door checks the arguments of every call anyway.
 
 mod calls;
-mod lex;
+mod habits;
 
 use crate::discover::{cut, hint};
-use calls::{Misreading, Seen, Written, look};
+use calls::{Seen, Written, look};
 use ctx_core::{BuiltinProvider, Catalog, Entry, Identifier, ToolError, nearest};
-use ctx_luau::{describe_undefined, execute_globals};
+use ctx_luau::{DefinedNames, TokenTree, describe_undefined, execute_globals};
 use ctx_types::{Function, Misfit, Problem};
+use habits::{Habit, habits};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -30,47 +31,24 @@ const PROVIDERS_SHOWN: usize = 10;
 const TYPE_NAMES: [&str; 9] =
     ["any", "boolean", "buffer", "never", "number", "string", "thread", "unknown", "userdata"];
 
-/// A promise is true, and equals no text and no number, whatever its value is.
-const PROMISE_IN_CONDITION: &str = "a call without `sdk.` gives a promise here: write :await() after it before you compare it or use it as a condition";
-
-const PARALLEL_NAMES: &str = "parallel gives one list: write `local results = parallel{...}`, or `local a, b = table.unpack(parallel{...})`";
-const COLON_FIELD: &str = "a table is written { name = value }";
-const PAGINATE_PAIRS: &str =
-    "paginate gives one item a round, without an index: write `for item in paginate(...) do`";
-
 /// Refuses a script that would surely fail.
 pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
     if script.len() > SCRIPT_BYTES_MAX {
         return Ok(());
     }
     // Syntax errors are left to the engine, too.
-    let Some(tokens) = lex::tokens(script) else { return Ok(()) };
-    let seen = look(&tokens);
+    let Some(words) = TokenTree::of(script) else { return Ok(()) };
+    let (seen, defined) = (look(&words), DefinedNames::of(script, &words));
     let mut problems = Vec::new();
     let mut lookup = FunctionLookup { catalog, own_names: None, functions: HashMap::new() };
     for call in seen.calls.iter().take(CALLS_MAX) {
         let root = if call.is_sdk { "sdk" } else { &call.provider };
-        let is_own = seen.bound.contains(root) || (call.is_paged && seen.bound.contains("paginate"));
+        let is_own =
+            defined.line_of(root).is_some() || (call.is_paged && defined.line_of("paginate").is_some());
         if is_own || problems.len() >= PROBLEMS_MAX {
             continue;
         }
-        let mut found = problems_of(call, &mut lookup, &seen.looked_at);
-        if call.is_condition && seen.has_promises && lookup.is_provider(&call.provider) {
-            found
-                .push((format!("{}.{}: {PROMISE_IN_CONDITION}", cut(&call.provider), cut(&call.name)), None));
-        }
-        if let Some((variable, at)) =
-            promise_condition(call, &seen).filter(|_| lookup.is_provider(&call.provider))
-        {
-            let (line, column) = position(script, at);
-            let (variable, function) =
-                (cut(variable), format!("{}.{}", cut(&call.provider), cut(&call.name)));
-            problems.push(format!(
-                "{line}:{column}: `{variable}` is the promise of {function}, which is true and equals nothing: write \
-                 {variable}:await() before you compare it or use it as a condition"
-            ));
-        }
-        for (problem, signature) in found {
+        for (problem, signature) in problems_of(call, &mut lookup, &seen.looked_at) {
             let (line, column) = position(script, call.at);
             problems.push(format!("{line}:{column}: {problem}"));
             if let Some(signature) = signature {
@@ -78,16 +56,19 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
             }
         }
     }
-    for (misreading, at) in seen.misread.iter().take(PROBLEMS_MAX) {
+    let habits = habits(script, &words);
+    for (habit, at) in habits.iter().take(PROBLEMS_MAX) {
         let (line, column) = position(script, *at);
-        let problem = match misreading {
-            Misreading::ParallelNames => PARALLEL_NAMES,
-            Misreading::PaginatePairs => PAGINATE_PAIRS,
-            Misreading::ColonField => COLON_FIELD,
-        };
-        problems.push(format!("{line}:{column}: {problem}"));
+        problems.push(format!("{line}:{column}: {}", habit.advice()));
     }
-    problems.extend(undefined(script, &seen, catalog));
+    // Names in functions and loops of JavaScript are bound in ways that are not read here.
+    if !habits.iter().any(|(habit, _)| matches!(habit, Habit::Arrow | Habit::Braces)) {
+        let undefined = undefined(script, &words, &seen, &defined, catalog);
+        // The name of a `{ name: value }` is told once.
+        let untold: Vec<String> =
+            undefined.into_iter().filter(|problem| !problems.contains(problem)).collect();
+        problems.extend(untold);
+    }
     if problems.is_empty() {
         return Ok(());
     }
@@ -96,23 +77,17 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
     Err(ToolError::bad_request(message))
 }
 
-/// The variable that holds the promise of a call, and where it is compared or used as a condition. A variable that is
-/// bound more than once may hold something else there.
-fn promise_condition<'a>(call: &'a Written, seen: &Seen) -> Option<(&'a str, usize)> {
-    let variable =
-        call.variable.as_deref().filter(|name| seen.has_promises && seen.bound_once.contains(*name))?;
-    Some((variable, *seen.conditions.get(variable)?))
-}
-
-/// Names that nothing defines. Scripts with type aliases are left to the engine: their types are not parsed here.
-fn undefined(script: &str, seen: &Seen, catalog: &Catalog) -> Vec<String> {
-    // A script that names `_G` may define globals unseen.
-    if seen.read.contains_key("_G") || seen.has_type_aliases {
-        return Vec::new();
-    }
+/// Names that nothing defines.
+fn undefined(
+    script: &str,
+    words: &TokenTree<'_>,
+    seen: &Seen,
+    defined: &DefinedNames,
+    catalog: &Catalog,
+) -> Vec<String> {
     let providers: BTreeSet<&str> = catalog.providers().map(Identifier::as_str).collect();
     let is_known = |name: &str| {
-        seen.bound.contains(name)
+        defined.defines(name)
             || providers.contains(name)
             || TYPE_NAMES.contains(&name)
             // The first parameter of `function object:method()`.
@@ -122,9 +97,14 @@ fn undefined(script: &str, seen: &Seen, catalog: &Catalog) -> Vec<String> {
     let mut unknown: Vec<(&String, &usize)> = seen.read.iter().filter(|(name, _)| !is_known(name)).collect();
     unknown.sort_by_key(|(_, at)| **at);
     let told = unknown.into_iter().take(PROBLEMS_MAX).map(|(name, at)| {
-        let (line, column) = position(script, *at);
+        let (line, column) = position(script, words.byte(*at));
         let others = providers.iter().copied().filter(|name| !is_our_own(name));
-        format!("{line}:{column}: {}", describe_undefined(&cut(name), others))
+        // `{ name: f(x) }` is a call of a method in Luau, of a variable that would have to be there.
+        let problem = match words.is_item(*at) && words.symbol(at + 1, ":") {
+            true => Habit::ColonField.advice().to_owned(),
+            false => describe_undefined(&cut(name), defined, others),
+        };
+        format!("{line}:{column}: {problem}")
     });
     told.collect()
 }
@@ -164,10 +144,7 @@ fn problems_of(
     }
     // A name may be as long as its script; neither messages nor the search for the nearest should be.
     let (provider_shown, name_shown) = (cut(&call.provider), cut(&call.name));
-    let shown = match call.is_sdk {
-        true => format!("sdk.{provider_shown}.{name_shown}"),
-        false => format!("{provider_shown}.{name_shown}"),
-    };
+    let shown = format!("sdk.{provider_shown}.{name_shown}");
     if !provides {
         if looked_at.contains(&call.provider) {
             return Vec::new();
@@ -226,11 +203,6 @@ struct FunctionLookup<'a> {
 }
 
 impl<'a> FunctionLookup<'a> {
-    /// Whether scripts see this as the global of a provider.
-    fn is_provider(&self, name: &str) -> bool {
-        !is_our_own(name) && self.catalog.providers().any(|provider| provider.as_str() == name)
-    }
-
     /// A function by its catalog name or its original name.
     fn find(&mut self, provider: &Identifier, name: &str) -> Option<&'a Entry> {
         // Fast path: a catalog name needs no index of all functions.

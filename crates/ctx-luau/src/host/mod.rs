@@ -7,6 +7,7 @@ mod bytes;
 mod outward;
 
 use crate::engine::protocol::Entry;
+use crate::syntax::PROMISES_FIELD;
 use crate::value::Marks;
 use crate::vm::Slot;
 use mlua::chunk::{Chunk, ChunkMode, Compiler};
@@ -71,8 +72,7 @@ const BEFORE: &[&str] = &[
     include_str!("server.luau"),
     include_str!("catch.luau"),
 ];
-/// Before the name of a provider that a script also sees as a global of its own, whose functions give
-/// promises.
+/// Before the name of a provider that a script also sees as a global of its own.
 pub(crate) const SERVER_PREFIX: &str = "sdk.";
 
 /// What scripts see, and how more of it is made.
@@ -86,6 +86,8 @@ pub(crate) struct Host {
     /// By an error that a script may let through: the code of the failed question, or true where `result(value)` refused
     /// its value.
     pub(crate) codes: Table,
+    /// The metamethod of numbers and booleans for reading a field.
+    pub(crate) plain_index: Function,
     /// The metatable of the shared globals: reading one that is not there may be an error.
     pub(crate) undefined: Table,
 }
@@ -95,6 +97,7 @@ pub(crate) fn install(lua: &Lua, marks: &Marks, slot: &Rc<Slot>) -> mlua::Result
     let host = lua.create_table()?;
     outward::add(lua, &host, marks, slot)?;
     bytes::add(lua, &host, slot)?;
+    host.raw_set("promises_field", PROMISES_FIELD)?;
     let compiled = compiled()?;
     let (before, apis) = compiled.split_at(BEFORE.len());
     for code in before {
@@ -107,8 +110,8 @@ pub(crate) fn install(lua: &Lua, marks: &Marks, slot: &Rc<Slot>) -> mlua::Result
         freeze(api)?;
     }
     let (server, concat) = (host.raw_get("server")?, host.raw_get("concat")?);
-    let (codes, undefined) = (host.raw_get("codes")?, host.raw_get("undefined_meta")?);
-    Ok(Host { apis, server, concat, codes, undefined })
+    let (codes, plain_index) = (host.raw_get("codes")?, host.raw_get("plain_index")?);
+    Ok(Host { apis, server, concat, codes, plain_index, undefined: host.raw_get("undefined_meta")? })
 }
 
 fn chunk<'a>(lua: &Lua, code: &'a [u8]) -> Chunk<'a> {

@@ -83,6 +83,20 @@ fn add_questions(lua: &Lua, host: &Table, marks: &Marks, slot: &Rc<Slot>) -> mlu
     host.raw_set("promised", promised)?;
 
     let runs = slot.clone();
+    let note_value = lua.create_function(move |_, ()| {
+        if let Some(run) = runs.run() {
+            run.note_value();
+        }
+        Ok(())
+    })?;
+    host.raw_set("note_value", note_value)?;
+
+    let runs = slot.clone();
+    let has_given_values =
+        lua.create_function(move |_, ()| Ok(runs.run().is_some_and(|run| run.has_given_values())))?;
+    host.raw_set("has_given_values", has_given_values)?;
+
+    let runs = slot.clone();
     let undefined = lua.create_function(move |_, name: Value| match name {
         Value::String(name) => Ok(runs.run().and_then(|run| run.undefined(&name.to_string_lossy()))),
         _ => Ok(None),

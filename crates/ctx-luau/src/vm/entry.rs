@@ -39,7 +39,7 @@ const ONE_RESULT: &str = "return one, as in `return { a, b }`; `return (f())` re
 
 /// Runs the chunk and what its kind asks for; gives the answer as JSON.
 pub(super) fn play(scene: &Scene<'_>, environment: &Table, chunk: &Function) -> Result<Vec<u8>, Failure> {
-    let returned = scene.call(chunk, Vec::new())?;
+    let returned = scene.call(chunk, Vec::new()).map_err(|failure| scene.await_promises_after(failure))?;
     scene.await_promises()?;
     match scene.job.entry {
         Entry::Describe => describe(scene, environment),

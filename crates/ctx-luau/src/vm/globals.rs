@@ -64,6 +64,12 @@ impl Globals {
             strings.raw_set("__metatable", LOCKED)?;
             freeze(&Value::Table(strings))?;
         }
+        let plain = lua.create_table()?;
+        plain.raw_set("__index", &host.plain_index)?;
+        plain.raw_set("__metatable", LOCKED)?;
+        freeze(&Value::Table(plain.clone()))?;
+        lua.set_type_metatable::<mlua::Number>(Some(plain.clone()));
+        lua.set_type_metatable::<bool>(Some(plain));
         let null = lua.create_table()?;
         null.raw_set("__tostring", lua.create_function(|_, _: Value| Ok("null"))?)?;
         null.raw_set("__metatable", LOCKED)?;

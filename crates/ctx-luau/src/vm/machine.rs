@@ -4,8 +4,9 @@ use crate::engine::protocol::{Ending, Entry, Failure, FailureKind, Job};
 use crate::host::{HOST_APIS, SERVER_PREFIX, copied, freeze};
 use crate::value::{PromiseError, Reading, ValueError, read};
 use crate::vm::globals::{GC_GOAL, GC_GOAL_TIGHT, Globals, collect_at};
+use crate::vm::run::LostCall;
 use crate::vm::source::Compiled;
-use crate::vm::{GlobalNames, Outside, Run, Slot, entry, explain};
+use crate::vm::{GlobalNames, LogLevel, Outside, Run, Slot, entry, explain};
 use memchr::memmem;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Table, Value, VmState};
@@ -19,9 +20,6 @@ pub(super) const RUNS_MAX: usize = 1_000;
 const GARBAGE_BYTES_MAX: usize = 512 * 1024;
 /// The error that the VM raises when memory is used up. It is a string, which nothing but its text tells apart.
 pub(crate) const NO_MEMORY: &str = "not enough memory";
-
-/// Words of scripts that use promises; all other scripts get values.
-const PROMISE_WORDS: [&str; 2] = ["await", "parallel"];
 
 /// Why there is no VM.
 #[derive(Debug, thiserror::Error)]
@@ -81,12 +79,11 @@ impl Vm {
         self.tidy();
         self.tidy = false;
         self.runs += 1;
-        // A script that names `_G` may look for globals that are not there.
-        let is_strict = job.entry == Entry::Chunk && memmem::find(source, b"_G").is_none();
-        let names = is_strict.then(|| GlobalNames::new(source, &job.apis));
+        let names = (job.entry == Entry::Chunk).then(|| GlobalNames::new(source, &job.apis));
         let run = Rc::new(Run::new(job.bounds, outside, job.entry == Entry::Describe, names));
         self.slot.fill(run.clone());
-        let ended = match self.compiled.get(&job.chunk_name, source) {
+        let servers: Vec<&str> = job.apis.iter().filter_map(|api| api.strip_prefix(SERVER_PREFIX)).collect();
+        let ended = match self.compiled.get(&job.chunk_name, source, &servers) {
             Ok(code) => self.within_bounds(job, source, &code, &run),
             Err(message) => Err(Failure { kind: FailureKind::Source, message, code: None }),
         };
@@ -160,11 +157,9 @@ impl Scene<'_> {
     fn environment(&self) -> mlua::Result<Table> {
         let lua = &self.globals.lua;
         let environment = lua.create_table()?;
-        let gives_promises =
-            PROMISE_WORDS.iter().any(|word| memmem::find(self.source, word.as_bytes()).is_some());
         for name in &self.job.apis {
             if let Some(server) = name.strip_prefix(SERVER_PREFIX) {
-                let global: Value = self.globals.host.server.call((server, gives_promises))?;
+                let global: Value = self.globals.host.server.call(server)?;
                 environment.raw_set(server, global)?;
                 continue;
             }
@@ -225,12 +220,34 @@ impl Scene<'_> {
         Err(self.raised(returned.get(1).unwrap_or(&Value::Nil)))
     }
 
-    /// Waits for the calls that the script has started and not awaited.
+    /// Waits for the calls that the script has started and not awaited: the first that failed fails the run.
     pub(super) fn await_promises(&self) -> Result<(), Failure> {
-        self.run.await_promises().map_err(|lost| match self.run.was_over() {
+        let failed = |lost: LostCall| match self.run.was_over() {
             true => self.over(),
             false => self.error(format!("{}: {}", self.job.chunk_name, lost.message), lost.code),
-        })
+        };
+        let mut errors = self.run.await_promises().map_err(failed)?.into_iter();
+        let first = errors.next();
+        self.log_errors(errors);
+        first.map_or(Ok(()), |lost| Err(failed(lost)))
+    }
+
+    /// Waits for the calls that a script which has failed had started, so that none is cut off and no error is lost: those
+    /// of calls go to the log. The failure stays the script's own.
+    pub(super) fn await_promises_after(&self, failure: Failure) -> Failure {
+        if self.run.was_over() {
+            return failure;
+        }
+        match self.run.await_promises() {
+            Ok(errors) => self.log_errors(errors.into_iter()),
+            // The run is over its time now, and that is what is told of it.
+            Err(_) => self.run.log(LogLevel::Error, failure.message.as_bytes()),
+        }
+        failure
+    }
+
+    fn log_errors(&self, errors: impl Iterator<Item = LostCall>) {
+        errors.for_each(|lost| self.run.log(LogLevel::Error, lost.message.as_bytes()));
     }
 
     /// The failure that an error value of the script is.

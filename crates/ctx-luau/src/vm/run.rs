@@ -72,6 +72,8 @@ pub(crate) struct Run {
     promised: RefCell<BTreeMap<u32, String>>,
     /// Questions whose promises have been awaited.
     awaited: RefCell<HashSet<u32>>,
+    /// Whether a value may stand where the script expects a promise.
+    has_given_values: Cell<bool>,
     /// Judges undefined globals; none where reading one gives nil.
     names: Option<GlobalNames>,
     /// Whether the script's code runs. Before that Luau looks up its imports (`sdk.a.b`) among the globals that all
@@ -113,6 +115,7 @@ impl Run {
             arrived: RefCell::default(),
             promised: RefCell::default(),
             awaited: RefCell::default(),
+            has_given_values: Cell::new(false),
             names,
             executing: Cell::new(false),
             people: RefCell::default(),
@@ -174,19 +177,30 @@ impl Run {
         self.promised.borrow_mut().insert(id, function);
     }
 
-    /// Waits for every call that was started and never awaited; the first error is the run's.
-    pub(crate) fn await_promises(&self) -> Result<(), LostCall> {
+    /// Waits for every call that was started and never awaited; gives those that failed.
+    pub(crate) fn await_promises(&self) -> Result<Vec<LostCall>, LostCall> {
         let promised = self.promised.borrow().clone();
+        let mut errors = Vec::new();
         for (id, function) in promised {
             self.wait_any(&[id]).map_err(|message| LostCall { message, code: None })?;
             // Values stay: the result may hold the promise.
             let has_failed = matches!(self.arrived.borrow().get(&id), Some(Answer::Failed { .. }));
             if has_failed && let Some(Answer::Failed { code, message, .. }) = self.take(id) {
                 let message = format!("{function} was called and not awaited, and failed: {message}");
-                return Err(LostCall { message, code: Some(code) });
+                errors.push(LostCall { message, code: Some(code) });
             }
         }
-        Ok(())
+        Ok(errors)
+    }
+
+    /// Notes that a call without `sdk.` has given its value at once.
+    pub(crate) fn note_value(&self) {
+        self.has_given_values.set(true);
+    }
+
+    /// Whether a call without `sdk.` has given its value at once.
+    pub(crate) fn has_given_values(&self) -> bool {
+        self.has_given_values.get()
     }
 
     /// Notes that the script is loaded: from now on its code reads globals.

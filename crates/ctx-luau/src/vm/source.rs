@@ -1,7 +1,9 @@
 //! The text of a script: what is refused, and what is compiled once.
 
+use crate::syntax::{may_promise, with_promises};
 use crate::vm::explain;
 use mlua::chunk::Compiler;
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -12,7 +14,7 @@ const KEPT_MAX: usize = 64;
 /// Bytes of text whose compiled form is kept.
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Compiled scripts, by their text.
+/// Compiled scripts, by their text and what else they depend on.
 #[derive(Default)]
 pub(super) struct Compiled {
     by_text: HashMap<Rc<[u8]>, Rc<[u8]>>,
@@ -21,13 +23,21 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// The compiled form of a script, or why there is none.
-    pub(super) fn get(&mut self, chunk_name: &str, text: &[u8]) -> Result<Rc<[u8]>, String> {
-        if let Some(found) = self.by_text.get(text) {
+    /// The compiled form of a script, or why there is none. Where calls of the servers, which it sees as globals, may give
+    /// promises, it depends on them.
+    pub(super) fn get(
+        &mut self,
+        chunk_name: &str,
+        text: &[u8],
+        servers: &[&str],
+    ) -> Result<Rc<[u8]>, String> {
+        refuse_no_text(chunk_name, text)?;
+        let key = key(text, servers);
+        if let Some(found) = self.by_text.get(&*key) {
             return Ok(found.clone());
         }
-        let compiled: Rc<[u8]> = compile(chunk_name, text)?.into();
-        let text: Rc<[u8]> = text.into();
+        let compiled: Rc<[u8]> = compile(chunk_name, &with_promises(text, servers))?.into();
+        let text: Rc<[u8]> = key.into();
         self.bytes += text.len();
         self.by_text.insert(text.clone(), compiled.clone());
         self.oldest_first.push_back(text);
@@ -40,7 +50,20 @@ impl Compiled {
     }
 }
 
-fn compile(chunk_name: &str, text: &[u8]) -> Result<Vec<u8>, String> {
+/// Tells scripts apart by all that their compiled form depends on; no text contains a zero byte.
+fn key<'s>(text: &'s [u8], servers: &[&str]) -> Cow<'s, [u8]> {
+    if servers.is_empty() || !may_promise(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut key = text.to_vec();
+    for server in servers {
+        key.push(0);
+        key.extend_from_slice(server.as_bytes());
+    }
+    Cow::Owned(key)
+}
+
+fn refuse_no_text(chunk_name: &str, text: &[u8]) -> Result<(), String> {
     if text.len() > SOURCE_BYTES_MAX {
         return Err(format!("{chunk_name}: the script is larger than {} KiB", SOURCE_BYTES_MAX / 1024));
     }
@@ -48,6 +71,10 @@ fn compile(chunk_name: &str, text: &[u8]) -> Result<Vec<u8>, String> {
     if text.contains(&0) {
         return Err(format!("{chunk_name}: a zero byte in the script: it must be text, not bytecode"));
     }
+    Ok(())
+}
+
+fn compile(chunk_name: &str, text: &[u8]) -> Result<Vec<u8>, String> {
     let Ok(text) = std::str::from_utf8(text) else {
         return Err(format!("{chunk_name}: the script is not UTF-8 text"));
     };

@@ -4,7 +4,14 @@
 
 use super::explain;
 use crate::host::{HOST_APIS, SERVER_PREFIX};
-use ctx_core::nearest;
+use crate::syntax::{DefinedNames, TokenTree};
+use ctx_core::nearest_few;
+use std::cell::OnceCell;
+
+/// Names that a message suggests.
+const SUGGESTIONS_MAX: usize = 3;
+/// Bytes of a name that is not too short to be compared with others.
+const SUGGESTED_BYTES_MIN: usize = 3;
 
 /// The globals of the language.
 pub(crate) const LANGUAGE: &[&str] = &[
@@ -58,10 +65,15 @@ const OTHER_LANGUAGES: &[(&str, &str)] = &[
     ("console", "print(...) writes to the log"),
     ("def", "write `function name(...) ... end`"),
     ("dict", "tables are dictionaries: { key = value }"),
+    ("elif", "write `elseif`"),
+    ("except", "pcall(function() ... end) catches errors"),
     ("f", "text with values in it is written `{value}` in backticks"),
     ("fetch", "scripts have no network; call a function of `sdk`"),
+    ("import", "there are no modules; json, sdk, log and the others are globals"),
     ("int", "write math.floor(tonumber(x))"),
+    ("is", "equal is `==`, as in `x == nil`"),
     ("isinstance", "write type(x) == \"table\""),
+    ("lambda", "write `function(x) return x end`"),
     ("len", "write #list"),
     ("let", "write `local name = value`"),
     ("list", "tables are lists: { 1, 2 }"),
@@ -86,53 +98,62 @@ pub fn execute_globals() -> impl Iterator<Item = &'static str> {
 }
 
 /// The description of an undefined global, with a way to put it right; `others` are names that the script may use besides
-/// [`execute_globals`].
-pub fn describe_undefined<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> String {
+/// those that it defines and [`execute_globals`].
+pub fn describe_undefined<'a>(
+    name: &str,
+    defined: &'a DefinedNames,
+    others: impl IntoIterator<Item = &'a str>,
+) -> String {
     let written = OTHER_LANGUAGES.iter().find(|(known, _)| *known == name).map(|(_, hint)| *hint);
     let absent = || explain::absent_in_execute(name);
     if let Some(hint) = written.or_else(absent) {
         return format!("there is no `{name}`: {hint}");
     }
-    let names: Vec<&str> = execute_globals().map(|name| -> &str { name }).chain(others).collect();
-    match nearest(name, names) {
-        Some(near) => format!("there is no variable or function `{name}` (did you mean `{near}`?)"),
-        None => format!("there is no variable or function `{name}`"),
+    if let Some(line) = defined.line_of(name) {
+        return format!(
+            "there is no variable `{name}` here: the one of line {line} is local to its block; declare it before the block"
+        );
     }
+    let others = execute_globals().map(|name| -> &str { name }).chain(others);
+    let known = defined.names().chain(others.filter(|name| defined.line_of(name).is_none()));
+    // Every name of a letter is near every other.
+    let count_max = if name.len() < SUGGESTED_BYTES_MIN { 0 } else { SUGGESTIONS_MAX };
+    let near: Vec<String> = nearest_few(name, known, count_max)
+        .into_iter()
+        .map(|near| match defined.line_of(near) {
+            Some(line) => format!("`{near}` of line {line}"),
+            None => format!("`{near}`"),
+        })
+        .collect();
+    let hint =
+        if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(" or ")) };
+    format!("there is no variable or function `{name}`{hint}")
 }
 
 /// The names that an `execute` script defines or is given, to judge those that it reads.
 pub(crate) struct GlobalNames {
     source: Box<[u8]>,
     servers: Vec<String>,
+    /// Found when the first undefined name is read: most scripts read none. None where the text cannot be read.
+    defined: OnceCell<Option<DefinedNames>>,
 }
 
 impl GlobalNames {
     pub(crate) fn new(source: &[u8], apis: &[String]) -> Self {
         let servers = apis.iter().filter_map(|name| name.strip_prefix(SERVER_PREFIX)).map(str::to_owned);
-        Self { source: source.into(), servers: servers.collect() }
+        Self { source: source.into(), servers: servers.collect(), defined: OnceCell::new() }
     }
 
     /// The error of reading this name; none if the script assigns it somewhere, or if it is part of the language.
     pub(crate) fn error_of(&self, name: &str) -> Option<String> {
-        if LANGUAGE.contains(&name) || self.is_assigned(name) {
+        if LANGUAGE.contains(&name) {
             return None;
         }
-        Some(describe_undefined(name, self.servers.iter().map(String::as_str)))
-    }
-
-    /// Whether the text has `name =` or `function name`; a comparison is none.
-    fn is_assigned(&self, name: &str) -> bool {
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        memchr::memmem::find_iter(&self.source, name.as_bytes()).any(|start| {
-            let (before, after) = (&self.source[..start], &self.source[start + name.len()..]);
-            if before.last().is_some_and(is_part) || after.first().is_some_and(is_part) {
-                return false;
-            }
-            let after = after.trim_ascii_start();
-            // `name, other = f()` assigns, too; so may every name that a comma follows.
-            let is_target =
-                matches!(after, [b'=', next, ..] if *next != b'=') || after.first() == Some(&b',');
-            is_target || before.trim_ascii_end().ends_with(b"function")
-        })
+        let defined = self.defined.get_or_init(|| {
+            let source = std::str::from_utf8(&self.source).ok()?;
+            TokenTree::of(source).map(|tree| DefinedNames::of(source, &tree))
+        });
+        let defined = defined.as_ref().filter(|defined| !defined.may_be_global(name))?;
+        Some(describe_undefined(name, defined, self.servers.iter().map(String::as_str)))
     }
 }

@@ -8,6 +8,7 @@ mod isolation;
 mod language;
 mod paginate;
 mod parallel;
+mod promises;
 
 use crate::engine::protocol::{Answer, Bounds, Ending, Entry, Failure, Job, Question};
 use crate::host::HOST_APIS;

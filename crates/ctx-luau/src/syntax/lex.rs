@@ -1,19 +1,20 @@
-//! The words of a script: enough to find calls and what is written in them, whatever else there is.
+//! The tokens of a script: enough to find calls and what is written in them, whatever else there is.
 //!
 //! Not a parser on purpose: a script comes from outside, and one that nests deeply must not use up the stack
 //! of a process that serves others. This reads it once, from left to right.
 
-/// One word.
+/// One token.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token<'a> {
-    pub(super) kind: Kind<'a>,
+pub struct Token<'a> {
+    /// Its kind.
+    pub kind: TokenKind<'a>,
     /// Where it begins, in bytes.
-    pub(super) at: usize,
+    pub at: usize,
 }
 
-/// What a word is.
+/// The kind of a token, with what it holds.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind<'a> {
+pub enum TokenKind<'a> {
     /// A name or a keyword.
     Name(&'a str),
     /// A string without escapes that matter, unescaped where they do.
@@ -25,9 +26,14 @@ pub(super) enum Kind<'a> {
     Symbol(&'a str),
 }
 
-/// The ends of a string with expressions in it; what is between stands between them.
-pub(super) const OPEN_STRING: &str = "`(";
-pub(super) const CLOSE_STRING: &str = "`)";
+/// The ends of a string with expressions in it; the tokens of the expressions stand between them.
+pub const OPEN_STRING: &str = "`(";
+/// See [`OPEN_STRING`].
+pub const CLOSE_STRING: &str = "`)";
+/// Stands between two expressions of one string.
+pub const NEXT_IN_STRING: &str = "`,";
+/// Stands before an expression whose brace follows a dollar sign.
+pub const DOLLAR_IN_STRING: &str = "`$";
 
 const LONG_SYMBOLS: [&str; 8] = ["...", "==", "~=", "<=", ">=", "..", "::", "->"];
 
@@ -55,16 +61,16 @@ impl<'a> Lexer<'a> {
                 '"' | '\'' => self.text(first)?,
                 '[' if self.long_bracket().is_some() => {
                     let (start, text) = (self.at, self.long_text()?);
-                    self.tokens.push(Token { kind: Kind::Text(text), at: start });
+                    self.tokens.push(Token { kind: TokenKind::Text(text), at: start });
                 }
                 '`' => {
                     self.symbol(OPEN_STRING, 1);
-                    self.string_part()?;
+                    self.string_part(true)?;
                 }
                 '}' if self.strings.last() == Some(&0) => {
                     self.at += 1;
                     self.strings.pop();
-                    self.string_part()?;
+                    self.string_part(false)?;
                 }
                 first if first.is_ascii_digit() || self.is_fraction() => self.number(),
                 first if first == '_' || first.is_ascii_alphabetic() => self.name(),
@@ -79,7 +85,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn symbol(&mut self, symbol: &'a str, length: usize) {
-        self.tokens.push(Token { kind: Kind::Symbol(symbol), at: self.at });
+        self.tokens.push(Token { kind: TokenKind::Symbol(symbol), at: self.at });
         self.at += length;
     }
 
@@ -101,7 +107,7 @@ impl<'a> Lexer<'a> {
         let rest = self.rest();
         let end = rest.find(|letter: char| letter != '_' && !letter.is_ascii_alphanumeric());
         let name = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
-        self.tokens.push(Token { kind: Kind::Name(name), at: self.at });
+        self.tokens.push(Token { kind: TokenKind::Name(name), at: self.at });
         self.at += name.len();
     }
 
@@ -133,7 +139,7 @@ impl<'a> Lexer<'a> {
             None => digits.parse().ok(),
         };
         // What is no number after all is something that nothing is said about.
-        let kind = value.map_or(Kind::Symbol("?"), Kind::Number);
+        let kind = value.map_or(TokenKind::Symbol("?"), TokenKind::Number);
         self.tokens.push(Token { kind, at: self.at });
         self.at += length;
     }
@@ -188,31 +194,39 @@ impl<'a> Lexer<'a> {
                 letter => text.push(letter),
             }
         }
-        let kind = if is_plain { Kind::Text(text) } else { Kind::Symbol("?") };
+        let kind = if is_plain { TokenKind::Text(text) } else { TokenKind::Symbol("?") };
         self.tokens.push(Token { kind, at: start });
         Some(())
     }
 
     /// The text of a string with expressions, up to its end or the next of them.
-    fn string_part(&mut self) -> Option<()> {
+    fn string_part(&mut self, is_first: bool) -> Option<()> {
+        let mut before = None;
         loop {
             let letter = self.rest().chars().next()?;
             match letter {
                 '\\' => {
                     self.at += 1;
                     self.at += self.rest().chars().next()?.len_utf8();
+                    before = None;
+                    continue;
                 }
                 '`' => {
                     self.symbol(CLOSE_STRING, 1);
                     return Some(());
                 }
                 '{' => {
-                    self.at += 1;
+                    match before {
+                        Some('$') => self.symbol(DOLLAR_IN_STRING, 1),
+                        _ if is_first => self.at += 1,
+                        _ => self.symbol(NEXT_IN_STRING, 1),
+                    }
                     self.strings.push(0);
                     return Some(());
                 }
                 letter => self.at += letter.len_utf8(),
             }
+            before = Some(letter);
         }
     }
 }
@@ -222,17 +236,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn kinds(source: &str) -> Vec<Kind<'_>> {
+    fn kinds(source: &str) -> Vec<TokenKind<'_>> {
         tokens(source).unwrap().into_iter().map(|token| token.kind).collect()
     }
 
-    fn text(text: &str) -> Kind<'static> {
-        Kind::Text(text.to_owned())
+    fn text(text: &str) -> TokenKind<'static> {
+        TokenKind::Text(text.to_owned())
     }
 
     #[test]
     fn words_are_what_they_look_like() {
-        use Kind::{Name, Number, Symbol};
+        use TokenKind::{Name, Number, Symbol};
         assert_eq!(
             kinds("a.b['c'] = 0x1F -- no\n"),
             [
@@ -256,7 +270,7 @@ mod tests {
 
     #[test]
     fn expressions_in_strings_are_read() {
-        use Kind::{Name, Symbol};
+        use TokenKind::{Name, Symbol};
         assert_eq!(
             kinds("`a {f({b = `{c}`})} \\` d` e"),
             [

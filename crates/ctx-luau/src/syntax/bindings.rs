@@ -1,0 +1,156 @@
+//! The names that a script gives a meaning.
+
+use super::tree::{KEYWORDS, TokenTree};
+
+/// Tokens that a list of names or of assigned variables has at most.
+const LIST_TOKENS_MAX: usize = 64;
+
+/// How a name gets its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingKind {
+    /// `local name`, `local function name`
+    Local,
+    /// `for name in …`
+    Loop,
+    /// `function (name)`
+    Parameter,
+    /// `name = …`, `function name()`: of a global, or of a local that is bound elsewhere.
+    Assigned,
+}
+
+/// A place where a name gets a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// The token.
+    pub at: usize,
+    /// How.
+    pub kind: BindingKind,
+}
+
+/// `local a, b = …`
+#[derive(Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The tokens that are the names.
+    pub names: Vec<usize>,
+    /// The token where the first value begins.
+    pub value: Option<usize>,
+}
+
+impl<'a> TokenTree<'a> {
+    /// All places where names get a meaning, in order.
+    pub fn bindings(&self) -> Vec<Binding<'a>> {
+        let mut bindings = Vec::new();
+        for at in 0..self.len() {
+            match self.name(at) {
+                Some("local" | "const") if self.name(at + 1) == Some("function") => {
+                    bindings.extend(self.binding(at + 2, BindingKind::Local));
+                }
+                Some("function") => self.bind_function(at, &mut bindings),
+                Some("for") => {
+                    let names = self.names(at + 1);
+                    bindings.extend(names.iter().filter_map(|at| self.binding(*at, BindingKind::Loop)));
+                }
+                Some(_) if self.is_field(at) => {}
+                Some("local" | "const") => {
+                    let names = self.local(at).map_or_else(Vec::new, |local| local.names);
+                    bindings.extend(names.iter().filter_map(|at| self.binding(*at, BindingKind::Local)));
+                }
+                Some(_) if self.is_assigned(at) => bindings.extend(self.binding(at, BindingKind::Assigned)),
+                _ => {}
+            }
+        }
+        bindings.sort_by_key(|binding| binding.at);
+        // A name behind `const` counts once, as does the first of a list.
+        bindings.dedup_by_key(|binding| binding.at);
+        bindings
+    }
+
+    fn binding(&self, at: usize, kind: BindingKind) -> Option<Binding<'a>> {
+        Some(Binding { name: self.name(at).filter(|name| !KEYWORDS.contains(name))?, at, kind })
+    }
+
+    /// `local a, b = …`, which begins at `at`.
+    pub fn local(&self, at: usize) -> Option<Local> {
+        if !matches!(self.name(at), Some("local" | "const")) || self.is_field(at) {
+            return None;
+        }
+        let names = self.names(at + 1);
+        let after = names.last()? + 1;
+        Some(Local { names, value: self.symbol(after, "=").then_some(after + 1) })
+    }
+
+    /// The names of a loop whose `in` is at this place.
+    pub fn loop_names(&self, at: usize) -> Vec<usize> {
+        let mut first = at;
+        while first > 0
+            && (self.is_name(first - 1) || self.symbol(first - 1, ","))
+            && at - first < LIST_TOKENS_MAX
+        {
+            first -= 1;
+        }
+        if first > 0 && self.name(first - 1) == Some("for") { self.names(first) } else { Vec::new() }
+    }
+
+    /// The names of a list that begins at `at`.
+    pub fn names(&self, mut at: usize) -> Vec<usize> {
+        let mut names = Vec::new();
+        while self.is_name(at) && names.len() < LIST_TOKENS_MAX {
+            names.push(at);
+            if !self.symbol(at + 1, ",") {
+                break;
+            }
+            at += 2;
+        }
+        names
+    }
+
+    fn is_name(&self, at: usize) -> bool {
+        self.name(at).is_some_and(|name| !KEYWORDS.contains(&name))
+    }
+
+    fn bind_function(&self, at: usize, bindings: &mut Vec<Binding<'a>>) {
+        let is_local = at > 0 && matches!(self.name(at - 1), Some("local" | "const"));
+        if !is_local && self.symbol(at + 2, "(") {
+            bindings.extend(self.binding(at + 1, BindingKind::Assigned));
+        }
+        if let Some(open) = self.parameters_of(at) {
+            let names = self.names(open + 1);
+            bindings.extend(names.iter().filter_map(|at| self.binding(*at, BindingKind::Parameter)));
+        }
+    }
+
+    /// Whether the variable at this place is the target of an assignment: `a = …`, `a, b.c = …`.
+    fn is_assigned(&self, at: usize) -> bool {
+        // Within brackets only the body of a function assigns.
+        if self.is_within_brackets(at) {
+            return false;
+        }
+        if self.symbol(at + 1, "=") {
+            return true;
+        }
+        if !self.symbol(at + 1, ",") {
+            return false;
+        }
+        let mut next = at + 2;
+        while next < at + LIST_TOKENS_MAX && self.is_name(next) {
+            next += 1;
+            loop {
+                next = match self.kind(next) {
+                    Some(super::TokenKind::Symbol(".")) if self.name(next + 1).is_some() => next + 2,
+                    Some(super::TokenKind::Symbol("[" | "(")) => match self.closing(next) {
+                        Some(close) => close + 1,
+                        None => return false,
+                    },
+                    _ => break,
+                };
+            }
+            if !self.symbol(next, ",") {
+                return self.symbol(next, "=");
+            }
+            next += 1;
+        }
+        false
+    }
+}

@@ -1,0 +1,19 @@
+//! The text of a script, looked at without running it: tokens, brackets, and which names mean what.
+//!
+//! Both the check before a run and the VM decide by these, so that they agree. Scripts come from outside: nothing here
+//! recurses with their nesting, and everything takes linear time.
+
+mod annotations;
+mod bindings;
+mod brackets;
+mod functions;
+mod lex;
+mod names;
+mod promises;
+mod tree;
+
+pub use bindings::{Binding, BindingKind, Local};
+pub use lex::{CLOSE_STRING, DOLLAR_IN_STRING, NEXT_IN_STRING, OPEN_STRING, Token, TokenKind};
+pub use names::DefinedNames;
+pub(crate) use promises::{PROMISES_FIELD, may_promise, with_promises};
+pub use tree::{KEYWORDS, TokenTree};

@@ -1,0 +1,450 @@
+//! Which calls of providers' own globals (`shop.list()`) give promises: those whose promise is seen to be used as one and
+//! nothing else. All others give their values at once, which is always right and at most slower, because a promise that is
+//! compared, tested or handed on would pass for a value that it is not.
+//!
+//! A promise is used as one where it is awaited, or given to `parallel`, right there, by a local variable, or by a list in
+//! one. Variables are told apart by their names alone: one that is bound twice holds values.
+
+use super::bindings::{Binding, BindingKind};
+use super::lex::TokenKind;
+use super::tree::TokenTree;
+use memchr::memmem;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Words without one of which no promise is used as one.
+const PROMISE_WORDS: [&str; 2] = ["await", "parallel"];
+
+/// Variables that one judgement goes through: a promise in a list in a loop.
+const DEPTH_MAX: usize = 8;
+
+/// The field of a provider's global that holds the functions which give promises; no function has this name.
+pub(crate) const PROMISES_FIELD: &str = "\0";
+/// How a script reads it.
+const READ_PROMISES_FIELD: &str = "[\"\\0\"]";
+
+/// Whether calls of a script may give promises: most have neither word, and pay for no more than this.
+pub(crate) fn may_promise(source: &[u8]) -> bool {
+    PROMISE_WORDS.iter().any(|word| memmem::find(source, word.as_bytes()).is_some())
+}
+
+/// The script with every call that gives a promise marked as such; lines stay where they are. `servers` are the providers
+/// that it sees as globals.
+pub(crate) fn with_promises<'s>(source: &'s [u8], servers: &[&str]) -> Cow<'s, [u8]> {
+    if servers.is_empty() || !may_promise(source) {
+        return Cow::Borrowed(source);
+    }
+    let tree = std::str::from_utf8(source).ok().and_then(TokenTree::of);
+    let places = tree.map_or_else(Vec::new, |tree| Promises::of(&tree, servers).places());
+    if places.is_empty() {
+        return Cow::Borrowed(source);
+    }
+    let mut marked = Vec::with_capacity(source.len() + places.len() * READ_PROMISES_FIELD.len());
+    let mut from = 0;
+    for place in places {
+        marked.extend_from_slice(&source[from..place]);
+        marked.extend_from_slice(READ_PROMISES_FIELD.as_bytes());
+        from = place;
+    }
+    marked.extend_from_slice(&source[from..]);
+    Cow::Owned(marked)
+}
+
+/// A use of a variable or an element that may hold a promise.
+#[derive(Clone, Copy, PartialEq)]
+enum PromiseUse {
+    /// Awaits it, or hands it to `parallel`.
+    Awaits,
+    /// Takes its value, as every operation does that a promise can answer like its value; or does not touch it.
+    Settles,
+    /// Would see the promise itself.
+    Sees,
+}
+
+/// The value that a local variable is made with.
+#[derive(Clone, Copy)]
+enum Initial {
+    Call,
+    Table,
+}
+
+struct Promises<'t, 'a> {
+    tree: &'t TokenTree<'a>,
+    /// How often each name is bound.
+    bound: HashMap<&'a str, usize>,
+    /// Calls of providers' globals: the token of the provider, and the first token behind the call.
+    calls: BTreeMap<usize, usize>,
+    /// Local variables that are bound once, with a call or a table.
+    initial: HashMap<&'a str, Initial>,
+    /// The variable that each of those calls and tables is the value of.
+    holder: HashMap<usize, &'a str>,
+    /// Where those variables, and variables of loops, are used.
+    uses: HashMap<&'a str, Vec<usize>>,
+    /// Judgements of variables: whether they hold promises, or lists of promises. One that is being made is `false`.
+    judged: RefCell<HashMap<&'a str, bool>>,
+    /// How many are being made.
+    depth: Cell<usize>,
+}
+
+impl<'t, 'a> Promises<'t, 'a> {
+    fn of(tree: &'t TokenTree<'a>, servers: &[&str]) -> Self {
+        let bindings = tree.bindings();
+        let mut bound: HashMap<&'a str, usize> = HashMap::new();
+        for binding in &bindings {
+            *bound.entry(binding.name).or_default() += 1;
+        }
+        let mut promises = Self {
+            tree,
+            bound,
+            calls: BTreeMap::new(),
+            initial: HashMap::new(),
+            holder: HashMap::new(),
+            uses: HashMap::new(),
+            judged: RefCell::default(),
+            depth: Cell::new(0),
+        };
+        promises.find_calls(servers);
+        promises.find_variables(&bindings);
+        promises
+    }
+
+    fn find_calls(&mut self, servers: &[&str]) {
+        let tree = self.tree;
+        let is_global = |name: &str| !self.bound.contains_key(name) && servers.contains(&name);
+        let mut aliases = HashSet::new();
+        for at in 0..tree.len() {
+            let Some(local) = tree.local(at) else { continue };
+            // `local other = shop`
+            if let (&[name], Some(value)) = (local.names.as_slice(), local.value)
+                && tree.name(value).is_some_and(is_global)
+                && !tree.goes_on(value + 1)
+                && let Some(name) = tree.name(name)
+                && self.is_bound_once(name)
+            {
+                aliases.insert(name);
+            }
+        }
+        let is_provider = |name: &str| aliases.contains(name) || is_global(name);
+        let calls = (0..tree.len()).filter_map(|at| {
+            let is_provider =
+                !tree.is_field(at) && tree.name(at).is_some_and(is_provider) && !tree.is_key(at);
+            let arguments = if is_provider { tree.arguments_of_member(at) } else { None };
+            Some((at, tree.after_arguments(arguments?)?))
+        });
+        self.calls = calls.collect();
+    }
+
+    fn find_variables(&mut self, bindings: &[Binding<'a>]) {
+        let tree = self.tree;
+        for at in 0..tree.len() {
+            let Some(local) = tree.local(at) else { continue };
+            let mut value = local.value;
+            for name in local.names {
+                let Some(begins) = value else { break };
+                let (ends, initial) = match self.calls.get(&begins) {
+                    Some(ends) => (*ends, Initial::Call),
+                    None if tree.symbol(begins, "{") => match tree.closing(begins) {
+                        Some(close) => (close + 1, Initial::Table),
+                        None => break,
+                    },
+                    None => break,
+                };
+                if tree.goes_on(ends) {
+                    break;
+                }
+                if let Some(name) = tree.name(name).filter(|name| self.is_bound_once(name)) {
+                    self.initial.insert(name, initial);
+                    self.holder.insert(begins, name);
+                }
+                value = tree.symbol(ends, ",").then_some(ends + 1);
+            }
+        }
+        let loops = bindings.iter().filter(|binding| binding.kind == BindingKind::Loop);
+        let loops: HashSet<&str> = loops.map(|binding| binding.name).collect();
+        let bound_at: HashSet<usize> = bindings.iter().map(|binding| binding.at).collect();
+        for at in 0..tree.len() {
+            let Some(name) = tree.name(at) else { continue };
+            let is_variable = self.initial.contains_key(name) || loops.contains(name);
+            if is_variable && !tree.is_field(at) && !tree.is_key(at) && !bound_at.contains(&at) {
+                self.uses.entry(name).or_default().push(at);
+            }
+        }
+    }
+
+    /// Where providers' names end, in bytes, in calls that give promises.
+    fn places(&self) -> Vec<usize> {
+        let gives_promise = |at: usize, after: usize| {
+            let held = || self.holder.get(&at).is_some_and(|name| self.holds_promise(name));
+            self.is_awaited(after) || self.is_put_among_promises(at, after) || held()
+        };
+        let calls = self.calls.iter().filter(|(at, after)| gives_promise(**at, **after));
+        calls.map(|(at, _)| self.tree.byte(*at) + self.tree.name(*at).map_or(0, str::len)).collect()
+    }
+
+    fn is_bound_once(&self, name: &str) -> bool {
+        self.bound.get(name) == Some(&1)
+    }
+
+    /// Whether the name at `at` is a global of the language, not a variable of the script.
+    fn is_language(&self, at: usize, name: &str) -> bool {
+        self.tree.name(at) == Some(name) && !self.tree.is_field(at) && !self.bound.contains_key(name)
+    }
+
+    /// Whether `:await()` is at this place.
+    fn is_awaited(&self, at: usize) -> bool {
+        self.tree.symbol(at, ":") && self.tree.name(at + 1) == Some("await") && self.tree.symbol(at + 2, "(")
+    }
+
+    /// Judges a variable once; uses by itself are judged unfit, and those at the end of a long chain of variables.
+    fn judge(&self, name: &'a str, used: impl Fn(usize) -> PromiseUse) -> bool {
+        if let Some(known) = self.judged.borrow().get(name) {
+            return *known;
+        }
+        self.judged.borrow_mut().insert(name, false);
+        if self.depth.get() == DEPTH_MAX {
+            return false;
+        }
+        self.depth.set(self.depth.get() + 1);
+        let uses = self.uses.get(name).map_or(&[][..], Vec::as_slice);
+        let holds = all_of(uses.iter().map(|at| used(*at))) == PromiseUse::Awaits;
+        self.depth.set(self.depth.get() - 1);
+        self.judged.borrow_mut().insert(name, holds);
+        holds
+    }
+
+    /// Whether this variable, which is made with a call, holds a promise.
+    fn holds_promise(&self, name: &'a str) -> bool {
+        matches!(self.initial.get(name), Some(Initial::Call))
+            && self.judge(name, |at| self.promise_use(at, at + 1))
+    }
+
+    /// Whether this variable, which is made with a table, holds a list of promises.
+    fn holds_promises(&self, name: &'a str) -> bool {
+        matches!(self.initial.get(name), Some(Initial::Table)) && self.judge(name, |at| self.list_use(at))
+    }
+
+    /// How a promise is used that the expression from `at` to `after` gives.
+    fn promise_use(&self, at: usize, after: usize) -> PromiseUse {
+        if self.is_awaited(after) || self.is_put_among_promises(at, after) {
+            PromiseUse::Awaits
+        } else if self.is_settled(at, after) {
+            PromiseUse::Settles
+        } else {
+            PromiseUse::Sees
+        }
+    }
+
+    /// Whether an operator or a loop takes the value of a promise.
+    fn is_settled(&self, at: usize, after: usize) -> bool {
+        const OPERATORS: [&str; 7] = ["+", "-", "*", "/", "%", "^", ".."];
+        let tree = self.tree;
+        let Some(before) = at.checked_sub(1) else { return false };
+        let is_operand = tree.is_one_of(before, &OPERATORS) || tree.is_one_of(after, &OPERATORS);
+        let is_shown = tree.is_in_string_end(before) && tree.is_in_string_end(after);
+        tree.is_one_of(after, &[".", "[", ":"])
+            || tree.symbol(before, "#")
+            || is_shown
+            || self.loop_over(at, after).is_some()
+            || (is_operand && tree.name(before) != Some("not"))
+    }
+
+    /// The `in` of a loop over the expression, by itself or by `ipairs` or `pairs`.
+    fn loop_over(&self, at: usize, after: usize) -> Option<usize> {
+        let tree = self.tree;
+        if tree.name(at.checked_sub(1)?) == Some("in") {
+            return (tree.name(after) == Some("do")).then_some(at - 1);
+        }
+        let walks = at.checked_sub(2).filter(|_| tree.symbol(at - 1, "(") && tree.symbol(after, ")"))?;
+        let is_walk = self.is_language(walks, "ipairs") || self.is_language(walks, "pairs");
+        let is_loop = tree.name(walks.checked_sub(1)?) == Some("in") && tree.name(after + 1) == Some("do");
+        (is_walk && is_loop).then_some(walks - 1)
+    }
+
+    /// Whether the expression is put where only promises are taken out: into the table that `parallel` gets, or into a
+    /// list of promises.
+    fn is_put_among_promises(&self, at: usize, after: usize) -> bool {
+        let tree = self.tree;
+        let Some(before) = at.checked_sub(1) else { return false };
+        if tree.is_one_of(after, &["}", ",", ";"]) && self.is_value_of_item(at) {
+            let Some(open) = tree.enclosing(at) else { return false };
+            return self.is_given_to_parallel(open)
+                || self.holder.get(&open).is_some_and(|list| self.holds_promises(list));
+        }
+        // `table.insert(list, …)`
+        if tree.symbol(before, ",")
+            && tree.symbol(after, ")")
+            && before > 0
+            && self.is_insertion_into(before - 1)
+        {
+            return tree.name(before - 1).is_some_and(|list| self.holds_promises(list));
+        }
+        // `list[key] = …`
+        if !tree.symbol(before, "=") || tree.goes_on(after) || tree.symbol(after, ",") || before == 0 {
+            return false;
+        }
+        let list = match tree.kind(before - 1) {
+            Some(TokenKind::Symbol("]")) => tree.opening(before - 1).and_then(|open| open.checked_sub(1)),
+            Some(TokenKind::Name(_)) if tree.is_field(before - 1) => before.checked_sub(3),
+            _ => None,
+        };
+        let list = list.filter(|list| !tree.is_field(*list)).and_then(|list| tree.name(list));
+        list.is_some_and(|list| self.holds_promises(list))
+    }
+
+    /// Whether an item of a table, or the value of a field of one, begins at this place.
+    fn is_value_of_item(&self, at: usize) -> bool {
+        let tree = self.tree;
+        if tree.is_item(at) {
+            return true;
+        }
+        let Some(equals) = at.checked_sub(1).filter(|equals| *equals > 0 && tree.symbol(*equals, "=")) else {
+            return false;
+        };
+        let key = match tree.opening(equals - 1) {
+            Some(open) if tree.symbol(open, "[") => open,
+            _ => equals - 1,
+        };
+        tree.is_item(key)
+    }
+
+    fn is_given_to_parallel(&self, open: usize) -> bool {
+        let tree = self.tree;
+        let Some(before) = open.checked_sub(1) else { return false };
+        if self.is_language(before, "parallel") {
+            return true;
+        }
+        let is_alone = tree.closing(open).is_some_and(|close| tree.symbol(close + 1, ")"));
+        tree.symbol(before, "(") && is_alone && before > 0 && self.is_language(before - 1, "parallel")
+    }
+
+    /// Whether the variable at `at` is the list of `table.insert(list, `.
+    fn is_insertion_into(&self, at: usize) -> bool {
+        let tree = self.tree;
+        let Some(table) = at.checked_sub(4) else { return false };
+        self.is_language(table, "table")
+            && tree.symbol(at - 3, ".")
+            && tree.name(at - 2) == Some("insert")
+            && tree.symbol(at - 1, "(")
+            && tree.symbol(at + 1, ",")
+    }
+
+    /// How the promises of the list in the variable at `at` are used.
+    fn list_use(&self, at: usize) -> PromiseUse {
+        let tree = self.tree;
+        let Some(before) = at.checked_sub(1) else { return PromiseUse::Sees };
+        let element_ends = match tree.kind(at + 1) {
+            Some(TokenKind::Symbol("[")) => tree.closing(at + 1).map(|close| close + 1),
+            Some(TokenKind::Symbol(".")) => Some(at + 3),
+            _ => None,
+        };
+        if let Some(after) = element_ends {
+            let is_assigned = tree.symbol(after, "=");
+            return if is_assigned { PromiseUse::Settles } else { self.promise_use(at, after) };
+        }
+        let is_parallel = before > 0 && self.is_language(before - 1, "parallel");
+        if is_parallel && tree.symbol(before, "(") && tree.symbol(at + 1, ")") {
+            return PromiseUse::Awaits;
+        }
+        if tree.symbol(before, "#") || self.is_insertion_into(at) {
+            return PromiseUse::Settles;
+        }
+        let Some(loop_in) = self.loop_over(at, at + 1) else { return PromiseUse::Sees };
+        match tree.loop_names(loop_in).get(1).and_then(|name| tree.name(*name)) {
+            None => PromiseUse::Settles,
+            Some(item) if self.is_bound_once(item) => {
+                let uses = self.uses.get(item).map_or(&[][..], Vec::as_slice);
+                all_of(uses.iter().map(|at| self.promise_use(*at, at + 1)))
+            }
+            Some(_) => PromiseUse::Sees,
+        }
+    }
+}
+
+/// All uses together.
+fn all_of(uses: impl Iterator<Item = PromiseUse>) -> PromiseUse {
+    let mut all = PromiseUse::Settles;
+    for used in uses {
+        match used {
+            PromiseUse::Sees => return PromiseUse::Sees,
+            PromiseUse::Awaits => all = PromiseUse::Awaits,
+            PromiseUse::Settles => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The calls that give promises, as the script has them up to their brackets.
+    fn marked(source: &str) -> String {
+        let marked = with_promises(source.as_bytes(), &["shop"]);
+        String::from_utf8(marked.into_owned()).unwrap().replace(READ_PROMISES_FIELD, "!")
+    }
+
+    #[test]
+    fn words_that_only_look_like_uses_of_promises_mark_nothing() {
+        for source in [
+            "-- await parallel\nreturn shop.a()",
+            "local awaited, parallels = shop.a(), 'await' return awaited",
+            "return shop.a().await",
+            "local parallel = print parallel{ shop.a() }",
+            "local shop = {} shop.a():await()",
+            "local p = shop.a() do local p = 1 end p:await()",
+            "local p = shop.a() p:await() return p",
+            "local p = shop.a().b p:await()",
+            "local p = shop.a() or 1 p:await()",
+            "return other.shop.a():await()",
+        ] {
+            assert_eq!(marked(source), source);
+        }
+        for (source, expected) in [
+            ("return parallel{ function() end, shop.a() }", "return parallel{ function() end, shop!.a() }"),
+            (
+                "return parallel{ function() local x = if a then b else if c then d else e return x end; shop.a() }",
+                "return parallel{ function() local x = if a then b else if c then d else e return x end; shop!.a() }",
+            ),
+            (
+                "return parallel{ function() if a then b() else if c then d() end end repeat x() until y end, shop.a() }",
+                "return parallel{ function() if a then b() else if c then d() end end repeat x() until y end, shop!.a() }",
+            ),
+        ] {
+            assert_eq!(marked(source), expected);
+        }
+        for body in [
+            "local a, b = 1, shop.a(), 2",
+            "x = 1; shop.a(); y = 2",
+            "if x then y = 1; shop.a(); z = 2 end",
+            "local z = if x then 1 else 2; shop.a();",
+            "for _ in x do y(); shop.a(); end",
+            "local f = function() end, shop.a(), 2",
+        ] {
+            let source = format!("return parallel{{ function() {body} end }}");
+            assert_eq!(marked(&source), source);
+        }
+        assert_eq!(marked("return shop.a():await(), shop.b()"), "return shop!.a():await(), shop.b()");
+    }
+
+    #[test]
+    fn long_chains_of_lists_end() {
+        let lists: String =
+            (0..2_000).map(|n| format!("local l{n} = {{}} l{n}[1] = l{}[1] ", n + 1)).collect();
+        let source = format!("{lists} l0[1]:await() l5[1] = shop.a()");
+        assert!(marked(&source).len() >= source.len());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_marked_without_a_panic(pieces in prop::collection::vec(prop::sample::select(vec![
+            "shop", ".", "a", "(", ")", "{", "}", "[", "]", ":", "await", "parallel", "local ", "=", ",", "for ", " in ",
+            " do ", " end ", "table.insert(", "l", "#", "1", "'x'", "`", "\n", "function ", "::", "<", ">", "type ", "é", "?",
+        ]), 0..60)) {
+            let source = pieces.concat();
+            let marked = marked(&source);
+            prop_assert_eq!(marked.replace('!', ""), source);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The tokens of a script with their brackets, without type annotations.
+
+use super::annotations::without_types;
+use super::brackets::BracketIndex;
+use super::functions::functions_around;
+use super::lex::{CLOSE_STRING, DOLLAR_IN_STRING, NEXT_IN_STRING, OPEN_STRING, Token, TokenKind, tokens};
+
+/// Words that are no names. `const`, `continue`, `export` and `type` are keywords in some places only.
+pub const KEYWORDS: [&str; 25] = [
+    "and", "break", "const", "continue", "do", "else", "elseif", "end", "export", "false", "for", "function",
+    "if", "in", "local", "nil", "not", "or", "repeat", "return", "then", "true", "type", "until", "while",
+];
+
+/// The tokens of a script.
+pub struct TokenTree<'a> {
+    tokens: Vec<Token<'a>>,
+    brackets: BracketIndex,
+    /// By token: the `function` keyword of the innermost function around it.
+    functions: Vec<Option<usize>>,
+}
+
+impl<'a> TokenTree<'a> {
+    /// Reads a script; `None` where a string or a comment does not end.
+    pub fn of(source: &'a str) -> Option<Self> {
+        let tokens = without_types(tokens(source)?);
+        let brackets = BracketIndex::of(&tokens);
+        let functions = functions_around(&tokens, &brackets);
+        Some(Self { tokens, brackets, functions })
+    }
+
+    /// The number of tokens.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The kind of the token at this place.
+    pub fn kind(&self, at: usize) -> Option<&TokenKind<'a>> {
+        self.tokens.get(at).map(|token| &token.kind)
+    }
+
+    /// The name or keyword at this place.
+    pub fn name(&self, at: usize) -> Option<&'a str> {
+        match self.kind(at) {
+            Some(TokenKind::Name(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The string at this place.
+    pub fn text(&self, at: usize) -> Option<&str> {
+        match self.kind(at) {
+            Some(TokenKind::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether this symbol is at this place.
+    pub fn symbol(&self, at: usize, symbol: &str) -> bool {
+        matches!(self.kind(at), Some(TokenKind::Symbol(found)) if *found == symbol)
+    }
+
+    /// Whether one of these symbols is at this place.
+    pub fn is_one_of(&self, at: usize, symbols: &[&str]) -> bool {
+        matches!(self.kind(at), Some(TokenKind::Symbol(found)) if symbols.contains(found))
+    }
+
+    /// Whether the name at this place is a field of the expression before it: `.name` or `:name`.
+    pub fn is_field(&self, at: usize) -> bool {
+        at > 0 && self.is_one_of(at - 1, &[".", ":"])
+    }
+
+    /// Whether the name at this place names a field of a table: `{ name = … }`.
+    pub fn is_key(&self, at: usize) -> bool {
+        self.symbol(at + 1, "=") && self.is_item(at)
+    }
+
+    /// Whether an item of a table begins at this place.
+    pub fn is_item(&self, at: usize) -> bool {
+        let begins = at > 0 && self.is_one_of(at - 1, &["{", ",", ";"]);
+        begins && self.is_within_brackets(at) && self.enclosing(at).is_some_and(|open| self.symbol(open, "{"))
+    }
+
+    /// Whether the innermost thing around this place is a bracket, not the body of a function.
+    pub fn is_within_brackets(&self, at: usize) -> bool {
+        let function = |at: usize| self.functions.get(at).copied().flatten();
+        self.enclosing(at).is_some_and(|open| function(open) == function(at))
+    }
+
+    /// The bracket that closes the one at `open`.
+    pub fn closing(&self, open: usize) -> Option<usize> {
+        self.brackets.closing(open)
+    }
+
+    /// The bracket that opens the one at `close`.
+    pub fn opening(&self, close: usize) -> Option<usize> {
+        self.brackets.opening(close)
+    }
+
+    /// The innermost bracket that is open at this place.
+    pub fn enclosing(&self, at: usize) -> Option<usize> {
+        self.brackets.enclosing(at)
+    }
+
+    /// Whether a range of tokens contains a function literal.
+    pub fn has_function(&self, from: usize, to: usize) -> bool {
+        self.brackets.has_function(from, to)
+    }
+
+    /// Where the token at this place begins, in bytes of the script.
+    pub fn byte(&self, at: usize) -> usize {
+        self.tokens.get(at).map_or(0, |token| token.at)
+    }
+
+    /// The bracket that opens the parameters of the function at `at`: `function a.b:c(`.
+    pub fn parameters_of(&self, at: usize) -> Option<usize> {
+        let mut open = at + 1;
+        if self.name(open).is_some_and(|name| !KEYWORDS.contains(&name)) {
+            open += 1;
+            while self.is_one_of(open, &[".", ":"]) && self.name(open + 1).is_some() {
+                open += 2;
+            }
+        }
+        self.symbol(open, "(").then_some(open)
+    }
+
+    /// Where a call of a function that is found behind the value at `at` (`.name`, `["name"]` or `:name`) has its arguments.
+    pub fn arguments_of_member(&self, at: usize) -> Option<usize> {
+        let after = match self.kind(at + 1) {
+            Some(TokenKind::Symbol("." | ":")) => self.name(at + 2).map(|_| at + 3),
+            Some(TokenKind::Symbol("[")) => self.closing(at + 1).map(|close| close + 1),
+            _ => None,
+        }?;
+        let is_call = self.is_one_of(after, &["(", "{", OPEN_STRING]) || self.text(after).is_some();
+        is_call.then_some(after)
+    }
+
+    /// Where the arguments of a call, which begin at `at`, have ended.
+    pub fn after_arguments(&self, at: usize) -> Option<usize> {
+        match self.kind(at) {
+            Some(TokenKind::Text(_)) => Some(at + 1),
+            Some(TokenKind::Symbol("(" | "{" | OPEN_STRING)) => self.closing(at).map(|close| close + 1),
+            _ => None,
+        }
+    }
+
+    /// Whether an expression that may end before `at` goes on there.
+    pub fn goes_on(&self, at: usize) -> bool {
+        const SYMBOLS: [&str; 22] = [
+            ".",
+            ":",
+            "[",
+            "(",
+            "{",
+            OPEN_STRING,
+            "+",
+            "-",
+            "*",
+            "/",
+            "%",
+            "^",
+            "..",
+            "<",
+            ">",
+            "<=",
+            ">=",
+            "==",
+            "~=",
+            "::",
+            "?",
+            "!",
+        ];
+        self.is_one_of(at, &SYMBOLS) || matches!(self.name(at), Some("and" | "or")) || self.text(at).is_some()
+    }
+
+    /// Whether the token at this place stands between the expressions of a string, or at one of its ends.
+    pub fn is_in_string_end(&self, at: usize) -> bool {
+        self.is_one_of(at, &[OPEN_STRING, CLOSE_STRING, NEXT_IN_STRING, DOLLAR_IN_STRING])
+    }
+}
