@@ -61,9 +61,17 @@ const LIST_METHODS: &[(&str, &str)] = &[
 const AWAIT_HINT: &str = "this is a value already: leave out :await()";
 /// Hint for `+` on texts.
 const CONCAT_HINT: &str = "texts are joined with `..`, and `..=` appends";
-/// Hint for a promise in a comparison, or as an argument of a library function.
-const PROMISE_HINT: &str =
-    "calls without `sdk.` give promises here: write :await() after the call, or call it as `sdk.`";
+/// Hint for a null in a comparison.
+const NULL_HINT: &str = "a null in a list is json.null: compare it with `value == json.null` first";
+/// Hint for a loop over a text.
+const TEXT_HINT: &str = "it is a text: if it is JSON, json.decode(text) makes a table of it";
+
+/// How functions that walk over a table refuse a text.
+const WALKS_OF_TEXT: &[&str] = &[
+    "'ipairs' (table expected, got string)",
+    "'pairs' (table expected, got string)",
+    "'next' (table expected, got string)",
+];
 
 /// Hints for syntax errors, by a word of the line that is a keyword in another language.
 const SYNTAX_WORDS: &[(&str, &str)] = &[
@@ -83,6 +91,10 @@ const SYNTAX_WORDS: &[(&str, &str)] = &[
 /// Hints for syntax errors, by an operator of another language in the line.
 const SYNTAX_PIECES: &[(&str, &str)] = &[
     ("=>", "write `function(x) return x end`"),
+    ("!==", "not equal is `~=`"),
+    ("===", "equal is `==`"),
+    (" is not ", "not equal is `~=`, as in `x ~= nil`"),
+    (" is ", "equal is `==`, as in `x == nil`"),
     ("!=", "not equal is `~=`"),
     ("&&", "write `and`"),
     ("||", "write `or`"),
@@ -98,6 +110,29 @@ const SYNTAX_PIECES: &[(&str, &str)] = &[
     ("~", "there is no operator `~`; write bit32.bxor(a, b) or bit32.bnot(a)"),
     (" ? ", "write `if condition then a else b`"),
 ];
+
+/// Hints for syntax errors, by what Luau was parsing.
+const SYNTAX_MESSAGES: &[(&str, &str)] = &[
+    ("when parsing if statement", IF_HINT),
+    ("when parsing for loop", FOR_HINT),
+    ("when parsing while loop", WHILE_HINT),
+    ("parsing expression, got '['", "a list is written { 1, 2 }"),
+];
+
+/// Hints for blocks that begin with a colon, by the first word of the line.
+const BLOCKS: &[(&str, &str)] = &[
+    ("if", IF_HINT),
+    ("elseif", "write `elseif condition then`"),
+    ("else", "write `else`, without a colon; the block ends with `end`"),
+    ("for", FOR_HINT),
+    ("while", WHILE_HINT),
+];
+
+const IF_HINT: &str = "write `if condition then ... end`, with neither a colon nor braces";
+const FOR_HINT: &str = "write `for _, item in list do ... end`, with neither a colon nor braces";
+const WHILE_HINT: &str = "write `while condition do ... end`, with neither a colon nor braces";
+/// Hint for `else if` with one `end` too few.
+const ELSE_IF_HINT: &str = "write `elseif`, in one word: an `else if` needs an `end` of its own";
 
 /// Hint for a line that begins with another language's comment.
 const COMMENT_HINT: &str = "a comment begins with `--`";
@@ -178,9 +213,11 @@ pub(super) fn with_hint(chunk_name: &str, source: &str, entry: Entry, message: S
     if message.contains("attempt to perform arithmetic (add) on") && message.contains("string") {
         return format!("{message} ({CONCAT_HINT})");
     }
-    let is_compared = message.contains("attempt to compare") && message.contains("userdata");
-    if is_compared || message.contains("got userdata)") || message.contains("got promise)") {
-        return format!("{message} ({PROMISE_HINT})");
+    if message.contains("attempt to compare") && message.contains("userdata") {
+        return format!("{message} ({NULL_HINT})");
+    }
+    if message.contains("iterate over a string") || WALKS_OF_TEXT.iter().any(|walk| message.contains(walk)) {
+        return format!("{message} ({TEXT_HINT})");
     }
     message
 }
@@ -215,8 +252,26 @@ pub(super) fn syntax(chunk_name: &str, source: &str, error: &mlua::Error) -> Str
     // The compiler does not know the name: it says `3: …`.
     let text = format!("{chunk_name}:{}", text.trim_start_matches(':'));
     let text = shortened(&text);
-    let hint = line_of(chunk_name, source, &text).and_then(|line| syntax_hint(line, &text));
+    // The end that is missing is missed in a line that may not even be there.
+    let has_else_if = || source.lines().any(|line| code_of(line).contains("else if "));
+    let hint = match text.contains("Expected 'end'") && has_else_if() {
+        true => Some(ELSE_IF_HINT),
+        false => block_hint(chunk_name, source, &text)
+            .or_else(|| line_of(chunk_name, source, &text).and_then(|line| syntax_hint(line, &text))),
+    };
     hint.map_or_else(|| text.clone(), |hint| format!("{text} ({hint})"))
+}
+
+/// The Luau form of a block that begins with a colon, in the line of the error or the one before: Luau reads on to the call
+/// of a method.
+fn block_hint(chunk_name: &str, source: &str, message: &str) -> Option<&'static str> {
+    let number = line_number(chunk_name, message)?;
+    let near = source.lines().take(number).skip(number.saturating_sub(2));
+    let begun = near.map(code_of).filter(|code| code.trim_end().ends_with(':'));
+    let words: Vec<String> = begun
+        .filter_map(|code| code.split_whitespace().next().map(|word| word.trim_end_matches(':').to_owned()))
+        .collect();
+    BLOCKS.iter().find(|(word, _)| words.iter().any(|begun| begun == word)).map(|(_, hint)| *hint)
 }
 
 /// The Luau form of what a line wants to say, where another language says it so.
@@ -227,7 +282,8 @@ fn syntax_hint(line: &str, message: &str) -> Option<&'static str> {
     let code = code_of(line);
     let by_word = SYNTAX_WORDS.iter().find(|(word, _)| has_word(&code, word));
     let by_piece = || SYNTAX_PIECES.iter().find(|(piece, _)| code.contains(piece));
-    let hint = by_word.or_else(by_piece).map(|(_, hint)| *hint);
+    let by_message = || SYNTAX_MESSAGES.iter().find(|(piece, _)| message.contains(piece));
+    let hint = by_word.or_else(by_piece).or_else(by_message).map(|(_, hint)| *hint);
     if hint.is_none() && message.contains("got '='") && code.contains('(') {
         return Some(ARGUMENTS_HINT);
     }
@@ -256,9 +312,11 @@ fn code_of(line: &str) -> String {
 }
 
 fn line_of<'a>(chunk_name: &str, source: &'a str, message: &str) -> Option<&'a str> {
-    let rest = message.strip_prefix(chunk_name)?.strip_prefix(':')?;
-    let number: usize = rest.split(':').next()?.parse().ok()?;
-    source.lines().nth(number.checked_sub(1)?)
+    source.lines().nth(line_number(chunk_name, message)?.checked_sub(1)?)
+}
+
+fn line_number(chunk_name: &str, message: &str) -> Option<usize> {
+    message.strip_prefix(chunk_name)?.strip_prefix(':')?.split(':').next()?.parse().ok()
 }
 
 fn has_word(line: &str, word: &str) -> bool {

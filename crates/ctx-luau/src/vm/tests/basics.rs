@@ -112,6 +112,16 @@ fn syntax_errors_say_what_to_write() {
         ("try {\n}", "pcall"),
         ("try:\n    x = 1", "pcall"),
         ("local x = a ? 1 : 2", "if condition then a else b"),
+        ("if x > 1:\n  y = 2\nend", "write `if condition then"),
+        ("for o in { 1 }:\n  y = 2\nend", "write `for _, item in list do"),
+        ("while x:\n  y = 2\nend", "write `while condition do"),
+        ("if x then\n  y = 1\nelse:\n  y = 2\nend", "without a colon"),
+        ("if x then\n  y = 1\nelse if z then\n  y = 2\nend", "write `elseif`"),
+        ("local x = [1, 2]", "a list is written { 1, 2 }"),
+        ("if a === b then return 1 end", "equal is `==`"),
+        ("if a !== b then return 1 end", "not equal is `~=`"),
+        ("if a is None then return 1 end", "as in `x == nil`"),
+        ("if a is not None then return 1 end", "as in `x ~= nil`"),
     ] {
         let Err(Failure { message: text, .. }) = chunk(source) else { panic!("{source}") };
         assert!(text.starts_with("tools/x.lua:") && text.contains(hint), "{text}");
@@ -152,6 +162,19 @@ fn an_undefined_global_is_an_error_with_a_way_out() {
             "if total == 1 then return 1 end return 2",
             "tools/x.lua:1: there is no variable or function `total`",
         ),
+        ("print(total, 1) return 1", "tools/x.lua:1: there is no variable or function `total`"),
+        ("return { total = total }", "tools/x.lua:1: there is no variable or function `total`"),
+        ("-- _G\nreturn total", "tools/x.lua:2: there is no variable or function `total`"),
+        ("_G.limit = 1 return total", "tools/x.lua:1: there is no variable or function `total`"),
+        (
+            "local total = 1\nreturn totl",
+            "tools/x.lua:2: there is no variable or function `totl` (did you mean `total` of line 1?)",
+        ),
+        (
+            "do\n  local total = 1\nend\nreturn total",
+            "tools/x.lua:4: there is no variable `total` here: the one of line 2 is local to its block; declare it before \
+             the block",
+        ),
     ] {
         assert_eq!(message(source), expected);
     }
@@ -161,6 +184,8 @@ fn an_undefined_global_is_an_error_with_a_way_out() {
         "if false then later = 1 end return later == nil",
         "function f() return g == nil end function g() end return not f()",
         "return _G.anything == nil",
+        "local name = 'later' if _G[name] then return 1 end return later == nil",
+        "a, _G.b = nil, 1 return a == nil",
     ] {
         assert_eq!(chunk(source).unwrap(), json!(true), "{source}");
     }
@@ -183,6 +208,21 @@ fn a_field_of_a_text_is_an_error_that_names_json() {
         "tools/x.lua:2: a string has no field 'PATH' (if it is JSON text, json.decode(text) makes a table of it)"
     );
     assert!(message("local t = 'x' return t[1]").contains("text:sub(i, i)"));
+    assert!(message("local t = 'x' return t.length").contains("(#text is its length)"));
+    assert!(message("local t = 'x' return t.trim()").contains("text:match("));
+    for walk in [
+        "for k in '[1]' do end",
+        "for _ in ipairs('[1]') do end",
+        "for _ in pairs('{}') do end",
+        "next('{}')",
+    ] {
+        let text = message(walk);
+        assert!(
+            text.starts_with("tools/x.lua:1: ") && text.contains("json.decode(text) makes a table"),
+            "{text}"
+        );
+    }
+    assert_eq!(chunk("local price = 3 return { #'[1]', `\\${price}` }").unwrap(), json!([3, "$3"]));
     assert_eq!(chunk("return ('x'):upper() .. tostring(string.dump)").unwrap(), json!("Xnil"));
     assert!(message("return 'a' + 'b'").contains("joined with `..`"));
 }
