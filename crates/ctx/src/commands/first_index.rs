@@ -152,7 +152,7 @@ fn duration(seconds: u64) -> String {
 }
 
 /// A number with commas: 50,000.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -2,12 +2,15 @@
 //!
 //! Decided by names and sizes; nothing is opened. The reasons for the choice are in docs/decisions.
 
+use super::first_index::grouped;
 use crate::output::count;
 use ctx_core::{is_example_environment, is_secret_file};
 use ctx_knowledge::{document_endings, readable_endings};
 use ignore::{DirEntry, WalkBuilder};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Files looked at to see what a folder holds.
 pub(super) const LOOKED_AT_MAX: usize = 20_000;
@@ -116,8 +119,8 @@ pub(crate) struct FolderContents {
     /// Files that usually hold secrets, whatever their endings.
     secret_files: usize,
     has_example_environment: bool,
-    /// Whether there are more files than were looked at.
-    is_cut: bool,
+    /// How many files were looked at, if there are more.
+    cut_at: Option<usize>,
 }
 
 impl FolderContents {
@@ -127,7 +130,14 @@ impl FolderContents {
         let is_file = |entry: &DirEntry| entry.file_type().is_some_and(|kind| kind.is_file());
         let mut walk = WalkBuilder::new(directory);
         walk.require_git(false).hidden(false);
-        walk.filter_entry(move |entry| entry.depth() == 0 || is_file(entry) || !is_hidden(entry));
+        // Not looked into: it may hold more files than everything else.
+        let packages_folders = Arc::new(AtomicUsize::new(0));
+        let counted = packages_folders.clone();
+        walk.filter_entry(move |entry| {
+            let is_packages_folder = entry.file_name() == PACKAGES_FOLDER && !is_file(entry);
+            counted.fetch_add(usize::from(is_packages_folder), Ordering::Relaxed);
+            !is_packages_folder && (entry.depth() == 0 || is_file(entry) || !is_hidden(entry))
+        });
         let mut files = walk.build().flatten().filter(is_file);
         for file in files.by_ref().take(looked_at_max) {
             let path = file.path().strip_prefix(directory).unwrap_or(file.path());
@@ -141,15 +151,20 @@ impl FolderContents {
                 contents.add(path, bytes, document_bytes_max);
             }
         }
-        contents.is_cut = files.next().is_some();
+        contents.cut_at = files.next().map(|_| looked_at_max);
+        let packages_folders = packages_folders.load(Ordering::Relaxed);
+        if packages_folders > 0 {
+            let kinds = contents.left_out.entry(Reason::Generated).or_default();
+            kinds.insert(format!("{PACKAGES_FOLDER}/"), packages_folders);
+        }
         contents.leave_out_endings_of_many_large_files();
         contents
     }
 
     fn add(&mut self, path: &Path, bytes: u64, document_bytes_max: u64) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
-        if let Some(kind) = generated_kind(path, &name.to_ascii_lowercase()) {
-            return self.leave_out(Reason::Generated, kind);
+        if let Some(kind) = generated_kind(&name.to_ascii_lowercase()) {
+            return self.leave_out(Reason::Generated, kind.to_owned());
         }
         let Some(ending) = path.extension().and_then(|ending| ending.to_str()) else {
             return match TEXT_NAMES.contains(&name.to_ascii_lowercase().as_str()) {
@@ -235,18 +250,10 @@ impl FolderContents {
             parts.push(format!("{files} (`include_sensitive_globs` decides)"));
         }
         let line = (!parts.is_empty()).then(|| format!("not indexed: {}", parts.join("; ")));
-        match (self.is_cut, line) {
-            (false, line) => line,
-            (true, None) => Some(self.cut_line()),
-            (true, Some(line)) => Some(format!("{}; of those {line}", self.cut_line())),
-        }
-    }
-
-    fn cut_line(&self) -> String {
-        let kinds = self.left_out.values().flat_map(BTreeMap::values);
-        let found = kinds.chain(self.read.values()).chain(self.text_names.values());
-        let looked_at = found.sum::<usize>() + self.secret_files;
-        format!("more than {looked_at} files; `include_globs` in ctx.toml fits the first {looked_at}")
+        let Some(looked_at) = self.cut_at else { return line };
+        let looked_at = grouped(looked_at as u64);
+        let cut = format!("more than {looked_at} files: only the first {looked_at} were looked at");
+        Some(line.map_or_else(|| cut.clone(), |line| format!("{cut}; of those {line}")))
     }
 }
 
@@ -263,13 +270,9 @@ fn shown_kinds(kinds: &BTreeMap<String, usize>) -> String {
 }
 
 /// The kind of a file that a program has made, where its name says so.
-fn generated_kind(path: &Path, name: &str) -> Option<String> {
-    if path.components().any(|part| part.as_os_str() == PACKAGES_FOLDER) {
-        return Some(format!("in {PACKAGES_FOLDER}"));
-    }
-    let lock_file = LOCK_FILES.iter().find(|known| **known == name).copied();
-    let minified = || MINIFIED.iter().find(|ending| name.ends_with(**ending)).copied();
-    lock_file.or_else(minified).map(str::to_owned)
+fn generated_kind(name: &str) -> Option<&'static str> {
+    let lock_file = LOCK_FILES.into_iter().find(|known| *known == name);
+    lock_file.or_else(|| MINIFIED.into_iter().find(|ending| name.ends_with(ending)))
 }
 
 fn is_hidden(entry: &DirEntry) -> bool {
@@ -337,8 +340,8 @@ mod tests {
         );
         assert_eq!(
             contents.left_out_line().unwrap(),
-            "not indexed: 1 .png (no known text format); 1 .log (logs and data); 1 .json (large data); 1 .min.js, 1 in \
-             node_modules, 1 package-lock.json (generated); 1 file without an ending (unknown format); 1 .txt (larger \
+            "not indexed: 1 .png (no known text format); 1 .log (logs and data); 1 .json (large data); 1 .min.js, 1 \
+             node_modules/, 1 package-lock.json (generated); 1 file without an ending (unknown format); 1 .txt (larger \
              than `limits.document_bytes`): `include_globs` and `exclude_globs` in ctx.toml decide; 1 secret file \
              (`include_sensitive_globs` decides)"
         );
@@ -361,7 +364,7 @@ mod tests {
         let files = [("a.png", 1), ("b.png", 1), ("c.png", 1)];
         assert_eq!(
             contents(&files, 2).left_out_line().unwrap(),
-            "more than 2 files; `include_globs` in ctx.toml fits the first 2; of those not indexed: 2 .png (no known text \
+            "more than 2 files: only the first 2 were looked at; of those not indexed: 2 .png (no known text \
              format): `include_globs` and `exclude_globs` in ctx.toml decide"
         );
         assert!(contents(&files, 3).left_out_line().unwrap().starts_with("not indexed: 3 .png"));
