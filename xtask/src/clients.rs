@@ -4,6 +4,7 @@
 use crate::run::{cargo, copy, root, succeed, target};
 use crate::server::Server;
 use crate::tools;
+use crate::upstreams::slow_starter;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::Path;
@@ -67,7 +68,7 @@ pub(crate) fn run_with(program: &Path) -> Result<()> {
     if failed > 0 {
         bail!("{failed} clients were failed");
     }
-    Ok(())
+    slow_starter(&program, home)
 }
 
 /// A section of the configuration.

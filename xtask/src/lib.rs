@@ -20,6 +20,7 @@ mod run;
 mod server;
 mod tidy;
 mod tools;
+mod upstreams;
 
 pub use http::Connection;
 pub use run::{output, release_binary, root, succeed, target, with_test_env};
@@ -35,8 +36,8 @@ const USAGE: &str = "usage: cargo xtask <task>
                      pages, MCP conformance, MCP clients, documentation, the release binary on the
                      example
   test               the fast part of the tests
-  clients [programs] programs made with the official MCP SDKs against our server, and (or only) the
-                     clients that people use (Claude Code, Codex, Gemini CLI, MCP Inspector) on what
+  clients [programs] programs made with the official MCP SDKs against our server, a server of theirs
+                     that starts late behind ours, and (or only) the clients that people use (Claude Code, Codex, Gemini CLI, MCP Inspector) on what
                      `ctx connect` writes
   codegen [--check]  write the generated reference pages, or check that they are current
   conformance        the official MCP conformance suite against our server, twice in a row, and
