@@ -1,11 +1,12 @@
 //! HTTP clients with address checks, and their connection pools.
 
-use crate::resolve::CheckedResolver;
+use crate::resolve::{CheckedResolver, KnownHost};
 use crate::{HostError, NetError, RedirectChain, Request, Response, tls};
 use ctx_core::{NetworkScope, Reach, Secret};
 use futures::future::BoxFuture;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use url::Url;
@@ -48,25 +49,50 @@ impl std::fmt::Debug for FixedProxy {
     }
 }
 
-/// How a [`Client`] connects.
-#[derive(Clone, Debug, Default)]
+/// How long a connection may take to be made, unless the options say otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a response may pause, unless the options say otherwise: longer than any call that is waited for.
+const READ_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// How long an idle connection is kept for the next request, unless the options say otherwise.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Idle connections that are kept for one host, unless the options say otherwise.
+const IDLE_PER_HOST_MAX: usize = 32;
+
+/// How a [`Client`] connects. Connecting and every pause of a response are always bounded.
+#[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The `User-Agent`; none is sent by default.
     pub user_agent: Option<&'static str>,
     /// The proxy that requests are sent through.
     pub proxy: Proxy,
     /// How long a connection may take to be made.
-    pub connect_timeout: Option<Duration>,
-    /// How long a response may pause.
-    pub read_timeout: Option<Duration>,
-    /// How long an exchange may take, unless its request says otherwise.
+    pub connect_timeout: Duration,
+    /// How long a response may pause, and how long it may take to begin.
+    pub read_timeout: Duration,
+    /// How long a whole exchange may take, unless its request says otherwise; none by default, since event streams last as
+    /// long as both sides want.
     pub timeout: Option<Duration>,
     /// How long an idle connection is kept for the next request.
-    pub idle_timeout: Option<Duration>,
+    pub idle_timeout: Duration,
     /// Idle connections that are kept for one host.
-    pub idle_per_host_max: Option<usize>,
+    pub idle_per_host_max: usize,
     /// Whether plain HTTP is refused.
     pub is_https_only: bool,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            user_agent: None,
+            proxy: Proxy::default(),
+            connect_timeout: CONNECT_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
+            timeout: None,
+            idle_timeout: IDLE_TIMEOUT,
+            idle_per_host_max: IDLE_PER_HOST_MAX,
+            is_https_only: false,
+        }
+    }
 }
 
 /// An HTTP client. Connections are pooled by the network scope that a request may reach, so that a request never uses
@@ -78,6 +104,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     options: ClientOptions,
     has_public_peers: bool,
+    known_host: Option<KnownHost>,
     /// By the nearest [`NetworkScope`], then by plain HTTP or TLS. Built on first use: that loads the system's
     /// certificates, which takes time and fails where there are none.
     pools: [[OnceLock<Pool>; 2]; 3],
@@ -92,7 +119,12 @@ struct Pool {
 impl Client {
     /// A client; nothing is connected or loaded yet.
     pub fn new(options: ClientOptions) -> Self {
-        Self(Arc::new(Inner { options, has_public_peers: false, pools: Default::default() }))
+        Self(Arc::new(Inner {
+            options,
+            has_public_peers: false,
+            known_host: None,
+            pools: Default::default(),
+        }))
     }
 
     /// A client with the same options that treats every peer as a host of the internet, the least trusted network scope:
@@ -100,7 +132,15 @@ impl Client {
     #[must_use]
     pub fn with_public_peers(&self) -> Self {
         let options = self.0.options.clone();
-        Self(Arc::new(Inner { options, has_public_peers: true, pools: Default::default() }))
+        Self(Arc::new(Inner { options, has_public_peers: true, known_host: None, pools: Default::default() }))
+    }
+
+    /// A client with the same options for which this name resolves to this address: with it, tests see the rules for names
+    /// that lead where they should not.
+    #[must_use]
+    pub fn with_known_host(&self, name: &'static str, address: IpAddr) -> Self {
+        let (options, known_host) = (self.0.options.clone(), Some(KnownHost { name, address }));
+        Self(Arc::new(Inner { options, has_public_peers: false, known_host, pools: Default::default() }))
     }
 
     /// Sends one request, if `reach` allows its address. Follows no redirects.
@@ -176,24 +216,35 @@ impl Client {
         if let Some(pool) = slot.get() {
             return Ok(pool);
         }
-        let pool = Pool::new(options, needs_certificates, Reach::of_referrer(scope))?;
+        let reach = Reach::of_referrer(scope);
+        let pool = Pool::new(options, needs_certificates, reach, self.0.known_host)?;
         Ok(slot.get_or_init(|| pool))
     }
 }
 
 impl Pool {
-    fn new(options: &ClientOptions, needs_certificates: bool, reach: Reach) -> Result<Self, NetError> {
+    fn new(
+        options: &ClientOptions,
+        needs_certificates: bool,
+        reach: Reach,
+        known_host: Option<KnownHost>,
+    ) -> Result<Self, NetError> {
         tls::install_provider();
         let resolver = match &options.proxy {
             Proxy::None => CheckedResolver::new(reach),
             Proxy::Environment => CheckedResolver::for_added_hosts(reach),
             Proxy::Fixed(_) => CheckedResolver::new(Reach::OWN),
         };
+        let resolver = resolver.with_known_host(known_host);
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .dns_resolver(Arc::new(resolver.clone()))
-            .https_only(options.is_https_only);
+            .https_only(options.is_https_only)
+            .connect_timeout(options.connect_timeout)
+            .read_timeout(options.read_timeout)
+            .pool_idle_timeout(options.idle_timeout)
+            .pool_max_idle_per_host(options.idle_per_host_max);
         builder = match &options.proxy {
             Proxy::None => builder.no_proxy(),
             Proxy::Environment => builder,
@@ -205,20 +256,8 @@ impl Pool {
         if let Some(user_agent) = options.user_agent {
             builder = builder.user_agent(user_agent);
         }
-        if let Some(timeout) = options.connect_timeout {
-            builder = builder.connect_timeout(timeout);
-        }
-        if let Some(timeout) = options.read_timeout {
-            builder = builder.read_timeout(timeout);
-        }
         if let Some(timeout) = options.timeout {
             builder = builder.timeout(timeout);
-        }
-        if let Some(timeout) = options.idle_timeout {
-            builder = builder.pool_idle_timeout(timeout);
-        }
-        if let Some(idle_max) = options.idle_per_host_max {
-            builder = builder.pool_max_idle_per_host(idle_max);
         }
         let client = builder.build().map_err(|error| NetError::from(error.without_url()))?;
         Ok(Self { client, resolver })

@@ -6,7 +6,7 @@ use ctx_core::{ForbiddenAddress, NetworkScope, Reach};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
 
@@ -38,6 +38,13 @@ pub enum ResolveError {
 /// Looks a host name up; returns the addresses that the policy allows.
 pub async fn resolve(host: &str, port: u16, reach: Reach) -> Result<Vec<SocketAddr>, ResolveError> {
     let addresses = tokio::net::lookup_host((host, port)).await.map_err(ResolveError::Lookup)?;
+    reachable(addresses, reach)
+}
+
+fn reachable(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    reach: Reach,
+) -> Result<Vec<SocketAddr>, ResolveError> {
     reach.reachable(addresses).map_err(|address| ResolveError::Forbidden(ForbiddenHost(address)))
 }
 
@@ -52,6 +59,13 @@ pub async fn scope_of_host(url: &Url) -> NetworkScope {
     }
 }
 
+/// A name that resolves to this address, without a lookup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownHost {
+    pub(crate) name: &'static str,
+    pub(crate) address: IpAddr,
+}
+
 /// The DNS resolver of one connection pool: returns allowed addresses only.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedResolver {
@@ -59,17 +73,22 @@ pub(crate) struct CheckedResolver {
     /// The hosts that `reach` applies to, where the resolver is asked for others too: those of the user's proxies, which
     /// may be on a private network.
     only: Option<Arc<Mutex<HashSet<String>>>>,
+    known_host: Option<KnownHost>,
 }
 
 impl CheckedResolver {
     /// Applies a policy to every name.
     pub(crate) fn new(reach: Reach) -> Self {
-        Self { reach, only: None }
+        Self { reach, only: None, known_host: None }
     }
 
     /// Applies a policy to the names that are [added](Self::add), and [`Reach::OWN`] to all others.
     pub(crate) fn for_added_hosts(reach: Reach) -> Self {
-        Self { reach, only: Some(Arc::default()) }
+        Self { reach, only: Some(Arc::default()), known_host: None }
+    }
+
+    pub(crate) fn with_known_host(self, known_host: Option<KnownHost>) -> Self {
+        Self { known_host, ..self }
     }
 
     /// Adds a host that the policy applies to.
@@ -94,8 +113,13 @@ impl CheckedResolver {
 impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let reach = self.reach_of(name.as_str());
+        let known_host = self.known_host.filter(|host| host.name == name.as_str());
         Box::pin(async move {
-            match resolve(name.as_str(), 0, reach).await {
+            let resolved = match known_host {
+                Some(KnownHost { address, .. }) => reachable([SocketAddr::new(address, 0)], reach),
+                None => resolve(name.as_str(), 0, reach).await,
+            };
+            match resolved {
                 Ok(addresses) => Ok(Box::new(addresses.into_iter()) as Addrs),
                 Err(ResolveError::Lookup(error)) => Err(error.into()),
                 Err(ResolveError::Forbidden(error)) => Err(error.into()),

@@ -22,7 +22,7 @@ pub struct Response {
 pub enum BodyError {
     /// It is larger than it may be.
     #[error("the body is larger than {0} bytes")]
-    TooLarge(usize),
+    TooLarge(u64),
     /// It could not be read to its end.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -79,8 +79,22 @@ impl Response {
         Ok(self.inner.chunk().await?)
     }
 
-    /// The body as it arrives, without a bound.
-    pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, NetError>> + Send + 'static {
+    /// The body as it arrives, `bytes_max` at most; a larger one ends with an error.
+    pub fn into_stream(
+        self,
+        bytes_max: u64,
+    ) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
+        stream::try_unfold((self, bytes_max), move |(mut response, left)| async move {
+            let Some(bytes) = response.chunk().await? else { return Ok(None) };
+            match left.checked_sub(bytes.len() as u64) {
+                Some(left) => Ok(Some((bytes, (response, left)))),
+                None => Err(BodyError::TooLarge(bytes_max)),
+            }
+        })
+    }
+
+    /// The body of an event stream as it arrives. It lasts as long as both sides want: whoever reads it bounds each event.
+    pub fn into_event_stream(self) -> impl Stream<Item = Result<Bytes, NetError>> + Send + 'static {
         stream::try_unfold(self, |mut response| async move {
             Ok(response.chunk().await?.map(|bytes| (bytes, response)))
         })
@@ -91,12 +105,12 @@ impl Response {
         // The response to a HEAD request tells the length of a body that it does not have.
         let length = self.inner.content_length().filter(|_| !self.is_head);
         if length.is_some_and(|length| length > bytes_max as u64) {
-            return Err(BodyError::TooLarge(bytes_max));
+            return Err(BodyError::TooLarge(bytes_max as u64));
         }
         let mut body = Vec::new();
         while let Some(bytes) = self.chunk().await? {
             if bytes.len() > bytes_max - body.len() {
-                return Err(BodyError::TooLarge(bytes_max));
+                return Err(BodyError::TooLarge(bytes_max as u64));
             }
             body.extend_from_slice(&bytes);
         }

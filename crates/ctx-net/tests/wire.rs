@@ -6,6 +6,7 @@ use ctx_net::{
     Request, Response,
 };
 use ctx_testkit::{Web, reply, reply_with};
+use futures::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH};
 use http::{HeaderValue, Method};
 use std::io::{Read, Write};
@@ -164,6 +165,9 @@ async fn failures_have_kinds() {
     assert_eq!(kind(&client(), &Request { timeout, ..get(&url) }).await, NetErrorKind::Timeout);
     let hasty = Client::new(ClientOptions { timeout, ..ClientOptions::default() });
     assert_eq!(kind(&hasty, &get(&url)).await, NetErrorKind::Timeout);
+    let read_timeout = Duration::from_millis(50);
+    let impatient = Client::new(ClientOptions { read_timeout, ..ClientOptions::default() });
+    assert_eq!(kind(&impatient, &get(&url)).await, NetErrorKind::Timeout);
     let https_only = Client::new(ClientOptions { is_https_only: true, ..ClientOptions::default() });
     let error = https_only.send(&get(&url), Reach::OWN).await.unwrap_err();
     assert!(chain(&error).contains("URL scheme is not allowed"), "{error}");
@@ -181,6 +185,36 @@ async fn a_request_without_a_body_says_so_where_servers_want_to_know() {
         web.asked().iter().map(|asked| asked.header(CONTENT_LENGTH.as_str()).map(str::to_owned)).collect();
     let zero = Some("0".to_owned());
     assert_eq!(lengths, [None, zero.clone(), zero.clone(), zero, None]);
+}
+
+#[tokio::test]
+async fn a_body_that_is_larger_than_it_may_be_ends_with_an_error() {
+    // Without a length, so that only reading it tells.
+    let web = Web::stream(|_, stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").ok();
+        stream.write_all(&[b'x'; 100_000]).ok();
+    });
+    let read = async |bytes_max| {
+        let response = client().send(&get(&web.url("/")), Reach::OWN).await.unwrap();
+        let parts: Vec<_> = response.into_stream(bytes_max).collect().await;
+        let bytes: usize = parts.iter().flatten().map(|part| part.len()).sum();
+        (bytes, parts.into_iter().find_map(Result::err))
+    };
+    let (bytes, error) = read(100_000).await;
+    assert!(bytes == 100_000 && error.is_none(), "{bytes} {error:?}");
+    let (bytes, error) = read(99_999).await;
+    assert!(bytes < 100_000 && matches!(error, Some(BodyError::TooLarge(99_999))), "{bytes} {error:?}");
+}
+
+#[tokio::test]
+async fn a_name_is_refused_for_the_address_that_it_leads_to() {
+    let web = Web::serve(|_| reply(200, "x"));
+    let url = web.url("/").replace("127.0.0.1", "known.test");
+    let here = client().with_known_host("known.test", [127, 0, 0, 1].into());
+    assert_eq!(here.send(&get(&url), Reach::OWN).await.unwrap().scope(), NetworkScope::Loopback);
+    let metadata = client().with_known_host("known.test", [169, 254, 169, 254].into());
+    assert_eq!(refused(&metadata, &url, Reach::OWN).await, ("a link-local address".to_owned(), true));
+    assert_eq!(web.asked().len(), 1);
 }
 
 #[tokio::test]

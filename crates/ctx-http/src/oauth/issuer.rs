@@ -34,7 +34,7 @@ impl Issuer {
     pub(super) fn new(name: &str, url: Url, jwks_url: Option<Url>, limits: OAuthLimits) -> Self {
         let client = Client::new(ClientOptions {
             user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
-            connect_timeout: Some(limits.fetch_timeout),
+            connect_timeout: limits.fetch_timeout,
             ..ClientOptions::default()
         });
         Self { name: name.to_owned(), url, jwks_url, limits, client }

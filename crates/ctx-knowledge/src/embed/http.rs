@@ -89,7 +89,7 @@ impl Service {
         let redactor = Redactor::new(api_key.cloned());
         let client = Client::new(ClientOptions {
             user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
-            connect_timeout: Some(CONNECT_TIMEOUT),
+            connect_timeout: CONNECT_TIMEOUT,
             ..ClientOptions::default()
         });
         Ok(Self { name, url, authorization, redactor, timeout, client })

@@ -51,8 +51,8 @@ impl Default for Http {
             // A proxy would connect in our place, and where to could not be checked; the variables that
             // name one are not ours to read.
             proxy: Proxy::None,
-            connect_timeout: Some(CONNECT_TIME),
-            idle_per_host_max: Some(IDLE_PER_HOST),
+            connect_timeout: CONNECT_TIME,
+            idle_per_host_max: IDLE_PER_HOST,
             ..ClientOptions::default()
         };
         Self { client: Client::new(options) }

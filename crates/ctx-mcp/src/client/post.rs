@@ -207,7 +207,7 @@ async fn read_whole(mut response: Response, bytes_max: usize) -> Result<Option<V
 /// The events of an SSE response. An event that is too long, or too many stray events, fail the request.
 fn events(response: Response, id: RequestId, bytes_max: usize, guard: Arc<Guard>) -> BoxedSseResponse {
     let mut stray_events = 0;
-    let stream = read_events(response.into_stream(), bytes_max).map(move |event| {
+    let stream = read_events(response.into_event_stream(), bytes_max).map(move |event| {
         let as_event = |failure: ServerJsonRpcMessage| {
             let data = serde_json::to_string(&failure).unwrap_or_default();
             Ok(Sse { data: Some(data), ..Sse::default() })

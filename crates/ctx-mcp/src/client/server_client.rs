@@ -12,6 +12,10 @@ const REDIRECTS_MAX: usize = 10;
 /// call on one that is being closed is lost.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// How long a server may say nothing. Event streams stay open while there is nothing to tell; one that is silent for longer
+/// is opened anew.
+const SILENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Sends requests to a server of the configuration. Redirects are followed within the origin only, since headers hold
 /// credentials.
 #[derive(Clone, Debug)]
@@ -25,10 +29,10 @@ impl ServerClient {
     pub(super) fn new(url: &str) -> Self {
         let url = Url::parse(url).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-        let idle_timeout = Some(IDLE_TIMEOUT);
         let client = Client::new(ClientOptions {
             proxy: Proxy::Environment,
-            idle_timeout,
+            read_timeout: SILENCE_MAX,
+            idle_timeout: IDLE_TIMEOUT,
             ..ClientOptions::default()
         });
         Self { client, own: Reach::configured(host) }

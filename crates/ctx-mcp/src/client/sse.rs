@@ -50,7 +50,7 @@ impl Sse {
             return Err(reason);
         }
         let url = stream.url().clone();
-        let mut events = read_events(stream.into_stream(), event_bytes_max).boxed();
+        let mut events = read_events(stream.into_event_stream(), event_bytes_max).boxed();
         let address = loop {
             match events.next().await {
                 Some(Ok(event)) if event.event.as_deref() == Some("endpoint") => match event.data {

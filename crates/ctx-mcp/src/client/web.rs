@@ -199,7 +199,7 @@ impl Web {
                 return Err(WebError::UnexpectedContentType(kind));
             }
         }
-        Ok(read_events(response.into_stream(), self.event_bytes_max).boxed())
+        Ok(read_events(response.into_event_stream(), self.event_bytes_max).boxed())
     }
 
     /// Sends a request; again where the server does not let us in as we are and we can be let in otherwise,

@@ -76,9 +76,9 @@ impl Web {
         let options = ClientOptions {
             user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
             proxy,
-            connect_timeout: Some(CONNECT_TIME),
-            idle_timeout: Some(IDLE_TIME),
-            idle_per_host_max: Some(IDLE_PER_HOST),
+            connect_timeout: CONNECT_TIME,
+            idle_timeout: IDLE_TIME,
+            idle_per_host_max: IDLE_PER_HOST,
             ..ClientOptions::default()
         };
         Ok(Self { client: Client::new(options), headers, open_headers, secrets })

@@ -4,14 +4,17 @@ use super::connect::CheckedConnector;
 use super::credentials::{Environment, Keys};
 use crate::connectors::names;
 use ctx_core::{Redactor, Secret, chain};
+use ctx_net::{NetError, NetErrorKind};
 use futures::StreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::{Error as PathError, Path};
 use object_store::{Attribute, BackoffConfig, ClientOptions, Error, ObjectMeta, ObjectStoreExt, RetryConfig};
+use std::error::Error as StdError;
 use std::time::Duration;
 
-/// How often a request is tried again, and for how long.
+/// How often a request is tried again, and for how long. The store does it by itself: it alone knows which of its requests
+/// may be sent twice.
 const RETRIES: usize = 4;
 const RETRY_MAX: Duration = Duration::from_secs(60);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -21,6 +24,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const REQUEST_MAX: Duration = Duration::from_secs(600);
 /// Keys in a page; what the service gives at most.
 const PAGE: usize = 1000;
+/// Bytes of a listing or an error: a page has at most a thousand keys of a kilobyte each, several times over when escaped.
+const LISTING_BYTES_MAX: u64 = 16 << 20;
 /// How much of an error is shown.
 const SHOWN_CHARS_MAX: usize = 300;
 
@@ -41,6 +46,7 @@ pub(super) struct Bucket {
     name: String,
     endpoint_url: Option<String>,
     redactor: Redactor,
+    connector: CheckedConnector,
 }
 
 /// An object, whole.
@@ -75,7 +81,7 @@ pub(super) enum Next {
 
 impl Bucket {
     /// Looks credentials up; asks nobody yet.
-    pub(super) fn open(place: &Place) -> Result<Self, String> {
+    pub(super) fn open(place: &Place, object_bytes_max: u64) -> Result<Self, String> {
         let environment = &place.environment;
         let keys = match &place.keys {
             Some(keys) => Some(keys.clone()),
@@ -90,12 +96,14 @@ impl Bucket {
             .with_timeout(REQUEST_MAX);
         let retry =
             RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: RETRY_MAX };
+        // More than an object: one that is larger than its head says is told of as too large.
+        let connector = CheckedConnector::new(object_bytes_max.saturating_add(LISTING_BYTES_MAX));
         let region = place.region.clone().or_else(|| environment.region());
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&place.bucket)
             .with_region(region.unwrap_or_else(|| "us-east-1".to_owned()))
             .with_client_options(options)
-            .with_http_connector(CheckedConnector)
+            .with_http_connector(connector.clone())
             .with_retry(retry)
             // A dot would not fit the certificate; other services seldom have a name for each bucket.
             .with_virtual_hosted_style_request(endpoint_url.is_none() && !place.bucket.contains('.'));
@@ -123,6 +131,7 @@ impl Bucket {
             name: place.bucket.clone(),
             endpoint_url: endpoint_url.map(str::to_owned),
             redactor,
+            connector,
         })
     }
 
@@ -218,17 +227,32 @@ impl Bucket {
             None if text.contains("redirect without LOCATION") => {
                 format!("the bucket `{name}` is in another region; set `region`")
             }
-            None if text.contains("169.254.") => {
+            None if self.connector.lacks_credentials() => {
                 "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or `access_key_id` and `secret_access_key`".to_owned()
             }
-            None if text.contains("error sending request") => {
-                let place = self.endpoint_url.as_deref().unwrap_or("the service");
-                let last = text.rsplit(": ").next().unwrap_or_default();
-                format!("{place} cannot be reached: {}", last.split(" (os error").next().unwrap_or_default())
-            }
-            None => text.chars().take(SHOWN_CHARS_MAX).collect(),
+            None => match unreached(error) {
+                Some(cause) => {
+                    let place = self.endpoint_url.as_deref().unwrap_or("the service");
+                    let cause = cause.split(" (os error").next().unwrap_or_default();
+                    format!("{place} cannot be reached: {cause}")
+                }
+                None => text.chars().take(SHOWN_CHARS_MAX).collect(),
+            },
         }
     }
+}
+
+/// Why no response came, if that is what failed: the innermost cause.
+fn unreached(error: &Error) -> Option<String> {
+    let net = causes(error).find_map(|cause| cause.downcast_ref::<NetError>())?;
+    if !matches!(net.kind(), NetErrorKind::Timeout | NetErrorKind::Connect | NetErrorKind::Closed) {
+        return None;
+    }
+    causes(net).last().map(ToString::to_string)
+}
+
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// The code in the service's answer.

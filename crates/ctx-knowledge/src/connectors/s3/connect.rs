@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use ctx_core::Reach;
 use ctx_net::{
-    Client, ClientOptions as NetOptions, NetError, NetErrorKind, Proxy, Request, Response, is_downgrade,
+    BodyError, Client, ClientOptions as NetOptions, NetError, NetErrorKind, Proxy, Request, Response,
+    is_downgrade,
 };
 use futures::TryStreamExt;
 use http_body::Frame;
@@ -15,6 +16,8 @@ use object_store::client::{
     HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use url::Url;
 
@@ -22,26 +25,47 @@ use url::Url;
 const REDIRECTS_MAX: usize = 5;
 
 /// Builds the object store's HTTP clients.
-#[derive(Debug)]
-pub(super) struct CheckedConnector;
+#[derive(Clone, Debug)]
+pub(super) struct CheckedConnector {
+    /// Bytes of the largest response.
+    response_bytes_max: u64,
+    /// Whether the last request to the instance metadata service failed: then there are no credentials.
+    has_metadata_failed: Arc<AtomicBool>,
+}
+
+impl CheckedConnector {
+    pub(super) fn new(response_bytes_max: u64) -> Self {
+        Self { response_bytes_max, has_metadata_failed: Arc::default() }
+    }
+
+    /// Whether the instance metadata service was asked for credentials and gave none.
+    pub(super) fn lacks_credentials(&self) -> bool {
+        self.has_metadata_failed.load(Ordering::Relaxed)
+    }
+}
 
 /// Sends the object store's requests.
 #[derive(Debug)]
-struct CheckedService(Client);
+struct CheckedService {
+    client: Client,
+    connector: CheckedConnector,
+}
 
 impl HttpConnector for CheckedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let defaults = NetOptions::default();
         // The store and each source of credentials have their own timeouts.
         let client = Client::new(NetOptions {
             user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
             proxy: Proxy::Environment,
-            connect_timeout: duration(options, &ClientConfigKey::ConnectTimeout),
-            read_timeout: duration(options, &ClientConfigKey::ReadTimeout),
+            connect_timeout: duration(options, &ClientConfigKey::ConnectTimeout)
+                .unwrap_or(defaults.connect_timeout),
+            read_timeout: duration(options, &ClientConfigKey::ReadTimeout).unwrap_or(defaults.read_timeout),
             timeout: duration(options, &ClientConfigKey::Timeout),
             is_https_only: options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() != Some("true"),
-            ..NetOptions::default()
+            ..defaults
         });
-        Ok(HttpClient::new(CheckedService(client)))
+        Ok(HttpClient::new(CheckedService { client, connector: self.clone() }))
     }
 }
 
@@ -54,17 +78,25 @@ impl HttpService for CheckedService {
         let body: Bytes = body.collect().await?.to_bytes();
         sent.body = Some(body).filter(|body| !body.is_empty());
         // The store's settings name every host that is asked first.
-        let reach = Reach::configured(sent.url.host_str().unwrap_or_default());
+        let host = sent.url.host_str().unwrap_or_default();
+        let reach = Reach::configured(host);
+        // No bucket is at such an address.
+        let is_metadata = Reach::OWN.check_host(host).is_err();
         // A request signature is valid for one host only, so a redirect to another host is not followed.
         let is_same_host = |response: &Response, to: &Url| {
             response.url().host() == to.host() && !is_downgrade(response.url(), to)
         };
-        let response = self.0.send_following(sent, reach, REDIRECTS_MAX, is_same_host).await;
+        let response = self.client.send_following(sent, reach, REDIRECTS_MAX, is_same_host).await;
+        if is_metadata {
+            let is_success = response.as_ref().is_ok_and(|response| response.status().is_success());
+            self.connector.has_metadata_failed.store(!is_success, Ordering::Relaxed);
+        }
         let response = response.map_err(http_error)?;
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = response.status();
         parts.headers = response.headers().clone();
-        let body = StreamBody::new(response.into_stream().map_ok(Frame::data).map_err(http_error));
+        let body = response.into_stream(self.connector.response_bytes_max);
+        let body = StreamBody::new(body.map_ok(Frame::data).map_err(body_error));
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
     }
 }
@@ -82,6 +114,14 @@ fn http_error(error: NetError) -> HttpError {
     HttpError::new(kind, error.without_url())
 }
 
+fn body_error(error: BodyError) -> HttpError {
+    match error {
+        BodyError::Net(error) => http_error(error),
+        // It would be as large the next time.
+        error @ BodyError::TooLarge(_) => HttpError::new(HttpErrorKind::Unknown, error),
+    }
+}
+
 /// A duration of the options, which give it as text: `1m 30s`.
 fn duration(options: &ClientOptions, key: &ClientConfigKey) -> Option<Duration> {
     options.get_config_value(key)?.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
@@ -96,8 +136,7 @@ mod tests {
     use object_store::client::HttpRequest;
     use std::io::{Read, Write};
     use std::net::TcpListener;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     const LISTING_XML: &str = "<ListBucketResult><Name>b</Name><Prefix></Prefix><KeyCount>1</KeyCount><MaxKeys>1</MaxKeys>\
         <IsTruncated>false</IsTruncated><Contents><Key>a.md</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>\
@@ -128,6 +167,8 @@ mod tests {
         )
     }
 
+    const OBJECT_BYTES_MAX: u64 = 1 << 20;
+
     fn bucket(endpoint_url: &str) -> Bucket {
         let keys = Keys {
             access_key_id: "AKIDEXAMPLE".to_owned(),
@@ -141,7 +182,7 @@ mod tests {
             keys: Some(keys),
             environment: Environment::default(),
         };
-        Bucket::open(&place).unwrap()
+        Bucket::open(&place, OBJECT_BYTES_MAX).unwrap()
     }
 
     #[test]
@@ -162,7 +203,7 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let failure = |options: ClientOptions| {
-            let client = CheckedConnector.connect(&options).unwrap();
+            let client = CheckedConnector::new(OBJECT_BYTES_MAX).connect(&options).unwrap();
             let mut request = HttpRequest::new(String::new().into());
             *request.uri_mut() = url.parse().unwrap();
             async move { chain(&client.execute(request).await.unwrap_err()) }
@@ -196,5 +237,63 @@ mod tests {
         });
         assert!(bucket(&endpoint).page("", None).await.is_ok());
         assert_eq!(count.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_whose_name_leads_to_a_metadata_address_gets_no_request() {
+        let (endpoint, asked) = serve(|_| listing_response());
+        let call = |address: [u8; 4]| {
+            let client = Client::new(NetOptions::default()).with_known_host("bucket.test", address.into());
+            let service = CheckedService { client, connector: CheckedConnector::new(OBJECT_BYTES_MAX) };
+            let mut request = HttpRequest::new(String::new().into());
+            *request.uri_mut() = endpoint.replace("127.0.0.1", "bucket.test").parse().unwrap();
+            async move { service.call(request).await }
+        };
+        assert!(call([127, 0, 0, 1]).await.is_ok());
+        for address in [[169, 254, 169, 254], [0, 0, 0, 0], [100, 100, 100, 200]] {
+            let refused = chain(&call(address).await.err().unwrap());
+            assert!(refused.contains("which may not be connected to"), "{refused}");
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_response_without_end_is_not_collected() {
+        let bytes = "x".repeat(usize::try_from(OBJECT_BYTES_MAX).unwrap() + (32 << 20));
+        let (endpoint, _) = serve(move |_| format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{bytes}"));
+        let refused = bucket(&endpoint).page("", None).await.err().unwrap();
+        assert!(refused.contains("the body is larger than"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_machine_without_credentials_is_told_so_whatever_its_metadata_service_answers() {
+        let (metadata, _) =
+            serve(|_| "HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned());
+        // An address that nothing but a setting may name, like those of the metadata services.
+        let metadata = metadata.replace("127.0.0.1", "0.0.0.0");
+        let environment = Environment::new(&|name: &str| {
+            (name == "AWS_EC2_METADATA_SERVICE_ENDPOINT").then(|| metadata.clone())
+        });
+        let place = Place {
+            bucket: "b".to_owned(),
+            region: None,
+            endpoint_url: Some("http://127.0.0.1:1".to_owned()),
+            keys: None,
+            environment,
+        };
+        let told = Bucket::open(&place, OBJECT_BYTES_MAX).unwrap().page("", None).await.err().unwrap();
+        assert!(told.starts_with("no credentials were found: set AWS_ACCESS_KEY_ID"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn words_of_a_service_do_not_make_its_answer_a_failed_connection() {
+        let (endpoint, _) = serve(|_| {
+            let words = "error sending request to 169.254.169.254";
+            let length = words.len();
+            format!("HTTP/1.1 400 No\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{words}")
+        });
+        let told = bucket(&endpoint).page("", None).await.err().unwrap();
+        assert!(told.contains("400") && !told.contains("cannot be reached"), "{told}");
+        assert!(!told.contains("no credentials"), "{told}");
     }
 }

@@ -183,7 +183,7 @@ async fn send(fetched: Fetched<'_>, sink: &Sink) -> Result<(), SourceError> {
 impl S3 {
     /// Opened anew each time, since profiles change.
     fn bucket(&self) -> Result<Bucket, SourceError> {
-        Bucket::open(&self.place).map_err(|reason| self.unavailable(&reason))
+        Bucket::open(&self.place, self.document_bytes_max).map_err(|reason| self.unavailable(&reason))
     }
 
     fn unavailable(&self, reason: &str) -> SourceError {
