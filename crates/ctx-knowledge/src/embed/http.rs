@@ -271,10 +271,68 @@ fn root_cause(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ctx_testkit::{Web, reply, reply_with};
+    use serde_json::json;
 
     fn service(url: &str, api_key: Option<&str>) -> Result<Service, String> {
         let api_key = api_key.map(Secret::new);
         Service::new("openai", url, &["embeddings"], api_key.as_ref(), Duration::from_secs(1))
+    }
+
+    /// A server that embeds every text as the same vector.
+    fn vectors() -> Web {
+        Web::serve(|_| reply(200, r#"{"vectors": [[1.0, 0.0]]}"#))
+    }
+
+    fn ask(service: &Service) -> Result<Value, EmbedError> {
+        let answer = service.ask(&json!({"input": "harbour"}), Patience::Batch)?;
+        answer.map_err(|failure| service.failed(&failure))
+    }
+
+    #[test]
+    fn a_server_whose_name_leads_to_a_forbidden_address_gets_no_text() {
+        let web = vectors();
+        let at = |address: [u8; 4]| {
+            let mut service = service(&web.url("/").replace("127.0.0.1", "models.test"), None).unwrap();
+            service.client = service.client.with_known_host("models.test", address.into());
+            ask(&service)
+        };
+        assert!(at([127, 0, 0, 1]).is_ok());
+        for address in [[169, 254, 169, 254], [0, 0, 0, 0], [100, 100, 100, 200]] {
+            let Err(EmbedError::Unavailable(reason)) = at(address) else { panic!("{address:?} was asked") };
+            assert!(reason.ends_with("which may not be connected to"), "{reason}");
+        }
+        assert_eq!(web.asked().len(), 1);
+    }
+
+    #[test]
+    fn a_redirect_takes_no_text_anywhere() {
+        let elsewhere = vectors();
+        for to in [
+            elsewhere.url("/"),
+            "http://169.254.169.254/latest".to_owned(),
+            "http://[fd00:ec2::254]/".to_owned(),
+        ] {
+            for status in [302, 307, 308] {
+                let location = to.clone();
+                let web = Web::serve(move |_| reply_with(status, &[("Location", &location)], ""));
+                let service = service(&web.url("/"), Some("hunter2hunter2")).unwrap();
+                let Err(EmbedError::Refused(reason)) = ask(&service) else { panic!("{to} was followed") };
+                assert!(reason.ends_with(&format!("it sends everybody to {to}")), "{reason}");
+                assert_eq!(web.asked().len(), 1);
+            }
+        }
+        assert!(elsewhere.asked().is_empty());
+    }
+
+    #[test]
+    fn a_literal_address_of_the_settings_is_the_only_forbidden_one_that_is_asked() {
+        let web = vectors();
+        // Not to be named by anybody else; connecting to it leads to this machine.
+        let named = service(&web.url("/").replace("127.0.0.1", "0.0.0.0"), None).unwrap();
+        assert!(ask(&named).is_ok());
+        assert!(Reach::OWN.check_host("0.0.0.0").is_err());
+        assert_eq!(web.asked().len(), 1);
     }
 
     #[test]
