@@ -4,7 +4,11 @@ use super::text::{cut, hint, line};
 use ctx_core::{Catalog, Entry, ToolError, ToolName, nearest};
 use ctx_rank::{SmallText, SmallTexts};
 use ctx_types::Function;
+use std::borrow::Cow;
 use std::ops::Range;
+
+/// Ends the line of a function that was seen to answer JSON text.
+const JSON_TEXT_MARK: &str = " (answers JSON text: json.decode)";
 
 /// The functions of a catalog, by full name.
 pub(crate) struct Directory {
@@ -20,6 +24,17 @@ pub(super) struct Listed {
     /// `github.create_issue(title, body?) – Opens an issue.`
     pub(super) line: String,
     pub(super) tags: Vec<String>,
+}
+
+impl Listed {
+    /// The line, with a mark where the function was seen to answer JSON text. That is not part of the directory: it is
+    /// learnt while the catalog stays the same.
+    pub(super) fn marked_line(&self, catalog: &Catalog) -> Cow<'_, str> {
+        match catalog.answers_json_text(&self.name) {
+            true => Cow::Owned(format!("{}{JSON_TEXT_MARK}", self.line)),
+            false => Cow::Borrowed(&self.line),
+        }
+    }
 }
 
 impl Directory {

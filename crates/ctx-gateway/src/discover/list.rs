@@ -58,7 +58,8 @@ impl Tool for ListFunctions {
                 must_be_known(&catalog, provider)?;
                 let functions = tagged(directory.provider(provider)?, tag)?;
                 let heading = format!("{provider}: {}{tagged_so}", counted(functions.len(), "function"));
-                let lines: Vec<&str> = functions.iter().map(|listed| listed.line.as_str()).collect();
+                let lines: Vec<_> = functions.iter().map(|listed| listed.marked_line(&catalog)).collect();
+                let lines: Vec<&str> = lines.iter().map(AsRef::as_ref).collect();
                 paged(&heading, &lines, page)?
             }
             None => {

@@ -83,7 +83,7 @@ impl Tool for SearchDocs {
         if provider.is_none() {
             add_left_out(call.catalog(), &mut lines);
         }
-        found.iter().for_each(|listed| lines.add(&listed.line));
+        found.iter().for_each(|listed| lines.add(&listed.marked_line(&catalog)));
         Ok(Value::String(lines.close(|more| format!("{more} more do not fit; ask for fewer"))).into())
     }
 }

@@ -215,7 +215,14 @@ pub(crate) async fn a_function_that_answered_json_text_is_documented_so() {
     let env = answering("get_env", r#"{"PATH": "/bin"}"#);
     let bench = Bench::with([env, answering("plain", "[draft] a note")]);
     let docs = async |name: &str| told(&bench, "get_function_docs", json!({ "name": name })).await;
+    let lines = async || {
+        let mut lines = told(&bench, "search_docs", json!({"query": "get_env plain"})).await;
+        lines.push_str(&told(&bench, "list_functions", json!({"provider": "tools"})).await);
+        let marked = lines.lines().filter(|line| line.contains("JSON text"));
+        marked.map(str::to_owned).collect::<Vec<_>>()
+    };
     assert!(!docs("tools.get_env").await.contains("json.decode"));
+    assert_eq!(lines().await, [""; 0]);
     bench.run("return json.decode(sdk.tools.get_env{}).PATH .. sdk.tools.plain{}").await;
     let text = docs("tools.get_env").await;
     assert!(
@@ -223,6 +230,14 @@ pub(crate) async fn a_function_that_answered_json_text_is_documented_so() {
         "{text}"
     );
     assert!(!docs("tools.plain").await.contains("json.decode"));
+    let marked = lines().await;
+    assert_eq!(marked.len(), 2, "{marked:?}");
+    for line in marked {
+        assert!(
+            line.starts_with("sdk.tools.get_env(") && line.ends_with(" (answers JSON text: json.decode)"),
+            "{line}"
+        );
+    }
 }
 
 pub(crate) async fn a_name_goes_by_any_of_its_forms() {
