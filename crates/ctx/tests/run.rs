@@ -87,6 +87,16 @@ fn servers_are_one_server_without_any_file() {
         answers[2]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     // There is nothing to search.
     assert_eq!(names, ["execute", "get_function_docs", "list_functions", "search_docs"]);
+    let described = |answer: &Value| {
+        let tools = answer["tools"].as_array().unwrap();
+        let execute = tools.iter().find(|tool| tool["name"] == "execute").unwrap();
+        execute["description"].as_str().unwrap().to_owned()
+    };
+    let description = described(&answers[2]);
+    assert!(description.contains("sdk.<provider>") && !description.contains("context."), "{description}");
+    let documents = TestWorkspace::new();
+    let listed = session(&documents, &["serve", "mcp", "--stdio"], &[("tools/list", json!({}))]);
+    assert!(described(&listed[1]).contains("`context.search(query)` searches"), "{listed:?}");
     assert!(!answers[0]["instructions"].as_str().unwrap().contains("`search`"));
     assert_eq!(std::fs::read_dir(w.root()).unwrap().count(), 0, "nothing is written where it runs");
 }
