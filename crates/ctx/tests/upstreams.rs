@@ -67,6 +67,37 @@ fn a_script_calls_a_server_that_is_a_process() {
 }
 
 #[test]
+fn a_server_gets_the_variables_that_the_guide_lists_and_no_others() {
+    let guide = include_str!("../../../docs/guide/upstreams.md");
+    let rows = ["| folders |", "| certificates |", "| proxies |", "| npm, pip and uv |"];
+    let rows = rows.map(|row| guide.lines().find(|line| line.starts_with(row)).unwrap());
+    let listed: Vec<&str> = rows.iter().flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    assert!(listed.contains(&"npm_config_noproxy") && listed.contains(&"UV_INSECURE_HOST"), "{listed:?}");
+    let unlisted = ["NODE_OPTIONS", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "NPM_TOKEN", "PYTHONPATH"];
+    let reporting = TestWorkspace::empty().config("[tools.script.variable]\npath = \"variable.lua\"\n").file(
+        "variable.lua",
+        "tool = { name = \"variable\", description = \"Reads a variable.\", parameters = {\n\
+         { name = \"name\", type = \"string\", required = true } } }\n\
+         function tool.execute(params) return { value = env.get(params.name) } end\n",
+    );
+    let w = with_config(&format!("{}env = {{ OWN = \"own\" }}\n", started(&reporting)));
+    let value = |name: &str| format!("{}/{name}", w.home().display());
+    let values: Vec<(&str, String)> =
+        listed.iter().chain(&unlisted).map(|name| (*name, value(name))).collect();
+    let w = values.iter().fold(w, |w, (name, value)| w.env(name, value));
+    let names: Vec<&str> = listed.iter().chain(&unlisted).chain(&["OWN"]).copied().collect();
+    let script = format!(
+        "local values = {{}}\nfor _, name in json.decode([=[{}]=]) do\n\
+         values[name] = sdk.other.variable{{ name = name }}.value\nend\nreturn values",
+        json!(names)
+    );
+    let mut expected: serde_json::Map<String, Value> =
+        values[..listed.len()].iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+    expected.insert("OWN".to_owned(), json!("own"));
+    assert_eq!(run(&w, &script), Value::Object(expected));
+}
+
+#[test]
 fn a_tool_that_is_tried_reaches_servers_too() {
     let other = other();
     let w = with_config(&started(&other)).file(

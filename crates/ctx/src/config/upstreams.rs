@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 /// The variables of our environment that a server's process inherits, besides those that its section names. The guide
 /// lists them (`docs/guide/upstreams.md`). Certificates, proxies and registries: without them `npx` and `uvx` start nothing
-/// in a company network.
+/// in a company network. `NODE_OPTIONS` is not among them: it makes a server run code that its section does not name.
 const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
@@ -41,8 +41,12 @@ const INHERITED: &[&str] = &[
     "TMP",
     "USERPROFILE",
     "WINDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
     "CURL_CA_BUNDLE",
     "NODE_EXTRA_CA_CERTS",
+    "NODE_USE_SYSTEM_CA",
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
@@ -54,16 +58,31 @@ const INHERITED: &[&str] = &[
     "http_proxy",
     "https_proxy",
     "no_proxy",
+    "NPM_CONFIG_CA",
+    "NPM_CONFIG_CACHE",
     "NPM_CONFIG_CAFILE",
+    "NPM_CONFIG_HTTPS_PROXY",
+    "NPM_CONFIG_NOPROXY",
+    "NPM_CONFIG_PROXY",
     "NPM_CONFIG_REGISTRY",
     "NPM_CONFIG_USERCONFIG",
+    "npm_config_ca",
+    "npm_config_cache",
     "npm_config_cafile",
+    "npm_config_https_proxy",
+    "npm_config_noproxy",
+    "npm_config_proxy",
     "npm_config_registry",
     "npm_config_userconfig",
     "PIP_CERT",
+    "PIP_EXTRA_INDEX_URL",
     "PIP_INDEX_URL",
+    "UV_CACHE_DIR",
     "UV_DEFAULT_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "UV_INDEX",
     "UV_INDEX_URL",
+    "UV_INSECURE_HOST",
     "UV_NATIVE_TLS",
     "UV_SYSTEM_CERTS",
 ];
