@@ -40,8 +40,8 @@ async fn each_file_is_listed_with_its_state_and_the_reason() {
         [("a.md", "indexed"), ("damaged.pdf", "unreadable"), ("empty.md", "empty"), ("picture.png", "empty")];
     assert_eq!(listed(&knowledge), expected(all));
     let damaged = knowledge.files(&notes(), None, 100).unwrap().remove(1);
-    let FileState::Unreadable { reason, .. } = damaged.state else { panic!("{damaged:?}") };
-    assert_eq!(reason, synced.warnings[0].reason);
+    let reason = synced.warnings[0].reason.clone();
+    assert_eq!(damaged.state, FileState::Unreadable { reason, has_earlier_text: false });
 
     workspace.write("damaged.pdf", "%PDF-1.7\nstill no more");
     workspace.write("picture.png", "text");

@@ -1,8 +1,8 @@
 //! The contract that every backend fulfils: one suite for all of them.
 //!
 //! A store or a state is opened by a name: a name that is new is a new one, and a second handle under the same name is
-//! another process with the same one. Property tests apply random mutations and compare with a simple model; writers that run
-//! at once must lose nothing and hide nothing from whoever follows the change feed.
+//! another process with the same one. Property tests apply random steps and compare with a simple model; writers that
+//! run at once must lose nothing and hide nothing from whoever follows the change feed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod concurrency;
@@ -77,9 +77,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::sync::Mutex;
 
-    /// The store of which a process of `hold_in_a_process` takes a lease, and the lease.
-    const HELD_STORE: &str = "CTX_STORE_TEST_HELD_STORE";
-    const HELD_LEASE: &str = "CTX_STORE_TEST_HELD_LEASE";
+    /// What a process says that has taken its lease.
     const HELD: &str = "the lease is held";
 
     #[test]
@@ -128,8 +126,9 @@ mod tests {
             Lease::Index => "index".to_owned(),
         };
         let mut holder = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "contract::tests::a_lease_is_held_until_the_end", "--ignored", "--nocapture"])
-            .envs([(HELD_STORE, path.as_os_str()), (HELD_LEASE, lease.as_ref())])
+            .args(["contract::tests::a_lease_is_held_until_the_end", "--exact", "--ignored", "--nocapture"])
+            // Taken for names of tests that there are not.
+            .args([path.as_os_str(), lease.as_ref()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -145,15 +144,16 @@ mod tests {
     #[test]
     #[ignore = "the process that the contract starts and kills"]
     fn a_lease_is_held_until_the_end() {
-        let (Some(path), Ok(lease)) = (env::var_os(HELD_STORE), env::var(HELD_LEASE)) else { return };
+        let arguments: Vec<String> = env::args().skip_while(|argument| argument != "--nocapture").collect();
+        let [_, path, lease] = arguments.as_slice() else { return };
         let lease = match (lease.as_str(), lease.split_once(':')) {
             ("fill", _) => Lease::Fill,
             ("index", _) => Lease::Index,
             (_, source) => source.map(|(kind, name)| Lease::Sync(SourceName::new(kind, name))).unwrap(),
         };
-        let store = SqliteStore::open(Path::new(&path)).unwrap();
+        let store = SqliteStore::open(Path::new(path)).unwrap();
         let _held = store.lease(&lease).unwrap().unwrap();
-        writeln!(io::stdout(), "{HELD}").unwrap();
+        io::stdout().write_all(format!("{HELD}\n").as_bytes()).unwrap();
         // Ends when whoever started it does, at the latest.
         io::stdin().read_to_end(&mut Vec::new()).unwrap();
     }
