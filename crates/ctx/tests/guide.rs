@@ -285,16 +285,17 @@ fn one_script_does_what_the_guide_says() {
     w.mode("bin/npx", 0o755);
     let (shell, text) = (guide.blocks("sh"), guide.blocks("text"));
     w.shell(shell[0]).success();
-    w.write("minutes/ctx.toml", guide.blocks("toml")[0]);
-    let in_minutes = |block: &str| w.shell(&format!("PATH=$PWD/bin:$PATH; cd minutes; {block}"));
+    let minutes = w.home().join("minutes");
+    fs::write(minutes.join("ctx.toml"), guide.blocks("toml")[0]).unwrap();
+    let in_minutes = |block: &str| w.shell(&format!("PATH=$PWD/bin:$PATH; cd ~/minutes; {block}"));
     let listed = in_minutes(shell[1]).success().stdout;
     assert!(listed.ends_with(text[0]), "{listed}");
     let lua = guide.blocks("lua");
     let found = in_minutes(shell[2]).success().stdout;
     assert!(found.starts_with("sdk.files.search_files(") && found.contains(lua[0]), "{found}");
-    w.write("minutes/tasks.luau", lua[1]);
+    fs::write(minutes.join("tasks.luau"), lua[1]).unwrap();
     assert_eq!(in_minutes(shell[3]).success().stdout, guide.blocks("json")[0]);
-    assert!(w.read("minutes/memory.json").contains("order part 20"));
+    assert!(fs::read_to_string(minutes.join("memory.json")).unwrap().contains("order part 20"));
     assert_eq!(in_minutes(shell[4]).code(2).stderr, text[1]);
 }
 

@@ -63,7 +63,6 @@ pub(crate) const TREATMENTS: &[(&str, &str, Treatment)] = &[
             "$(ctx search caching --json | sed -n 's/.*\"id\": \"\\([^\"]*\\)\".*/\\1/p' | head -n 1)",
         ),
     ),
-    ("docs/guide/one-script.md", "mkdir minutes", After("cd ~")),
     ("docs/guide/one-script.md", "ctx trust", After("cp $BLOCKS/toml-0 ctx.toml")),
     ("docs/guide/one-script.md", "ctx exec tasks.luau", After("cp $BLOCKS/lua-1 tasks.luau")),
     ("docs/guide/one-script.md", "echo 'return sdk.files.read_text_fiel", Fails),
