@@ -1,17 +1,20 @@
 //! Files of state: opened in the newest format, or refused with a reason.
 
 use crate::error::{Place, StoreError, StorePart};
+use crate::sqlite::classify::is_busy;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// SQLite `application_id` of our state files: "ctxS".
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"ctxS");
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const BUSY_POLL: Duration = Duration::from_millis(20);
 
 /// A file of state, as a person may be shown it.
 pub(crate) fn place(path: &Path) -> Place {
@@ -61,6 +64,21 @@ fn restrict(_: &Path) {}
 /// Opens a file, creating it where there is none, in the newest format. Each step of `migrations` leads
 /// from its index to the next.
 pub(crate) fn connect(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
+    let started = Instant::now();
+    loop {
+        match try_connect(path, migrations) {
+            // Some locks are refused without waiting, as when two processes make a new file at once.
+            Err(StoreError::Failed { source, .. })
+                if source.downcast_ref().is_some_and(is_busy) && started.elapsed() < BUSY_TIMEOUT =>
+            {
+                thread::sleep(BUSY_POLL);
+            }
+            connected => return connected,
+        }
+    }
+}
+
+fn try_connect(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
     let failed = |source| failed(path, source);
     create(path)?;
     let connection = Connection::open(path).map_err(failed)?;
@@ -134,6 +152,24 @@ mod tests {
     use super::*;
 
     const MIGRATIONS: &[&str] = &["CREATE TABLE things (x ANY) STRICT;"];
+
+    #[test]
+    fn a_file_is_opened_while_others_open_and_close_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..30 {
+            let path = folder.path().join(format!("{round}.sqlite"));
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for number in 0..20 {
+                            let connection = connect(&path, MIGRATIONS).unwrap();
+                            connection.execute("INSERT INTO things (x) VALUES (?1)", [number]).unwrap();
+                        }
+                    });
+                }
+            });
+        }
+    }
 
     #[test]
     fn a_database_of_another_program_is_refused() {
