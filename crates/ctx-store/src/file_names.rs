@@ -10,13 +10,3 @@ pub const DEFINITIONS_FILE: &str = "upstreams.sqlite";
 pub const CREDENTIALS_FILE: &str = "credentials.sqlite";
 /// What the user trusts.
 pub const TRUST_FILE: &str = "trust.sqlite";
-
-/// The files of a workspace, all in one folder.
-pub fn workspace_file_names() -> [&'static str; 3] {
-    [STORE_FILE, RUNS_FILE, DEFINITIONS_FILE]
-}
-
-/// The files of a user, all in one folder.
-pub fn user_file_names() -> [&'static str; 2] {
-    [CREDENTIALS_FILE, TRUST_FILE]
-}

@@ -35,10 +35,7 @@ pub use documents::{
     SourceCounts, SourceRecord, Span, Stamp, StoredDocument, StoredStamp, SyncOutcome,
 };
 pub use error::{Place, StoreError, StorePart};
-pub use file_names::{
-    CREDENTIALS_FILE, DEFINITIONS_FILE, RUNS_FILE, STORE_FILE, TRUST_FILE, user_file_names,
-    workspace_file_names,
-};
+pub use file_names::{CREDENTIALS_FILE, DEFINITIONS_FILE, RUNS_FILE, STORE_FILE, TRUST_FILE};
 pub use files::{FilePlace, FileState, KnownFile};
 pub use filters::Filters;
 pub use lease::{Lease, LeaseGuard, source_file_stem};
