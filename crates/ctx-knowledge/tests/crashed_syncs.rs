@@ -119,7 +119,7 @@ fn contents(knowledge: &Knowledge, store: &dyn Store) -> StoreContents {
     }
 }
 
-/// What is found, and by meaning how well: scores of words depend on what was in the index before.
+/// Search hits, with scores of semantic ones only: keyword scores depend on what was in the index before.
 fn answers(knowledge: &Knowledge) -> Vec<(String, Option<u64>)> {
     let mut answers = Vec::new();
     for text in WORDS {

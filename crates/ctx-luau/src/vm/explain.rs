@@ -144,7 +144,7 @@ const FIELD_HINT: &str = "a table is written { name = value }";
 /// How Luau complains of an `integer` where it wants a number.
 const INTEGER_TROUBLES: &[&str] =
     &["integer and ", " and integer", "attempt to compare integer", "got integer)"];
-/// What to do about it.
+/// The hint: how to fix it.
 const INTEGER_HINT: &str = "whole numbers beyond 2^53 are of the type integer, which keeps every digit; \
     integer.tonumber(x) makes a number of one, integer.add(a, b), integer.sub(a, b) and integer.lt(a, b) work on two";
 

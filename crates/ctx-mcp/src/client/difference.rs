@@ -74,7 +74,7 @@ pub struct ChangedField {
     pub change: FieldChange,
 }
 
-/// What became of a part of a definition. A schema comes first: its fields are all there, and tell it from a text.
+/// The difference in one part of a definition. A schema comes first: its fields are all there, and tell it from a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FieldChange {

@@ -77,7 +77,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::sync::Mutex;
 
-    /// What a process says that has taken its lease.
+    /// The line that a process prints once it has taken its lease.
     const HELD: &str = "the lease is held";
 
     #[test]

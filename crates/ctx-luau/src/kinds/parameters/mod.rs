@@ -59,7 +59,7 @@ const SCHEMA_FIELDS: &[&str] = &[
 ];
 /// What is a list in JSON Schema, also when it is empty.
 const LISTS: &[&str] = &["required", "enum", "examples"];
-/// What lets a schema say more of an object than its own `properties` do: closing it could refuse what those allow.
+/// Keywords by which a schema may allow more fields than its own `properties`: closing such an object could refuse them.
 const COMBINATORS: &[&str] =
     &["allOf", "anyOf", "oneOf", "not", "if", "$ref", "dependentSchemas", "unevaluatedProperties"];
 /// How deep declarations may nest.

@@ -64,7 +64,7 @@ pub(super) enum Need {
 }
 
 impl Need {
-    /// What the server of this name needs.
+    /// The reason: why the server of this name cannot be used yet.
     pub(super) fn reason(&self, name: &Identifier) -> String {
         match self {
             Self::Login => format!("{name} needs you to log in"),
@@ -74,13 +74,13 @@ impl Need {
         }
     }
 
-    /// What to do about it.
+    /// The command or setting that fixes it.
     pub(super) fn remedy(&self, name: &Identifier) -> String {
         format!("run `ctx upstream login {name}`")
     }
 
     /// Both in a line.
-    pub(super) fn told(&self, name: &Identifier) -> String {
+    pub(super) fn describe(&self, name: &Identifier) -> String {
         format!("{}: {}", self.reason(name), self.remedy(name))
     }
 }

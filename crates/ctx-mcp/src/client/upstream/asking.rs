@@ -103,7 +103,7 @@ impl Upstream {
     }
 
     fn refused(&self, need: &Need) -> ToolError {
-        ToolError::new(ErrorKind::Tool, need.told(&self.settings.name))
+        ToolError::new(ErrorKind::Tool, need.describe(&self.settings.name))
     }
 
     /// A connection on which a call got no further, since a person must do something first.

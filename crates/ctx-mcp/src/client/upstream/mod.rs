@@ -43,7 +43,7 @@ pub enum UpstreamState {
     },
     /// It lets us in when somebody has logged in; the next call sees whether that was done.
     LoginNeeded {
-        /// What is needed.
+        /// The reason.
         reason: String,
         /// What to do.
         remedy: String,
@@ -203,7 +203,7 @@ impl Upstream {
         Some(match &*self.phase.borrow() {
             Phase::Failed { reason, .. } => format!("cannot be reached: {reason}"),
             Phase::LoginNeeded { need, .. } => {
-                format!("cannot be reached: {}", need.told(&self.settings.name))
+                format!("cannot be reached: {}", need.describe(&self.settings.name))
             }
             Phase::Stopped => "was shut down".to_owned(),
             Phase::Connecting | Phase::Ready(_) | Phase::Idle => "is still being reached".to_owned(),

@@ -85,7 +85,7 @@ impl Upstream {
             let reason = match connected {
                 Err(reason) => {
                     if let Some(need) = self.authority.as_ref().and_then(|authority| authority.need()) {
-                        tracing::warn!("{}", need.told(&self.settings.name));
+                        tracing::warn!("{}", need.describe(&self.settings.name));
                         self.phase.send_replace(Phase::LoginNeeded { attempt, need });
                         tokio::select! {
                             () = self.stop.cancelled() => break,
