@@ -1,11 +1,5 @@
 //! The SSRF policy of every outgoing connection: the IP addresses it may use, depending on who named the host.
 //!
-//! - Link-local, cloud metadata, IPv6 transition and unusable addresses are always refused, unless trusted configuration
-//!   gives one as a literal IP address.
-//! - A host named by configuration or a trusted script may be on loopback or a private network.
-//! - A host named by a remote party (a redirect, OAuth metadata, a server URL in a downloaded OpenAPI document) is never
-//!   in a nearer network scope than that party: a public host can refer to public hosts only.
-//!
 //! Host names are checked at connection time, on the resolved addresses, so that DNS rebinding cannot bypass the check.
 //! Nothing here does I/O: `ctx-net` asks [`Reach`] which addresses a request may use.
 
@@ -39,6 +33,12 @@ pub enum NetworkScope {
 pub struct ForbiddenAddress(&'static str);
 
 /// An SSRF policy: the addresses that one request may connect to.
+///
+/// - Link-local, cloud metadata, IPv6 transition and unusable addresses are always refused, unless trusted
+///   configuration gives one as a literal IP address.
+/// - A host named by configuration or a trusted script may be on loopback or a private network.
+/// - A host named by a remote party (a redirect, OAuth metadata, a server URL in a downloaded OpenAPI document) is
+///   never in a nearer network scope than that party: a public host can refer to public hosts only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reach {
     nearest: NetworkScope,

@@ -1,6 +1,7 @@
-//! Personas: instructions, the tools they use, and the arguments they take.
+//! Agents: personas with instructions, tools and arguments, which resolve to a prompt.
 //!
-//! An agent is resolved through the one door, like a tool: the catalog registers each as one.
+//! An agent is resolved by [`Catalog::call`](crate::Catalog::call), like a tool: the catalog registers each agent as
+//! one.
 
 use crate::content::brief;
 use crate::{
@@ -13,19 +14,19 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Values that one completion tells at most.
+/// Maximum number of values in one completion result.
 const COMPLETIONS_MAX: usize = 100;
 
 /// A persona that resolves to a prompt.
 #[async_trait]
 pub trait Agent: Send + Sync + 'static {
-    /// What the agent says of itself.
+    /// The agent's metadata.
     fn spec(&self) -> Arc<AgentSpec>;
 
-    /// Makes the prompt for these arguments.
+    /// Builds the prompt for these arguments.
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError>;
 
-    /// What an argument can be: the choices that its spec declares.
+    /// Completion values for an argument; by default the matching `choices` of its spec.
     async fn complete(&self, asked: &Completing) -> Result<Completions, ToolError> {
         let spec = self.spec();
         let argument = spec.arguments.iter().find(|argument| argument.name == asked.argument);
@@ -33,32 +34,32 @@ pub trait Agent: Send + Sync + 'static {
         Ok(Completions::among(choices, &asked.typed, COMPLETIONS_MAX))
     }
 
-    /// How long resolving may take, where it is not the catalog's own bound.
+    /// Timeout of [`Agent::resolve`]; `None` means the catalog's default.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// As for [`Tool::grace`].
+    /// See [`Tool::grace`].
     fn grace(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// What an agent says of itself; its JSON is an entry of `/agents/list`.
+/// Metadata of an agent; its JSON is an entry of `/agents/list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentSpec {
     /// Its name.
     pub name: String,
-    /// A name for people; none of the published list.
+    /// Display name; not part of the JSON.
     #[serde(skip)]
     pub title: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
-    /// The tools it uses, by outward name.
+    /// Outward names of the tools that it uses.
     pub tools: Vec<String>,
     /// Where it is defined.
     pub source: AgentSource,
-    /// What it can be told.
+    /// Its arguments.
     pub arguments: Vec<AgentArgument>,
 }
 
@@ -81,56 +82,56 @@ pub enum AgentSource {
 pub struct AgentArgument {
     /// Its name.
     pub name: String,
-    /// What it means.
+    /// Its meaning, for users and models.
     pub description: String,
-    /// Whether the agent cannot do without.
+    /// Whether resolving the agent fails without it.
     pub required: bool,
-    /// The values it can have, where they are few; offered to clients that complete what is typed.
+    /// The possible values, if there are few; offered as completions. Not part of the JSON.
     #[serde(skip)]
     pub choices: Vec<String>,
 }
 
-/// A resolved agent: what a model is told.
+/// A resolved agent: the prompt for a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The instructions.
+    /// System instructions.
     pub system: String,
-    /// The tools to offer.
+    /// Tools to offer to the model.
     pub tools: Vec<String>,
-    /// Messages to begin with.
+    /// Initial messages.
     pub messages: Vec<Message>,
 }
 
-/// One message of a prompt. In JSON its content is a string where it is one text.
+/// A message of a prompt. In JSON, the content of a single plain text block is a string.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who says it.
+    /// Author of the message.
     pub role: Role,
-    /// What is said.
+    /// Content blocks.
     #[serde(with = "brief")]
     pub content: Vec<ContentBlock>,
 }
 
 impl Message {
-    /// A message of one text.
+    /// A message with one text block.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, content: vec![ContentBlock::Text(text.into())] }
     }
 }
 
-/// Who says a message.
+/// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// The instructions.
+    /// System instructions.
     System,
 }
 
-/// All agents of a catalog, as its tools.
+/// The provider of all agents of a catalog, each as a tool.
 pub(crate) struct Agents(pub(crate) Vec<Arc<dyn Agent>>);
 
 /// The full name of the tool that an agent is registered as.
@@ -152,7 +153,7 @@ impl Provider for Agents {
     }
 }
 
-/// An agent whose answer is its prompt.
+/// Adapter that makes an agent a tool; its result is the prompt.
 struct AgentTool(Arc<dyn Agent>);
 
 #[async_trait]

@@ -1,24 +1,24 @@
-//! Forms of answers: the JSON that a tool's answer is told as, and values that are whole answers of MCP.
+//! JSON forms of tool results, and recognition of values that are complete MCP results.
 
 use crate::{BuiltinProvider, Output, ToolName};
 use serde_json::{Map, Value, json};
 
-/// The JSON that a tool's answer is told as.
+/// The JSON form of a tool's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerForm {
-    /// The value itself; its shape is published.
+    /// The bare value; its format is documented.
     Unwrapped,
-    /// `{"result": …}`, and `logs` where something was logged.
+    /// `{"result": …}`, and `logs` if the tool logged something.
     Wrapped,
-    /// `{"result": …, "logs": […], "meta": {"calls": …, "bytes_kept": …}}`: what happened inside, too.
+    /// `{"result": …, "logs": […], "meta": {"calls": …, "bytes_kept": …}}`: with statistics of the nested calls.
     Detailed,
 }
 
-/// The tool that runs what is sent to it.
+/// The tool that runs a submitted script.
 const EXECUTE: &str = "execute";
 
 impl AnswerForm {
-    /// The form of a tool's answers.
+    /// The form of a tool's results.
     pub fn of(name: &ToolName) -> Self {
         match BuiltinProvider::named(name.provider().as_str()) {
             Some(BuiltinProvider::Context) => Self::Unwrapped,
@@ -27,7 +27,7 @@ impl AnswerForm {
         }
     }
 
-    /// An answer in this form.
+    /// The JSON of a result in this form.
     pub fn body(self, output: Output) -> Value {
         if self == Self::Unwrapped {
             return output.value;
@@ -49,7 +49,7 @@ impl AnswerForm {
 /// The fields of a `CallToolResult`.
 const RESULT_FIELDS: &[&str] = &["content", "structuredContent", "isError", "_meta"];
 
-/// The blocks that MCP knows, each with the field that it cannot do without.
+/// Types of MCP content blocks, each with its required field.
 const BLOCKS: &[(&str, &str)] = &[
     ("text", "text"),
     ("image", "data"),
@@ -58,8 +58,8 @@ const BLOCKS: &[(&str, &str)] = &[
     ("resource_link", "uri"),
 ];
 
-/// Whether an object is a whole `CallToolResult` of MCP: blocks of content, and what belongs to them. One with other
-/// fields is data that only looks like it, and would lose them; so is an empty `content` with nothing beside it.
+/// Whether an object is a complete MCP `CallToolResult`. An object with other fields is ordinary data that only looks
+/// like one, and would lose those fields. An empty `content` does not count without `structuredContent` or `isError`.
 pub fn is_call_tool_result(fields: &Map<String, Value>) -> bool {
     let Some(Value::Array(blocks)) = fields.get("content") else { return false };
     let says_more = || fields.contains_key("structuredContent") || fields.contains_key("isError");

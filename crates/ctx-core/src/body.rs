@@ -1,34 +1,34 @@
-//! The argument that is a body: the ways in which callers may give it, made one.
+//! The argument that a tool sends as its request body, and normalisation of the forms in which callers may pass it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The argument that is what a tool sends, where it sends something.
+/// The argument that a tool sends as its request body.
 ///
-/// Callers give it by its name, or its fields beside the other arguments, or it alone where it is no object. The
-/// schema of the arguments knows only the first: the others are made that at the door.
+/// Callers pass it under its name, or its fields next to the other arguments, or the value alone if it is not an
+/// object. The argument schema describes only the first form; the others are converted to it before validation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BodyArgument {
-    /// What the argument is called.
+    /// Name of the argument.
     pub name: String,
-    /// Whether it can be an object, so that its fields may be given beside the other arguments. A name that is
-    /// another argument's is never a field's.
+    /// Whether the body can be an object, so that its fields may be passed next to the other arguments. The name of
+    /// another argument is never taken for a field of the body.
     pub has_fields: bool,
 }
 
-/// How a body was given.
+/// The form in which a caller passed the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
-    /// By its name, by itself, or not at all.
+    /// Under its name, as the only value, or omitted.
     Whole,
-    /// As fields beside the other arguments.
+    /// As fields next to the other arguments.
     Fields,
-    /// Not at all, though it must be there: no field of it was given.
+    /// A required body, of which neither the name nor a field was passed.
     Nothing,
 }
 
 impl BodyArgument {
-    /// Arguments as the schema has them.
+    /// Converts arguments to the form that the schema describes.
     pub(crate) fn arrange(&self, schema: &Value, arguments: Value) -> (Value, Given) {
         let mut given = match arguments {
             Value::Null => Map::new(),
@@ -38,7 +38,7 @@ impl BodyArgument {
         let known = schema.get("properties").and_then(Value::as_object);
         let is_known =
             |name: &String| *name == self.name || known.is_some_and(|known| known.contains_key(name));
-        // Many clients write null for what they do not give.
+        // Many clients send null for arguments that they leave out.
         let is_given = given.get(&self.name).is_some_and(|body| !body.is_null());
         if !self.has_fields || is_given {
             return (Value::Object(given), Given::Whole);

@@ -1,30 +1,30 @@
-//! The providers that the product itself has. Their names are reserved: nothing else may be called so.
+//! Built-in providers. Their names are reserved: no other provider can have one.
 
 use crate::Identifier;
 
-/// A provider of the product's own.
+/// A built-in provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BuiltinProvider {
     /// Documents: `context.search`.
     Context,
     /// Tools of the workspace's own scripts.
     Tools,
-    /// `execute`, finding functions, and kept results.
+    /// `execute`, function discovery and kept results.
     Ctx,
-    /// Agents, each as the tool that resolves it.
+    /// Agents, each as a tool that resolves it.
     Agents,
-    /// Resources, each origin as the tool that reads it.
+    /// Resources, with a tool for each origin that reads them.
     Resources,
-    /// Administration of the workspace, for the program itself: runs, sources, upstreams, settings.
+    /// Administration of the workspace by the program itself: runs, sources, upstreams, settings.
     Admin,
 }
 
 impl BuiltinProvider {
-    /// Every one there is.
+    /// All built-in providers.
     pub const ALL: [Self; 6] =
         [Self::Context, Self::Tools, Self::Ctx, Self::Agents, Self::Resources, Self::Admin];
 
-    /// The first half of its tools' names.
+    /// The namespace of its tools: the first half of their names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Context => "context",
@@ -41,23 +41,23 @@ impl BuiltinProvider {
         Identifier::sanitize(self.name())
     }
 
-    /// The one of this name.
+    /// The built-in provider with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|builtin| builtin.name() == name)
     }
 
-    /// Whether its tools are functions to scripts. Agents and resources are reached by other means.
+    /// Whether scripts can call its tools as functions. Agents and resources have interfaces of their own.
     pub const fn has_functions(self) -> bool {
         !matches!(self, Self::Agents | Self::Resources | Self::Admin)
     }
 
-    /// Whether only the program itself may call its tools ([`Call::is_administrative`](crate::Call::is_administrative)).
-    /// To everyone else they do not exist.
+    /// Whether only the program itself may call its tools
+    /// ([`Call::is_administrative`](crate::Call::is_administrative)). For all other callers they do not exist.
     pub const fn is_hidden(self) -> bool {
         matches!(self, Self::Admin)
     }
 
-    /// Whether clients see its tools by their bare names: `search`, not `context__search`.
+    /// Whether clients see its tools under bare names: `search`, not `context__search`.
     pub const fn has_bare_names(self) -> bool {
         self.has_functions()
     }

@@ -1,4 +1,4 @@
-//! One call in flight.
+//! A call in flight, with its caller, peer, deadline, cancellation and budget of nested calls.
 
 use crate::deadline::{Deadline, Waits};
 use crate::peer::Masking;
@@ -14,42 +14,42 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long the other end may take to answer, in all that one call asks.
+/// Total time that one call, with its nested calls, may wait for answers of the peer (elicitation, sampling).
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// One call: who makes it, until when, with which catalog, and how much it may still do.
+/// A call in flight: its caller, deadline, catalog and remaining budget.
 ///
-/// [`Catalog::call`] consumes it, and a tool only borrows the one it runs in. So the one way for a
-/// tool to call on is [`Call::nested`], which shares deadline, budget and cancellation.
+/// [`Catalog::call`] consumes it, and a running tool only borrows its own. So a tool can make further calls only
+/// through [`Call::nested`], which shares the deadline, the budget and the cancellation.
 pub struct Call {
     pub(crate) run: RunId,
     pub(crate) parent: Option<RunId>,
     pub(crate) depth: u32,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) cancellation: CancellationToken,
-    /// A token of the caller's, besides the one that ends with the call around this one.
+    /// Cancellation token of the caller, in addition to `cancellation`, which the enclosing call cancels.
     outside: Option<CancellationToken>,
     pub(crate) root: Arc<Root>,
 }
 
-/// What a call shares with all calls inside it.
+/// State that a call shares with all calls nested in it.
 #[derive(Clone)]
 pub(crate) struct Root {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) caller: Caller,
     pub(crate) identity: Option<Arc<Identity>>,
-    /// Credentials that the caller brings. Secret, so never shown: nothing here can be printed.
+    /// Credentials that the caller sends. Secret: this type has no `Debug`.
     auth: Option<Arc<Map<String, Value>>>,
     peer: Arc<dyn Peer>,
-    /// Shared even where the peer differs.
+    /// Number of nested calls that are left. Shared even if a nested call has another peer.
     calls_left: Arc<AtomicU32>,
-    /// The same.
+    /// Time spent waiting for answers; shared likewise.
     waits: Arc<Waits>,
-    /// The same.
+    /// Count of nested calls; shared likewise.
     pub(crate) nested: Arc<Nested>,
 }
 
-/// What was called inside of an outermost call, and how much it answered.
+/// Number of calls nested in an outermost call, and the size of their results.
 #[derive(Default)]
 pub(crate) struct Nested {
     calls: AtomicU64,
@@ -57,24 +57,24 @@ pub(crate) struct Nested {
 }
 
 impl Nested {
-    /// A call has begun.
+    /// Counts a nested call that starts.
     pub(crate) fn begin(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call has answered.
+    /// Adds the size of a nested call's result.
     pub(crate) fn answered(&self, bytes: usize) {
         self.result_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// All of it, inside of a call whose result has so many bytes.
+    /// The statistics for an outermost call whose result has this size.
     pub(crate) fn inside(&self, result_bytes: usize) -> Inside {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Inside::new(read(&self.calls), read(&self.result_bytes), result_bytes)
     }
 }
 
-/// The way a call came in.
+/// The interface through which a call arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Caller {
@@ -82,9 +82,9 @@ pub enum Caller {
     Cli,
     /// The HTTP API.
     Http,
-    /// A client of the MCP server, by the name it gives itself.
+    /// An MCP client, by the name that it reports.
     Mcp(String),
-    /// A program built on the library, by the name it gives itself.
+    /// A program built on the library, by the name that it chooses.
     Library(String),
 }
 
@@ -100,7 +100,7 @@ impl fmt::Display for Caller {
 }
 
 impl Call {
-    /// A call that comes from outside, on the catalog as it is now.
+    /// An outermost call on this catalog.
     pub fn new(catalog: Arc<Catalog>, caller: Caller) -> Self {
         let calls_left = Arc::new(AtomicU32::new(catalog.limits().nested_calls));
         Self {
@@ -123,21 +123,21 @@ impl Call {
         }
     }
 
-    /// Names whom to ask and to tell.
+    /// Sets the peer, which gets progress and questions with secrets masked.
     #[must_use]
     pub fn with_peer(self, peer: Arc<dyn Peer>) -> Self {
         let peer = Arc::new(Masking { peer, catalog: self.root.catalog.clone() });
         self.with_root(|root| Root { peer, ..root })
     }
 
-    /// Names whom the caller has proved to be.
+    /// Sets the authenticated identity of the caller.
     #[must_use]
     pub fn with_identity(self, identity: Arc<Identity>) -> Self {
         self.with_root(|root| Root { identity: Some(identity), ..root })
     }
 
-    /// Takes credentials that the caller brings, by the name of the provider that each is for. Calls inside this
-    /// one have them, too; what is recorded of it does not.
+    /// Sets credentials that the caller sends, by provider name. Nested calls can use them; the run log does not
+    /// contain them.
     #[must_use]
     pub fn with_auth(self, auth: Map<String, Value>) -> Self {
         self.with_root(|root| Root { auth: Some(Arc::new(auth)), ..root })
@@ -147,20 +147,20 @@ impl Call {
         Self { root: Arc::new(change((*self.root).clone())), ..self }
     }
 
-    /// Ends the call, and those inside it, when `token` is cancelled.
+    /// Cancels the call, and the calls nested in it, when `token` is cancelled.
     #[must_use]
     pub fn with_cancellation(self, token: &CancellationToken) -> Self {
         Self { outside: Some(token.clone()), ..self }
     }
 
-    /// Sets a deadline; an earlier one of the call around it, or the tool's own bound, still applies.
+    /// Sets a deadline. An earlier deadline of the enclosing call, or the tool's timeout, still applies.
     #[must_use]
     pub fn with_deadline(self, deadline: std::time::Instant) -> Self {
         let deadline = self.no_later_than(deadline.into());
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// The deadline it has, or this one if it is earlier.
+    /// The earlier of the call's own deadline and `other`.
     pub(crate) fn no_later_than(&self, other: Instant) -> Deadline {
         match &self.deadline {
             Some(own) if own.at() <= other => own.clone(),
@@ -168,7 +168,7 @@ impl Call {
         }
     }
 
-    /// A call inside this one. Fails when calls nest too deep or the budget is used up.
+    /// Creates a call nested in this one. Fails when calls nest too deep or the budget of nested calls is used up.
     pub fn nested(&self) -> Result<Self, ToolError> {
         let Limits { depth, nested_calls, .. } = *self.root.catalog.limits();
         if self.depth >= depth {
@@ -191,27 +191,27 @@ impl Call {
         })
     }
 
-    /// The run this call is recorded as.
+    /// Id of the run that records this call.
     pub fn run_id(&self) -> RunId {
         self.run
     }
 
-    /// Who made the outermost call.
+    /// The caller of the outermost call.
     pub fn caller(&self) -> &Caller {
         &self.root.caller
     }
 
-    /// Whether the program itself makes this call, as a command does, and no tool or script inside of one.
+    /// Whether the program itself makes this call, as for a CLI command, and not a tool or script within one.
     pub fn is_administrative(&self) -> bool {
         self.root.caller == Caller::Cli && self.depth == 0
     }
 
-    /// Whom the caller has proved to be, where that was asked.
+    /// The authenticated identity of the caller; `None` without authentication.
     pub fn identity(&self) -> Option<&Identity> {
         self.root.identity.as_deref()
     }
 
-    /// What the caller brings to be let in at a provider, which goes by its name as configured, too.
+    /// Credentials that the caller sent for this provider, under its identifier or its name as configured.
     pub fn auth(&self, provider: &Identifier) -> Option<&Value> {
         let brought = self.root.auth.as_ref()?;
         let by_written = || {
@@ -221,40 +221,40 @@ impl Call {
         brought.get(provider.as_str()).or_else(by_written)
     }
 
-    /// How many calls this one is inside of.
+    /// Nesting depth: 0 for an outermost call.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Whom to ask and to tell.
+    /// The client of the call, which gets progress and questions.
     pub fn peer(&self) -> &dyn Peer {
         &*self.root.peer
     }
 
-    /// The same for work that outlives a borrow of the call, as on a thread of its own.
+    /// The peer, for work that outlives a borrow of the call, such as on another thread.
     pub fn shared_peer(&self) -> Arc<dyn Peer> {
         self.root.peer.clone()
     }
 
-    /// Asks the other end. Until it has answered, or [`ANSWER_TIME_MAX`] is used up, no deadline comes
-    /// nearer.
+    /// Sends a question to the peer. Deadlines are suspended until the answer arrives or [`ANSWER_TIME_MAX`] is used
+    /// up.
     pub async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
         let left = ANSWER_TIME_MAX.saturating_sub(self.root.waits.waited());
         let _waiting = self.root.waits.begin();
         tokio::time::timeout(left, self.peer().ask(question)).await.unwrap_or(Err(Unanswered::TooLate))
     }
 
-    /// The catalog this call began with.
+    /// The catalog with which this call began.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.root.catalog
     }
 
-    /// Cancelled when the caller goes away, the deadline passes or the server stops.
+    /// Cancelled when the caller disconnects, the deadline passes or the server stops.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancellation
     }
 
-    /// Waits until the call is cancelled from either side.
+    /// Waits until the caller or the enclosing call cancels this call.
     pub(crate) async fn cancelled(&self) {
         match &self.outside {
             Some(outside) => tokio::select! {
@@ -265,7 +265,7 @@ impl Call {
         }
     }
 
-    /// How much time is left. Never more than the tool's bound once it runs.
+    /// Time left until the deadline; at most the tool's timeout while it runs.
     pub fn time_left(&self) -> Duration {
         let left = |deadline: &Deadline| deadline.at().saturating_duration_since(Instant::now());
         self.deadline.as_ref().map_or(Duration::MAX, left)

@@ -1,8 +1,7 @@
-//! All tools at one moment.
+//! All tools at one moment, as an immutable snapshot.
 //!
-//! A catalog is immutable; a reload builds another and swaps the pointer, and calls in flight keep
-//! the one they began with. It hands out specs, never tools: whoever wants a tool to run comes
-//! through [`Catalog::call`] (`door.rs`). How one is built is in `build.rs`.
+//! A reload builds another catalog and swaps the pointer; calls in flight keep theirs. A catalog hands out specs, never
+//! tools: a tool runs only through [`Catalog::call`] (`door.rs`). `build.rs` builds catalogs.
 
 mod build;
 mod door;
@@ -29,23 +28,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long completing what is typed may take; what takes longer completes nothing.
+/// Timeout of a completion; after it, the result is empty.
 const COMPLETING_MAX: Duration = Duration::from_secs(5);
 
-/// Everything callable at one moment.
+/// An immutable snapshot of all tools, agents and resources.
 #[derive(Clone)]
 pub struct Catalog {
-    /// By full name.
+    /// Tools by full name.
     tools: BTreeMap<String, Arc<Registered>>,
-    /// Tools of hidden providers, by full name. Only the door looks here, for administrative calls.
+    /// Tools of hidden providers, by full name. Only administrative calls can reach them.
     hidden: BTreeMap<String, Arc<Registered>>,
     /// Outward name to full name.
     outward: BTreeMap<String, String>,
-    /// Those that have a tool here, and those that may have one.
+    /// Names of the providers that have a tool here, or may get one (see `unknown`).
     providers: BTreeSet<Identifier>,
-    /// Those whose tools were not known when this was built.
+    /// Providers whose tools were unknown when this catalog was built, such as servers that were still connecting.
     unknown: BTreeMap<Identifier, Arc<AwaitedProvider>>,
-    /// Those that are configured but may not be used, or not in full, each with the reason.
+    /// Providers that are configured but unusable, wholly or in part, each with the reason.
     left_out: BTreeMap<Identifier, String>,
     agents: BTreeMap<String, Persona>,
     /// In the order of their providers.
@@ -55,7 +54,7 @@ pub struct Catalog {
     policy: Arc<dyn Policy>,
     runs: Arc<dyn RunLog>,
     redactor: Redactor,
-    /// Shared with the catalogs that this one replaces and is replaced by.
+    /// Shared with the catalogs that this one replaces and that replace it.
     meters: Arc<Meters>,
     warnings: Vec<String>,
 }
@@ -69,44 +68,44 @@ struct Registered {
 }
 
 impl Registered {
-    /// Whether only the program itself may call it.
+    /// Whether only administrative calls may run it.
     fn is_hidden(&self) -> bool {
         has_hidden_tools(self.entry.name.provider())
     }
 }
 
-/// Whether the tools of a provider are only for the program itself.
+/// Whether only administrative calls may run the tools of a provider.
 fn has_hidden_tools(provider: &Identifier) -> bool {
     BuiltinProvider::named(provider.as_str()).is_some_and(BuiltinProvider::is_hidden)
 }
 
-/// An agent and what it said of itself when the catalog was built.
+/// An agent with its spec when the catalog was built.
 #[derive(Clone)]
 struct Persona {
     spec: Arc<AgentSpec>,
     agent: Arc<dyn Agent>,
 }
 
-/// What a catalog tells of one tool.
+/// Metadata of one tool in a catalog.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its full name.
     pub name: ToolName,
-    /// What it says of itself.
+    /// The tool's own metadata.
     pub spec: Arc<ToolSpec>,
-    /// Whether the product ships it.
+    /// Whether it is built in.
     pub builtin: bool,
     /// Whether clients see it in listings.
     pub exposed: bool,
 }
 
 impl Catalog {
-    /// Every tool, by full name. Hidden ones are in no listing and have no entry.
+    /// All tools by full name, except hidden ones: they are in no listing and have no entry.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.tools.values().map(|registered| &registered.entry)
     }
 
-    /// Every tool that is a function to scripts: all but those behind which agents and resources stand.
+    /// All tools that scripts can call as functions: without those that resolve agents or read resources.
     pub fn functions(&self) -> impl Iterator<Item = &Entry> {
         let is_hidden = |provider: &Identifier| {
             BuiltinProvider::named(provider.as_str()).is_some_and(|builtin| !builtin.has_functions())
@@ -114,46 +113,46 @@ impl Catalog {
         self.entries().filter(move |entry| !is_hidden(entry.name.provider()))
     }
 
-    /// The tools that clients see, in a stable order: what is built in first.
+    /// The tools that clients see, in a stable order: built-in ones first.
     pub fn listed(&self) -> impl Iterator<Item = &Entry> {
         let exposed =
             |builtin: bool| self.entries().filter(move |entry| entry.exposed && entry.builtin == builtin);
         exposed(true).chain(exposed(false))
     }
 
-    /// What is told of one tool, by full or outward name.
+    /// Metadata of a tool, by full or outward name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.registered(name).map(|registered| &registered.entry)
     }
 
-    /// The schema of a tool's arguments, by full or outward name. Once it was asked for it is there.
+    /// Schema of a tool's arguments, by full or outward name. Compiled on first use.
     pub fn input_schema(&self, name: &str) -> Option<&Value> {
         let registered = self.registered(name).or_else(|| self.called_early(name))?;
         Some(registered.fitting.schema(&registered.entry).json())
     }
 
-    /// The first halves of the tools' names, however many tools there are, and of those that are not known.
+    /// Names of all providers, each once: those that have tools, and those whose tools are unknown.
     pub fn providers(&self) -> impl Iterator<Item = &Identifier> {
         self.providers.iter()
     }
 
-    /// Providers whose tools were not known when this was built, and how that is now. What is called by their
-    /// names waits until it is known.
+    /// Providers whose tools were unknown when this catalog was built, each with the reason if they still are. Calls of
+    /// such a provider wait until its tools are known.
     pub fn unknown(&self) -> impl Iterator<Item = (&Identifier, Option<String>)> {
         self.unknown.iter().map(|(name, provider)| (name, provider.get().unknown()))
     }
 
-    /// Whether a provider's tools were not known when this was built.
+    /// Whether a provider's tools were unknown when this catalog was built.
     pub fn is_unknown(&self, provider: &Identifier) -> bool {
         self.unknown.contains_key(provider)
     }
 
-    /// Every agent, by name.
+    /// All agents, by name.
     pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
         self.agents.values().map(|persona| &*persona.spec)
     }
 
-    /// Resolves an agent to its prompt, through the same door as every call.
+    /// Resolves an agent to its prompt, by a call of its tool ([`Catalog::call`]).
     pub async fn prompt(name: &str, arguments: Value, call: Call) -> Result<Prompt, ToolError> {
         let catalog = call.root.catalog.clone();
         catalog.persona(name)?;
@@ -171,7 +170,8 @@ impl Catalog {
         })
     }
 
-    /// What an argument can be. Whoever may not resolve the agent, or read the resource, may not ask.
+    /// Completion values for an argument of an agent or URI template. The policy must allow the caller to resolve the
+    /// agent or to read the resource.
     pub async fn complete(asked: &Completing, call: Call) -> Result<Completions, ToolError> {
         let catalog = call.root.catalog.clone();
         let permit = async |tool: String| catalog.permit(&tool, call.caller(), call.identity()).await;
@@ -183,7 +183,7 @@ impl Catalog {
                     persona.agent.complete(asked).await
                 }
                 Completable::Template(uri) => match catalog.origin(uri) {
-                    // What is not ours has nothing to complete.
+                    // A URI template of no known origin has no completions.
                     None => Ok(Completions::default()),
                     Some(origin) => {
                         permit(resource::tool_name(origin.prefix())).await?;
@@ -192,22 +192,22 @@ impl Catalog {
                 },
             }
         };
-        // Whoever types does not wait.
+        // A user is typing: a completion that takes too long is empty, not an error.
         let completed = tokio::time::timeout(COMPLETING_MAX, completing).await;
         completed.unwrap_or_else(|_| Ok(Completions::default())).map_err(|error| catalog.mask(error))
     }
 
-    /// Where resources whose URIs begin like this one come from.
+    /// The origin of a resource, by URI prefix.
     pub fn origin(&self, uri: &str) -> Option<&Arc<dyn Resources>> {
         self.resources.iter().find(|origin| uri.starts_with(origin.prefix()))
     }
 
-    /// Every origin of resources.
+    /// All origins of resources.
     pub fn resources(&self) -> &[Arc<dyn Resources>] {
         &self.resources
     }
 
-    /// Reads a resource, through the same door as every call.
+    /// Reads a resource, by a call of its origin's tool ([`Catalog::call`]).
     pub async fn read(uri: &str, call: Call) -> Result<Vec<ResourceContent>, ToolError> {
         let catalog = call.root.catalog.clone();
         let Some(origin) = catalog.origin(uri) else {
@@ -219,27 +219,27 @@ impl Catalog {
             .map_err(|error| ToolError::internal("the resource cannot be read", error))
     }
 
-    /// What keeps files, which only [`Call::keep`] and [`Call::kept`] ask.
+    /// The store of kept files; used only by [`Call::keep`] and [`Call::kept`].
     pub(crate) fn keeper(&self) -> Option<&dyn Keeper> {
         self.keeper.as_deref()
     }
 
-    /// The bounds every call has.
+    /// Limits of every call.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What masks secrets in runs and errors.
+    /// Masks secrets in runs and errors.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// What was wrong with the tools it was built from; none of it stopped it.
+    /// Problems of tools that were found while building; none of them prevented it.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Whether a tool was seen to answer with JSON text instead of a value, since its definition is what it is.
+    /// Whether a tool has returned JSON as text instead of a value since its definition last changed.
     pub fn answers_json_text(&self, name: &ToolName) -> bool {
         let full = name.to_string();
         let registered = self.tools.get(&full).or_else(|| self.called_early(&full));
@@ -251,7 +251,7 @@ impl Catalog {
         self.tools.get(full)
     }
 
-    /// A tool by its full name, of a provider that is known since this was built and was called.
+    /// A tool, by full name, whose provider was unknown when this catalog was built and has been called since.
     fn called_early(&self, full: &str) -> Option<&Arc<Registered>> {
         let (provider, _) = full.split_once('.')?;
         let awaited = self.unknown.get(&Identifier::sanitize(provider))?;
@@ -259,7 +259,7 @@ impl Catalog {
     }
 }
 
-/// Compiles the schema of a tool's arguments on the blocking pool, where it is not.
+/// Compiles the schema of a tool's arguments on the blocking pool, unless it is compiled already.
 async fn compile(registered: &Arc<Registered>) {
     if registered.fitting.is_compiled() {
         return;

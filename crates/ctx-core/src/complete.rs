@@ -1,42 +1,42 @@
-//! Completing what is typed for an argument, of an agent or of a form of URIs.
+//! Argument completion while a user types, for agents (MCP prompts) and URI templates.
 
 use std::collections::BTreeMap;
 
-/// What is typed, and for what.
+/// A completion request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completing {
-    /// Whose argument it is.
+    /// The agent or URI template that has the argument.
     pub of: Completable,
-    /// Its name.
+    /// Name of the argument.
     pub argument: String,
-    /// What was typed of it so far.
+    /// Text typed so far.
     pub typed: String,
-    /// Other arguments that are given already.
+    /// Arguments that are already filled in.
     pub given: BTreeMap<String, String>,
 }
 
-/// What has arguments that can be completed.
+/// An agent or URI template whose arguments can be completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completable {
     /// An agent, by name.
     Agent(String),
-    /// A form of URIs, as it is listed.
+    /// A URI template, as listed.
     Template(String),
 }
 
-/// What an argument can be.
+/// Completion values of an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completions {
     /// The values, best first.
     pub values: Vec<String>,
-    /// How many there are, where that is known.
+    /// Total number of values, if known.
     pub total: Option<u32>,
-    /// Whether there are more than these.
+    /// Whether there are more values than these.
     pub has_more: bool,
 }
 
 impl Completions {
-    /// Those of a few choices that begin with what was typed, at most `most` of them.
+    /// The choices that start with the typed text, ignoring case; at most `most` of them.
     pub fn among(choices: &[String], typed: &str, most: usize) -> Self {
         let typed = typed.to_lowercase();
         let fitting: Vec<&String> =

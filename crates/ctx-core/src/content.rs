@@ -1,20 +1,20 @@
-//! Blocks of content, in answers and in messages.
+//! MCP content blocks, in results and messages.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// A block of content, as MCP has it: its JSON is `{"type": …}`.
+/// An MCP content block; its JSON is `{"type": …}`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ContentBlock {
     /// Plain text.
     Text(String),
-    /// Any other block, kept whole: image, audio, resource, link.
+    /// Any other block, with all its fields: image, audio, resource, link.
     Other(Map<String, Value>),
 }
 
 impl ContentBlock {
-    /// The block that this JSON is; `None` where it is none.
+    /// Parses the JSON of a block; `None` if it is not one.
     pub fn from_json(value: Value) -> Option<Self> {
         let Value::Object(mut fields) = value else { return None };
         let is_plain = fields.len() == 2 && fields.get("type").and_then(Value::as_str) == Some("text");
@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for ContentBlock {
     }
 }
 
-/// The content of a message: a text is written as a string, one block as itself, several as a list.
+/// Serde format of a message's content: a plain text as a string, one block as itself, several as an array.
 pub(crate) mod brief {
     use super::ContentBlock;
     use serde::de::Error as _;

@@ -1,13 +1,13 @@
-//! Until when a call may take: everything counts but the time in which a person is being asked.
+//! Deadlines of calls, suspended while the peer answers a question (elicitation, sampling).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// How often it is looked whether a person is still being asked.
+/// Interval for checking whether a suspended deadline has passed.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The time spent waiting for people; shared by a call and all calls inside it.
+/// Time spent waiting for answers; shared by a call and all calls nested in it.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<State>);
 
@@ -19,7 +19,7 @@ struct State {
 }
 
 impl Waits {
-    /// Counts the time until the guard is dropped. Two at once count once.
+    /// Measures time until the guard is dropped. Overlapping waits count once.
     pub(crate) fn begin(&self) -> impl Drop + '_ {
         struct Waiting<'a>(&'a Waits);
         impl Drop for Waiting<'_> {
@@ -39,18 +39,18 @@ impl Waits {
         Waiting(self)
     }
 
-    /// How long people were waited for until now.
+    /// Total time spent waiting until now.
     pub(crate) fn waited(&self) -> Duration {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.ended + state.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
-/// A deadline that moves with the time spent waiting for people.
+/// A deadline that is postponed by the time spent waiting for answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline {
     set_to: Instant,
-    /// What was waited before it was set is in it already.
+    /// Time spent waiting before the deadline was set, which does not postpone it.
     waited: Duration,
     waits: Arc<Waits>,
 }
@@ -60,12 +60,12 @@ impl Deadline {
         Self { set_to: at, waited: waits.waited(), waits: waits.clone() }
     }
 
-    /// When it is, as it looks now.
+    /// The deadline, postponed by the waits so far.
     pub(crate) fn at(&self) -> Instant {
         self.set_to + self.waits.waited().saturating_sub(self.waited)
     }
 
-    /// Waits until it is past, and this much more.
+    /// Waits until the deadline has passed by `grace`.
     pub(crate) async fn passed(&self, grace: Duration) {
         let last = || self.at().checked_add(grace).unwrap_or_else(|| self.at());
         sleep_until(last()).await;

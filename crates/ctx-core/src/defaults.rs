@@ -1,4 +1,4 @@
-//! Defaults of a JSON Schema: filled in where arguments leave them out, and dropped where their own schema refuses them.
+//! JSON Schema defaults: filled in for omitted arguments, and dropped if their own schema rejects them.
 //!
 //! Schemas are untrusted, so both passes count their steps, and one validator checks all defaults.
 
@@ -9,11 +9,11 @@ use jsonschema::Validator;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-/// How deep defaults are looked for; also ends recursive schemas.
+/// Maximum depth of the search for defaults; also ends recursive schemas.
 const DEFAULTS_DEPTH_MAX: usize = 32;
 
-/// How many objects and arrays are looked at for defaults; a schema that refers to itself twice
-/// would double the arguments at every level.
+/// Maximum number of objects and arrays searched for defaults. Without it, a schema that refers to itself twice would
+/// double the arguments at every level.
 pub(crate) const DEFAULTS_STEPS_MAX: usize = 10_000;
 
 /// Scalar items that cost as much as one object.
@@ -26,8 +26,8 @@ const CHECKED_URI: &str = "urn:ctx:checked";
 const ESCAPED_IN_FRAGMENTS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// Walks schema and value together. Alternatives (`anyOf`, `oneOf`, `if`) are left alone: which
-/// one applies is not known before validation.
+/// Inserts defaults into `value`, walking schema and value together. Skips alternatives (`anyOf`, `oneOf`, `if`): only
+/// validation decides which one applies.
 pub(crate) fn inject_defaults(
     root: &Value,
     schema: &Value,
@@ -77,7 +77,7 @@ pub(crate) fn inject_defaults(
     }
 }
 
-/// Whether a `default` stands anywhere in the document.
+/// Whether the document has a `default` anywhere.
 pub(crate) fn has_defaults(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => fields.contains_key("default") || fields.values().any(has_defaults),
@@ -86,7 +86,7 @@ pub(crate) fn has_defaults(schema: &Value) -> bool {
     }
 }
 
-/// JSON pointers of all subschemas that have a default; inner ones before those around them.
+/// JSON pointers of all subschemas that have a default; inner ones first.
 pub(crate) fn default_pointers(schema: &Value, subschemas: &Subschemas) -> Vec<String> {
     let mut pointers = Vec::new();
     collect_pointers(schema, subschemas, &mut String::new(), &mut pointers);
@@ -118,8 +118,8 @@ fn collect_pointers(part: &Value, subschemas: &Subschemas, pointer: &mut String,
     }
 }
 
-/// Drops defaults that their own schema refuses, such as `null` for a string: the caller who left the parameter out has
-/// done nothing wrong. Drops those that are too expensive to validate, too.
+/// Drops defaults that their own schema rejects, such as `null` for a string, so that a caller who omits the parameter
+/// gets no error. Also drops those that are too expensive to validate.
 pub(crate) fn drop_misfits(
     schema: &mut Value,
     pointers: &[String],

@@ -1,8 +1,7 @@
-//! What can be read, and how it comes in.
+//! Documents, and the connectors that read them from sources.
 //!
-//! A [`Connector`] sends every change since a [`Cursor`] to a [`Sink`]. What happens then (text
-//! extraction, chunks, the store) is not its business, and neither is whether something changed:
-//! the sink can tell, by fingerprint, and the content hash decides.
+//! A [`Connector`] sends every change since a [`Cursor`] to a [`Sink`]. It neither extracts text nor splits or stores
+//! documents, and need not know whether one changed: the sink compares fingerprints, and the content hash decides.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
-/// One configured place: `git:platform`.
+/// Name of a configured source: `git:platform`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceName {
     kind: String,
@@ -21,7 +20,7 @@ pub struct SourceName {
 }
 
 impl SourceName {
-    /// Joins a connector's kind and the name it is configured under.
+    /// Joins a connector's kind and the configured name.
     pub fn new(kind: impl Into<String>, name: impl Into<String>) -> Self {
         Self { kind: kind.into(), name: name.into() }
     }
@@ -31,7 +30,7 @@ impl SourceName {
         &self.kind
     }
 
-    /// Whether `text` means this source: its full name or its kind.
+    /// Whether `text` selects this source: its full name or its kind.
     pub fn matches(&self, text: &str) -> bool {
         text == self.kind || text.split_once(':') == Some((self.kind.as_str(), self.name.as_str()))
     }
@@ -43,36 +42,36 @@ impl fmt::Display for SourceName {
     }
 }
 
-/// One thing read from a source.
+/// An item read from a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// Its name within the source: a path, a key, an id.
+    /// Id within the source, such as a path or key.
     pub source_id: String,
-    /// Where a person can open it.
+    /// URL at which a user can open it.
     pub source_url: Option<String>,
-    /// Its title; where there is none, one is taken from the content.
+    /// Title; if `None`, one is derived from the content.
     pub title: Option<String>,
-    /// Who wrote it.
+    /// Author.
     pub author: Option<String>,
-    /// When it came to be.
+    /// Time of creation.
     pub created_at: Option<Timestamp>,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Option<Timestamp>,
-    /// Its media type, where the source knows it.
+    /// Media type, if the source knows it.
     pub content_type: Option<String>,
-    /// What it says.
+    /// The content.
     pub content: Content,
-    /// Anything else worth keeping.
+    /// Additional metadata.
     pub metadata: Map<String, Value>,
     /// Labels to filter by.
     pub tags: Vec<String>,
-    /// Changes whenever the content does, and can be had without reading it. Without one the
-    /// document is read again at every sync.
+    /// Version marker that changes whenever the content does, and is available without reading the content. Without
+    /// one, every sync reads the document again.
     pub fingerprint: Option<String>,
 }
 
 impl Document {
-    /// A document of which only its name and what it says are known.
+    /// A document with only an id and content.
     pub fn new(source_id: impl Into<String>, content: Content) -> Self {
         Self {
             source_id: source_id.into(),
@@ -90,147 +89,147 @@ impl Document {
     }
 }
 
-/// What a document says.
+/// Content of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Text as it is.
+    /// Plain text.
     Text(String),
     /// Bytes to extract text from.
     Bytes(Vec<u8>),
 }
 
-/// Something that changed in a source.
+/// A change in a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A document is new or different.
+    /// A document is new or changed.
     Upsert(Box<Document>),
-    /// A document is gone.
+    /// A document was deleted.
     Delete {
-        /// Its name within the source.
+        /// Id within the source.
         source_id: String,
     },
-    /// A document is there but cannot be had; it is kept as it was and tried again next time.
+    /// A document exists but cannot be read. The stored version is kept, and the next sync tries again.
     Unreadable {
-        /// Its name within the source.
+        /// Id within the source.
         source_id: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Where a sync left off; opaque to everyone but its connector.
+/// Position at which a sync resumes; opaque to all but its connector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
 
-/// What a pull amounts to.
+/// Result of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
-    /// Where to resume from next time.
+    /// Position at which the next pull resumes.
     pub cursor: Option<Cursor>,
-    /// Whether everything that exists was named.
+    /// Whether the pull named every document that exists.
     pub listing: Listing,
 }
 
-/// How much of the source a pull has named.
+/// How completely a pull named the documents of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// All of it: what was not named is gone.
+    /// All documents: those that were not named are deleted.
     Complete,
-    /// A part, or only what changed: nothing follows from silence.
+    /// Some documents, or only changed ones: those that were not named are kept.
     Partial,
 }
 
-/// Code that reads a kind of place.
+/// Reads one kind of source.
 #[async_trait]
 pub trait Connector: Send + Sync + 'static {
     /// Sends every change since `cursor` to `sink`; returns the cursor to resume from.
     async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError>;
 
-    /// Whether the place can be reached, without reading it.
+    /// Checks that the source can be reached, without reading it.
     async fn check(&self) -> Result<(), SourceError>;
 
-    /// Whether the user's settings name this document for reading although it contains a secret, such as a private key.
+    /// Whether the user's settings name this document explicitly, so that it is read although it contains a secret such
+    /// as a private key.
     fn admits_secret(&self, _source_id: &str) -> bool {
         false
     }
 
-    /// What watches the place; `None` when it cannot tell that it changed.
+    /// Watches the source for changes; `None` if it cannot be watched.
     fn watcher(&self) -> Option<Watcher> {
         None
     }
 }
 
-/// Watches a place on a thread of its own, for as long as its signals are heard. It signals once
-/// when it has begun, since nobody knows what changed before.
+/// Watches a source on a thread of its own until its [`Watch`] is dropped. Signals once at the start, because earlier
+/// changes are unknown.
 pub type Watcher = Box<dyn FnOnce(&Signal) + Send>;
 
-/// The end of a [`Watch`] that tells.
+/// The sender of change notifications to a [`Watch`].
 pub struct Signal {
     changes: mpsc::Sender<()>,
 }
 
 impl Signal {
-    /// Tells that something may have changed. Twice before it is heard is once.
+    /// Signals that something may have changed. Signals are merged until they are received.
     pub fn send(&self) {
-        // Full: it will be heard. Closed: `is_heard` tells.
+        // Full: a signal is already pending. Closed: `is_heard` reports it.
         self.changes.try_send(()).ok();
     }
 
-    /// Whether anybody still wants to know.
+    /// Whether the [`Watch`] still exists.
     pub fn is_heard(&self) -> bool {
         !self.changes.is_closed()
     }
 }
 
-/// Hears when a place may have changed.
+/// The receiver of change notifications of a source.
 pub struct Watch {
     changes: mpsc::Receiver<()>,
 }
 
 impl Watch {
-    /// A watch, and what makes it hear.
+    /// A signal and the watch that receives it.
     pub fn channel() -> (Signal, Self) {
         let (sender, changes) = mpsc::channel(1);
         (Signal { changes: sender }, Self { changes })
     }
 
-    /// Waits until something may have changed since the last time; `false` when nobody watches any
-    /// more.
+    /// Waits for the next signal that something may have changed; `false` once the watcher has ended.
     pub async fn changed(&mut self) -> bool {
         self.changes.recv().await.is_some()
     }
 }
 
-/// A source that cannot be read.
+/// A failure to read a source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The place is not there or says no.
+    /// The source is unreachable or refuses access.
     #[error("{0}")]
     Unavailable(String),
-    /// The sync has ended; nothing is wrong with the source.
+    /// The sync has ended; the source is not at fault.
     #[error(transparent)]
     Closed(#[from] SinkClosed),
 }
 
-/// The other end of a [`Sink`] is gone.
+/// The receiver of a [`Sink`] was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sync has ended")]
 pub struct SinkClosed;
 
-/// Remembers what a source had at its last sync.
+/// The documents of a source that the last sync stored.
 pub trait Known: Send + Sync + 'static {
-    /// Whether the document is stored with this fingerprint. Also notes that it exists.
+    /// Whether the document is stored with this fingerprint. Also marks it as existing.
     fn is_current(&self, source_id: &str, fingerprint: &str) -> bool;
 
-    /// Prepares for questions about these documents, which are about to be asked: one look for all of them.
+    /// Looks these documents up at once, before [`Known::is_current`] is called for each.
     fn prefetch(&self, _source_ids: &[&str]) {}
 
-    /// Takes note of how many documents the source has, for progress.
+    /// Sets the number of documents of the source, for progress.
     fn expect(&self, _total: u64) {}
 }
 
-/// Where a connector sends changes; bounded, so a fast source waits for a slow disk.
+/// Sends changes from a connector to the sync. Bounded, so that a fast source waits for a slow disk.
 #[derive(Clone)]
 pub struct Sink {
     changes: mpsc::Sender<Change>,
@@ -239,38 +238,37 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink that holds up to `capacity` changes, and the end they come out of.
+    /// A sink that buffers up to `capacity` changes, and its receiver.
     pub fn channel(capacity: usize, known: Arc<dyn Known>) -> (Self, mpsc::Receiver<Change>) {
         let (changes, receiver) = mpsc::channel(capacity);
         (Self { changes, known, secret_files: Arc::default() }, receiver)
     }
 
-    /// Whether the document must be read: it is new, or its fingerprint is another. Names it as
-    /// existing either way.
+    /// Whether the document must be read: it is new, or its fingerprint differs. Marks it as existing either way.
     pub fn wants(&self, source_id: &str, fingerprint: &str) -> bool {
         !self.known.is_current(source_id, fingerprint)
     }
 
-    /// Announces documents that [`Sink::wants`] is about to be asked for, a few hundred at a time, so that what is known of
-    /// them is read in one go. It need not be called, and a document that is announced must be asked for.
+    /// Announces documents for which [`Sink::wants`] will be called, a few hundred at a time, so that they are looked
+    /// up together. Optional; but `wants` must be called for every announced document.
     pub fn prefetch(&self, source_ids: &[&str]) {
         if !source_ids.is_empty() {
             self.known.prefetch(source_ids);
         }
     }
 
-    /// Notes that a file was left out because it usually holds secrets ([`crate::is_secret_file`]).
+    /// Counts a file that was left out because it usually holds secrets ([`crate::is_secret_file`]).
     pub fn leave_out_secret_file(&self) {
         self.secret_files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many files were left out because they usually hold secrets.
+    /// Number of files that were left out because they usually hold secrets.
     pub fn secret_file_count(&self) -> u64 {
         self.secret_files.load(Ordering::Relaxed)
     }
 
-    /// Announces how many documents the source has, where that is known before they are read. Only progress is made
-    /// of it: the number may be wrong.
+    /// Announces the number of documents of the source, if it is known before they are read. Only for progress, so it
+    /// may be wrong.
     pub fn expect(&self, total: u64) {
         self.known.expect(total);
     }

@@ -1,14 +1,14 @@
-//! What can go wrong with a call, told once for every way in.
+//! Errors of calls, the same for every interface.
 //!
-//! The kind decides code and status here and nowhere else. `message` is what a client may read;
-//! `detail` is for the log.
+//! The kind determines the error code and the HTTP status, here and nowhere else. `message` is for the client; `detail`
+//! is for the log.
 
 use crate::{Inside, LogLine, Unanswered};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
-/// An error and what caused it, in one line.
+/// An error and its causes, in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut above = text.clone();
@@ -30,34 +30,34 @@ pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// Why a call failed; each kind has one code and one HTTP status.
+/// The kind of a failure; each has one error code and one HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The request is malformed or its arguments do not fit the schema.
+    /// The request is malformed, or its arguments do not match the schema.
     BadRequest,
-    /// A semantic search was asked for, and there are no embeddings.
+    /// Semantic search was requested, but there are no embeddings.
     EmbeddingsDisabled,
-    /// Something the call needs is missing from the configuration.
+    /// The configuration lacks something that the call needs.
     NotConfigured,
-    /// No token, or a wrong one.
+    /// The token is missing or wrong.
     Unauthorized,
-    /// The policy or the guard says no.
+    /// The policy or the HTTP guard denies the call.
     Forbidden,
     /// No such tool, document or route.
     NotFound,
     /// The deadline passed.
     Timeout,
-    /// A request or a result is over its limit.
+    /// A request or result exceeds its size limit.
     TooLarge,
-    /// Too many calls; `retry_after` says when to come back.
+    /// Too many calls; `retry_after` is the time to wait.
     RateLimited,
     /// The tool itself failed.
     Tool,
-    /// A fault of ours.
+    /// A fault of this program.
     Internal,
-    /// No room for more work just now.
+    /// No capacity for more work at present.
     Overloaded,
-    /// The caller went away, or the server is stopping.
+    /// The caller disconnected, or the server is stopping.
     Cancelled,
 }
 
@@ -98,13 +98,13 @@ pub struct ToolError {
     retry_after: Option<Duration>,
     logs: Vec<LogLine>,
     scopes: Vec<String>,
-    /// Boxed: errors are passed on much more often than this is there.
+    /// Details that few errors have. Boxed, because every `Result` has the size of this error.
     rare: Option<Box<Rare>>,
     #[source]
     detail: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What few errors have.
+/// Details that few errors have.
 #[derive(Debug, Default)]
 struct Rare {
     data: Option<Value>,
@@ -113,7 +113,7 @@ struct Rare {
 }
 
 impl ToolError {
-    /// An error of this kind, with the sentence its reader gets.
+    /// An error of this kind, with the message for the client.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -126,17 +126,17 @@ impl ToolError {
         }
     }
 
-    /// Shorthand for arguments that do not fit.
+    /// An error for invalid arguments.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::BadRequest, message)
     }
 
-    /// Shorthand for what is not there.
+    /// An error for something that does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
-    /// A fault of ours: the reader gets a plain sentence, the log gets the cause.
+    /// A fault of this program: the client gets only the message, the log also gets the cause.
     pub fn internal(
         message: impl Into<String>,
         detail: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -144,54 +144,54 @@ impl ToolError {
         Self { detail: Some(detail.into()), ..Self::new(ErrorKind::Internal, message) }
     }
 
-    /// Says when it is worth trying again.
+    /// Sets the time to wait before a retry.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
     }
 
-    /// Says which scopes would have let the call in.
+    /// Sets the scopes that the call requires.
     #[must_use]
     pub fn with_scopes(self, scopes: impl IntoIterator<Item = String>) -> Self {
         Self { scopes: scopes.into_iter().collect(), ..self }
     }
 
-    /// The scopes that would have let the call in, all of them; none where it is not about scopes.
+    /// All scopes that the call requires; empty if the error is not about scopes.
     pub fn scopes(&self) -> &[String] {
         &self.scopes
     }
 
-    /// Adds what a program can make of it: the status and the body that a service answered with.
+    /// Adds machine-readable data, such as the status and body of an upstream's response.
     #[must_use]
     pub fn with_data(mut self, data: Value) -> Self {
         self.rare.get_or_insert_default().data = Some(data);
         self
     }
 
-    /// What a program can make of it, where there is more than the message.
+    /// Machine-readable data, if there is more than the message.
     pub fn data(&self) -> Option<&Value> {
         self.rare.as_ref()?.data.as_ref()
     }
 
-    /// Says that it failed since a question had no answer.
+    /// Marks the error as the consequence of a question without an answer.
     #[must_use]
     pub fn with_unanswered(mut self, why: Unanswered) -> Self {
         self.rare.get_or_insert_default().unanswered = Some(why);
         self
     }
 
-    /// Why a question had no answer, where it failed since one had none.
+    /// Why a question had no answer, if that caused the error.
     pub fn unanswered(&self) -> Option<Unanswered> {
         self.rare.as_ref()?.unanswered
     }
 
-    /// Adds what was logged until it failed.
+    /// Adds the log lines until the failure.
     #[must_use]
     pub fn with_logs(self, logs: Vec<LogLine>) -> Self {
         Self { logs, ..self }
     }
 
-    /// What was logged until it failed.
+    /// The log lines until the failure.
     pub fn logs(&self) -> &[LogLine] {
         &self.logs
     }
@@ -203,7 +203,7 @@ impl ToolError {
         self
     }
 
-    /// What was called until it failed, where it is an outermost call.
+    /// The nested calls until the failure; set for an outermost call only.
     pub fn inside(&self) -> Inside {
         self.rare.as_ref().map(|rare| rare.inside).unwrap_or_default()
     }
@@ -212,27 +212,27 @@ impl ToolError {
         self.logs
     }
 
-    /// What kind of failure this is.
+    /// The kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What the client may read.
+    /// The message for the client.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// How long to wait before trying again, where that is known.
+    /// Time to wait before a retry, if known.
     pub fn wait(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The same in whole seconds, as `Retry-After` has it.
+    /// Time to wait before a retry in whole seconds, rounded up, as in the header `Retry-After`.
     pub fn wait_seconds(&self) -> Option<u64> {
         self.retry_after.map(whole_seconds)
     }
 
-    /// The same error, everything a client may read passed through `change`.
+    /// This error with `change` applied to all text that a client may read.
     #[must_use]
     pub(crate) fn map_text(mut self, change: impl Fn(String) -> String) -> Self {
         self.message = change(self.message);

@@ -1,31 +1,31 @@
-//! How good a ranking is, in the figures that are usual for search: nDCG, recall, reciprocal rank.
+//! Retrieval metrics of a ranking: nDCG, recall and mean reciprocal rank (MRR).
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Documents looked at; what comes after them nobody reads.
+/// Rank cutoff; later results do not count.
 const DEPTH: usize = 10;
-/// Documents that fit on a first screen.
+/// Results that fit on a first screen.
 const FIRST_SCREEN: usize = 5;
 
-/// How good the answer to one question is, or the answers to many are on average; each in [0, 1].
+/// Retrieval metrics of one query, or averages over several; each in [0, 1].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// How near the first ten are to the best order there could be. The gain of a document is its
-    /// grade itself, as `trec_eval` and BEIR have it, discounted by the logarithm of its rank.
+    /// nDCG of the first ten results. The gain of a document is its grade itself, as in `trec_eval` and BEIR,
+    /// discounted by the logarithm of its rank.
     pub ndcg_10: f64,
-    /// How much of what was expected is among the first five.
+    /// Share of the expected documents among the first five results.
     pub recall_5: f64,
-    /// How much of what was expected is among the first ten.
+    /// Share of the expected documents among the first ten results.
     pub recall_10: f64,
-    /// One over the rank of the first expected document; 0 if that is not among the first ten.
+    /// Reciprocal rank of the first expected document; 0 if it is not among the first ten results.
     pub mrr_10: f64,
 }
 
 impl Figures {
-    /// The figures of one question: what was found, best first, and what was expected, by grade. A
-    /// grade of 0 expects nothing; a document that is found twice counts where it is found first.
+    /// Metrics of one query: its results, best first, against the grades of the expected documents. A grade of 0 means
+    /// not expected; a document that is found twice counts at its first rank.
     pub fn of<Id: Eq + Hash>(found: &[Id], expected: &HashMap<Id, u32>) -> Self {
         let mut ideal: Vec<u32> = expected.values().copied().filter(|grade| *grade > 0).collect();
         if ideal.is_empty() {
@@ -47,7 +47,7 @@ impl Figures {
         }
     }
 
-    /// The average; all zero where there is nothing to average.
+    /// The average; all zero if there is nothing to average.
     pub fn mean<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let (mut sum, mut count) = (Self::default(), 0.0);
         for figures in all {
@@ -57,13 +57,13 @@ impl Figures {
         if count == 0.0 { sum } else { sum.zip(&sum, |a, _| a / count) }
     }
 
-    /// What changed since `before`, figure by figure.
+    /// The differences from `before`, metric by metric.
     #[must_use]
     pub fn minus(&self, before: &Self) -> Self {
         self.zip(before, |now, then| now - then)
     }
 
-    /// Each with the name it usually has.
+    /// Each metric with its usual name.
     pub fn named(&self) -> [(&'static str, f64); 4] {
         [
             ("nDCG@10", self.ndcg_10),
@@ -83,10 +83,10 @@ impl Figures {
     }
 }
 
-/// The discounted gain of grades in this order: the first counts whole, later ones ever less.
+/// Discounted cumulative gain of grades in this order.
 fn gain(grades: &[u32]) -> f64 {
     let discounted = |(index, grade): (usize, &u32)| f64::from(*grade) / ((index + 2) as f64).log2();
-    // A sum of nothing would be minus zero, and be shown so.
+    // The `sum` of no floats is minus zero, and would be displayed as such.
     grades.iter().take(DEPTH).enumerate().map(discounted).fold(0.0, |sum, gain| sum + gain)
 }
 

@@ -1,15 +1,15 @@
-//! Arguments are made to fit a tool: its schema is compiled once, however many catalogs have it.
+//! A tool's compiled argument schema, shared by all catalogs that have the tool.
 
 use crate::{ArgumentSchema, Entry};
 use std::sync::{Arc, OnceLock};
 
-/// What fits arguments to a tool: its schema, compiled once.
+/// A tool's argument schema, compiled on first use.
 #[derive(Default)]
 pub(crate) struct Fitting(OnceLock<Compiled>);
 
 struct Compiled {
     schema: ArgumentSchema,
-    /// Why arguments are not checked, where they are not.
+    /// Why arguments are not validated, if the schema is faulty.
     fault: Option<String>,
 }
 
@@ -32,17 +32,17 @@ impl Fitting {
         })
     }
 
-    /// Whether the schema is already compiled, so that [`Fitting::schema`] does not have to.
+    /// Whether the schema is compiled already, so that [`Fitting::schema`] is cheap.
     pub(crate) fn is_compiled(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// The schema of a tool; compiled when it is first asked for.
+    /// The tool's schema, compiled on first use.
     pub(crate) fn schema(&self, entry: &Entry) -> &ArgumentSchema {
         &self.compiled(entry).schema
     }
 
-    /// Why arguments are not checked, where they are not.
+    /// Why arguments are not validated, if the schema is faulty.
     pub(crate) fn fault(&self, entry: &Entry) -> Option<&str> {
         self.compiled(entry).fault.as_deref()
     }

@@ -1,49 +1,49 @@
-//! Bytes that are kept for a while outside of answers, for whoever made the call.
+//! Kept files: binary content that is stored for a limited time outside of results, for the caller that made it.
 
 use crate::{Call, Caller, Identity, ToolError};
 use std::fmt;
 use std::sync::Arc;
 
-/// What the URIs of kept files begin with.
+/// URI prefix of kept files.
 pub const FILE_PREFIX: &str = "ctx://file/";
 
-/// Bytes, and what is known of them.
+/// A file's content, with its name and media type.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeptFile {
-    /// What it is called, where it is: a name without a path.
+    /// File name without a path, if there is one.
     pub name: Option<String>,
-    /// What kind of content it is.
+    /// Media type.
     pub content_type: String,
     /// The content.
     pub bytes: Arc<[u8]>,
 }
 
-/// Without the bytes.
+/// Omits the bytes.
 impl fmt::Debug for KeptFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeptFile({:?}, {}, {} bytes)", self.name, self.content_type, self.bytes.len())
     }
 }
 
-/// Keeps files, each for the one whose it is.
+/// Stores files, each for its owner.
 pub trait Keeper: Send + Sync + 'static {
-    /// Keeps a file, and gives the URI that it is read by; nobody can guess it.
+    /// Stores a file and returns its URI, which cannot be guessed.
     fn keep(&self, file: KeptFile, owner: Option<&Identity>) -> String;
 
-    /// The file that was kept under a URI for this reader; `not_found` where there is none.
+    /// The file with this URI, if this reader may read it; otherwise `not_found`.
     fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<KeptFile, ToolError>;
 }
 
 impl Call {
-    /// Keeps a file for whoever made the call, and gives its URI. None where nobody keeps files; nor for a command in
-    /// a terminal, with which whoever keeps them would end.
+    /// Stores a file for the caller of this call, and returns its URI. `None` if the catalog has no store for files,
+    /// and for a CLI command: the store would end with its process.
     pub fn keep(&self, file: &KeptFile) -> Option<String> {
         let is_command = *self.caller() == Caller::Cli && self.depth() == 0;
         let keeper = self.catalog().keeper().filter(|_| !is_command)?;
         Some(keeper.keep(file.clone(), self.identity()))
     }
 
-    /// The file that was kept under a URI for whoever made the call.
+    /// The file with this URI that was stored for the caller of this call.
     pub fn kept(&self, uri: &str) -> Result<KeptFile, ToolError> {
         match self.catalog().keeper() {
             Some(keeper) => keeper.kept(uri, self.identity()),

@@ -1,7 +1,7 @@
-//! The words of Context Harness: what can be called, what can be read, and the one door between.
+//! Core types of Context Harness: what can be called, what can be read, and the catalog that runs every call.
 //!
-//! Traits and plain types only. Nothing here opens a file, a socket or a database, reads the
-//! environment or prints; those live in the crates that implement these traits.
+//! Traits and plain types only. Nothing here opens a file, a socket or a database, reads the environment or prints;
+//! that is left to the crates that implement these traits.
 
 mod address;
 mod agent;

@@ -1,23 +1,23 @@
-//! Bounds on a call. Nothing is unbounded, so nothing here is an `Option`.
+//! Limits of a call. Every limit is mandatory, so none is an `Option`.
 
 use std::time::Duration;
 
-/// What one call, and every call inside it, may use at most.
+/// Limits of one call, including all calls nested in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a call may take when its tool names no other bound.
+    /// Timeout of a call whose tool sets none.
     pub call_timeout: Duration,
-    /// How many calls one call may make inside it, at any depth.
+    /// Number of calls nested in an outermost one, at any depth.
     pub nested_calls: u32,
-    /// How deep calls may nest.
+    /// Nesting depth of calls.
     pub depth: u32,
     /// Size of the arguments as JSON.
     pub argument_bytes: usize,
     /// Size of the result as JSON.
     pub result_bytes: usize,
-    /// Size of an answer that is to be read whole, where a tool can keep a larger one to be read in parts.
+    /// Size of a result that is returned whole, if the tool can keep a larger one to be read in parts.
     pub answer_bytes: usize,
-    /// How much of arguments and error text a run keeps.
+    /// Size of the arguments, and of the error text, that a run records.
     pub run_bytes: usize,
 }
 

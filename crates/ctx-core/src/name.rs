@@ -1,13 +1,13 @@
-//! Names of everything callable: `provider.tool`, both valid Luau identifiers.
+//! Tool names: `provider.tool`, both valid Luau identifiers.
 //!
-//! One canonical name everywhere: list, search, docs, call and log. The rules that turn any
-//! outside name into an identifier, and that keep two apart when they collide, live only here.
+//! Lists, search, documentation, calls and logs use the same canonical name. Only this module turns other names into
+//! identifiers, and numbers names that collide.
 
 use crate::BuiltinProvider;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Longest outward name; many MCP clients refuse more.
+/// Maximum length of an outward name; many MCP clients reject longer ones.
 const OUTWARD_LENGTH_MAX: usize = 64;
 
 /// Reserved words of Lua 5.4 and Luau; none can be a field name after a dot.
@@ -16,13 +16,13 @@ const KEYWORDS: [&str; 22] = [
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
 
-/// A name that Luau accepts after a dot.
+/// A name that Luau accepts as a field after a dot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identifier(String);
 
 impl Identifier {
-    /// Makes an identifier of any text: `data-server` becomes `data_server`, `123service`
-    /// becomes `_123service`, `while` becomes `_while`.
+    /// Turns any text into an identifier: `data-server` becomes `data_server`, `123service` becomes `_123service`,
+    /// `while` becomes `_while`.
     pub fn sanitize(raw: &str) -> Self {
         let mut name: String =
             raw.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
@@ -33,9 +33,9 @@ impl Identifier {
         Self(name)
     }
 
-    /// Makes one identifier for each raw name, in their order; a second `x` becomes `x_2`.
+    /// Turns each raw name into a unique identifier, in order; a second `x` becomes `x_2`.
     pub fn sanitize_all<'a>(raw_names: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
-        // Each name with the next ordinal to try: thousands of raw names may collide, and must not take quadratic time.
+        // Each name with the next number to try: thousands of raw names may collide, and must not take quadratic time.
         let mut taken: HashMap<String, usize> = HashMap::new();
         let mut names = Vec::new();
         for raw in raw_names {
@@ -55,7 +55,7 @@ impl Identifier {
         names
     }
 
-    /// The identifier, or where it is longer than 64 characters its beginning and a hash of the whole.
+    /// The identifier; if it is longer than 64 characters, its start and a hash of the whole.
     pub fn shortened(&self) -> Self {
         Self(cut(&self.0))
     }
@@ -101,23 +101,23 @@ pub struct ToolName {
 }
 
 impl ToolName {
-    /// Joins a provider's name and a tool's own.
+    /// Joins the identifiers of a provider and of its tool.
     pub fn new(provider: Identifier, tool: Identifier) -> Self {
         Self { provider, tool }
     }
 
-    /// The provider's part.
+    /// Identifier of the provider.
     pub fn provider(&self) -> &Identifier {
         &self.provider
     }
 
-    /// The tool's own part.
+    /// Identifier of the tool within its provider.
     pub fn tool(&self) -> &Identifier {
         &self.tool
     }
 
-    /// The name clients see: bare for what is ours (`search`), `server__tool` for the rest,
-    /// never longer than 64 characters.
+    /// The name that clients see, at most 64 characters: bare for built-in functions (`search`), `server__tool` for all
+    /// others.
     pub fn outward(&self) -> String {
         if BuiltinProvider::named(self.provider.as_str()).is_some_and(BuiltinProvider::has_bare_names) {
             return cut(self.tool.as_str());
@@ -132,7 +132,7 @@ impl fmt::Display for ToolName {
     }
 }
 
-/// Shortens a long name; a hash of the whole keeps two long names apart.
+/// Shortens a long name; a hash of the whole keeps long names apart.
 fn cut(name: &str) -> String {
     if name.len() <= OUTWARD_LENGTH_MAX {
         return name.to_owned();

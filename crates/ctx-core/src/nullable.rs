@@ -1,19 +1,19 @@
-//! `null` in the schemas of our own tools, which clients read that know one `type` for each value.
+//! `null` in the schemas of built-in tools, for clients that support only one `type` per value.
 //!
-//! An optional argument may be left out; that it may be `null` too is not published, but accepted: many clients send it.
-//! A result that may be `null` says so with `anyOf`.
+//! An optional argument may be omitted. `null` is accepted for it, because many clients send that, but is not in the
+//! published schema. A result that may be `null` is described by `anyOf`.
 
 use crate::json_schema;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-/// Levels of a schema that are looked at. Schemas of our own types are whole, without references.
+/// Maximum depth of a schema. Generated schemas are inlined, without references.
 const DEPTH_MAX: usize = 32;
 
-/// Keywords that describe a value, whatever its type is.
+/// Annotation keywords, which do not depend on the type of the value.
 const ANNOTATIONS: [&str; 5] = ["title", "description", "default", "examples", "deprecated"];
 
-/// The schema of a tool's arguments: an optional one is not required, and never `null`.
+/// JSON Schema of a tool's arguments; `null` is removed from the types of optional ones.
 pub fn input_schema<T: JsonSchema>() -> Value {
     let mut schema = json_schema::<T>();
     for_each_schema(&mut schema, 0, &mut |schema| {
@@ -30,15 +30,15 @@ pub fn input_schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema of a tool's result: a value that may be `null` has a branch of `anyOf` for it.
+/// JSON Schema of a tool's result; a value that may be `null` has an `anyOf` branch for it.
 pub fn output_schema<T: JsonSchema>() -> Value {
     let mut schema = json_schema::<T>();
     for_each_schema(&mut schema, 0, &mut split_null);
     schema
 }
 
-/// Removes arguments that are `null` where the schema has an optional one without a default that cannot be. One with a
-/// default stays, and is refused: `null` does not say whether the default is meant.
+/// Removes `null` for optional arguments whose schema has a type other than `null` and no default. With a default,
+/// `null` stays and is rejected by validation: it does not say whether the default is meant.
 pub(crate) fn drop_nulls(schema: &Value, arguments: &mut Value) {
     drop_nulls_within(schema, arguments, 0);
 }
@@ -73,7 +73,7 @@ fn may_be_absent(schema: &Value) -> bool {
     has_type && schema.get("default").is_none()
 }
 
-/// Visits a schema and all schemas inside of it.
+/// Visits a schema and all its subschemas.
 fn for_each_schema(schema: &mut Value, depth: usize, visit: &mut impl FnMut(&mut Map<String, Value>)) {
     let Some(fields) = schema.as_object_mut().filter(|_| depth < DEPTH_MAX) else { return };
     visit(fields);
@@ -91,7 +91,7 @@ fn for_each_schema(schema: &mut Value, depth: usize, visit: &mut impl FnMut(&mut
     }
 }
 
-/// Takes `null` out of a list of types, and out of the alternatives.
+/// Removes `null` from the types and from the branches of `anyOf`.
 fn forbid_null(schema: &mut Map<String, Value>) {
     if let Some(types) = types_without_null(schema) {
         schema.insert("type".to_owned(), types);
@@ -111,7 +111,7 @@ fn forbid_null(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Writes `type: [T, "null"]` as `anyOf`.
+/// Rewrites `type: [T, "null"]` as `anyOf`.
 fn split_null(schema: &mut Map<String, Value>) {
     let Some(types) = types_without_null(schema) else { return };
     let (about, mut branch): (Map<String, Value>, Map<String, Value>) =
@@ -121,7 +121,7 @@ fn split_null(schema: &mut Map<String, Value>) {
     schema.insert("anyOf".to_owned(), json!([branch, { "type": "null" }]));
 }
 
-/// The types of a schema that allows `null` beside others, without it.
+/// The types of a schema without `null`, if it allows `null` and other types.
 fn types_without_null(schema: &Map<String, Value>) -> Option<Value> {
     let types = schema.get("type")?.as_array()?;
     let others: Vec<Value> = types.iter().filter(|written| *written != "null").cloned().collect();

@@ -1,20 +1,20 @@
-//! Observations of a function's answers, for its documentation.
+//! Observations of a tool's results, for its documentation.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The longest text that is parsed to see whether it is JSON.
+/// Maximum size of a text that is parsed to detect JSON.
 const PARSED_BYTES_MAX: usize = 256 << 10;
 
-/// Observations of one function's answers, for as long as its definition is the same.
+/// Observations of one tool's results, kept until its definition changes.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     json_text: AtomicBool,
 }
 
 impl Observed {
-    /// Takes note of an answer.
+    /// Records a result.
     pub(crate) fn note(&self, answer: &Value) {
         if let Value::String(text) = answer
             && !self.answers_json_text()
@@ -24,7 +24,7 @@ impl Observed {
         }
     }
 
-    /// Whether an answer was a text that holds a JSON object or array.
+    /// Whether a result was a text that contains a JSON object or array.
     pub(crate) fn answers_json_text(&self) -> bool {
         self.json_text.load(Ordering::Relaxed)
     }

@@ -1,86 +1,86 @@
-//! Whoever is at the other end of a call: told how it goes, and asked what only they know.
+//! The peer of a call: its client, which gets progress and answers questions (elicitation, sampling, roots).
 
 use crate::Catalog;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Whoever is at the other end of a call.
+/// The client at the other end of a call.
 #[async_trait]
 pub trait Peer: Send + Sync + 'static {
-    /// Tells that the outermost call is admitted: policy, schema and rate limit let it pass, and its tool runs now.
+    /// Called once the outermost call is admitted by policy, schema and rate limit, before its tool runs.
     fn admitted(&self) {}
 
-    /// Tells how far the work has come.
+    /// Reports progress.
     fn progress(&self, _progress: Progress) {}
 
-    /// Passes on what a program at the other end can read of the work: an event in the tool's own shape.
+    /// Forwards a machine-readable event, in the tool's own format.
     fn event(&self, _event: &Value) {}
 
-    /// Passes on a line that the tool logged.
+    /// Forwards a log line of the tool.
     fn log(&self, _level: tracing::Level, _message: &str) {}
 
-    /// Asks a question and waits for its answer.
+    /// Asks a question and waits for the answer.
     async fn ask(&self, _question: Question) -> Result<Value, Unanswered> {
         Err(Unanswered::Unable)
     }
 }
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Units done.
+    /// Units completed.
     pub done: f64,
-    /// Units in all, where known.
+    /// Units in total, if known.
     pub total: Option<f64>,
-    /// What is being done.
+    /// Description of the current step.
     pub message: Option<String>,
 }
 
-/// What a call asks its other end.
+/// A question of a call to its peer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Its name among the questions of one call, where whoever asks has one for it.
+    /// Identifies the question among those of one call, if the caller names it.
     pub key: Option<String>,
-    /// What is wanted.
+    /// The kind of question.
     pub want: Want,
 }
 
-/// What a question wants.
+/// A kind of question, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Want {
-    /// A value from the person; the answer fits the schema.
+    /// Elicitation: the user enters a value that matches the schema.
     Person {
-        /// What they are asked.
+        /// The question.
         message: String,
         /// JSON Schema of the answer, an object.
         schema: Value,
     },
-    /// A message from the client's model, as `sampling/createMessage` of MCP has it.
+    /// Sampling: the client's model writes a message; the parameters of MCP's `sampling/createMessage`.
     Model(Map<String, Value>),
-    /// The folders that the client works in, a list.
+    /// Roots: the client lists the folders in which it works.
     Roots,
 }
 
 /// Why a question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
-    /// The other end has no way to answer.
+    /// The client does not support such questions.
     #[error("this client cannot be asked")]
     Unable,
-    /// A person said no.
+    /// The user declined.
     #[error("the person declined")]
     Declined,
-    /// A person closed the question without saying anything.
+    /// The user dismissed the question.
     #[error("the person dismissed the question")]
     Dismissed,
     /// The time for answers is over.
     #[error("nobody answered in time")]
     TooLate,
-    /// Clients have no form for such a question.
+    /// No client has a form for such a question.
     #[error("clients can be asked for text, numbers, booleans and choices only")]
     Unaskable,
-    /// What came back does not fit what was asked.
+    /// The answer does not match the question.
     #[error("the answer does not fit the question")]
     Unfit,
 }
@@ -89,7 +89,7 @@ impl Unanswered {
     const ALL: [Self; 6] =
         [Self::Unable, Self::Declined, Self::Dismissed, Self::TooLate, Self::Unaskable, Self::Unfit];
 
-    /// Its code where only text can pass, as out of a script.
+    /// Error code, for interfaces that pass only text, such as scripts.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Unable => "cannot_be_asked",
@@ -107,13 +107,13 @@ impl Unanswered {
     }
 }
 
-/// Nobody to ask, nobody to tell.
+/// A peer that ignores progress and answers no question.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPeer;
 
 impl Peer for NoPeer {}
 
-/// A peer that is told no secret of the catalog's.
+/// Masks the secrets of a catalog in everything that is sent to a peer.
 pub(crate) struct Masking {
     pub(crate) peer: Arc<dyn Peer>,
     pub(crate) catalog: Arc<Catalog>,

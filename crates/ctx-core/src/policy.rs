@@ -1,32 +1,32 @@
-//! Who may call what. The catalog asks; nobody else decides.
+//! Authorization: which caller may call which tool. The catalog enforces every decision.
 
 use crate::{Caller, ToolName, ToolSpec};
 use std::collections::BTreeSet;
 
-/// The answer of a [`Policy`].
+/// The decision of a [`Policy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// Go ahead.
+    /// The call is allowed.
     Allow,
-    /// No, and this is why.
+    /// The call is denied, for this reason.
     Deny(String),
-    /// Only for those who were granted all of these scopes, and this caller was not.
+    /// The call requires all of these scopes, and the caller lacks at least one.
     NeedsScopes(BTreeSet<String>),
 }
 
-/// Whom a caller has proved to be, and what for.
+/// An authenticated caller and its permissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Who it is, as whoever vouches for it names them.
+    /// Subject, as the issuer of the credentials names it.
     pub subject: String,
-    /// What it was granted.
+    /// Granted scopes.
     pub scopes: BTreeSet<String>,
 }
 
-/// Decides before each call, nested ones too.
+/// Decides whether a call is allowed; asked before each call, nested ones too.
 pub trait Policy: Send + Sync + 'static {
-    /// Whether `caller`, who has proved to be `identity` where that was asked, may call this tool.
+    /// Whether `caller`, authenticated as `identity` if there is authentication, may call this tool.
     fn decide(
         &self,
         tool: &ToolName,
@@ -36,7 +36,7 @@ pub trait Policy: Send + Sync + 'static {
     ) -> Decision;
 }
 
-/// Everyone may call everything: the policy of a workspace that names no other.
+/// Allows every call: the policy of a workspace that configures no other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllowAll;
 

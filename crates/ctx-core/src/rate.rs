@@ -1,4 +1,4 @@
-//! Rate limits as people write them: `10/m`.
+//! Rate limits, written as `10/m`.
 
 use governor::{DefaultDirectRateLimiter, Quota, clock::Clock};
 use std::collections::HashMap;
@@ -7,14 +7,14 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// So many calls in such a time, with a burst of the same size.
+/// A number of calls in a period, with a burst of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateLimit {
     calls: NonZeroU32,
     period: Duration,
 }
 
-/// A rate that cannot be read.
+/// A text that is not a rate limit.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a rate limit; write calls per second, minute, hour or day, like `10/m`")]
 pub struct InvalidRate(String);
@@ -37,14 +37,14 @@ impl FromStr for RateLimit {
     }
 }
 
-/// Counts calls against a [`RateLimit`].
+/// Enforces a [`RateLimit`] by counting calls.
 #[derive(Debug)]
 pub struct Meter {
     limiter: DefaultDirectRateLimiter,
 }
 
 impl Meter {
-    /// Nothing is counted yet: a whole burst is free.
+    /// Starts with a whole burst available.
     pub fn new(limit: RateLimit) -> Self {
         let interval = limit.period / limit.calls.get();
         // An interval of zero needs more than a billion calls a second; one nanosecond is as good.
@@ -53,26 +53,26 @@ impl Meter {
         Self { limiter: DefaultDirectRateLimiter::direct(quota) }
     }
 
-    /// Takes one call, or says how long to wait for it.
+    /// Counts one call, or returns the time to wait for it.
     pub fn take(&self) -> Result<(), Duration> {
         let clock = governor::clock::DefaultClock::default();
         self.limiter.check().map_err(|refusal| refusal.wait_time_from(clock.now()))
     }
 }
 
-/// The meters of all tools that have a rate limit, by full name. Catalogs share them with those they replace, so that a
-/// limit counts whichever catalog a call began with.
+/// The meters of all tools that have a rate limit, by full name. A catalog shares them with its replacement, so that
+/// the limit holds whichever catalog a call uses.
 #[derive(Debug, Default)]
 pub(crate) struct Meters(Mutex<HashMap<(String, RateLimit), Arc<Meter>>>);
 
 impl Meters {
-    /// The meter of a tool.
+    /// The meter of a tool, created on first use.
     pub(crate) fn of(&self, name: &str, limit: RateLimit) -> Arc<Meter> {
         let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         meters.entry((name.to_owned(), limit)).or_insert_with(|| Arc::new(Meter::new(limit))).clone()
     }
 
-    /// Drops those of tools that no catalog has any more.
+    /// Drops the meters of tools that are in no catalog any more.
     pub(crate) fn prune(&self) {
         let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         meters.retain(|_, meter| Arc::strong_count(meter) > 1);

@@ -1,7 +1,7 @@
-//! What clients can read by its URI, and where it comes from.
+//! MCP resources: content that clients read by URI, and its origins.
 //!
-//! A resource is read through the one door, like a tool is called: the catalog registers each origin of
-//! them as a tool.
+//! A resource is read by [`Catalog::call`], like a tool is called: the catalog registers each origin of resources as a
+//! tool.
 
 use crate::{
     Annotations, BuiltinProvider, Call, Catalog, Completing, Completions, Identifier, Output, Provider, Tool,
@@ -14,14 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// An origin of resources: those whose URIs begin alike.
+/// An origin of resources, whose URIs share a prefix.
 #[async_trait]
 pub trait Resources: Send + Sync + 'static {
-    /// What the URIs of all its resources begin with; no other origin's may begin so.
+    /// URI prefix of all its resources. Neither it nor another origin's prefix may start with the other.
     fn prefix(&self) -> &str;
 
-    /// At most `most` resources in a stable order, from where an earlier page says the next begins, as there
-    /// are when this is the catalog.
+    /// At most `most` resources in a stable order, starting at the page token `from`, as they are in this catalog.
     async fn list(
         &self,
         from: Option<&str>,
@@ -29,124 +28,124 @@ pub trait Resources: Send + Sync + 'static {
         catalog: &Catalog,
     ) -> Result<ResourcePage, ToolError>;
 
-    /// The forms of URIs that can be read without being listed.
+    /// URI templates of resources that can be read without being listed.
     fn templates(&self) -> Vec<ResourceTemplate> {
         Vec::new()
     }
 
-    /// Reads one; `not_found` where there is none.
+    /// Reads a resource; `not_found` if it does not exist.
     async fn read(&self, uri: &str, call: &Call) -> Result<Vec<ResourceContent>, ToolError>;
 
-    /// What changes from now on, where that can be known.
+    /// Subscribes to changes, if the origin can report them.
     fn changes(&self) -> Option<broadcast::Receiver<ResourceChange>> {
         None
     }
 
-    /// Has changes of one told for as long as what this gives is kept, where that takes more than
-    /// [`Resources::changes`].
+    /// Subscribes to changes of one resource until the returned handle is dropped, if [`Resources::changes`] alone
+    /// would not report them.
     async fn follow(&self, uri: &str) -> Option<Following> {
         let _ = uri;
         None
     }
 
-    /// What an argument of one of the forms can be.
+    /// Completion values for an argument of a URI template.
     async fn complete(&self, asked: &Completing) -> Result<Completions, ToolError> {
         let _ = asked;
         Ok(Completions::default())
     }
 
-    /// How long reading may take, where it is not the catalog's own bound.
+    /// Timeout of [`Resources::read`]; `None` means the catalog's default.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 }
 
-/// Somebody wants to be told of changes of a resource, until this is dropped.
+/// A subscription to changes of a resource, which ends when this is dropped.
 pub type Following = Box<dyn Send + Sync>;
 
-/// What is told of one resource.
+/// Metadata of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
-    /// Where it is read.
+    /// Its URI.
     pub uri: String,
     /// Its name.
     pub name: String,
-    /// A name for people.
+    /// Display name.
     pub title: Option<String>,
-    /// What it is.
+    /// Description.
     pub description: Option<String>,
-    /// What kind of content it has.
+    /// Media type.
     pub mime_type: Option<String>,
-    /// How large its content is, in bytes.
+    /// Size of the content in bytes.
     pub size: Option<u64>,
-    /// What else clients are told of it, as MCP has it: `annotations`, `icons`, `_meta`.
+    /// Other MCP fields for clients: `annotations`, `icons`, `_meta`.
     pub more: Map<String, Value>,
 }
 
-/// Some resources, and where the next begin.
+/// One page of a list of resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourcePage {
     /// The resources.
     pub resources: Vec<Resource>,
-    /// What to ask for next; `None` when these are the last.
+    /// Token of the next page; `None` after the last.
     pub next: Option<String>,
 }
 
-/// A form that URIs of resources have.
+/// A URI template of resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceTemplate {
-    /// A URI with `{names}` in it (RFC 6570).
+    /// The template, with `{names}` (RFC 6570).
     pub uri_template: String,
     /// Its name.
     pub name: String,
-    /// A name for people.
+    /// Display name.
     pub title: Option<String>,
-    /// What these resources are.
+    /// Description of these resources.
     pub description: Option<String>,
-    /// What kind of content they have.
+    /// Media type of their content.
     pub mime_type: Option<String>,
-    /// As for [`Resource::more`].
+    /// Other MCP fields for clients, as in [`Resource::more`].
     pub more: Map<String, Value>,
 }
 
-/// What reading a resource gives: a text, or bytes in base64.
+/// Content of a resource: text, or bytes in base64.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceContent {
-    /// Where it was read.
+    /// The URI that was read.
     pub uri: String,
-    /// What kind of content it is.
+    /// Media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// The text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The bytes, where it is no text.
+    /// The bytes in base64, if it is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
-    /// What else clients are told of it, as MCP has it: `_meta`.
+    /// Other MCP fields for clients: `_meta`.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// What has changed.
+/// A change of an origin's resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceChange {
-    /// The content of one.
+    /// The content of a resource changed.
     Content {
-        /// Which.
+        /// Its URI.
         uri: String,
     },
-    /// Which there are.
+    /// The list of resources changed.
     List,
 }
 
-/// The full name of the tool that reads what begins with `prefix`.
+/// Full name of the tool that reads the resources with this URI prefix.
 pub(crate) fn tool_name(prefix: &str) -> String {
     format!("{}.{}", BuiltinProvider::Resources.name(), Identifier::sanitize(prefix))
 }
 
-/// All origins of resources of a catalog, as its tools.
+/// The provider of all origins of a catalog, each as a tool.
 pub(crate) struct Origins(pub(crate) Vec<Arc<dyn Resources>>);
 
 impl Provider for Origins {
@@ -163,7 +162,7 @@ impl Provider for Origins {
     }
 }
 
-/// An origin whose answer is what one of its resources holds.
+/// Adapter that makes an origin a tool; its result is the content of a resource.
 struct Reading(Arc<dyn Resources>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! A record of every call: who called what, with what, how it ended.
+//! The run log: a record of every call, with its tool, caller, arguments and outcome.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -37,16 +37,16 @@ impl std::str::FromStr for RunId {
 pub struct Run {
     /// Its id.
     pub id: RunId,
-    /// The run it was made in.
+    /// The run of the enclosing call.
     pub parent: Option<RunId>,
     /// The tool's full name.
     pub tool: String,
     /// Who called: `cli`, `http`, …
     pub caller: String,
-    /// When it began.
+    /// Start time.
     #[schemars(with = "String")]
     pub started_at: Timestamp,
-    /// How long it took.
+    /// Duration.
     #[serde(rename = "duration_us", serialize_with = "as_micros", deserialize_with = "from_micros")]
     #[schemars(with = "u64")]
     pub duration: Duration,
@@ -75,29 +75,29 @@ pub enum Outcome {
     },
 }
 
-/// What was called inside of a call: what whoever made it need not call, nor read.
+/// Statistics of the calls nested in a call, which its caller neither had to make nor to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inside {
-    /// How many calls, at any depth.
+    /// Number of nested calls, at any depth.
     pub calls: u64,
-    /// How many bytes of their results at least are not in its own: those beyond its size.
+    /// Bytes of their results that the call's own result leaves out: those beyond its size.
     pub bytes_kept: u64,
 }
 
 impl Inside {
-    /// Calls whose results have so many bytes together, inside of one whose result has `result_bytes`.
+    /// Statistics of calls whose results have `bytes` bytes in total, nested in a call with a result of `result_bytes`.
     pub fn new(calls: u64, bytes: u64, result_bytes: usize) -> Self {
         Self { calls, bytes_kept: bytes.saturating_sub(result_bytes as u64) }
     }
 }
 
-/// Where runs go. Recording must not block and must not fail the call.
+/// Stores runs. Recording must not block and must not fail the call.
 pub trait RunLog: Send + Sync + 'static {
-    /// Keeps one run.
+    /// Stores one run.
     fn record(&self, run: Run);
 }
 
-/// Keeps nothing.
+/// Stores nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Discard;
 
@@ -113,8 +113,7 @@ fn from_micros<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Dura
     u64::deserialize(deserializer).map(Duration::from_micros)
 }
 
-/// Shortens a value to about `bytes_max`: long strings are cut first, then the whole becomes a
-/// preview.
+/// Shortens a value to about `bytes_max`: first cuts long strings, then replaces the whole value by a text preview.
 pub(crate) fn bounded(value: Value, size: usize, bytes_max: usize) -> Value {
     if size <= bytes_max {
         return value;
@@ -127,7 +126,7 @@ pub(crate) fn bounded(value: Value, size: usize, bytes_max: usize) -> Value {
     Value::String(cut_text(&text, bytes_max))
 }
 
-/// The beginning of a long text, marked as such.
+/// The start of a long text, with its full size.
 pub(crate) fn cut_text(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();

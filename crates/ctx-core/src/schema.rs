@@ -1,6 +1,6 @@
-//! The shape of a tool's arguments: validated by a JSON Schema validator, defaults filled in.
+//! Argument schemas: JSON Schema validation of a tool's arguments, with defaults filled in.
 //!
-//! Compiled once per tool. Messages name the parameter and never repeat its value, which may be
+//! A schema is compiled once per tool. Error messages name the parameter and never contain its value, which may be
 //! large or secret.
 
 use crate::body::Given;
@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// How many problems one answer names.
+/// Maximum number of problems in one error message.
 const PROBLEMS_MAX: usize = 5;
 
 /// Validation effort (see `effort`) that may be spent on the runtime thread: a millisecond or two.
@@ -32,7 +32,7 @@ const ERROR_BYTES: u64 = 128;
 /// Backtracking limit of one match of a pattern with look-around or backreferences.
 const BACKTRACKING_MAX: usize = 10_000;
 
-/// The schema of a type: whole, without references, without a name.
+/// JSON Schema of a Rust type, without references and title.
 pub fn json_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -47,8 +47,8 @@ pub fn json_schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Drops the names that schemars gives to Rust's unsigned numbers: no standard has them, and readers of
-/// schemas complain. Their bounds stay.
+/// Drops schemars' formats for unsigned integers, such as `uint32`: they are in no standard, and some readers of
+/// schemas complain. The bounds stay.
 fn drop_unknown_formats(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -63,13 +63,13 @@ fn drop_unknown_formats(schema: &mut Value) {
     }
 }
 
-/// A compiled schema for arguments.
+/// A compiled JSON Schema of arguments.
 #[derive(Debug)]
 pub struct ArgumentSchema {
     schema: Value,
-    /// Whether there is anything to fill in.
+    /// Whether the schema has defaults to fill in.
     has_defaults: bool,
-    /// `None`: the schema is faulty and arguments pass unchecked.
+    /// `None`: the schema is faulty, and arguments are not validated.
     validator: Option<Validator>,
     body: Option<BodyArgument>,
     takes_null_for_absent: bool,
@@ -113,31 +113,31 @@ impl ArgumentSchema {
         })
     }
 
-    /// Lets every object through: for a tool whose own schema is faulty.
+    /// Accepts every object: for a tool whose schema is faulty.
     pub fn unchecked(schema: Value) -> Self {
         let has_defaults = has_defaults(&schema);
         Self { has_defaults, schema, validator: None, body: None, takes_null_for_absent: false }
     }
 
-    /// The same for a tool that sends this argument, which callers may give in other ways too.
+    /// This schema for a tool with a request body, which callers may also pass in other forms.
     #[must_use]
     pub fn with_body(self, body: Option<BodyArgument>) -> Self {
         Self { body, ..self }
     }
 
-    /// The same for a tool of our own: an optional argument that is `null` counts as absent.
+    /// This schema for a built-in tool: `null` for an optional argument counts as absent.
     #[must_use]
     pub fn taking_null_for_absent(self, takes_null_for_absent: bool) -> Self {
         Self { takes_null_for_absent, ..self }
     }
 
-    /// The schema, without defaults that do not fit it.
+    /// The JSON Schema, without defaults that do not match it.
     pub fn json(&self) -> &Value {
         &self.schema
     }
 
-    /// Fills in defaults and validates; the error names what is wrong and where. May take a second: on a runtime thread
-    /// use `prepare_inline`.
+    /// Fills in defaults and validates; the error names the parameters that are wrong. May take a second: on a runtime
+    /// thread use `prepare_inline`.
     pub fn prepare(&self, arguments: Value) -> Result<Map<String, Value>, ToolError> {
         let (arguments, given) = self.complete(arguments)?;
         self.check(arguments, given)
@@ -173,7 +173,7 @@ impl ArgumentSchema {
         }
     }
 
-    /// Moves body fields to where the schema has them, and fills in defaults.
+    /// Moves the fields of a body to where the schema expects them, and fills in defaults.
     fn complete(&self, arguments: Value) -> Result<(Value, Given), ToolError> {
         let (mut arguments, given) = match (&self.body, arguments) {
             (Some(body), arguments) => body.arrange(&self.schema, arguments),
@@ -226,7 +226,7 @@ impl ArgumentSchema {
     fn explain(&self, error: &ValidationError<'_>, given: Given) -> String {
         let whole_path = dotted(error.instance_path().as_str());
         let body = self.body.as_ref().map(|body| body.name.as_str()).filter(|_| given != Given::Whole);
-        // Whoever gave fields beside the other arguments knows of no body.
+        // A caller that passed fields next to the other arguments does not know the name of the body.
         let path = match body.and_then(|body| whole_path.strip_prefix(body)) {
             Some("") => "",
             Some(within) => within.strip_prefix('.').unwrap_or(&whole_path),
@@ -259,13 +259,13 @@ impl ArgumentSchema {
         }
     }
 
-    /// What was taken for a field of an open body and was perhaps meant for a parameter that is missing.
+    /// Hint for a missing parameter: a similar name that was taken for a field of an open body.
     fn stray(&self, arguments: &Value, body: &str, missing: &str) -> String {
         let known = self.known(body);
         let fields = arguments.get(body).and_then(Value::as_object);
         let names = fields.into_iter().flat_map(|fields| fields.keys()).map(String::as_str);
         match nearest(missing, names.filter(|name| !known.contains(name))) {
-            // Where the body takes no such field that is told anyway.
+            // A closed body rejects the field, so the error names it anyway.
             Some(near) if !self.is_closed(body) => format!(" (did you mean it by `{near}`?)"),
             _ => String::new(),
         }
@@ -301,7 +301,7 @@ fn explain_unknown(name: &str, path: &str, known: &[&str]) -> String {
     }
 }
 
-/// `/filters/tags/0` as people write it: `filters.tags.0`.
+/// A JSON pointer as a dotted path: `/filters/tags/0` becomes `filters.tags.0`.
 fn dotted(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~")
 }

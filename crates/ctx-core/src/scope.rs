@@ -1,26 +1,25 @@
-//! Tools that need scopes: a policy made of patterns over their names.
+//! Scope policy: OAuth scopes that tools require, by patterns over tool names.
 
 use crate::{Caller, Decision, Identity, Policy, ToolName, ToolSpec};
 use globset::{Glob, GlobMatcher};
 use std::collections::BTreeSet;
 
-/// Lets a caller call a tool only with every scope of every pattern that the tool's name fits, be it the
-/// full name or the outward one.
+/// Requires, for each tool, all scopes of every pattern that matches its full or outward name.
 ///
-/// Who has proved to be somebody needs them, and so does everybody who comes over HTTP. Others, like
-/// whoever types commands in a terminal, have no scopes and need none.
+/// Applies to authenticated callers, and to all callers over HTTP. Others, such as commands in a terminal, have no
+/// scopes and need none.
 #[derive(Clone, Debug, Default)]
 pub struct ScopePolicy {
     rules: Vec<(GlobMatcher, BTreeSet<String>)>,
 }
 
-/// A pattern or a scope that cannot be one.
+/// An invalid pattern or scope.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not {1}")]
 pub struct InvalidScopes(String, &'static str);
 
 impl ScopePolicy {
-    /// Patterns like `search` or `tools.*`, each with what it asks for.
+    /// Patterns such as `search` or `tools.*`, each with the scopes that it requires.
     pub fn new<'a>(rules: impl IntoIterator<Item = (&'a str, &'a [String])>) -> Result<Self, InvalidScopes> {
         let rule = |(pattern, scopes): (&str, &[String])| {
             let glob = Glob::new(pattern)
@@ -31,7 +30,7 @@ impl ScopePolicy {
         Ok(Self { rules: rules.into_iter().map(rule).collect::<Result<_, _>>()? })
     }
 
-    /// Whether a text can be a scope: printable, without spaces, quotes and backslashes (RFC 6749).
+    /// Checks that a text is a valid scope: printable, without spaces, quotes and backslashes (RFC 6749).
     pub fn check_scope(scope: &str) -> Result<(), InvalidScopes> {
         let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
         match !scope.is_empty() && scope.bytes().all(fits) {
@@ -40,7 +39,7 @@ impl ScopePolicy {
         }
     }
 
-    /// Every scope that some tool may need.
+    /// All scopes that any tool may require.
     pub fn scopes(&self) -> impl Iterator<Item = &String> {
         self.rules.iter().flat_map(|(_, scopes)| scopes)
     }

@@ -110,14 +110,14 @@ const PEM_START: &[u8] = b"-----BEGIN ";
 const PEM_DASHES: &[u8] = b"-----";
 const PEM_PRIVATE_KEY: &[u8] = b"PRIVATE KEY";
 
-/// The longest label, with the dashes behind it.
+/// Maximum length of a label, with the dashes behind it.
 const LABEL_BYTES_MAX: usize = 64;
 
-/// Base64 digits of a line that is part of a key, and not an example of one.
+/// Minimum number of base64 digits in a line that is part of a key and not an example of one.
 const KEY_LINE_MIN: usize = 40;
 
-/// Lines after a PEM header in which the key begins, the header's own among them: there may be headers of its own. And
-/// the most bytes of those.
+/// Maximum lines and bytes, counted from the PEM header, within which the key itself must begin. Header fields such as
+/// `Proc-Type` may precede it.
 const KEY_LINES: usize = 5;
 const KEY_HEAD_BYTES: usize = 2 << 10;
 
@@ -175,8 +175,8 @@ fn is_listed(name: &str) -> bool {
     is_match && !SHARED_NAMES.contains(&name)
 }
 
-/// Whether the content is, or contains, a PEM private key, whatever the file's name and format: on lines, or as a string in
-/// JSON or source code. A mere header, as in a manual, is a key only where the content begins with it.
+/// Whether the content is or contains a PEM private key, whatever the file's name and format: on lines of its own, or
+/// as a string in JSON or source code. A header alone, as in a manual, counts only at the start of the content.
 pub fn is_private_key(content: &[u8]) -> bool {
     let content = content.trim_ascii_start();
     let mut rest = content;

@@ -1,4 +1,4 @@
-//! A JSON Schema of a tool: there, or made when somebody asks for it.
+//! JSON Schemas of tools, stored or generated on demand.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// A JSON Schema (2020-12).
 ///
-/// Thousands of tools of one origin may share what their schemas refer to; each schema by itself, whole, would
-/// then take more memory than all the rest. Such a schema is made anew whenever somebody asks for it.
+/// Thousands of tools of one origin may share definitions. Storing a complete schema for each would take more memory
+/// than everything else, so such schemas are generated on every access.
 #[derive(Clone)]
 pub struct Schema(Kind);
 
@@ -19,19 +19,19 @@ enum Kind {
 }
 
 impl Schema {
-    /// A schema that is made when it is asked for, always the same. It is told how many definitions are wanted at
-    /// most, nearest first.
+    /// A schema that is generated on every access, always the same. `make` gets the maximum number of definitions to
+    /// include, nearest first.
     pub fn made(make: impl Fn(usize) -> Value + Send + Sync + 'static) -> Self {
         Self(Kind::Made(Arc::new(make)))
     }
 
-    /// The schema.
+    /// The complete schema.
     pub fn get(&self) -> Arc<Value> {
         self.near(usize::MAX)
     }
 
-    /// The schema, or the part of it that is nearest: a made one has no more definitions than these, and what refers
-    /// to others leads nowhere. For those who look at many schemas and at no more than the beginning of each.
+    /// The schema; if it is generated, with at most this many definitions, nearest first, so that references to others
+    /// dangle. For code that looks at the start of many schemas.
     pub fn near(&self, definitions_max: usize) -> Arc<Value> {
         match &self.0 {
             Kind::There(value) => value.clone(),
@@ -39,7 +39,7 @@ impl Schema {
         }
     }
 
-    /// Whether asking for it costs something.
+    /// Whether it is generated on every access.
     pub(crate) fn is_made(&self) -> bool {
         matches!(self.0, Kind::Made(_))
     }

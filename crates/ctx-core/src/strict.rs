@@ -1,5 +1,5 @@
 //! Detection of duplicate keys in untrusted JSON. Parsers disagree on which of the two values counts, so one component
-//! could validate a value and another one use a different value (parser differential).
+//! could validate one value and another component use the other (parser differential).
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};

@@ -1,4 +1,4 @@
-//! What can be called, and where it comes from.
+//! Tools, and the providers that offer them.
 
 use crate::{
     Agent, BodyArgument, Call, ContentBlock, Identifier, Inside, Keeper, RateLimit, Resources, Schema,
@@ -10,34 +10,34 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Anything callable. It runs only when a [`Catalog`](crate::Catalog) runs it: arguments then fit
-/// the schema, defaults are in, and the deadline is kept.
+/// A callable tool. Only a [`Catalog`](crate::Catalog) runs it: arguments are then validated, defaults filled in, and
+/// the deadline enforced.
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
-    /// What the tool says of itself; it must not change while the tool is in a catalog.
+    /// The tool's metadata, which must not change while the tool is in a catalog.
     fn spec(&self) -> Arc<ToolSpec>;
 
-    /// Does the work.
+    /// Runs the tool.
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError>;
 
-    /// How often it may be called, if that is bounded.
+    /// Rate limit of its calls, if there is one.
     fn rate_limit(&self) -> Option<RateLimit> {
         None
     }
 
-    /// How long one call may take, where it is not the catalog's own bound.
+    /// Timeout of one call; `None` means the catalog's default.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// How much longer the catalog waits for a tool that keeps its deadline by itself, so that it can
-    /// tell what it logged until then.
+    /// Time after the deadline for which the catalog waits for a tool that enforces the deadline itself, so that the
+    /// tool can return its log lines.
     fn grace(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// How much longer the catalog waits for a tool that ends by itself when [`Call::cancellation`] is cancelled, so
-    /// that it can answer with what it has done until then.
+    /// Time after a cancellation for which the catalog waits for a tool that stops when [`Call::cancellation`] is
+    /// cancelled, so that the tool can return a partial result.
     fn stop_grace(&self) -> Duration {
         Duration::ZERO
     }
@@ -46,94 +46,94 @@ pub trait Tool: Send + Sync + 'static {
 /// A named origin of tools; its name is the namespace.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
-    /// The first half of its tools' names.
+    /// The namespace of its tools: the first half of their names.
     fn name(&self) -> Identifier;
 
-    /// Its tools at this moment, in a stable order.
+    /// Its current tools, in a stable order.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
 
-    /// Its agents at this moment.
+    /// Its current agents.
     fn agents(&self) -> Vec<Arc<dyn Agent>> {
         Vec::new()
     }
 
-    /// What of its can be read by URI.
+    /// Its resources, if it has any.
     fn resources(&self) -> Option<Arc<dyn Resources>> {
         None
     }
 
-    /// What keeps files for all tools of the catalog, where that is what it does.
+    /// The store of kept files for all tools of the catalog, if this provider has one.
     fn keeper(&self) -> Option<Arc<dyn Keeper>> {
         None
     }
 
-    /// Whether the product ships it (`"builtin": true` in listings).
+    /// Whether it is built in (`"builtin": true` in listings).
     fn builtin(&self) -> bool {
         false
     }
 
-    /// Whether its tools are listed to clients one by one.
+    /// Whether clients see its tools one by one.
     fn exposed(&self) -> bool {
         true
     }
 
-    /// Why its tools are not known, where they are not: it is still being reached, or cannot be.
+    /// Why its tools are unknown, if they are: it is still connecting, or cannot be reached.
     fn unknown(&self) -> Option<String> {
         None
     }
 
-    /// Waits while its tools are not known and may soon be: until it has answered, or the first attempt has failed.
+    /// Waits while its tools are unknown: until it has connected, or the first attempt has failed.
     async fn settle(&self) {}
 
-    /// Waits for its tools on behalf of a call: like [`Provider::settle`], but one that could not be reached may be tried
-    /// again. The error says why its tools are not known.
+    /// Waits for its tools on behalf of a call: like [`Provider::settle`], but may try again if an attempt has failed.
+    /// The error says why its tools are unknown.
     async fn reach(&self) -> Result<(), ToolError> {
         self.settle().await;
         self.unknown().map_or(Ok(()), |reason| Err(ToolError::not_found(format!("{} {reason}", self.name()))))
     }
 
-    /// How long one of its calls may take, with the time to reach it, where it is not the catalog's own bound.
+    /// Timeout of one of its calls, including the time to connect; `None` means the catalog's default.
     fn call_timeout(&self) -> Option<Duration> {
         None
     }
 }
 
-/// What a tool says of itself. Its JSON is how it is remembered.
+/// Metadata of a tool. Its JSON is the format in which it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Its name as its origin gives it; the catalog makes an identifier of it.
+    /// Name at its origin; the catalog turns it into an identifier.
     pub name: String,
-    /// A name for people.
+    /// Display name.
     pub title: Option<String>,
-    /// What it does, first sentence first.
+    /// Description, with the most important sentence first.
     pub description: String,
     /// JSON Schema (2020-12) of its arguments, an object.
     pub input_schema: Schema,
-    /// JSON Schema of its result, where there is one.
+    /// JSON Schema of its result, if it has one.
     pub output_schema: Option<Schema>,
-    /// What it does to the world.
+    /// Hints about its effects.
     pub annotations: Annotations,
-    /// What it belongs to, to be listed by; at most [`ToolSpec::TAGS_MAX`].
+    /// Labels by which listings can be filtered; at most [`ToolSpec::TAGS_MAX`].
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Which of its arguments is what it sends, where one is.
+    /// The argument that is sent as the request body, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<BodyArgument>,
 }
 
 impl ToolSpec {
-    /// Tags of one tool.
+    /// Maximum number of tags of one tool.
     pub const TAGS_MAX: usize = 32;
-    /// Bytes of one tag.
+    /// Maximum bytes of one tag.
     pub const TAG_BYTES_MAX: usize = 64;
 
-    /// Whether a text can be a tag.
+    /// Whether a text is a valid tag.
     pub fn is_tag(text: &str) -> bool {
         let is_bounded = !text.is_empty() && text.len() <= Self::TAG_BYTES_MAX;
         is_bounded && text.trim() == text && !text.contains(char::is_control)
     }
 
-    /// A tool of which no more is known.
+    /// A spec with only a name, a description and an input schema.
     pub fn new(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -152,21 +152,21 @@ impl ToolSpec {
     }
 }
 
-/// What a tool does to the world, as far as it is known. Unknown is `None`, never a guess.
+/// Hints about a tool's effects (MCP tool annotations). Unknown is `None`, never a guess.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {
     /// It changes nothing.
     pub read_only: Option<bool>,
     /// It may destroy something.
     pub destructive: Option<bool>,
-    /// Calling it twice is the same as once.
+    /// Repeating a call has no further effect.
     pub idempotent: Option<bool>,
-    /// It reaches beyond this machine.
+    /// It interacts with systems beyond this machine.
     pub open_world: Option<bool>,
 }
 
 impl Annotations {
-    /// A tool that only reads what is here.
+    /// Annotations of a tool that only reads local data.
     pub const READ_ONLY: Self = Self {
         read_only: Some(true),
         destructive: Some(false),
@@ -175,49 +175,49 @@ impl Annotations {
     };
 }
 
-/// What a tool answers.
+/// Result of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// The answer as data.
+    /// The result as data.
     pub value: Value,
-    /// The answer as blocks to show, where it is more than its data (images, links).
+    /// The result as content blocks, if it is more than data (images, links).
     pub content: Vec<ContentBlock>,
-    /// What was logged on the way, where that is part of the answer.
+    /// Log lines, if they are part of the result.
     pub logs: Vec<LogLine>,
-    /// What was called inside. The catalog counts it, for an outermost call.
+    /// Statistics of nested calls; the catalog sets them for an outermost call.
     pub inside: Inside,
-    /// Where the answer is one page of a list, how the list goes on. For scripts that walk it; no client is told.
+    /// Pagination, if the result is one page of a list. For scripts that iterate over pages; clients do not get it.
     pub page: Option<Box<Page>>,
 }
 
-/// An answer as one page of a list.
+/// Pagination of a result that is one page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Page {
-    /// Where in the value the items are, as names of fields; none where this page has no items. The value itself is
-    /// the list where there are no names.
+    /// Path of field names to the items in the value: empty if the value itself is the list, `None` if this page has no
+    /// items.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<String>>,
-    /// All arguments of the call that gives the next page; none after the last.
+    /// All arguments of the call for the next page; `None` after the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Map<String, Value>>,
-    /// Why the next page cannot be had, although there is one.
+    /// Why the next page cannot be fetched although it exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beyond: Option<String>,
 }
 
-/// A line that a tool logged; its JSON is an entry of `logs`.
+/// A log line of a tool; its JSON is an entry of `logs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogLine {
-    /// How serious it is.
+    /// Severity.
     #[serde(serialize_with = "in_lower_case")]
     pub level: tracing::Level,
-    /// What it says.
+    /// The message.
     pub message: String,
 }
 
 impl Output {
-    /// The answer as data: its value; where there is none, its blocks, of which several are a list of
-    /// texts and tables.
+    /// The result as data: its value or, if that is null, its content blocks, with text blocks as strings. One block is
+    /// returned as itself, several as an array.
     pub fn into_data(self) -> Value {
         if !self.value.is_null() {
             return self.value;
@@ -234,7 +234,7 @@ impl Output {
         }
     }
 
-    /// The answer to show: its blocks; where there are none, its value as text, a string as it is and
+    /// The result for display: its content blocks or, if there are none, its value as text. A string is shown as it is,
     /// anything else as JSON.
     pub fn to_blocks(&self) -> Vec<ContentBlock> {
         if !self.content.is_empty() {
@@ -246,7 +246,7 @@ impl Output {
         })]
     }
 
-    /// The value where it is an object: clients take no other for structured content.
+    /// The value if it is an object: clients accept nothing else as structured content.
     pub fn structured(&self) -> Option<&Map<String, Value>> {
         self.value.as_object()
     }
@@ -262,7 +262,7 @@ impl From<Value> for Output {
     }
 }
 
-/// The first line of a description that is not empty, for listings with a line for each.
+/// The first non-empty line of a description, for listings with one line per item.
 pub fn summary_line(description: &str) -> &str {
     description.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }

@@ -1,13 +1,7 @@
 //! Escaping of invisible characters, so that the text a person approves is the text an agent reads.
 //!
-//! Invisible are control characters, bidirectional controls, zero-width and other format characters (Cf), fillers,
-//! line and paragraph separators, variation selectors and the tags block (U+E0000…), which can smuggle whole
-//! texts. Each is written as `\u{202e}`. Backslashes are not escaped: the result is for display, and is never
-//! decoded.
-//!
-//! Not escaped, since spelling needs them, and never more than one in a row: U+200D within emoji sequences,
-//! U+FE0E and U+FE0F behind emoji and in keycaps, U+200C and U+200D between letters of Arabic and Indic scripts.
-//! Flags of subdivisions (🏴 with tags) and ideographic variation selectors are escaped: both can carry text.
+//! An invisible character is written as `\u{202e}`. Backslashes are not escaped: the result is for display, and is
+//! never decoded.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -82,6 +76,13 @@ fn first_invisible(text: &str, layout: Layout) -> Option<usize> {
 }
 
 /// Whether a character is invisible between its neighbours.
+///
+/// Invisible are control characters, bidirectional controls, zero-width and other format characters (Cf), fillers, line
+/// and paragraph separators, variation selectors and the tags block (U+E0000…), which can smuggle whole texts.
+///
+/// Visible, since spelling needs them, and never more than one in a row: U+200D within emoji sequences, U+FE0E and
+/// U+FE0F behind emoji and in keycaps, U+200C and U+200D between letters of Arabic and Indic scripts. Flags of
+/// subdivisions (🏴 with tags) and ideographic variation selectors are invisible: both can carry text.
 fn is_invisible(previous: Option<char>, character: char, next: Option<char>, layout: Layout) -> bool {
     let is_text = layout == Layout::Text;
     match character {

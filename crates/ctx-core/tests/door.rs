@@ -1,4 +1,4 @@
-//! Coming through the one door: names, arguments, policy, rates and sizes.
+//! `Catalog::call`: names, arguments, policy, rate limits and sizes.
 
 use crate::common::{answer, echo, failing, from_cli, provider, refusal, relay, tool, with};
 use ctx_core::{

@@ -1,4 +1,4 @@
-//! Agents come through the same door as tools.
+//! Agents are resolved by `Catalog::call`, like tools.
 
 use async_trait::async_trait;
 use ctx_core::{

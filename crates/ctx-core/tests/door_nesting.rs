@@ -1,4 +1,4 @@
-//! How a call ends, and what it shares with the calls inside it: time, cancellation, budget.
+//! How a call ends, and what it shares with nested calls: time, cancellation, budget.
 //!
 //! The clock is paused: it moves only when everything waits.
 
@@ -403,7 +403,7 @@ async fn the_time_a_person_takes_to_answer_does_not_count() {
     let began = Instant::now();
     assert_eq!(asked(json!({}), true).await.unwrap().value, json!(["yes", 6]));
     assert_eq!(began.elapsed().as_secs(), 64);
-    // What comes after counts as ever, and people have a bound of their own.
+    // Time after the answer counts as usual, and waiting for answers has a limit of its own.
     let began = Instant::now();
     let error = asked(json!({"linger": true}), true).await.unwrap_err();
     assert_eq!(error.message(), "tool 'asker' timed out after 10 seconds");

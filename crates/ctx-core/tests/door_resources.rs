@@ -1,4 +1,4 @@
-//! Resources come through the same door as tools.
+//! Resources are read by `Catalog::call`, like tools are called.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -12,7 +12,7 @@ use ctx_core::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An origin whose resources hold the rest of their URIs, with some that are special.
+/// An origin whose resources contain the rest of their URIs, except for some special URIs.
 struct Shelf(&'static str);
 
 #[async_trait]
@@ -45,7 +45,7 @@ impl Resources for Shelf {
     }
 }
 
-/// A provider of nothing but resources.
+/// A provider that has only resources.
 struct Library(&'static str, &'static str);
 
 impl Provider for Library {
@@ -72,7 +72,7 @@ fn shelf() -> CatalogBuilder {
     with(&[("library", "book://")])
 }
 
-/// The text, or how reading fails.
+/// The text of a resource, or kind and message of the error.
 async fn read(catalog: &Arc<Catalog>, uri: &str) -> Result<String, (ErrorKind, String)> {
     let contents = Catalog::read(uri, from_cli(catalog)).await;
     let contents = contents.map_err(|error| (error.kind(), error.message().to_owned()))?;

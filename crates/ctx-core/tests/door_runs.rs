@@ -1,4 +1,4 @@
-//! What stays of a call: its run, masked and bounded, and what the log says of a fault.
+//! The run log: runs are masked and bounded, and internal errors are logged.
 
 use crate::common::{Log, Runs, answer, echo, failing, from_cli, refusal, relay, sleeper, told, tool, with};
 use ctx_core::{

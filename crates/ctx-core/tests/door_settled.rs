@@ -1,4 +1,4 @@
-//! Providers that are still being reached: who waits for them, how long, and which tools are there then.
+//! Providers that are still connecting: who waits for them, how long, and which tools exist afterwards.
 
 use crate::common::{Runs, from_cli, refusal};
 use async_trait::async_trait;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A provider that answers after a while, or fails, or does neither.
+/// A provider that connects after a while, or fails, or does neither.
 struct Connecting {
     known: Arc<dyn Provider>,
     is_known: AtomicBool,
@@ -24,7 +24,7 @@ struct Connecting {
     call_timeout: Option<Duration>,
 }
 
-/// One that answers after so many seconds, well or not.
+/// A provider that connects, or fails, after this many seconds.
 fn connecting(name: &str, answer: Option<(u64, bool)>) -> Arc<dyn Provider> {
     connecting_to(name, answer, [tool("read", |_, _| Box::pin(async { Ok(Value::Null.into()) }))])
 }
@@ -92,7 +92,7 @@ async fn the_wait_ends_as_soon_as_each_has_answered_or_failed() {
     assert_eq!(begun.elapsed().as_secs(), 2);
     assert_eq!(functions(&after), ["one.read", "two.read"]);
     assert_eq!(missing(&after), ["broken"]);
-    // Whoever began with the first catalog keeps it.
+    // A call that started with the first catalog keeps it.
     assert!(functions(&before).is_empty());
 }
 
@@ -140,7 +140,7 @@ async fn an_early_call_waits_and_is_validated_completed_and_recorded_like_any_ot
     assert_eq!(told(0), ("up.say_twice", &json!({"text": "late"}), 2));
     assert_eq!(told(1), ("up.say_twice", &json!({"text": 7}), 0));
     assert_eq!(runs[0].outcome, Outcome::Ok);
-    // The catalog that the call began with is as it was.
+    // The catalog with which the call started is unchanged.
     assert!(functions(&catalog).is_empty() && missing(&catalog) == ["up"]);
 }
 
@@ -203,7 +203,7 @@ async fn a_provider_that_never_answers_costs_a_call_its_time_and_no_more() {
     let run = runs.take().remove(0);
     assert_eq!((run.tool.as_str(), run.arguments), ("never.read", json!({"a": 1})));
 
-    // A deadline of the call's own comes first.
+    // An earlier deadline of the call itself applies.
     let deadline = (Instant::now() + Duration::from_secs(1)).into_std();
     let hurried = from_cli(&catalog).with_deadline(deadline);
     let error = Catalog::call("never.read", json!({}), hurried).await.unwrap_err();

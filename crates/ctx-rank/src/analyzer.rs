@@ -1,4 +1,4 @@
-//! Text to index terms: the same for documents, queries and snippets.
+//! Text analysis: the same tokens for documents, queries and snippets.
 
 use crate::folding::fold;
 use crate::words::Words;
@@ -7,20 +7,20 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Words of this many bytes and more are not indexed.
+/// Words of this many bytes or more are not indexed.
 const WORD_BYTES_MAX: usize = 100;
-/// Terms of a query that are looked for; the rest of a very long one is ignored.
+/// Maximum number of query terms; the rest of a very long query is ignored.
 const QUERY_TERMS_MAX: usize = 64;
-/// Bytes of a query that are read at all.
+/// Maximum bytes of a query that are analysed.
 const QUERY_BYTES_MAX: usize = 16 << 10;
 
-/// A number of fewer digits is an amount and not a name.
+/// Minimum number of digits of an identifier such as `429`; a shorter number is an amount.
 const NUMBER_DIGITS_MIN: usize = 3;
-/// A beginning shorter than this could be the beginning of too much.
+/// Minimum characters of a prefix; a shorter one matches too many words.
 const PREFIX_CHARS_MIN: usize = 2;
 
-/// Words that say nothing about what is asked, and what is left of contractions. Dropped from
-/// queries only, so that a query of nothing else still finds something. Sorted.
+/// Stop words, and the remains of contractions. Removed from queries only, so that a query of nothing but stop words
+/// still finds something. Sorted.
 const STOP_WORDS: [&str; 125] = [
     "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
     "because", "been", "between", "both", "but", "by", "can", "could", "couldn", "d", "did", "didn", "do",
@@ -34,7 +34,7 @@ const STOP_WORDS: [&str; 125] = [
     "wouldn", "you", "your",
 ];
 
-/// Abbreviations that people type, and the words that pages spell out. Sorted.
+/// Abbreviations, with the words that pages spell out. Sorted.
 const SHORT_FORMS: &[(&str, &[&str])] = &[
     ("admin", &["administrator"]),
     ("auth", &["authentication"]),
@@ -57,7 +57,7 @@ const SHORT_FORMS: &[(&str, &[&str])] = &[
     ("repos", &["repositories"]),
 ];
 
-/// Makes tokens of texts: splits into words, lowercases, folds accents, and stems English where asked to.
+/// Splits texts into tokens: words, in lower case, without accents, and stemmed (English) if configured.
 #[derive(Clone, Copy, Debug)]
 pub struct Analyzer {
     single_letters: bool,
@@ -65,10 +65,10 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// For documents: stemmed terms, and single letters of scripts without spaces.
+    /// Analysis of documents: stems, and single letters of scripts without spaces.
     pub const DOCUMENTS: Self = Self { single_letters: true, stems: true };
 
-    /// Words without stemming; queries also go without single letters.
+    /// Analysis without stemming; queries also go without single letters.
     pub(crate) const fn words(single_letters: bool) -> Self {
         Self { single_letters, stems: false }
     }
@@ -85,27 +85,27 @@ impl Analyzer {
     }
 }
 
-/// The tokens of one text.
+/// Iterator over the tokens of a text.
 pub struct Tokens<'a> {
     text: &'a str,
     words: Words<'a>,
     stemmer: Option<Stemmer>,
-    /// Of the next word.
+    /// Position of the next word.
     position: usize,
     buffer: String,
 }
 
-/// Where a token stands.
+/// Place of a token in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPlace {
-    /// Its bytes in the text.
+    /// Byte range in the text.
     pub range: Range<usize>,
-    /// Which word of the text it is, those counted that are too long to be tokens.
+    /// Index of the word in the text; words that are too long to be tokens count, too.
     pub position: usize,
 }
 
 impl Tokens<'_> {
-    /// Writes the next token into `token`, and says where it stands; none after the last.
+    /// Writes the next token into `token` and returns its place; `None` after the last.
     pub fn next_into(&mut self, token: &mut String) -> Option<TokenPlace> {
         loop {
             let range = self.words.next()?;
@@ -126,7 +126,7 @@ impl Tokens<'_> {
             token.make_ascii_lowercase();
         } else {
             self.buffer.clear();
-            // Letter by letter: a final sigma is one like any other.
+            // Letter by letter, because `str::to_lowercase` treats a final sigma differently.
             self.buffer.extend(word.chars().flat_map(char::to_lowercase));
             match self.buffer.is_ascii() {
                 true => token.push_str(&self.buffer),
@@ -160,7 +160,7 @@ fn stem_in_place(stemmer: &Stemmer, word: &mut String, buffer: &mut String) {
     }
 }
 
-/// Stems of words, each found out once.
+/// A stemmer that caches its results.
 pub(crate) struct Stems {
     stemmer: Stemmer,
     known: HashMap<String, String>,
@@ -182,7 +182,7 @@ impl Stems {
     }
 }
 
-/// The distinct words of a query as they stand there, and whether they say something; when none does, all do.
+/// The distinct words of a query, each with whether it counts. Stop words do not, unless there is nothing else.
 pub(crate) fn query_words(text: &str) -> Vec<(String, bool)> {
     let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
     let says = |word: &str| STOP_WORDS.binary_search(&word).is_err();
@@ -193,7 +193,7 @@ pub(crate) fn query_words(text: &str) -> Vec<(String, bool)> {
     found.into_iter().map(|word| (!any || says(&word), word)).map(|(telling, word)| (word, telling)).collect()
 }
 
-/// The distinct terms of a query, in order.
+/// The distinct terms of a query, in order: stems of its words without stop words, and of spelt-out abbreviations.
 pub fn query_terms(text: &str) -> Vec<String> {
     let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
     let words: Vec<String> = Analyzer::words(false).tokens(text).collect();
@@ -213,13 +213,13 @@ pub fn query_terms(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The words that a short form stands for; none for other words.
+/// The words that an abbreviation stands for; none for other words.
 pub(crate) fn spelt_out(word: &str) -> &'static [&'static str] {
     SHORT_FORMS.binary_search_by_key(&word, |(short, _)| short).map_or(&[], |found| SHORT_FORMS[found].1)
 }
 
-/// Whether a term is a name that somebody made up, like `e4033`, `429` or `park_after_failures`, and
-/// not a word of a language: who asks for it wants exactly that.
+/// Whether a term is an identifier, such as `e4033`, `429` or `park_after_failures`, and not an ordinary word. A query
+/// with an identifier asks for exactly that.
 pub fn is_identifier(term: &str) -> bool {
     let digits = term.bytes().filter(u8::is_ascii_digit).count();
     // A hyphen joins ordinary words.
@@ -227,7 +227,7 @@ pub fn is_identifier(term: &str) -> bool {
     is_joined || digits >= NUMBER_DIGITS_MIN || digits > 0 && digits < term.len() && term.is_ascii()
 }
 
-/// The prefix to complete: the last word of a query; none when a space ends it.
+/// The prefix to complete: the last word of a query, unless whitespace follows it or it is too short.
 pub fn query_prefix(text: &str) -> Option<String> {
     let last = text.split_whitespace().last().filter(|_| !text.ends_with(char::is_whitespace))?;
     Analyzer::words(false).tokens(last).last().filter(|word| word.chars().count() >= PREFIX_CHARS_MIN)

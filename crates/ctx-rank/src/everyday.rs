@@ -1,11 +1,10 @@
-//! What people call things, and what programs call them.
+//! Synonyms for the search of functions: everyday words, and the words that descriptions of functions use instead.
 //!
-//! Who looks for a function asks in everyday words or in those of another product: a bug, a pipeline, a
-//! folder. Its description says issue, workflow and directory. The list is about what functions are for in
-//! general; words that are near in meaning anyway are found without it.
+//! A user asks for a bug, a pipeline or a folder; the description says issue, workflow and directory. The list is about
+//! the purposes of functions in general; words of similar meaning are found by embeddings, without it.
 
-/// Everyday words, and the words that descriptions of functions use instead. Sorted; plurals that only add
-/// an `s` are left out.
+/// Everyday words, and the words that descriptions of functions use instead. Sorted; plurals that only add an `s` are
+/// left out.
 const EVERYDAY: &[(&str, &[&str])] = &[
     ("abort", &["cancel"]),
     ("again", &["re", "rerun", "redeliver"]),
@@ -144,7 +143,7 @@ const EVERYDAY: &[(&str, &[&str])] = &[
     ("zip", &["artifact", "archive", "zipball", "download"]),
 ];
 
-/// The words that descriptions may use for this one.
+/// The synonyms that descriptions may use for this word.
 pub(crate) fn also_called(word: &str) -> &'static [&'static str] {
     let find = |word: &str| EVERYDAY.binary_search_by_key(&word, |(everyday, _)| everyday).ok();
     let found = find(word).or_else(|| find(word.strip_suffix('s')?));

@@ -1,11 +1,11 @@
-//! ASCII forms of letters, digits and marks: `é` as `e`, `ß` as `ss`, `①` as `1`.
+//! ASCII folding of letters, digits and marks: `é` to `e`, `ß` to `ss`, `①` to `1`.
 //!
-//! The mapping of Lucene's `ASCIIFoldingFilter`, which the keyword index was built with; a test of `ctx-knowledge` compares
-//! it with the one of the index for every character.
+//! The mapping is that of Lucene's `ASCIIFoldingFilter`, with which the keyword index was built. A test of
+//! `ctx-knowledge` compares it with the mapping of the index for every character.
 
 use std::sync::LazyLock;
 
-/// Appends `text` to `folded`, each character in its ASCII form where it has one.
+/// Appends `text` to `folded`, with each character replaced by its ASCII form if it has one.
 pub(crate) fn fold(text: &str, folded: &mut String) {
     let foldings = &*FOLDINGS;
     for char in text.chars() {
@@ -21,7 +21,7 @@ static FOLDINGS: LazyLock<Foldings> = LazyLock::new(Foldings::new);
 struct Foldings {
     /// Characters with their forms, sorted.
     forms: Vec<(char, &'static str)>,
-    /// Which blocks of 256 characters have any: most letters of most scripts need not be looked up.
+    /// The blocks of 256 characters that have any: most letters of most scripts need no search.
     has_forms: [bool; 256],
 }
 
@@ -48,7 +48,7 @@ impl Foldings {
     }
 }
 
-/// ASCII texts, each with the characters that it is the form of.
+/// ASCII texts, each with the characters that are folded to it.
 const FORMS: &[(&str, &str)] = &[
     ("!", "！"),
     ("!!", "‼"),

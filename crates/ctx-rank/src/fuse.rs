@@ -1,46 +1,46 @@
-//! Two opinions made one: how well words match, and how near meanings are.
+//! Score fusion for hybrid search: keyword scores and vector scores are combined.
 //!
-//! Both are known for every candidate, whoever proposed it. Each is standardised over the
-//! candidates, so that they can be added: by how many deviations is this better than the others?
-//! Scores of different models are standardised apart.
+//! Every candidate has both scores, whichever search proposed it. Each score is standardised over the candidates
+//! (z-score), so that the two can be added. Vector scores of different models are standardised separately.
 
 use std::collections::HashMap;
 
-/// A document and one of its chunks.
+/// Ids of a document and of one of its chunks.
 pub type ChunkPlace = (u64, u64);
 
-/// How much a document's second best chunk counts.
+/// Weight of a document's second best chunk.
 const SECOND_CHUNK: f64 = 0.3;
 
-/// A chunk with both scores.
+/// A chunk with its keyword score and its vector score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScorePair {
-    /// Which chunk.
+    /// The chunk.
     pub place: ChunkPlace,
-    /// How well its words match.
+    /// Keyword score: how well the words match.
     pub keyword: f32,
-    /// How near its meaning is; `None` while the chunk has no vector.
+    /// Vector score: how near the meaning is. `None` while the chunk has no vector.
     pub vector: Option<f32>,
-    /// Which model the vector is of.
+    /// The vector's embedding model, as an index into `alphas` of [`fuse`].
     pub group: usize,
 }
 
-/// A document with its best chunk.
+/// A document with its fused score and its best chunk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fused {
     /// The best chunk.
     pub place: ChunkPlace,
-    /// How well its words match.
+    /// Keyword score of the best chunk.
     pub keyword: f32,
-    /// How near its meaning is.
+    /// Vector score of the best chunk.
     pub vector: Option<f32>,
-    /// Which model the vector is of.
+    /// Embedding model of that vector.
     pub group: usize,
-    /// In deviations.
+    /// Fused score, in standard deviations.
     pub score: f64,
 }
 
-/// One entry for each document; `alphas` says how much vectors count, by group.
+/// Fuses the scores of chunks; returns one entry for each document. `alphas` has the weight of vector scores for each
+/// group.
 pub fn fuse(pairs: &[ScorePair], alphas: &[f64]) -> Vec<Fused> {
     let keyword = Spread::of(pairs.iter().map(|pair| pair.keyword));
     let vector: Vec<Spread> = (0..alphas.len())
@@ -51,7 +51,7 @@ pub fn fuse(pairs: &[ScorePair], alphas: &[f64]) -> Vec<Fused> {
     let mut documents: HashMap<u64, Vec<(f64, &ScorePair)>> = HashMap::new();
     for pair in pairs {
         let alpha = alphas.get(pair.group).copied().unwrap_or_default();
-        // What is not known is taken to be average.
+        // A missing vector score counts as an average one.
         let meaning = match (pair.vector, vector.get(pair.group)) {
             (Some(score), Some(spread)) => spread.standard(score),
             _ => 0.0,
@@ -62,8 +62,8 @@ pub fn fuse(pairs: &[ScorePair], alphas: &[f64]) -> Vec<Fused> {
     documents.into_values().filter_map(one_document).collect()
 }
 
-/// A document is as good as its best chunk, and a little better for another good one: a document
-/// about the question says so more than once.
+/// Scores a document by its best chunk, and a little by the second best: a document on the topic of the query matches
+/// more than once.
 fn one_document(mut chunks: Vec<(f64, &ScorePair)>) -> Option<Fused> {
     chunks.sort_by(|(a_score, a), (b_score, b)| b_score.total_cmp(a_score).then(a.place.cmp(&b.place)));
     let (best, pair) = *chunks.first()?;
@@ -77,7 +77,7 @@ fn one_document(mut chunks: Vec<(f64, &ScorePair)>) -> Option<Fused> {
     })
 }
 
-/// Mean and deviation of some scores.
+/// Mean and standard deviation of scores.
 struct Spread {
     mean: f64,
     deviation: f64,
@@ -91,7 +91,7 @@ impl Spread {
         Self { mean, deviation: variance.sqrt() }
     }
 
-    /// By how many deviations a score is above the mean; scores that are all equal say nothing.
+    /// The z-score: by how many standard deviations a score is above the mean; 0 if all scores are equal.
     fn standard(&self, score: f32) -> f64 {
         if self.deviation < 1e-9 { 0.0 } else { (f64::from(score) - self.mean) / self.deviation }
     }

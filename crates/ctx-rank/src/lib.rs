@@ -1,8 +1,8 @@
-//! Ranking, shared by the search of documents and the search of functions: texts to terms, BM25 over small sets, fusion of
-//! two scores, and snippets.
+//! Ranking for the search of documents and of functions: text analysis, BM25 over small sets, score fusion and
+//! snippets.
 //!
-//! No I/O, no store and no index: whoever has an index makes its terms by [`Analyzer`], and fuses what it finds by
-//! [`fuse`].
+//! No I/O, no store and no document index. An index takes its terms from [`Analyzer`], and its search fuses candidates
+//! with [`fuse`].
 
 mod analyzer;
 mod everyday;

@@ -1,30 +1,30 @@
-//! The part of a text that shows why it was found, and the words that were found in it.
+//! Snippets: the part of a text that matches a query, and highlighting of the matched words.
 
 use crate::analyzer::{Analyzer, query_prefix, query_terms};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// About how long a snippet is, in bytes.
+/// Approximate length of a snippet in bytes.
 const SNIPPET_BYTES: usize = 280;
-/// How much of it stands before the first match.
+/// Bytes of a snippet before the first match.
 const LEAD_BYTES: usize = 60;
-/// How much of the headings above it is shown.
+/// Maximum bytes of the heading path in a snippet.
 const PATH_BYTES_MAX: usize = 120;
 
-/// Finds the words of a query in texts that a search has answered with.
+/// Finds the words of a query in search results.
 pub struct Highlighter {
     terms: Vec<String>,
     prefix: Option<String>,
 }
 
 impl Highlighter {
-    /// For a query; with `prefix`, its last word may be the beginning of one.
+    /// A highlighter for a query; with `prefix`, its last word also matches words that start with it.
     pub fn new(query: &str, prefix: bool) -> Self {
         let prefix = if prefix { query_prefix(query) } else { None };
         Self { terms: query_terms(query), prefix }
     }
 
-    /// The byte ranges of the query's words, in order and apart from each other.
+    /// Byte ranges of the matched words, in order; those that touch or overlap are merged.
     pub fn ranges(&self, text: &str) -> Vec<Range<usize>> {
         let mut matcher =
             SnippetMatcher { prefix: self.prefix.as_deref(), ..SnippetMatcher::new(&self.terms) };
@@ -40,26 +40,26 @@ impl Highlighter {
     }
 }
 
-/// Finds the terms of a query in texts.
+/// Finds query terms in texts.
 pub struct SnippetMatcher<'a> {
     terms: &'a [String],
-    /// The first bytes of all terms.
+    /// First bytes of all terms, to reject words without analysis.
     initials: Vec<u8>,
-    /// Prefixes of words that match besides whole terms.
+    /// A prefix that tokens may match instead of a term.
     prefix: Option<&'a str>,
-    /// The token that is being compared.
+    /// Buffer of the token that is being compared.
     token: String,
 }
 
 impl<'a> SnippetMatcher<'a> {
-    /// For these terms, as [`query_terms`] makes them.
+    /// A matcher for terms from [`query_terms`].
     pub fn new(terms: &'a [String]) -> Self {
         let initials = terms.iter().filter_map(|term| term.bytes().next()).collect();
         Self { terms, initials, prefix: None, token: String::new() }
     }
 
-    /// The headings below the document's title, then the window of the text with the most distinct query terms,
-    /// on one line.
+    /// The headings below the document's title, then the window of the text with the most distinct query terms, on one
+    /// line.
     pub fn snippet(&mut self, heading: &str, text: &str, title: Option<&str>) -> String {
         let window = self.window(text);
         let path = below_title(heading, title.unwrap_or_default());
@@ -87,13 +87,13 @@ impl<'a> SnippetMatcher<'a> {
         snippet
     }
 
-    /// Where query terms stand: byte range and which term.
+    /// Matches of query terms: byte range, and index of the term.
     fn matches(&mut self, text: &str) -> Vec<(Range<usize>, usize)> {
         let mut found = Vec::new();
         let mut offset = 0;
         for word in text.split(char::is_whitespace) {
             let start = offset;
-            // Whatever ended the word, too.
+            // With the whitespace character that ended the word.
             offset += word.len() + text[offset + word.len()..].chars().next().map_or(0, char::len_utf8);
             if !self.may_match(word) {
                 continue;
@@ -107,13 +107,13 @@ impl<'a> SnippetMatcher<'a> {
                 }
             }
         }
-        // A name comes after its parts.
+        // The analyzer returns a compound name after its parts.
         found.sort_unstable_by_key(|(range, term)| (range.start, *term));
         found
     }
 
-    /// Analysing is slow and never changes how an ASCII word begins, and the words within a name
-    /// begin with a capital or after something else than a letter: most words need not be looked at.
+    /// Fast rejection of most words, because analysis is slow. Analysis never changes the first letter of an ASCII
+    /// word, and the words within a name start with a capital letter or after a character that is no letter.
     fn may_match(&self, word: &str) -> bool {
         let mut after_letter = false;
         !word.is_ascii()
@@ -125,7 +125,7 @@ impl<'a> SnippetMatcher<'a> {
     }
 }
 
-/// A heading path without the title it begins with.
+/// A heading path without the document's title at its start.
 fn below_title<'a>(path: &'a str, title: &str) -> &'a str {
     match path.strip_prefix(title) {
         Some(rest) => rest.strip_prefix(" › ").unwrap_or(if rest.is_empty() { "" } else { path }),
@@ -133,7 +133,7 @@ fn below_title<'a>(path: &'a str, title: &str) -> &'a str {
     }
 }
 
-/// The offset of the match from which a snippet covers the most distinct terms.
+/// Offset of the match at which a snippet covers the most distinct terms.
 fn best_window(matches: &[(usize, usize)]) -> usize {
     let mut best = (0, 0);
     for (index, (offset, _)) in matches.iter().enumerate() {

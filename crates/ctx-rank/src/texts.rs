@@ -1,9 +1,9 @@
-//! Small texts in memory, ranked as documents are: by words and by meaning, made one.
+//! In-memory search of small texts, such as the descriptions of all functions: BM25 and embeddings, fused as for
+//! documents.
 //!
-//! For lists that are made anew whenever they change and never stored, as that of all functions is. Whoever
-//! looks for a function does not know its words. So a word of the query is also looked for as descriptions
-//! may call it and as the words nearest in meaning that some text has, and what the texts do is compared
-//! with what is to be done.
+//! The index is rebuilt whenever the texts change, and never stored. A user who looks for a function does not know its
+//! words. So query words are expanded by synonyms and by the nearest terms in the embedding space, and the verb of the
+//! query is compared with the verb of the function.
 
 use crate::analyzer::{Analyzer, Stems, is_identifier, query_words, spelt_out};
 use crate::everyday::also_called;
@@ -14,53 +14,53 @@ use ctx_embed::vector::{dots, quantize};
 use std::collections::{HashMap, HashSet};
 use std::thread;
 
-/// How much a word counts where it stands.
+/// Weights of a word by the part of the text in which it stands.
 const NAME_WEIGHT: f32 = 3.0;
 const LEAD_WEIGHT: f32 = 2.0;
 const REST_WEIGHT: f32 = 0.5;
 const DETAIL_WEIGHT: f32 = 0.3;
 
-/// How much more a name that somebody made up counts than a word, as in the index of documents.
+/// Weight of an identifier relative to an ordinary word, as in the index of documents.
 const IDENTIFIER_WEIGHT: f32 = 2.0;
 
-/// How much a word counts that is near to one of the query, for each part of their nearness.
+/// Weight of a neighbour (a term near a word of the query), multiplied by its cosine.
 const NEIGHBOUR_WEIGHT: f32 = 0.8;
-/// How near it must be, as a cosine, and how many are taken.
+/// Minimum cosine of a neighbour, and maximum number of neighbours of a word.
 const NEIGHBOUR_MIN: f32 = 0.4;
 const NEIGHBOURS_MAX: usize = 8;
 
-/// How much meaning counts beside words, and what is done beside both.
+/// Weight of embeddings against BM25, and weight of verb agreement on top of both.
 const MEANING_WEIGHT: f64 = 0.45;
 const VERB_WEIGHT: f64 = 0.65;
 
-/// BM25's two numbers: how soon a word that comes again stops counting, and how much length matters.
+/// BM25 parameters: term frequency saturation (k1) and length normalisation (b).
 const SATURATION: f32 = 1.2;
 const LENGTH_WEIGHT: f32 = 0.5;
 
-/// Texts taken by words, and by meaning, to be weighed.
+/// Number of candidates that are taken by words, and by meaning, for fusion.
 const CANDIDATES: usize = 100;
 
-/// What has none of the words must be at least so near in meaning, as a cosine.
+/// Minimum cosine of a text without any word of the query.
 const MEANING_MIN: f32 = 0.4;
 
-/// Bytes of the first paragraph of what is said of a text: that much says what it is.
+/// Maximum bytes of the first paragraph of a description, which weighs more than the rest.
 const LEAD_BYTES_MAX: usize = 300;
-/// Bytes of a query that its meaning is made of.
+/// Maximum bytes of a query that are embedded.
 const MEANING_BYTES_MAX: usize = 1_000;
 
-/// One small text.
+/// A small text to search for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SmallText<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
-    /// What is said of it; the first paragraph says most.
+    /// Its description; the first paragraph weighs most.
     pub about: &'a str,
-    /// Further words that it may be found by.
+    /// Further words by which it can be found.
     pub detail: &'a str,
 }
 
 impl<'a> SmallText<'a> {
-    /// What is said of it first, and the rest.
+    /// The first paragraph of the description, and the rest.
     fn lead(&self) -> (&'a str, &'a str) {
         let about = self.about.trim();
         let end = about.find("\n\n").unwrap_or(about.len()).min(LEAD_BYTES_MAX);
@@ -68,40 +68,40 @@ impl<'a> SmallText<'a> {
     }
 }
 
-/// Many small texts.
+/// An in-memory index of small texts.
 pub struct SmallTexts {
     terms: HashMap<String, Vec<Posting>>,
-    /// Weighted words of each text.
+    /// Weighted number of words of each text.
     lengths: Vec<f32>,
     length_mean: f32,
-    /// What each of them does.
+    /// The action of each text, by its verbs.
     done: Vec<u8>,
     vectors: Vec<Vec<f32>>,
     vocabulary: Vocabulary,
 }
 
-/// A term's place in one text.
+/// A posting: a term's occurrences in one text.
 struct Posting {
     text: usize,
-    /// How often, weighted by where.
+    /// Number of occurrences, each with the weight of its part of the text.
     weight: f32,
 }
 
-/// The terms that texts are called and introduced by, with the meaning of a word of each.
+/// The terms of names and first paragraphs, each with the embedding of a word that has it as its stem.
 #[derive(Default)]
 struct Vocabulary {
     terms: Vec<String>,
-    /// A row of codes for each, and what a step of it means.
+    /// Quantized vectors, one row for each term, and the scale of each row.
     codes: Vec<i8>,
     scales: Vec<f32>,
 }
 
 impl SmallTexts {
-    /// Reads them all. Blocks for as long as that takes: some milliseconds for a hundred.
+    /// Indexes the texts. Blocks, for some milliseconds per hundred texts.
     pub fn new(texts: &[SmallText<'_>]) -> Self {
         let (words, mut stems) = (Analyzer::words(true), Stems::default());
         let mut terms: HashMap<String, Vec<Posting>> = HashMap::new();
-        // A word for each term, in the order in which they come.
+        // A word for each term, in order of appearance.
         let mut named: Vec<(String, String)> = Vec::new();
         let mut seen: HashSet<String> = HashSet::new();
         let (mut lengths, mut done) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
@@ -140,7 +140,7 @@ impl SmallTexts {
         Self { terms, lengths, length_mean, done, vectors: embed(&meanings), vocabulary }
     }
 
-    /// The places of those that answer best, best first, of those that are `wanted`.
+    /// Indices of the texts that match best, best first, among those that are `wanted`.
     pub fn best(&self, query: &str, limit: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
         let by_words = self.by_words(query);
         let by_meaning = self.by_meaning(query);
@@ -161,7 +161,7 @@ impl SmallTexts {
             })
             .collect();
         let mut fused = fuse(&pairs, &[MEANING_WEIGHT]);
-        // What is far from the query is weighed with the others, since they are measured by it.
+        // Texts far from the query take part in fusion, because scores are standardised over all candidates.
         fused.retain(|one| one.keyword > 0.0 || one.vector.is_some_and(|score| score >= MEANING_MIN));
         let asked: Vec<String> = Analyzer::words(false).tokens(query).collect();
         let asked = verbs::wanted(asked.iter().map(String::as_str));
@@ -173,8 +173,8 @@ impl SmallTexts {
         fused.into_iter().take(limit).map(|one| one.place.0 as usize).collect()
     }
 
-    /// The score of each text (BM25, with weights for where words stand). A word of the query counts once,
-    /// in the form that a text is best found by.
+    /// BM25 score of each text, with weights by where words stand. A word of the query counts once, in the form that
+    /// matches a text best: itself, a synonym or a neighbour.
     fn by_words(&self, query: &str) -> Vec<f32> {
         let mut scores = vec![0.0; self.lengths.len()];
         let mut stems = Stems::default();
@@ -198,7 +198,7 @@ impl SmallTexts {
         scores
     }
 
-    /// How much one term counts in each text that has it.
+    /// Score of one term in each text that has it.
     fn scores_of(&self, term: &str) -> impl Iterator<Item = (usize, f32)> {
         let postings = self.terms.get(term).map(Vec::as_slice).unwrap_or_default();
         let (all, having) = (self.lengths.len() as f32, postings.len() as f32);
@@ -211,7 +211,7 @@ impl SmallTexts {
         })
     }
 
-    /// How near each text is in meaning.
+    /// Similarity of each text's embedding to the query's.
     fn by_meaning(&self, query: &str) -> Vec<f32> {
         let mut query = query[..query.floor_char_boundary(MEANING_BYTES_MAX)].to_owned();
         for (word, _) in query_words(&query) {
@@ -227,7 +227,7 @@ impl SmallTexts {
 }
 
 impl Vocabulary {
-    /// Of terms, each with a word to take its meaning from.
+    /// Embeds terms, each by the word that comes with it.
     fn of(named: Vec<(String, String)>) -> Self {
         let words: Vec<&str> = named.iter().map(|(_, word)| word.as_str()).collect();
         let mut made = Self::default();
@@ -240,7 +240,7 @@ impl Vocabulary {
         made
     }
 
-    /// The terms that are near to a word, and how much they count for it.
+    /// The terms nearest to a word, with their weights.
     fn near(&self, word: &str) -> Vec<(String, f32)> {
         if !is_plain(word) {
             return Vec::new();
@@ -257,7 +257,7 @@ impl Vocabulary {
     }
 }
 
-/// Vectors of texts, by the built-in model that is fast enough to be waited for.
+/// Embeds texts with the built-in model that is fast enough for callers to wait.
 fn embed(texts: &[&str]) -> Vec<Vec<f32>> {
     Model::Fast.embed(texts, thread::available_parallelism().map_or(1, usize::from))
 }
@@ -266,7 +266,7 @@ fn embed_one(text: &str) -> Vec<f32> {
     embed(&[text]).pop().unwrap_or_default()
 }
 
-/// Counts a term once more in a text.
+/// Adds an occurrence of a term to a text.
 fn add(postings: &mut Vec<Posting>, text: usize, weight: f32) {
     match postings.last_mut().filter(|last| last.text == text) {
         Some(last) => last.weight += weight,
@@ -274,12 +274,12 @@ fn add(postings: &mut Vec<Posting>, text: usize, weight: f32) {
     }
 }
 
-/// Whether a word is one of a language, and not a name made of several.
+/// Whether a word has only letters, unlike an identifier or compound name.
 fn is_plain(word: &str) -> bool {
     word.chars().all(char::is_alphabetic)
 }
 
-/// What the meaning is made of: names as the words that they are of.
+/// The text that is embedded: the name as separate words, and the first paragraph.
 fn meaning(text: &SmallText<'_>) -> String {
     format!("{}: {}", text.name.replace(['_', '.'], " "), text.lead().0)
 }

@@ -1,7 +1,7 @@
-//! What a function does and what somebody wants done, as far as verbs tell: whoever asks which files there
-//! are does not want one deleted.
+//! Intent by verbs: the kind of action that a query asks for, and the kind that a function performs. A question about
+//! files must not find a function that deletes one.
 
-/// Kinds of doing, each a bit.
+/// Kinds of actions, one bit each.
 const READ: u8 = 1;
 const CREATE: u8 = 2;
 const UPDATE: u8 = 4;
@@ -9,11 +9,11 @@ const DELETE: u8 = 8;
 const STOP: u8 = 16;
 const START: u8 = 32;
 
-/// Words that begin a question: whoever asks wants to know.
+/// Words at the start of a question, which asks to read.
 const QUESTION_WORDS: [&str; 12] =
     ["all", "are", "did", "does", "has", "how", "is", "was", "what", "where", "which", "who"];
 
-/// What verbs mean, in names of functions and in questions. Sorted.
+/// Actions by verb, for names of functions and for queries. Sorted.
 const VERBS: &[(&str, u8)] = &[
     ("abort", STOP),
     ("accept", START),
@@ -144,10 +144,10 @@ const VERBS: &[(&str, u8)] = &[
     ("write", CREATE),
 ];
 
-/// Verbs that are other words in the names of functions: a daily report reports nothing. Sorted.
+/// Verbs in queries that are nouns in names of functions: `daily_report` reports nothing. Sorted.
 const VERBS_OF_QUESTIONS: &[(&str, u8)] = &[("report", CREATE)];
 
-/// What somebody wants done; zero where the words do not tell.
+/// The action that a query asks for; zero if none of its words is a known verb.
 pub(crate) fn wanted<'a>(mut words: impl Iterator<Item = &'a str>) -> u8 {
     let Some(first) = words.next() else { return 0 };
     if QUESTION_WORDS.binary_search(&first).is_ok() {
@@ -157,13 +157,13 @@ pub(crate) fn wanted<'a>(mut words: impl Iterator<Item = &'a str>) -> u8 {
     std::iter::once(first).chain(words).find_map(kind).unwrap_or_default()
 }
 
-/// What a function does: by the first verb of its name, and by the word that its description begins with.
+/// The actions of a function: by the first verb of its name, and by the first word of its description.
 pub(crate) fn done<'a>(mut name: impl Iterator<Item = &'a str>, about: Option<&str>) -> u8 {
     let named = name.find_map(|word| kind(word, VERBS)).unwrap_or_default();
     named | about.and_then(|word| kind(word, VERBS)).unwrap_or_default()
 }
 
-/// How well they agree: 1, -1, or 0 where one is not known.
+/// Agreement of two actions: 1, -1, or 0 if one is unknown.
 pub(crate) fn agreement(wanted: u8, done: u8) -> f64 {
     match (wanted == 0 || done == 0, wanted & done) {
         (true, _) => 0.0,

@@ -1,30 +1,29 @@
-//! Text to words: whole words, the parts of compound ones, and pairs of letters where a script has
-//! no spaces.
+//! Tokenization: whole words, the parts of compound words, and bigrams for scripts without spaces.
 //!
-//! `maxConnections` is also `max` and `Connections`, `500ms` also `500` and `ms`; `max_connections`, `ERR-4021` and `src/lib.rs`
-//! are also themselves, so that an exact name finds exactly that. A run of Chinese, Japanese, Korean
-//! or Thai letters becomes every pair of neighbours.
+//! `maxConnections` also gives `max` and `Connections`, `500ms` also `500` and `ms`. `max_connections`, `ERR-4021` and
+//! `src/lib.rs` give their words and themselves, so that an exact name finds exactly that. A run of Chinese, Japanese,
+//! Korean or Thai letters gives every pair of neighbours.
 
 use std::ops::Range;
 
-/// A name longer than this many bytes is only its words.
+/// A compound name longer than this is not a word itself; only its words are.
 const COMPOUND_BYTES_MAX: usize = 80;
-/// A name of more words than this is only its words.
+/// A compound name of this many words or more is not a word itself; only its words are.
 const COMPOUND_WORDS_MAX: usize = 12;
-/// Marks that may stand between two words of a name, at most [`JOINTS_MAX`] at once.
+/// Characters that may join two words of a name, at most [`JOINTS_MAX`] in a row.
 const JOINTS: &[char] = &['_', '-', '.', '/', ':', '@', '#', '\\'];
 const JOINTS_MAX: usize = 2;
 
-/// The words of one text, as byte ranges.
+/// Iterator over the words of a text, as byte ranges.
 pub(crate) struct Words<'a> {
     text: &'a str,
-    /// Everything before it has been looked at.
+    /// Start of the part of the text that is not read yet.
     offset: usize,
-    /// Words found and not yet given out.
+    /// Words that were found but not returned yet.
     ready: Vec<Range<usize>>,
     next: usize,
-    /// Whether single letters of scripts without spaces are words too; documents have them, so that
-    /// a query of one letter finds something.
+    /// Whether single letters of scripts without spaces are words, too. They are in documents, so that a query of one
+    /// letter finds something.
     single_letters: bool,
 }
 
@@ -52,7 +51,7 @@ impl Iterator for Words<'_> {
 }
 
 impl Words<'_> {
-    /// Reads one name: words with nothing but joints between them.
+    /// Reads one name, which is words with only joints between them; `false` at the end of the text.
     fn read_name(&mut self) -> bool {
         let rest = &self.text[self.offset..];
         let Some(start) = rest.find(char::is_alphanumeric) else {
@@ -84,7 +83,7 @@ impl Words<'_> {
         true
     }
 
-    /// A word, its parts, and its pairs of letters.
+    /// Adds a word with its parts and bigrams.
     fn word(&mut self, range: Range<usize>) {
         let text = &self.text[range.clone()];
         if text.is_ascii() {
@@ -110,7 +109,7 @@ impl Words<'_> {
         }
     }
 
-    /// The parts of a word like `maxConnections`, `HTTPServer` or `500ms`.
+    /// Adds the parts of a compound word such as `maxConnections`, `HTTPServer` or `500ms`.
     fn parts(&mut self, range: Range<usize>) {
         let text = &self.text[range.clone()];
         let digits = text.len() - text.trim_start_matches(|char: char| char.is_ascii_digit()).len();
@@ -130,7 +129,7 @@ impl Words<'_> {
                 }
                 _ => false,
             };
-            // A single letter says nothing: `iPhone` is `Phone` and itself.
+            // `part` drops single letters: `iPhone` gives `Phone` and itself.
             if begins {
                 self.part(range.start + start..range.start + at);
                 start = at;
@@ -164,7 +163,7 @@ fn word_length(text: &str) -> usize {
     text.find(|char: char| !char.is_alphanumeric()).unwrap_or(text.len())
 }
 
-/// The length of what joins two words; zero if nothing does.
+/// Length of the joint between two words; zero if there is none.
 fn joint_length(text: &str) -> usize {
     let mut length = 0;
     for (count, char) in text.chars().enumerate() {

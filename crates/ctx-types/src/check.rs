@@ -1,7 +1,6 @@
-//! Whether what is written in a script can be what a function takes.
+//! Type check of a script's call: whether its literal arguments fit the types of a function.
 //!
-//! Only what is certain is a misfit: what is not written down, what is not known and what is too much to
-//! look at passes.
+//! A value that is computed, of unknown type or beyond the limits of the check passes.
 
 use crate::function::Function;
 use crate::model::{Constant, Field, Rest, Table, Type, Types};
@@ -10,19 +9,19 @@ use ctx_core::nearest;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// Values looked at in one call; alternatives within alternatives would be looked at without end.
+/// Maximum number of values checked in one call; unions within unions would take exponential time.
 const STEPS_MAX: usize = 20_000;
 
-/// How deep values lie in one another.
+/// Maximum nesting depth of a value.
 const DEPTH_MAX: usize = 64;
 
-/// Misfits told of one call.
+/// Maximum number of misfits reported for one call.
 const MISFITS_MAX: usize = 20;
 
-/// A value as far as a script writes it down.
+/// A value, as far as the source text of a script determines it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
-    /// An expression that only running it can tell.
+    /// An expression whose value is known only at run time.
     Unknown,
     /// `nil`.
     Nil,
@@ -36,56 +35,56 @@ pub enum Literal {
     List(Vec<Literal>),
     /// `{ a = 1, ["b"] = 2 }`, or `{}`.
     Table {
-        /// The fields whose names are written down.
+        /// The fields with literal names.
         fields: Vec<(String, Literal)>,
-        /// Whether these are all of them.
+        /// Whether these are all fields.
         whole: bool,
     },
 }
 
-/// Something written that the function cannot take.
+/// An argument, or a part of one, that the function does not accept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Misfit {
-    /// Which argument, counted from 0.
+    /// Index of the argument.
     pub argument: usize,
-    /// The way from there.
+    /// Path from the argument to the value.
     pub path: Vec<Step>,
-    /// What is wrong there.
+    /// The problem at that place.
     pub problem: Problem,
 }
 
-/// One step into a value.
+/// One step of a path into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To a field.
+    /// A field.
     Field(String),
-    /// To an item, counted from 0.
+    /// An item, counted from 0.
     Item(usize),
 }
 
-/// What is wrong.
+/// A problem with a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Problem {
-    /// It is required and not there.
+    /// It is required and missing.
     Missing,
     /// There is no such field.
     Unknown {
-        /// The name that was perhaps meant.
+        /// The most similar name, if one is similar enough.
         near: Option<String>,
-        /// Whether the schema says that there are no others; else it would be let through.
+        /// Whether the schema forbids other fields. Otherwise, validation accepts the field.
         certain: bool,
     },
-    /// It is not of its type.
+    /// It has the wrong type.
     Wrong {
-        /// The type, in Luau.
+        /// The expected type, in Luau.
         expected: String,
     },
-    /// The function does not take so many arguments.
+    /// There are more arguments than parameters.
     TooMany,
 }
 
 impl Misfit {
-    /// The way to it as people write it: `filters.tags[1]`, from 1 as in Luau.
+    /// The path as written in Luau: `filters.tags[1]`, counted from 1.
     pub fn place(&self) -> String {
         let mut text = String::new();
         for step in &self.path {
@@ -100,7 +99,7 @@ impl Misfit {
 }
 
 impl Problem {
-    /// Whether the call would surely fail; else it is most often a mistake.
+    /// Whether the call would certainly fail; otherwise it is only probably a mistake.
     pub fn is_certain(&self) -> bool {
         !matches!(self, Self::Unknown { certain: false, .. })
     }
@@ -119,7 +118,7 @@ impl fmt::Display for Problem {
 }
 
 impl Function {
-    /// What of these arguments it cannot take, in the order they are written.
+    /// The arguments that the function does not accept, in the order in which they are written.
     pub fn misfits(&self, given: &[Literal]) -> Vec<Misfit> {
         let mut check = Check { types: &self.types, steps_left: STEPS_MAX };
         let mut misfits = match &self.body {
@@ -136,7 +135,7 @@ impl Function {
             let mut found = Found::default();
             match given.get(argument) {
                 None | Some(Literal::Nil) if !expected.required => {}
-                // What is missing is told by name where it has names.
+                // A missing argument with named fields is reported by the names of its required fields.
                 None | Some(Literal::Nil) => match self.types.outline(&expected.of) {
                     Some(table) => check.table(&table, &Literal::nothing(), &mut found),
                     None => found.add(Problem::Missing),
@@ -148,7 +147,7 @@ impl Function {
         let argument = self.arguments.len();
         match given.get(argument) {
             None | Some(Literal::Nil | Literal::Unknown) => {}
-            // A function without parameters is given some.
+            // Arguments for a function without parameters.
             Some(Literal::Table { fields, .. }) if argument == 0 => {
                 let certain = self.params.as_ref().is_some_and(|table| table.rest == Rest::Closed);
                 for (name, _) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
@@ -163,13 +162,13 @@ impl Function {
 }
 
 impl Literal {
-    /// `{}`
+    /// The empty table, `{}`.
     pub(crate) fn nothing() -> Self {
         Self::Table { fields: Vec::new(), whole: true }
     }
 }
 
-/// Misfits, each with the way to it.
+/// Collects misfits, each with its path.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) at: Vec<Step>,
@@ -177,7 +176,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// All of them, as those of one argument.
+    /// All misfits, as those of one argument.
     pub(crate) fn of(self, argument: usize) -> impl Iterator<Item = Misfit> {
         self.all.into_iter().map(move |(path, problem)| Misfit { argument, path, problem })
     }
@@ -194,7 +193,7 @@ impl Found {
         self.at.pop();
     }
 
-    /// Begins again at the same place.
+    /// An empty collection at the same path.
     fn beside(&self) -> Self {
         Self { at: self.at.clone(), all: Vec::new() }
     }
@@ -224,7 +223,7 @@ impl Check<'_> {
         }
     }
 
-    /// The type in Luau, and what Luau cannot say of numbers.
+    /// The type in Luau, with details about numbers that Luau types cannot express.
     pub(crate) fn expected(&self, of: &Type) -> String {
         let resolved = match self.types.resolve(of) {
             Type::Optional(inner) => self.types.resolve(inner),
@@ -278,7 +277,7 @@ impl Check<'_> {
             found.all.append(&mut doubtful.all);
             return;
         }
-        // Where only one can have been meant, its own misfits say more.
+        // If only one alternative is a table, its own misfits are more helpful.
         match (literal, tables.pop()) {
             (Literal::Table { .. }, Some(only)) if tables.is_empty() => {
                 only.all.into_iter().for_each(|misfit| found.all.push(misfit));
@@ -290,7 +289,7 @@ impl Check<'_> {
     fn intersection(&mut self, of: &Type, parts: &[Type], literal: &Literal, found: &mut Found) {
         let all_tables = parts.iter().all(|part| matches!(self.types.resolve(part), Type::Table(_)));
         match self.types.outline(of) {
-            // A field that one part does not name is another's.
+            // A field that one part does not name may belong to another part.
             Some(table) if all_tables && matches!(literal, Literal::Table { .. }) => {
                 self.table(&table, literal, found);
             }
@@ -320,7 +319,7 @@ impl Check<'_> {
                 (Some(Field { of, .. }), _) => of,
                 (None, Rest::Of(of)) => of,
                 (None, _) if table.left_out > 0 => continue,
-                // Nothing is said of any field.
+                // The schema describes no fields at all.
                 (None, Rest::Unsaid) if table.fields.is_empty() => continue,
                 (None, rest) => {
                     let names = table.fields.iter().map(|field| field.name.as_str());
@@ -348,7 +347,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether a value that has nothing inside can be of a type that has nothing inside.
+/// Whether a value without parts fits a type without parts.
 fn fits(of: &Type, literal: &Literal) -> bool {
     match (of, literal) {
         (Type::Any, _) => true,
@@ -358,7 +357,7 @@ fn fits(of: &Type, literal: &Literal) -> bool {
         (Type::Exactly(Constant::Text(one)), Literal::Text(text)) => one == text,
         (Type::Exactly(Constant::Number(one)), Literal::Number(number)) => one == number,
         (Type::Exactly(Constant::Boolean(one)), Literal::Boolean(flag)) => one == flag,
-        // `{}` is an empty list and an empty table.
+        // `{}` is both an empty list and an empty table.
         (Type::List(_) | Type::Tuple(..), Literal::Table { fields, whole }) => fields.is_empty() || !whole,
         (Type::Table(table), Literal::List(items)) => {
             items.is_empty() && !table.fields.iter().any(|field| field.required)

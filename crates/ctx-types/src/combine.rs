@@ -1,14 +1,14 @@
-//! Types put together: unions and intersections in the one form that everything else expects.
+//! Normalised unions and intersections of types.
 
 use crate::model::{Constant, FIELDS_MAX, Field, Rest, Table, Type};
 
-/// Alternatives kept of one union.
+/// Maximum number of alternatives of a union.
 pub(crate) const ALTERNATIVES_MAX: usize = 64;
 
-/// As above, where they are single values.
+/// Maximum number of alternatives of a union that are constants.
 pub(crate) const CONSTANTS_MAX: usize = 128;
 
-/// Any of them: flat, each once, `nil` outermost.
+/// Union of types: flat, without duplicates, `nil` outermost.
 pub(crate) fn union(alternatives: impl IntoIterator<Item = Type>) -> Type {
     let mut kept = Vec::new();
     let mut nil = false;
@@ -36,7 +36,7 @@ pub(crate) fn union(alternatives: impl IntoIterator<Item = Type>) -> Type {
     if nil { optional(whole) } else { whole }
 }
 
-/// As above, and anything else too: what is known is kept for who reads it.
+/// Like `union`, but any other value fits, too: the alternatives are kept for readers.
 pub(crate) fn open_union(alternatives: impl IntoIterator<Item = Type>) -> Type {
     match union(alternatives) {
         Type::Any | Type::Never => Type::Any,
@@ -69,7 +69,7 @@ fn add_alternative(alternative: Type, kept: &mut Vec<Type>, nil: &mut bool, more
     }
 }
 
-/// It, or `nil`.
+/// The type or `nil`.
 pub(crate) fn optional(of: Type) -> Type {
     match of {
         Type::Nil | Type::Optional(_) => of,
@@ -78,7 +78,7 @@ pub(crate) fn optional(of: Type) -> Type {
     }
 }
 
-/// All of them at once: tables of which all fields are known become one.
+/// Intersection of types. Tables are merged into one, except for named types.
 pub(crate) fn intersection(parts: impl IntoIterator<Item = Type>) -> Type {
     let mut kept: Vec<Type> = Vec::new();
     let mut nil = true;
@@ -105,7 +105,7 @@ pub(crate) fn intersection(parts: impl IntoIterator<Item = Type>) -> Type {
 fn add_part(part: Type, kept: &mut Vec<Type>, nil: &mut bool) {
     match part {
         Type::Any => {}
-        // Nil fits only if every part lets it.
+        // `nil` must fit every part.
         Type::Optional(inner) => {
             let mut ignored = false;
             add_part(*inner, kept, &mut ignored);
@@ -132,7 +132,7 @@ fn add_part(part: Type, kept: &mut Vec<Type>, nil: &mut bool) {
     }
 }
 
-/// Adds the fields of one table to another, of which a value must then fit both.
+/// Adds the fields of one table to another; a value must then fit both tables.
 fn merge(first: &mut Table, second: Table) {
     for field in second.fields {
         let is_full = first.fields.len() >= FIELDS_MAX;
@@ -147,7 +147,7 @@ fn merge(first: &mut Table, second: Table) {
     first.rest = both_rests(rest, second.rest);
 }
 
-/// What fields may be that neither of two tables names.
+/// The type of the fields that neither of two tables names.
 pub(crate) fn both_rests(first: Rest, second: Rest) -> Rest {
     match (first, second) {
         (Rest::Closed, _) | (_, Rest::Closed) => Rest::Closed,
@@ -156,7 +156,7 @@ pub(crate) fn both_rests(first: Rest, second: Rest) -> Rest {
     }
 }
 
-/// One field that two tables name.
+/// Merges a field that both tables name.
 fn meet(known: &mut Field, other: Field) {
     let first = std::mem::replace(&mut known.of, Type::Any);
     known.of = intersection([first, other.of]);
@@ -166,7 +166,7 @@ fn meet(known: &mut Field, other: Field) {
     known.required = (known.required || other.required) && known.notes.default.is_none();
 }
 
-/// Whether every value of `narrow` is surely one of `wide`.
+/// Whether every value of `narrow` certainly fits `wide`.
 fn within(narrow: &Type, wide: &Type) -> bool {
     match (narrow, wide) {
         (_, Type::Any) | (Type::Never, _) => true,
@@ -175,7 +175,7 @@ fn within(narrow: &Type, wide: &Type) -> bool {
         | (Type::Exactly(Constant::Text(_)), Type::String)
         | (Type::Exactly(Constant::Number(_)), Type::Number | Type::Integer)
         | (Type::Exactly(Constant::Boolean(_)), Type::Boolean) => true,
-        // A table that demands nothing says no more than that there is one.
+        // A table type without fields only requires the value to be a table.
         (Type::Table(_) | Type::Named(_), Type::Table(wide)) => {
             wide.fields.is_empty() && wide.rest == Rest::Unsaid
         }

@@ -1,13 +1,13 @@
-//! The single values that a schema names.
+//! Constants of a schema: the values of `const` and `enum`.
 
 use crate::combine::{CONSTANTS_MAX, union};
 use crate::model::{Constant, Table, Type};
 use serde_json::{Map, Value};
 
-/// Longest value of an enumeration that is kept.
+/// Maximum length of a constant that is kept.
 const CONSTANT_LENGTH_MAX: usize = 200;
 
-/// What `const` and `enum` leave; too many, or too long, are only their kinds.
+/// The union of the values of `const` or `enum`; of their types if there are too many, or one is too long.
 pub(crate) fn constants(schema: &Map<String, Value>) -> Option<Type> {
     let values: Vec<&Value> = match (schema.get("const"), schema.get("enum")) {
         (Some(constant), _) => vec![constant],
@@ -22,7 +22,7 @@ pub(crate) fn constants(schema: &Map<String, Value>) -> Option<Type> {
     Some(union(values.into_iter().map(constant)))
 }
 
-/// Whether a text can be part of a type: Luau refuses a NUL there, however it is written.
+/// Whether a text can be a Luau type: Luau rejects NUL in a type, even if it is escaped.
 pub(crate) fn is_writable(text: &str, length_max: usize) -> bool {
     text.len() <= length_max && !text.contains('\0')
 }

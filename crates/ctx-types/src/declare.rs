@@ -1,4 +1,4 @@
-//! A function in writing: its signature on one line, and the whole of what is known of it.
+//! Declarations of functions as Luau text: the signature on one line, or everything that is known.
 
 use crate::function::Function;
 use crate::model::{Field, NamedType, Type};
@@ -6,32 +6,32 @@ use crate::notes::line;
 use crate::print::{in_a_block, one_line_within};
 use std::fmt::Write as _;
 
-/// About the longest signature.
+/// Approximate maximum length of a signature.
 const SIGNATURE_MAX: usize = 2_000;
 
-/// About the longest text of a function's arguments in its declaration.
+/// Approximate maximum length of a function's arguments in its declaration.
 const ARGUMENTS_MAX: usize = 8_000;
 
-/// About the longest declaration of one type.
+/// Approximate maximum length of the declaration of one type.
 const TYPE_MAX: usize = 8_000;
 
-/// About the longest declaration with all its types.
+/// Approximate maximum length of a declaration with all its types.
 const DECLARATION_MAX: usize = 32_000;
 
-/// Lines of a function's description.
+/// Maximum number of lines of a function's description.
 const DESCRIPTION_LINES_MAX: usize = 40;
 
-/// Characters of one such line.
+/// Maximum characters of one such line.
 const DESCRIPTION_LINE_MAX: usize = 500;
 
-/// Lines about parameters, and about what comes back.
+/// Maximum number of lines about parameters, and about the result.
 const NOTES_MAX: usize = 100;
 
-/// Types named of those left out.
+/// Maximum number of omitted types that are named.
 const LEFT_OUT_NAMED_MAX: usize = 20;
 
 impl Function {
-    /// It on one line: `create_issue(params: { title: string, body: string? }): Issue`.
+    /// The signature on one line: `create_issue(params: { title: string, body: string? }): Issue`.
     pub fn signature(&self) -> String {
         self.signature_within(SIGNATURE_MAX)
     }
@@ -47,8 +47,8 @@ impl Function {
         text
     }
 
-    /// All that is known of it, as Luau: what it does, its parameters, its signature, and each type it
-    /// reaches once, nearest first. What is too much is named at the end.
+    /// The full declaration in Luau: description, parameters, signature, and each type that it refers to, once, nearest
+    /// first. What exceeds the limits is named at the end.
     pub fn declaration(&self) -> String {
         let mut text = String::new();
         write_notes_of(self, &mut text);
@@ -83,7 +83,7 @@ impl Function {
         text
     }
 
-    /// One of its types, by itself: what a declaration left out can be seen so.
+    /// The declaration of one of its types, such as one that a full declaration omits.
     pub fn type_declaration(&self, name: &str) -> Option<String> {
         let mut text = String::new();
         write_type(&mut text, self.types.get(name)?);
@@ -108,10 +108,10 @@ impl Function {
     }
 }
 
-/// What is said of fields that have no type of their own to say it at, with the way to each.
+/// Notes about fields that are not in a named type, each with the path of its field.
 struct Collected {
     all: Vec<(String, String)>,
-    /// Whether a script gives these, rather than gets them.
+    /// Whether scripts pass these fields, as opposed to receiving them.
     are_given: bool,
 }
 
@@ -125,7 +125,7 @@ impl Collected {
             Type::Table(table) => {
                 for Field { name, of, required, notes } in &table.fields {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                    // A field that is nil is not there at all.
+                    // In Luau, a field that is nil is absent.
                     if self.are_given && *required && matches!(of, Type::Optional(_)) {
                         let mut notes = notes.clone();
                         notes.remarks.push("required: json.null for none".to_owned());
@@ -158,7 +158,7 @@ impl Collected {
     }
 }
 
-/// What a function does, takes and answers in words.
+/// Writes the description of a function, its parameters and its result as comments.
 pub(crate) fn write_notes_of(function: &Function, text: &mut String) {
     let described = function.description.trim().lines();
     let lines = described.clone().count();
@@ -182,7 +182,7 @@ fn optional(of: &Type) -> Type {
     crate::combine::optional(of.clone())
 }
 
-/// A line of comment: the space keeps `[[` from beginning a long one.
+/// Writes a comment line; the space prevents `[[` from starting a block comment.
 fn comment(text: &mut String, line: &str) {
     let _ = writeln!(text, "{}", format!("-- {line}").trim_end());
 }

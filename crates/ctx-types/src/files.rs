@@ -1,4 +1,4 @@
-//! Libraries as files that the Luau language server reads: a module for each, and one of definitions for all.
+//! Declaration files for the Luau language server: a module for each library, and one file of definitions for all.
 
 use crate::declare::write_notes_of;
 use crate::function::Function;
@@ -9,20 +9,20 @@ use crate::print::{in_a_block, one_line_within};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// About the longest text of one type.
+/// Approximate maximum length of one type.
 const TYPE_MAX: usize = 64_000;
 
-/// About the longest text of one argument, and of a result.
+/// Approximate maximum length of one argument, and of a result.
 const ARGUMENT_MAX: usize = 16_000;
 
-/// Characters of a title.
+/// Maximum characters of a title.
 const TITLE_MAX: usize = 200;
 
-/// What all functions are that nothing is written of.
+/// Type of the functions that have no declaration.
 const OTHERS: &str = "{ [string]: (arguments: any?, body: any?) -> any }";
 
 impl Library {
-    /// A module in strict mode: it exports every type, and is a table of the functions to the checker.
+    /// A module in strict mode, which exports every type. For the type checker, it is a table of the functions.
     pub fn module(&self) -> String {
         let mut text = String::from("--!strict\n");
         let title = line(&self.title, TITLE_MAX);
@@ -46,14 +46,14 @@ impl Library {
     }
 }
 
-/// Definitions of the global `sdk`, for all libraries; their types are named after them: `petstore_Pet`. Functions of
-/// other providers can be called too, of which nothing is known.
+/// Definitions of the global `sdk` for all libraries; the names of their types have the library as a prefix:
+/// `petstore_Pet`. Functions of other providers accept and return `any`.
 pub fn definitions(libraries: &[Library]) -> String {
     let mut text = String::new();
     let mut declared = String::from("declare sdk: {\n");
     let mut taken: HashSet<String> = HashSet::new();
     for library in libraries {
-        // `a_b` has a `c`, and `a` may have a `b_c`.
+        // Type `c` of library `a_b` and type `b_c` of library `a` would have the same name.
         let mut prefix = format!("{}_", library.provider);
         let all = || library.types.iter().map(|named| named.name.as_str()).chain([Library::FUNCTIONS]);
         while all().any(|name| taken.contains(&format!("{prefix}{name}"))) {
@@ -92,7 +92,7 @@ fn write_function(text: &mut String, function: &Function) {
     let _ = writeln!(text, ") -> {},", one_line_within(&function.result, ARGUMENT_MAX));
 }
 
-/// Lines of which comments are such that an editor shows them.
+/// Writes lines, with comments in the form that editors show as documentation (`---`).
 fn write_documented(text: &mut String, margin: &str, block: &str) {
     for line in block.lines() {
         let begun = line.trim_start();

@@ -1,21 +1,21 @@
-//! The ways to call a function that sends a body, judged as the door takes them.
+//! Call forms of a function with a request body, checked as the catalog accepts them.
 //!
-//! `f({ id = 1 }, body)`, `f({ id = 1, body = … })`, `f({ id = 1, name = "Rex" })` with fields of the body beside
-//! the parameters, and `f(body)` where it is no table.
+//! `f({ id = 1 }, body)`, `f({ id = 1, body = … })`, `f({ id = 1, name = "Rex" })` with fields of the body next to the
+//! parameters, and `f(body)` if the body is not a table.
 
 use crate::check::{Check, Found, Literal, Misfit, Problem, Step};
 use crate::function::{Argument, Function};
 use crate::model::{Rest, Table, Type};
 use ctx_core::{BodyArgument, nearest};
 
-/// A table as it is written.
+/// A table literal.
 struct Written<'a> {
     fields: &'a [(String, Literal)],
     whole: bool,
 }
 
 impl Written<'_> {
-    /// The part of it whose names are meant; what is `nil` is not there.
+    /// The fields whose names match; a field that is `nil` is absent.
     fn part(&self, is_meant: impl Fn(&str) -> bool) -> Vec<(String, Literal)> {
         let is_there = |(name, value): &&(String, Literal)| *value != Literal::Nil && is_meant(name);
         self.fields.iter().filter(is_there).cloned().collect()
@@ -23,7 +23,8 @@ impl Written<'_> {
 }
 
 impl Function {
-    /// What a function that sends a body cannot take. What may be meant in two ways is judged by what both refuse.
+    /// The misfits of a call of a function with a body. If a call can be read in two ways, only misfits of both
+    /// readings count.
     pub(crate) fn misfits_beside(
         &self,
         body: &BodyArgument,
@@ -51,7 +52,7 @@ impl Function {
             (Literal::Table { fields, whole }, None) => {
                 let written = Written { fields, whole: *whole };
                 let is_empty = is_given && fields.is_empty() && params.fields.is_empty();
-                // An empty list, where there is nothing else to give.
+                // An empty list as the body: there is no parameter to which the braces could belong.
                 if is_empty && sent.required && !body.has_fields {
                     check.value(&sent.of, alone, &mut first);
                 } else {
@@ -81,7 +82,7 @@ impl Table {
     }
 }
 
-/// One table for parameters and body, the body by its name or by its fields.
+/// Checks one table that contains the parameters and the body, by its name or by its fields.
 fn in_one_table(
     params: &Table,
     body: &BodyArgument,
@@ -94,7 +95,7 @@ fn in_one_table(
     let own = || Literal::Table { fields: written.part(|name| params.names(name)), whole };
     let named = written.fields.iter().find(|(name, value)| *name == body.name && *value != Literal::Nil);
     match named {
-        // It may be nothing, and what is beside it fields.
+        // The value may be nil at run time, and the other names may be fields of the body.
         Some((_, Literal::Unknown)) if body.has_fields => check.table(params, &own(), found),
         Some((_, value)) => {
             let others = Literal::Table { fields: written.part(|name| name != body.name), whole };
@@ -107,7 +108,7 @@ fn in_one_table(
             check.table(params, &own(), found);
             let fields = written.part(|name| !params.names(name));
             let is_left_out = params.left_out > 0 || matches!(params.rest, Rest::Of(_));
-            // Where all that is written may be nothing, no body is given.
+            // If all these values may be nil at run time, there may be no body.
             let is_doubtful = !sent.required && fields.iter().all(|(_, value)| *value == Literal::Unknown);
             if is_left_out || is_doubtful && fields.is_empty() {
                 return;
@@ -117,7 +118,7 @@ fn in_one_table(
             check.value(&sent.of, &fields, &mut inside);
             for Misfit { path, problem, .. } in inside.of(0) {
                 let problem = match (path.as_slice(), problem) {
-                    // It may have been meant for a parameter.
+                    // The name may be a misspelt parameter.
                     ([Step::Field(name)], Problem::Unknown { near: None, certain }) => {
                         let near = nearest(name, params.fields.iter().map(|field| field.name.as_str()));
                         Problem::Unknown { near: near.map(str::to_owned), certain }

@@ -1,4 +1,4 @@
-//! One function as a script sees it: what it takes, what it answers, how that is written.
+//! A function as a script sees it: its arguments and its result, with Luau types.
 
 use crate::model::{Field, Notes, Rest, Table, Type, Types};
 use crate::outline::Names;
@@ -7,56 +7,56 @@ use crate::settle::settle;
 use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
 use serde_json::Value;
 
-/// Named types of a function that is read no further than it must be, on each of its two sides.
+/// Maximum number of named types that [`Function::near`] reads, for the arguments and for the result.
 const NEAR_MAX: usize = 16;
 
 /// One argument of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
-    /// `params`, or what the body is called.
+    /// `params`, or the name of the body.
     pub name: String,
-    /// What it is.
+    /// Its type.
     pub of: Type,
-    /// Whether it must be given.
+    /// Whether it is required.
     pub required: bool,
-    /// What is said of it.
+    /// Its description and other notes.
     pub notes: Notes,
-    /// Whether it is what is sent, and not the table of all other parameters.
+    /// Whether it is the request body, and not the table of all other parameters.
     pub is_body: bool,
 }
 
-/// One function as a script sees it.
+/// A tool as a script sees it: a function with Luau types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub(crate) name: ToolName,
     pub(crate) description: String,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) parameters: Vec<Field>,
-    /// What can be given by name besides a body, where that is known.
+    /// The table of the parameters without the body, if they are known.
     pub(crate) params: Option<Table>,
     pub(crate) body: Option<BodyArgument>,
     pub(crate) result: Type,
     pub(crate) result_notes: Notes,
     pub(crate) types: Types,
-    /// How many schemas were too many or too deep to read.
+    /// Number of schemas that were omitted, because they are too many or too deep.
     pub(crate) left_out: usize,
 }
 
 impl Function {
-    /// A tool as a function of one table, or of a body and a table of everything else.
+    /// Reads a tool as a function of one table, or of a table and a body.
     pub fn of(name: &ToolName, spec: &ToolSpec) -> Self {
         Self::within(name, spec, NAMED_MAX)
     }
 
-    /// The same with no more than the types that are nearest; what is further away is `any`. For those who look at
-    /// all functions, or at what a script writes down, which is never deep.
+    /// Like [`Function::of`], but with only the nearest named types; all others are `any`. For listings of all
+    /// functions, and for the check of literals, which are never deep.
     pub fn near(name: &ToolName, spec: &ToolSpec) -> Self {
         Self::within(name, spec, NEAR_MAX)
     }
 
     fn within(name: &ToolName, spec: &ToolSpec, named_max: usize) -> Self {
         let own_name = pascal_case(name.tool().as_str());
-        // Reading knows by itself where to end; what is made must be told.
+        // The reader limits itself, but a generated schema must be limited when it is generated.
         let definitions_max = if named_max < NAMED_MAX { named_max } else { usize::MAX };
         let input = spec.input_schema.near(definitions_max);
         let input = read(&input, &format!("{own_name}Params"), named_max);
@@ -91,42 +91,42 @@ impl Function {
         }
     }
 
-    /// Its full name.
+    /// Full name.
     pub fn name(&self) -> &ToolName {
         &self.name
     }
 
-    /// What it does.
+    /// Description.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// What stands between its parentheses.
+    /// Its positional arguments.
     pub fn arguments(&self) -> &[Argument] {
         &self.arguments
     }
 
-    /// Everything that can be given by name in one table; fields of a body, where it has any, for itself.
+    /// Everything that can be passed by name in one table, with the fields of a body instead of the body if it has any.
     pub fn parameters(&self) -> &[Field] {
         &self.parameters
     }
 
-    /// What it answers.
+    /// Type of the result.
     pub fn result(&self) -> &Type {
         &self.result
     }
 
-    /// The named types that it mentions, nearest first.
+    /// The named types that it refers to, nearest first.
     pub fn types(&self) -> &Types {
         &self.types
     }
 
-    /// Whether `()` is a call that can succeed.
+    /// Whether it can be called without arguments.
     pub fn needs_nothing(&self) -> bool {
         self.arguments.iter().all(|argument| !argument.required)
     }
 
-    /// The names of its types and of all their fields, each once, for a search to know.
+    /// The names of its parameters, its types and their fields, without duplicates, for a search index.
     pub fn names(&self) -> Vec<&str> {
         let mut names = Names::new();
         self.parameters.iter().for_each(|parameter| names.add(&parameter.name));
@@ -172,7 +172,7 @@ fn arguments(given: Type, params: Option<&Table>, body: Option<Field>) -> Vec<Ar
     arguments
 }
 
-/// What can be given by name, a body as its fields where it has any.
+/// The parameters by name, with the fields of the body instead of the body if it has any.
 fn parameters(
     types: &Types,
     params: Option<&Table>,
@@ -189,7 +189,7 @@ fn parameters(
         return parameters;
     }
     for mut field in inside {
-        // A name that is a parameter's is never a field's.
+        // The name of a parameter is never taken for a field of the body.
         if !parameters.iter().any(|known| known.name == field.name) {
             field.required &= body.required;
             parameters.push(field);
@@ -198,7 +198,7 @@ fn parameters(
     parameters
 }
 
-/// `create_issue` as types are called: `CreateIssue`.
+/// A type name from a function name: `create_issue` becomes `CreateIssue`.
 fn pascal_case(name: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();

@@ -1,10 +1,9 @@
-//! JSON Schema as Luau types: what a function takes and answers, for its documentation, for the check of a
-//! script before it runs, and for generated declarations.
+//! JSON Schema as Luau types, for the documentation of functions, the check of a script before it runs, and generated
+//! declarations.
 //!
-//! A schema comes from outside and may be anything: wrong, endless or huge. Whatever it is, reading it ends,
-//! what is printed is Luau, and what was too much is `any` and said to be left out. A type is never
-//! narrower than its schema, so that what a schema admits is not called a misfit; only where a schema
-//! describes fields or items without saying so, a table or a list is taken to be meant.
+//! Schemas are untrusted: wrong, endless or huge. Reading always ends, the output is valid Luau, and omitted parts are
+//! `any` and reported. A type is never narrower than its schema, so that a valid value is never a misfit, with one
+//! exception: a schema that describes fields or items without a `type` is read as a table or list.
 
 mod check;
 mod combine;

@@ -1,7 +1,7 @@
-//! All functions of a provider with the types that they share, to be written as a file.
+//! All functions of a provider with their shared types, to be written as one file.
 //!
-//! A function by itself has its types by itself, cut where they are too many. Here every definition is read once and
-//! by itself, where each that it refers to is only a name.
+//! A [`Function`] alone has its own types, and omits some if there are too many. Here, every definition is read once
+//! and separately; a reference to another definition stays a name.
 
 use crate::function::Function;
 use crate::model::{NamedType, Notes, Type};
@@ -11,35 +11,34 @@ use ctx_core::{Identifier, ToolName, ToolSpec};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What a reference to a definition begins with.
+/// Prefix of a reference to a definition.
 const DEFINITION: &str = "#/$defs/";
 
-/// Words whose values are no schemas.
+/// Keywords whose values are not schemas.
 const PLAIN: [&str; 5] = ["enum", "const", "default", "example", "examples"];
 
-/// Words whose values are schemas by name.
+/// Keywords whose values are objects of schemas by name.
 const BY_NAME: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
 
-/// References that are followed to find a default.
+/// Maximum number of references that are followed to find a default.
 const DEFAULT_STEPS_MAX: usize = 16;
 
-/// All functions of a provider, and the types that they share.
+/// All functions of a provider, with their shared types.
 #[derive(Clone, Debug)]
 pub struct Library {
     pub(crate) provider: Identifier,
-    /// What is said of the whole, first of all.
+    /// Title of the provider, for the header of a file.
     pub(crate) title: String,
-    /// Each name once, in the definitions' order.
+    /// The shared types, with unique names.
     pub(crate) types: Vec<NamedType>,
     pub(crate) functions: Vec<Function>,
 }
 
 impl Library {
-    /// The name of the type that has all functions for fields.
+    /// Name of the type that has all functions as fields.
     pub(crate) const FUNCTIONS: &str = "Functions";
 
-    /// A provider whose functions' schemas refer to `definitions` as `#/$defs/…`; what else they refer to can be
-    /// anything.
+    /// Reads a provider whose schemas refer to `definitions` as `#/$defs/…`; the targets of other references are `any`.
     pub fn of<'a>(
         provider: &Identifier,
         title: &str,
@@ -70,7 +69,7 @@ impl Library {
                 output_schema: spec.output_schema.as_ref().map(whole),
                 ..ToolSpec::new(&spec.name, "", json!({}))
             };
-            // Each by itself: what it takes and what it answers name the same types.
+            // Read separately, so that arguments and result refer to shared types by the same names.
             let Function { result, result_notes, .. } = Function::of(&name, &answering);
             Function { result, result_notes, ..Function::of(&name, &taking) }
         };
@@ -78,7 +77,7 @@ impl Library {
         Self { provider: provider.clone(), title: title.to_owned(), types, functions }
     }
 
-    /// The same with other names for its types.
+    /// This library with other names for its types.
     pub(crate) fn renamed(&self, name: &impl Fn(&str) -> String) -> Self {
         let mut library = self.clone();
         let rename = |of: &mut Type| {
@@ -96,7 +95,7 @@ impl Library {
     }
 }
 
-/// The name of the type of each definition.
+/// The type name of each definition.
 struct Names<'a>(HashMap<&'a str, String>);
 
 impl<'a> Names<'a> {
@@ -110,7 +109,7 @@ impl<'a> Names<'a> {
             while !taken.insert(name.clone()) {
                 let ordinal = next.entry(base.clone()).or_insert(1);
                 *ordinal += 1;
-                // A reference to a longer name would be read as another.
+                // The reader cuts names at `NAME_MAX`, so a reference to a longer one would lead elsewhere.
                 let number = format!("_{ordinal}");
                 let kept: String = base.chars().take(NAME_MAX - number.len()).collect();
                 name = kept + &number;
@@ -124,7 +123,7 @@ impl<'a> Names<'a> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// A schema that refers to types by their names, and to nothing else.
+    /// The schema with references by type name, and without all other references.
     fn rewritten(&self, schema: &Value) -> Value {
         match schema {
             Value::Object(fields) => {
@@ -153,7 +152,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A schema that stands alone, with what it refers to itself.
+/// The schema with the definitions to which it refers, as a document of its own.
 fn with_definitions(schema: &Value, definition: impl Fn(&str) -> Option<Value>) -> Value {
     let mut schema = schema.clone();
     let mut referred = BTreeMap::new();
@@ -185,7 +184,7 @@ fn refer(schema: &Value, tell: &mut impl FnMut(&str)) {
     }
 }
 
-/// What has to be known of a definition where it is only named: whether a field may be left out.
+/// A placeholder for a definition that is only referred to by name. It keeps the default, which makes a field optional.
 fn stub(definition: &Value, shared: &BTreeMap<&str, Value>) -> Value {
     let mut schema = definition;
     for _ in 0..DEFAULT_STEPS_MAX {

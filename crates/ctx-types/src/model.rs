@@ -1,16 +1,16 @@
-//! What a type is: the shapes that JSON Schema and Luau have in common.
+//! The type model: what the types of JSON Schema and of Luau have in common.
 
 use std::collections::HashMap;
 
-/// Fields kept of one table.
+/// Maximum number of fields of one table.
 pub(crate) const FIELDS_MAX: usize = 256;
 
-/// A Luau type, with what Luau cannot say but a check can use.
+/// A Luau type, with details that Luau cannot express but a check can use.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// Nothing is known, or nothing is demanded.
+    /// Any value: nothing is known, or nothing is required.
     Any,
-    /// No value fits.
+    /// No value.
     Never,
     /// Only `nil`.
     Nil,
@@ -22,30 +22,30 @@ pub enum Type {
     Integer,
     /// Any string.
     String,
-    /// One value only.
+    /// A single value.
     Exactly(Constant),
     /// A list whose items are all of one type.
     List(Box<Type>),
-    /// A list of fixed order, and the type of what follows; Luau writes it as a list of either.
+    /// A list with types by position, and the type of further items; Luau writes it as a list of their union.
     Tuple(Vec<Type>, Box<Type>),
     /// A table with named fields.
     Table(Table),
-    /// One of [`Types`].
+    /// A reference to a type in [`Types`].
     Named(String),
-    /// Any of them.
+    /// Any of these types.
     Union(Vec<Type>),
-    /// All of them at once.
+    /// All of these types at once.
     Intersection(Vec<Type>),
-    /// It, or `nil`.
+    /// This type or `nil`.
     Optional(Box<Type>),
 }
 
-/// A single value that a schema names.
+/// A constant of a schema.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constant {
     /// A string.
     Text(String),
-    /// A number; Luau has no type for one and writes `number`.
+    /// A number; Luau has no type for a single number and writes `number`.
     Number(f64),
     /// A boolean.
     Boolean(bool),
@@ -54,23 +54,23 @@ pub enum Constant {
 /// A table with named fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Its fields, as the schema orders them.
+    /// Its fields, in the order of the schema.
     pub fields: Vec<Field>,
-    /// What other fields may be.
+    /// The fields that `fields` does not name.
     pub rest: Rest,
-    /// How many fields were too many to keep.
+    /// Number of fields that were omitted.
     pub left_out: usize,
 }
 
-/// What fields may be that a table does not name.
+/// The fields that a table does not name (`additionalProperties`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Rest {
-    /// There are none.
+    /// There are no other fields.
     Closed,
-    /// The schema does not say: they are let through, and are most often a mistake.
+    /// The schema does not say. Other fields are accepted, but most often they are mistakes.
     #[default]
     Unsaid,
-    /// They are of this type.
+    /// They have this type.
     Of(Box<Type>),
 }
 
@@ -79,39 +79,39 @@ pub enum Rest {
 pub struct Field {
     /// Its name, which need not be an identifier.
     pub name: String,
-    /// What it is.
+    /// Its type.
     pub of: Type,
-    /// Whether it must be given; never where there is a default.
+    /// Whether it is required; never if it has a default.
     pub required: bool,
-    /// What is said of it besides.
+    /// Other information about it.
     pub notes: Notes,
 }
 
-/// What a schema says of a value besides its type; each text is one line of bounded length.
+/// Information of a schema besides the type; each text is one line of bounded length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Notes {
-    /// What it is for.
+    /// Description.
     pub description: Option<String>,
-    /// What it is when it is left out, as JSON.
+    /// Default value, as JSON.
     pub default: Option<String>,
-    /// Whether it should no longer be used.
+    /// Whether it is deprecated.
     pub deprecated: bool,
-    /// What Luau's types cannot say: formats, numbers to choose from, the order of a tuple.
+    /// Details that Luau types cannot express: formats, numbers to choose from, the order of a tuple.
     pub remarks: Vec<String>,
 }
 
-/// A type with a name of its own.
+/// A type with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedType {
-    /// Its name: an identifier, and no other type's.
+    /// Its name: a unique identifier.
     pub name: String,
-    /// What it is.
+    /// The type.
     pub of: Type,
-    /// What is said of it.
+    /// Other information about it.
     pub notes: Notes,
 }
 
-/// The named types that a function reaches, nearest first.
+/// The named types that a function refers to, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Types {
     all: Vec<NamedType>,
@@ -124,17 +124,17 @@ impl Types {
         Self { all, places }
     }
 
-    /// The type of this name.
+    /// The type with this name.
     pub fn get(&self, name: &str) -> Option<&NamedType> {
         self.places.get(name).and_then(|place| self.all.get(*place))
     }
 
-    /// All of them, nearest first.
+    /// All types, nearest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &NamedType> {
         self.all.iter()
     }
 
-    /// What a type is once its name is looked up.
+    /// The type behind a name, and behind a chain of names; `any` if there is none.
     pub fn resolve<'a>(&'a self, of: &'a Type) -> &'a Type {
         let mut resolved = of;
         // A chain cannot be longer than there are types.

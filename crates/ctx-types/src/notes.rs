@@ -1,28 +1,28 @@
-//! What a schema says besides types, as lines that are safe to print in a comment.
+//! Notes: the information of a schema besides types, as lines that are safe to print in a comment.
 
 use crate::model::{Notes, Type};
 use crate::read::type_name;
 use crate::reference::last_part;
 use serde_json::{Map, Value};
 
-/// Characters kept of a field's description.
+/// Maximum characters of a field's description.
 const DESCRIPTION_MAX: usize = 300;
 
-/// Characters kept of a default.
+/// Maximum characters of a default.
 const DEFAULT_MAX: usize = 60;
 
-/// Characters kept of a format's name.
+/// Maximum characters of a format's name.
 const FORMAT_MAX: usize = 40;
 
-/// Numbers listed of those to choose from.
+/// Maximum number of numbers listed from an enumeration.
 const NUMBERS_MAX: usize = 20;
 
-/// Alternatives of which it is told what selects them, and the characters that takes.
+/// Maximum number of discriminated alternatives that are listed, and maximum characters of that list.
 const ALTERNATIVES_MAX: usize = 40;
 const ALTERNATIVES_CHARS_MAX: usize = 1_000;
 
 impl Notes {
-    /// What a schema says; the default may stand behind a reference.
+    /// The notes of a schema; `default` is separate because it may be behind a reference.
     pub(crate) fn of(schema: &Map<String, Value>, default: Option<&Value>) -> Self {
         let text = |key: &str| schema.get(key).and_then(Value::as_str);
         let description = text("description").map(|text| line(text, DESCRIPTION_MAX));
@@ -40,7 +40,7 @@ impl Notes {
         }
     }
 
-    /// All of it on one line, if there is anything to say.
+    /// All notes on one line; `None` if there are none.
     pub(crate) fn line(&self) -> Option<String> {
         let mut details = Vec::new();
         if self.deprecated {
@@ -59,7 +59,7 @@ impl Notes {
         }
     }
 
-    /// Adds the order of a tuple, which Luau's types cannot say.
+    /// Adds the order of a tuple, which Luau types cannot express.
     pub(crate) fn remark_order(&mut self, of: &Type, print: impl Fn(&Type) -> String) {
         let of = if let Type::Optional(inner) = of { inner } else { of };
         if let Type::Tuple(items, _) = of {
@@ -85,7 +85,7 @@ fn numbers(schema: &Map<String, Value>) -> Option<String> {
     Some(format!("{one_of}{}{more}", numbers.join(", ")))
 }
 
-/// Which value of a field means which alternative, as descriptions of services say it.
+/// The discriminator of a union (OpenAPI): which value of a field selects which alternative.
 fn alternatives(schema: &Map<String, Value>) -> Option<String> {
     let discriminator = schema.get("discriminator")?;
     let name = discriminator.get("propertyName")?.as_str()?;
@@ -100,7 +100,7 @@ fn alternatives(schema: &Map<String, Value>) -> Option<String> {
     (!meant.is_empty()).then(|| line(&text, ALTERNATIVES_CHARS_MAX))
 }
 
-/// The beginning of a value as JSON, without writing all of a large one.
+/// The start of a value as JSON, without writing all of a large one.
 fn start_of_json(value: &Value) -> String {
     match value {
         Value::String(text) => Value::String(text.chars().take(DEFAULT_MAX).collect()).to_string(),
@@ -123,7 +123,7 @@ fn is_plain(value: &Value) -> bool {
     }
 }
 
-/// One line of at most so many characters: no line breaks, nothing invisible that could hide or turn text.
+/// The text as one line of at most this many characters, without invisible characters that could hide or reorder text.
 pub(crate) fn line(text: &str, characters_max: usize) -> String {
     let mut line = String::new();
     let mut count = 0;
@@ -151,7 +151,7 @@ pub(crate) fn line(text: &str, characters_max: usize) -> String {
     line
 }
 
-/// Characters that take no room or change the direction of others.
+/// Characters without width, and those that change the direction of text.
 pub(crate) fn is_invisible(character: char) -> bool {
     matches!(
         character,

@@ -1,17 +1,17 @@
-//! What a type comes to for whoever gives a value: one table of fields, and all the names in it.
+//! Outlines: the fields of a type as one table, and the names in a type.
 
 use crate::combine::{both_rests, intersection, union};
 use crate::model::{FIELDS_MAX, Field, Rest, Table, Type, Types};
 use std::collections::HashSet;
 
-/// Names followed from one type to another.
+/// Maximum depth of types that are merged into an outline.
 const DEPTH_MAX: usize = 32;
 
-/// Names listed of one function.
+/// Maximum number of names listed for one function.
 const NAMES_MAX: usize = 1_000;
 
 impl Types {
-    /// The fields a value of this type can have, whatever they are put together from; `None` where it need
+    /// The fields that a value of this type can have, merged over unions and intersections; `None` if the value need
     /// not be a table.
     pub(crate) fn outline(&self, of: &Type) -> Option<Table> {
         self.outline_within(of, DEPTH_MAX)
@@ -39,7 +39,7 @@ impl Types {
     }
 }
 
-/// One table for all that any of them is; what one of them can do without is not required.
+/// Merges alternatives into one table; a field is required only if every alternative requires it.
 fn either(tables: Vec<Table>) -> Option<Table> {
     let count = tables.len();
     let mut whole = Table::default();
@@ -77,7 +77,7 @@ fn either(tables: Vec<Table>) -> Option<Table> {
     Some(whole)
 }
 
-/// Collects the names of fields, each once.
+/// Collects the names of fields, without duplicates.
 pub(crate) struct Names<'a> {
     pub(crate) all: Vec<&'a str>,
     seen: HashSet<&'a str>,

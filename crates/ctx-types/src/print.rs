@@ -1,31 +1,31 @@
-//! Types as Luau text, on one line or over several, never longer than a bound.
+//! Prints types as Luau text, on one line or several, up to a maximum length.
 
 use crate::model::{Constant, Field, Rest, Table, Type};
 use crate::notes::is_invisible;
 use ctx_core::Identifier;
 use std::fmt::Write as _;
 
-/// Longest text of a type on one line.
+/// Maximum length of a type on one line.
 const ONE_LINE_MAX: usize = 2_000;
 
-/// A table whose text is longer than this is written over several lines where it can be.
+/// A table with a longer text is written over several lines if possible.
 const WIDTH_MAX: usize = 100;
 
 const INDENT: &str = "    ";
 
-/// A type on one line.
+/// Prints a type on one line.
 pub(crate) fn on_one_line(of: &Type) -> String {
     one_line_within(of, ONE_LINE_MAX)
 }
 
-/// A type on one line of about so many bytes at most; what is too much is `any`.
+/// Prints a type on one line of about this many bytes at most; omitted parts are `any`.
 pub(crate) fn one_line_within(of: &Type, bytes_max: usize) -> String {
     let mut printer = Printer { text: String::new(), bytes_max };
     printer.write(of, true, None);
     printer.text
 }
 
-/// A type over several lines, with what is said of its fields above each.
+/// Prints a type over several lines, with the notes of each field above it.
 pub(crate) fn in_a_block(of: &Type, bytes_max: usize) -> String {
     let mut printer = Printer { text: String::new(), bytes_max };
     printer.write(of, true, Some(Lines { indent: 0, forced: true }));
@@ -34,15 +34,15 @@ pub(crate) fn in_a_block(of: &Type, bytes_max: usize) -> String {
 
 struct Printer {
     text: String,
-    /// Nothing is begun beyond this; what is begun is ended.
+    /// Beyond this length nothing new is started; open brackets are closed.
     bytes_max: usize,
 }
 
-/// How a table may be written over several lines.
+/// Layout of a table over several lines.
 #[derive(Clone, Copy)]
 struct Lines {
     indent: usize,
-    /// Even if it is short.
+    /// Uses several lines even if the table is short.
     forced: bool,
 }
 
@@ -51,7 +51,7 @@ impl Printer {
         self.text.len() >= self.bytes_max
     }
 
-    /// `bare`: whether a union or an intersection can stand here without parentheses.
+    /// Writes a type. `bare`: a union or an intersection needs no parentheses here.
     fn write(&mut self, of: &Type, bare: bool, lines: Option<Lines>) {
         if self.is_full() {
             self.text.push_str("any");
@@ -77,7 +77,7 @@ impl Printer {
             }
             Type::Table(table) => self.table(table, lines),
             Type::Union(parts) => {
-                // As in the values of an enumeration, wherever they stand.
+                // A union of constants always has parentheses.
                 let constants = parts.iter().all(|part| matches!(part, Type::Exactly(_)));
                 self.joined(parts, " | ", bare && !constants, lines);
             }
@@ -104,7 +104,7 @@ impl Printer {
         self.text.push('}');
     }
 
-    /// Parts of which no two read the same: Luau has one word for many numbers.
+    /// Writes parts without those that look the same: Luau has only `number` for many number types.
     fn joined(&mut self, parts: &[Type], between: &str, bare: bool, lines: Option<Lines>) {
         let start = self.text.len();
         self.text.push('(');
@@ -216,7 +216,7 @@ impl Printer {
     }
 }
 
-/// What is written for fields without a name.
+/// The type that is written for fields without a name, if any.
 fn rest_of(table: &Table, cut: bool) -> Option<&Type> {
     match &table.rest {
         _ if cut => Some(&Type::Any),
@@ -241,7 +241,7 @@ fn notes_inside(of: &Type) -> bool {
     }
 }
 
-/// A string as Luau writes it, without anything that could end it or hide in it.
+/// Writes a Luau string literal, and escapes whatever could end it or is invisible.
 fn quote(text: &str, into: &mut String) {
     into.push('"');
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Reads a schema into types: every reference a named type, read once, nearest first.
+//! Reads a schema into types: the target of every reference becomes a named type, read once, nearest first.
 
 use crate::combine::{
     ALTERNATIVES_MAX, CONSTANTS_MAX, both_rests, intersection, open_union, optional, union,
@@ -10,42 +10,42 @@ use ctx_core::Identifier;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
 
-/// Schemas read for one document.
+/// Maximum number of schemas read from one document.
 const SCHEMAS_MAX: usize = 10_000;
 
-/// How deep schemas lie in one another, between two names.
+/// Maximum nesting depth of schemas, from one named type to the next.
 const DEPTH_MAX: usize = 24;
 
-/// Named types read for one document.
+/// Maximum number of named types read from one document.
 pub(crate) const NAMED_MAX: usize = 256;
 
-/// Characters kept of a name.
+/// Maximum characters of a type name.
 pub(crate) const NAME_MAX: usize = 80;
 
-/// Longest name of a field that is kept.
+/// Maximum length of a field name that is kept.
 const FIELD_NAME_MAX: usize = 200;
 
-/// Schemas of one name that are compared before a new one is taken for another.
+/// Maximum number of types with the same base name that are compared with a new one before it gets a name of its own.
 const TWINS_MAX: usize = 8;
 
-/// References followed to find a default.
+/// Maximum number of references that are followed to find a default.
 const DEFAULT_STEPS_MAX: usize = 16;
 
-/// Names that Luau's own types have, and words that begin one.
+/// Names that Luau reserves in types.
 const LUAU_TYPES: [&str; 13] = [
     "any", "boolean", "buffer", "never", "nil", "number", "string", "table", "thread", "typeof", "unknown",
     "userdata", "vector",
 ];
 
-/// What was read of a document.
+/// The types of a document.
 pub(crate) struct Read {
     pub(crate) of: Type,
     pub(crate) types: Vec<NamedType>,
-    /// How many schemas were too many, or too deep.
+    /// Number of schemas that were omitted, because they are too many or too deep.
     pub(crate) left_out: usize,
 }
 
-/// Reads a document with so many named types at most; `name` is what its root is called where it refers to itself.
+/// Reads a document with at most `named_max` named types. `name` is the name of the root, if it refers to itself.
 pub(crate) fn read(root: &Value, name: &str, named_max: usize) -> Read {
     let mut reader = Reader {
         root,
@@ -74,15 +74,15 @@ struct Reader<'a> {
     document: Document<'a>,
     schemas_left: usize,
     named_max: usize,
-    /// The name of each schema that was referred to; two ways to write a reference may mean one schema.
+    /// Type name of each schema that was referred to, by address: two ways to write a reference may mean one schema.
     named: HashMap<*const Value, String>,
-    /// Who has each name.
+    /// The schema of each type name.
     claimed: HashMap<String, &'a Value>,
     waiting: VecDeque<(String, &'a Value)>,
     left_out: usize,
 }
 
-/// What a schema demands of a value, all at once; `allOf` adds to it.
+/// The constraints of one schema, with those of its `allOf`.
 #[derive(Default)]
 struct Demands<'a> {
     is_table: bool,
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
             if let Some(alternatives) = schema.get(key).and_then(Value::as_array)
                 && !alternatives.is_empty()
             {
-                // One more than are kept, so that the union knows.
+                // One more than is kept, so that `union` notices the omission.
                 let alternatives = alternatives.iter().take(CONSTANTS_MAX + 1);
                 let alternatives: Vec<Type> = alternatives.map(|one| self.read(one, depth + 1)).collect();
                 demands.others.push(union(alternatives));
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What `type` demands, or what the other words of the schema make of it where there is none.
+    /// Adds the constraint of `type`, or of the type that other keywords imply.
     fn gather_kinds(&mut self, schema: &'a Map<String, Value>, depth: usize, demands: &mut Demands<'a>) {
         let mut kinds: Vec<&str> = match schema.get("type") {
             Some(Value::String(kind)) => vec![kind],
@@ -240,13 +240,13 @@ impl<'a> Reader<'a> {
             Some(Value::Bool(false)) => {}
             Some(others) => types.push(self.read(others, depth + 1)),
             None if types.is_empty() => return Rest::Unsaid,
-            // Fields of no pattern can be anything; what is known of the others is worth telling.
+            // Fields that match no pattern can be anything; the types of the others are kept for readers.
             None => return Rest::Of(Box::new(open_union(types))),
         }
         Rest::Of(Box::new(union(types)))
     }
 
-    /// The default of a property, which may stand where its reference leads.
+    /// The default of a property, which may be behind a reference.
     fn default_of(&mut self, property: &'a Value) -> Option<&'a Value> {
         let mut schema = property;
         for _ in 0..DEFAULT_STEPS_MAX {
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// The named type behind a reference; one that leads nowhere, or out of the document, can be anything.
+    /// The named type of a reference's target; `any` if the target does not exist or is in another document.
     fn referred(&mut self, reference: &str) -> Type {
         let Some(target) = self.document.find(reference) else { return Type::Any };
         if !target.is_object() {
@@ -309,11 +309,11 @@ impl<'a> Demands<'a> {
     }
 
     fn into_type(mut self) -> Type {
-        // What has a name comes first: `Pet & { barks: boolean }`.
+        // Named types first: `Pet & { barks: boolean }`.
         let (mut parts, others): (Vec<Type>, Vec<Type>) =
             std::mem::take(&mut self.others).into_iter().partition(|other| matches!(other, Type::Named(_)));
         if self.is_table {
-            // A field that is demanded but not described.
+            // Adds fields that are required but not described.
             for name in std::mem::take(&mut self.required) {
                 match self.places.get(name) {
                     Some(_) => self.required.push(name),
@@ -345,7 +345,7 @@ fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What a schema is about that does not say its type.
+/// The type that the keywords of a schema without `type` imply.
 fn inferred(schema: &Map<String, Value>) -> Option<&'static str> {
     let has = |keys: &[&str]| keys.iter().any(|key| schema.contains_key(*key));
     if has(&["properties", "additionalProperties", "patternProperties"]) {
@@ -357,7 +357,7 @@ fn inferred(schema: &Map<String, Value>) -> Option<&'static str> {
     }
 }
 
-/// A name that a type can have: an identifier, and not one of Luau's own.
+/// Turns a text into a valid type name: an identifier that Luau does not reserve.
 pub(crate) fn type_name(raw: &str) -> String {
     let short: String = raw.chars().take(NAME_MAX).collect();
     let name = Identifier::sanitize(&short);

@@ -1,18 +1,18 @@
-//! Where a `$ref` leads: only within its own document, nothing is ever fetched.
+//! Resolution of `$ref` within one document; nothing is ever fetched.
 
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Values looked at for anchors and identifiers.
+/// Maximum number of values scanned for anchors and ids.
 const SCANNED_MAX: usize = 20_000;
 
-/// How deep they are looked for.
+/// Maximum depth of that scan.
 const DEPTH_MAX: usize = 64;
 
-/// A schema and all that its references can reach.
+/// A schema with all targets of its references.
 pub(crate) struct Document<'a> {
     root: &'a Value,
-    /// By `$id` and by `#` with an anchor's name; made when first asked for, few schemas have any.
+    /// Targets by `$id`, and by `#` with an anchor's name. Built on first use, because few schemas have any.
     marks: Option<HashMap<String, &'a Value>>,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Document<'a> {
         Self { root, marks: None }
     }
 
-    /// The schema that a reference means, if it is here.
+    /// The target of a reference, if it is in this document.
     pub(crate) fn find(&mut self, reference: &str) -> Option<&'a Value> {
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let document = match address {
@@ -75,7 +75,7 @@ fn scan<'a>(value: &'a Value, depth: usize, left: &mut usize, marks: &mut HashMa
     }
 }
 
-/// What a reference calls its target: its last part, without what only says where it is.
+/// The name that a reference gives its target: its last segment, decoded, without a file extension.
 pub(crate) fn last_part(reference: &str) -> Option<String> {
     let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
     let part = if fragment.is_empty() {

@@ -1,20 +1,20 @@
-//! Named types put in order: no name is only itself, none means two types, nearest first.
+//! Merges the named types of two documents: no type is only itself, no name means two types, nearest first.
 
 use crate::combine::{intersection, open_union, optional, union};
 use crate::model::{NamedType, Rest, Table, Type, Types};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Where a name stands in a type.
+/// Position of a name in a type.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
-    /// It is the type, or one of its alternatives or parts.
+    /// The name is the type itself, or one of its alternatives or parts.
     Head,
-    /// It is the type of something inside.
+    /// The name is the type of a field or item.
     Inside,
 }
 
-/// The types that two documents name, as one set; where both use a name for different types, the second's
-/// gets a number. Returns them with the roots of both.
+/// Merges the named types of two documents into one set. If both use a name for different types, the second's gets a
+/// number. Returns the roots of both, and the set.
 pub(crate) fn settle(first: (Type, Vec<NamedType>), second: (Type, Vec<NamedType>)) -> (Type, Type, Types) {
     let (first_root, mut all) = first;
     let (second_root, others) = second;
@@ -34,7 +34,7 @@ pub(crate) fn settle(first: (Type, Vec<NamedType>), second: (Type, Vec<NamedType
     (first_root, second_root, Types::new(all))
 }
 
-/// New names for those of `others` that mean something else in `known`.
+/// New names for those of `others` whose names mean another type in `known`.
 fn new_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, String> {
     let by_name: HashMap<&str, &NamedType> = known.iter().map(|named| (named.name.as_str(), named)).collect();
     let mut same: HashSet<&str> = HashSet::new();
@@ -43,7 +43,7 @@ fn new_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, Strin
             same.insert(&other.name);
         }
     }
-    // Two are the same only if all they mention is.
+    // Two types are the same only if all types to which they refer are.
     loop {
         let before = same.len();
         for other in others {
@@ -74,7 +74,7 @@ fn new_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, Strin
     renamed
 }
 
-/// A type that is said to be itself, directly or in a circle, says nothing: it can be anything there.
+/// Replaces a type that is only itself, directly or in a cycle, by `any` at that place: it says nothing.
 pub(crate) fn break_cycles(all: &mut [NamedType]) {
     let mut heads: HashMap<String, Vec<String>> = HashMap::new();
     for named in all.iter() {
@@ -120,7 +120,7 @@ fn reaches(from: &str, to: &str, heads: &HashMap<String, Vec<String>>) -> bool {
     false
 }
 
-/// The types that these reach, by how many names lie between.
+/// The types that the roots reach, in breadth-first order.
 fn nearest_first(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedType> {
     let mut places: HashMap<String, NamedType> =
         all.into_iter().map(|named| (named.name.clone(), named)).collect();
@@ -138,7 +138,7 @@ fn nearest_first(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedType> {
     ordered
 }
 
-/// A type with other names in it.
+/// The type with other names in it.
 pub(crate) fn with_names(of: Type, name: &impl Fn(&str) -> String) -> Type {
     map_names(of, Place::Head, &|old, _| Type::Named(name(&old)))
 }

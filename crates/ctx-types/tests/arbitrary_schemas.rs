@@ -1,11 +1,12 @@
-//! Any JSON can be given for a schema; what is printed is Luau, and what a validator lets through is no misfit.
+//! Property tests: any JSON can be read as a schema, the output is valid Luau, and no value that a validator accepts is
+//! a misfit.
 
 use crate::common::{function_of, is_sound, literal, tool};
 use ctx_core::ArgumentSchema;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Words that mean something in a schema, so that arbitrary objects are often nearly one.
+/// Keywords and names, so that arbitrary objects are often almost schemas.
 const WORDS: [&str; 34] = [
     "type",
     "properties",
@@ -43,7 +44,7 @@ const WORDS: [&str; 34] = [
     "",
 ];
 
-/// Texts that are names of types, references or trouble.
+/// Texts that are names of types, references, or difficult to print.
 const TEXTS: [&str; 24] = [
     "object",
     "array",
@@ -93,8 +94,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Schemas that are right, over few names so that values meet them. All say their type: one that only
-/// describes fields is taken to want a table, though a validator lets other values through.
+/// Valid schemas over few names, so that generated values often match. All have a `type`: a schema that only describes
+/// fields is read as a table, though a validator accepts other values, too.
 fn schema() -> impl Strategy<Value = Value> {
     let constant =
         prop_oneof![Just(json!("x")), Just(json!("y")), Just(json!(1)), Just(json!(true)), Just(json!(null))];

@@ -1,10 +1,10 @@
-//! Whatever a schema is, reading it ends, and what is printed is bounded and says what is missing.
+//! Reading any schema ends, and the output is bounded and reports what is missing.
 
 use crate::common::{self, function, function_of, is_sound, tool};
 use ctx_types::{Literal, Problem};
 use serde_json::{Map, Value, json};
 
-/// No declaration is longer than this, whatever its schema.
+/// Maximum length of any declaration.
 const DECLARATION_MAX: usize = 120_000;
 
 #[test]
@@ -18,7 +18,7 @@ fn ten_thousand_parameters_are_cut() {
     assert!(text.contains("more @param"), "{text}");
     assert!(function.signature().ends_with("[string]: any }?): any"));
     assert!(function.signature().len() < 3_000);
-    // What was cut is not called unknown.
+    // A field that was omitted is not reported as unknown.
     let given = Literal::Table { fields: vec![("field_9999".to_owned(), Literal::Nil)], whole: true };
     assert_eq!(function.misfits(&[given]), []);
 }
@@ -130,7 +130,7 @@ fn a_check_of_alternatives_in_alternatives_ends() {
         literal = Literal::Table { fields: vec![("next".to_owned(), literal)], whole: true };
     }
     let given = Literal::Table { fields: vec![("node".to_owned(), literal)], whole: true };
-    // It ends; what it did not get to see passes.
+    // The check ends; values that it does not reach pass.
     let misfits = function(&schema).misfits(&[given]);
     assert!(misfits.iter().all(|misfit| matches!(misfit.problem, Problem::Wrong { .. })));
 }

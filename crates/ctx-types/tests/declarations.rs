@@ -1,4 +1,4 @@
-//! What a schema becomes in Luau: the table of types, what is said in comments, and that it all parses.
+//! Schemas as Luau text: types and comments, all of it valid.
 
 use crate::common::{self, function, takes, tool};
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ fn single_values_are_singletons_where_luau_has_them() {
         (json!({"const": 3}), "number"),
         (json!({"const": null}), "nil"),
         (json!({"enum": ["a\"b\\c\nd\u{1}e\u{202e}"]}), r#""a\"b\\c\nd\u{1}e\u{202e}""#),
-        // Luau takes no NUL in a type.
+        // Luau rejects NUL in a type.
         (json!({"enum": ["a\u{0}b", "c"]}), "string"),
         (
             json!({"properties": {"a\u{0}b": {}, "c": {}}, "required": ["a\u{0}b"]}),

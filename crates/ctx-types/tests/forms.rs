@@ -1,5 +1,5 @@
-//! The ways to call a function that sends a body: those that the door takes are no misfits, and what is surely
-//! wrong in any of them is told.
+//! Call forms of a function with a body: a call that the catalog accepts has no misfit, and certain errors are reported
+//! in each form.
 
 use crate::common::{function_of, is_sound, literal, tool};
 use ctx_core::{ArgumentSchema, BodyArgument, ToolSpec};
@@ -7,7 +7,7 @@ use ctx_types::{Function, Literal};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// A tool with these parameters and this body, which must be there or need not.
+/// A tool with these parameters and this body, which is required or optional.
 fn spec(params: &Value, body: &Value, is_required: bool, has_fields: bool) -> ToolSpec {
     let mut properties = params.clone();
     let mut required: Vec<&str> =
@@ -173,7 +173,7 @@ fn given() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
 
-    /// Whatever way a call is written, what the door lets through is no misfit.
+    /// A call that the catalog accepts has no misfit, in whichever form it is written.
     #[test]
     fn check_and_door_agree(
         of in of_body(), has_id in any::<bool>(), is_required in any::<bool>(), has_fields in any::<bool>(),
@@ -185,7 +185,7 @@ proptest! {
         let schema = ArgumentSchema::compile((*spec.input_schema.get()).clone()).unwrap();
         let schema = schema.with_body(spec.body.clone());
         for (first, second) in calls {
-            // As a script's second argument comes to the door.
+            // The catalog gets the second argument of a script in this form.
             let arguments = match (&first, &second) {
                 (_, None | Some(Value::Null)) => first.clone(),
                 (Value::Object(_) | Value::Null, Some(body)) => {

@@ -1,4 +1,4 @@
-//! All functions of an API in one file: each type once, by one name, in Luau.
+//! All functions of an API in one file: each type once, under one name, as valid Luau.
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -20,7 +20,7 @@ fn library(name: &str, specs: &[ToolSpec], definitions: Value) -> Library {
     Library::of(&Identifier::sanitize(name), "A shop.", specs, &definitions)
 }
 
-/// Fails unless it is Luau and each type is declared once.
+/// Fails unless the text is valid Luau and each type is declared once.
 #[track_caller]
 fn is_sound(text: &str) {
     parses(text);
@@ -30,7 +30,7 @@ fn is_sound(text: &str) {
     assert_eq!(names.len(), distinct.len(), "a type is declared twice\n{text}");
 }
 
-/// Definitions as what a parser of modules knows.
+/// Definitions in the syntax of a module, which the parser knows.
 fn as_module(definitions: &str) -> String {
     definitions.replace("declare sdk: ", "type Sdk = ")
 }

@@ -1,4 +1,4 @@
-//! What a script writes down against what a function takes.
+//! Literals of scripts, checked against the types of a function.
 
 use crate::common::{function, literal};
 use ctx_types::{Function, Literal};

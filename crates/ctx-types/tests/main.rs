@@ -1,4 +1,4 @@
-//! JSON Schema as Luau types, a file for each thing that is made of a schema.
+//! JSON Schema as Luau types: a file for each use of a schema.
 
 mod arbitrary_schemas;
 mod bounds;

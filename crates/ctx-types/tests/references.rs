@@ -1,4 +1,4 @@
-//! References: each schema they lead to is a type with a name, once, however it is reached.
+//! References: each target becomes one named type, however it is reached.
 
 use crate::common::{function, function_of, is_sound, takes, tool};
 use serde_json::{Value, json};
@@ -147,7 +147,7 @@ fn what_goes_in_and_what_comes_out_share_a_type_only_if_it_is_the_same() {
     };
     let same = run(issue(json!({"type": "string"})), issue(json!({"type": "string"})));
     assert_eq!(same, ("run(params: Issue?): Issue".to_owned(), "Issue Label".to_owned()));
-    // What it mentions differs, so it does.
+    // A type to which it refers differs, so it differs, too.
     let other = run(issue(json!({"type": "string"})), issue(json!({"type": "number"})));
     assert_eq!(other, ("run(params: Issue?): Issue_2".to_owned(), "Issue Issue_2 Label Label_2".to_owned()));
 }

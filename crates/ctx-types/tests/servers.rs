@@ -1,4 +1,4 @@
-//! Functions as they are documented: a pet store's, and those of servers that are in use.
+//! Documentation of functions: those of a pet store, and of MCP servers that are in use.
 
 use crate::common::is_sound;
 use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};

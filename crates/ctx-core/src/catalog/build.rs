@@ -1,4 +1,4 @@
-//! Building catalogs: tools of all providers under their names, each with its schema and its count of calls.
+//! Building catalogs: registers the tools of all providers under their names, with their schemas and rate limits.
 
 use super::settled::AwaitedProvider;
 use super::{Catalog, Entry, Persona, Registered, has_hidden_tools};
@@ -9,7 +9,7 @@ use crate::{Agent, AllowAll, Discard, Identifier, Limits, Policy, Provider, Reda
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Collects what a [`Catalog`] is made of.
+/// Collects the parts of a [`Catalog`].
 pub struct CatalogBuilder {
     providers: Vec<Arc<dyn Provider>>,
     limits: Limits,
@@ -22,7 +22,7 @@ pub struct CatalogBuilder {
 }
 
 impl Catalog {
-    /// Begins a catalog.
+    /// Starts building a catalog.
     pub fn builder() -> CatalogBuilder {
         CatalogBuilder {
             providers: Vec::new(),
@@ -45,32 +45,32 @@ impl CatalogBuilder {
         self
     }
 
-    /// Sets the bounds.
+    /// Sets the limits of calls.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Sets who may call what.
+    /// Sets the policy that decides which caller may call which tool.
     #[must_use]
     pub fn policy(self, policy: Arc<dyn Policy>) -> Self {
         Self { policy, ..self }
     }
 
-    /// Sets where runs go.
+    /// Sets the run log.
     #[must_use]
     pub fn runs(self, runs: Arc<dyn RunLog>) -> Self {
         Self { runs, ..self }
     }
 
-    /// Sets what is masked in runs and errors.
+    /// Sets the redactor that masks secrets in runs and errors.
     #[must_use]
     pub fn redactor(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
     }
 
-    /// Takes over from the catalog this one replaces: counts of rate limits, and compiled schemas of tools that
-    /// are still the same.
+    /// Takes over state of the catalog that this one replaces: the counts of rate limits, and the compiled schemas of
+    /// unchanged tools.
     #[must_use]
     pub fn replacing(self, old: &Catalog) -> Self {
         let mut tools = old.tools.clone();
@@ -81,7 +81,7 @@ impl CatalogBuilder {
         Self { old: tools, meters: old.meters.clone(), ..self }
     }
 
-    /// Builds it. A tool that cannot be taken is left out with a warning; it never stops the rest.
+    /// Builds the catalog. A tool that cannot be registered is left out with a warning and does not affect the others.
     pub fn build(self) -> Arc<Catalog> {
         let mut catalog = Catalog {
             tools: BTreeMap::new(),
@@ -131,7 +131,7 @@ impl CatalogBuilder {
         let persona = |agent: &Arc<dyn Agent>| Persona { spec: agent.spec(), agent: agent.clone() };
         catalog.agents =
             agents.iter().map(persona).map(|persona| (persona.spec.name.clone(), persona)).collect();
-        // Before all others: nobody else's tool may answer for them.
+        // Registered first, so that no provider's tool takes their names.
         let old = self.old;
         catalog.register(&Agents(agents), &old);
         catalog.register(&Origins(catalog.resources.clone()), &old);
@@ -160,14 +160,14 @@ impl Catalog {
         }
     }
 
-    /// Takes up tools that only the program itself may call. Their schemas are compiled when they are first called.
+    /// Registers tools that only administrative calls may run. Their schemas are compiled on the first call.
     fn register_hidden(&mut self, provider: &dyn Provider, old: &BTreeMap<String, Arc<Registered>>) {
         for registered in registrations(provider, old, &self.meters) {
             self.hidden.entry(registered.entry.name.to_string()).or_insert(registered);
         }
     }
 
-    /// Takes a tool up under its names, or leaves it out with a warning.
+    /// Registers a tool under its full and outward name, or leaves it out with a warning.
     pub(super) fn insert(&mut self, registered: Arc<Registered>) {
         let Entry { name, spec, exposed, .. } = &registered.entry;
         if name.tool() != &Identifier::sanitize(&spec.name) {
@@ -179,32 +179,32 @@ impl Catalog {
             self.warnings.push(format!("{name} is left out: the name `{outward}` is taken"));
             return;
         }
-        // A lazily built schema is compiled with the first call.
+        // A lazy schema is compiled on the first call.
         if !spec.input_schema.is_made() {
             self.warnings.extend(registered.fitting.fault(&registered.entry).map(str::to_owned));
         }
         self.providers.insert(name.provider().clone());
-        // A tool that clients do not see never takes the name of one that they see.
+        // A tool that clients do not see never takes the outward name of one that they see.
         if *exposed || self.holder(&outward).is_none() {
             self.outward.insert(outward, full.clone());
         }
         self.tools.insert(full, registered);
     }
 
-    /// Whether a tool's name, or the one that clients see, is another's.
+    /// Whether another tool has this tool's full name, or its outward name if clients see both.
     pub(super) fn is_taken(&self, entry: &Entry) -> bool {
         let other = self.holder(&entry.name.outward());
         let is_seen = |other: &Arc<Registered>| other.entry.exposed;
         self.tools.contains_key(&entry.name.to_string()) || (other.is_some_and(is_seen) && entry.exposed)
     }
 
-    /// The tool that an outward name leads to.
+    /// The tool with this outward name.
     fn holder(&self, outward: &str) -> Option<&Arc<Registered>> {
         self.outward.get(outward).and_then(|full| self.tools.get(full))
     }
 }
 
-/// A provider's tools at this moment, with compiled schemas of old ones that are the same.
+/// A provider's current tools, with the compiled schemas and observations of unchanged ones.
 pub(super) fn registrations(
     provider: &dyn Provider,
     old: &BTreeMap<String, Arc<Registered>>,

@@ -1,4 +1,5 @@
-//! The one door to tools: names, policy, schema, limits and the run log live here and nowhere else.
+//! [`Catalog::call`], the single entry point to all tools: name lookup, policy, schema validation, limits and the run
+//! log are implemented here and nowhere else.
 
 use super::settled::AwaitedProvider;
 use super::{Catalog, Entry, Registered, compile};
@@ -20,25 +21,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Stands for a bound beyond what an `Instant` can name: thirty years.
+/// Replaces a timeout that overflows `Instant`: thirty years.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365 * 30);
 
-/// How much before its deadline a tool may find it to be over: some clocks count in milliseconds.
+/// Tolerance for tools that report a timeout slightly before the deadline: some clocks count in milliseconds.
 const EARLY: Duration = Duration::from_millis(10);
 
 /// Largest arguments that are masked and validated on the runtime thread; larger ones go to the blocking pool.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Adapts arguments to a tool, given what it says of itself and the schema of its arguments.
+/// Adapts arguments to a tool, given its spec and the schema of its arguments.
 type ArgumentFit<'a> = Box<dyn FnOnce(&ToolSpec, &Value, Value) -> Result<Value, ToolError> + Send + 'a>;
 
-/// The tool of a name, or the provider that has to be waited for to know it.
+/// A tool found by name, or the provider that must be awaited to find it.
 enum ToolLookup {
     Known(Arc<Registered>),
     Awaited(AwaitedTool),
 }
 
-/// A name whose provider has tools that are not known.
+/// The name of a tool whose provider's tools are not known yet.
 struct AwaitedTool {
     name: ToolName,
     /// The tool's name as the caller wrote it.
@@ -60,17 +61,16 @@ impl ToolLookup {
 }
 
 impl Catalog {
-    /// The one door: finds the tool by full or outward name, asks the policy, fits the arguments,
-    /// keeps limits, runs it, records the run.
+    /// Calls a tool by full or outward name: asks the policy, validates the arguments, enforces limits, runs the tool
+    /// and records the run.
     ///
-    /// While the tools of the name's provider are not known the call waits for it, within its own time, and then goes on
-    /// like any other.
+    /// If the tools of the provider are not known yet, the call first waits for them, within its timeout.
     pub async fn call(name: &str, arguments: Value, call: Call) -> Result<Output, ToolError> {
         Self::enter(name, arguments, None, call).await
     }
 
     /// [`Catalog::call`] with arguments that `fit` adapts to the tool once it is found: a tool whose provider is still
-    /// being reached is not known before. The policy, the schema and the run log see the adapted arguments.
+    /// connecting is not known before. The policy, the schema and the run log see the adapted arguments.
     pub async fn call_fitted<'a>(
         name: &str,
         arguments: Value,
@@ -108,7 +108,7 @@ impl Catalog {
             nested.begin();
         }
         let mut record = Record {
-            // Administration is no work of anyone: a list of runs does not list itself.
+            // Administrative calls are not recorded: otherwise listing the runs would add one.
             runs: if is_hidden { &Discard } else { &*catalog.runs },
             started,
             run: Some(Run {
@@ -140,7 +140,7 @@ impl Catalog {
                 record.close(Outcome::Ok, *result_bytes);
             }
             Err(error) => {
-                // The program itself gets the whole error, and tells it.
+                // An administrative caller gets the whole error, and reports it itself.
                 if error.kind() == ErrorKind::Internal && !is_hidden {
                     let error = catalog.masked(chain(error));
                     let tool = record.run.as_ref().map(|run| run.tool.as_str()).unwrap_or_default();
@@ -157,7 +157,7 @@ impl Catalog {
         }
     }
 
-    /// The way of a call from its name to its answer, with the answer's size.
+    /// Takes a call from the found name to the output and its size.
     async fn admit_and_run(
         &self,
         found: ToolLookup,
@@ -169,7 +169,7 @@ impl Catalog {
         let (registered, arguments) = match found {
             ToolLookup::Known(registered) => (registered, arguments),
             ToolLookup::Awaited(awaited) => {
-                // Recorded before the wait: a caller may go away meanwhile.
+                // Recorded before the wait, because the caller may disconnect meanwhile.
                 let arguments = self.record_arguments(arguments, record).await?;
                 self.wait_for(&awaited, call, record.started).await?;
                 let registered = self.awaited_tool(&awaited).await?;
@@ -196,7 +196,7 @@ impl Catalog {
         self.run(&registered, arguments, call, record.started).await
     }
 
-    /// Waits until the tools of a provider are known, as long as a call of it may take.
+    /// Waits until the tools of a provider are known, at most for the timeout of one of its calls.
     async fn wait_for(&self, awaited: &AwaitedTool, call: &Call, started: Instant) -> Result<(), ToolError> {
         if awaited.provider.is_known() {
             return Ok(());
@@ -217,12 +217,12 @@ impl Catalog {
         }
     }
 
-    /// A tool of a provider that was waited for.
+    /// The tool of a provider that was awaited.
     async fn awaited_tool(&self, awaited: &AwaitedTool) -> Result<Arc<Registered>, ToolError> {
         let provider = &awaited.provider;
         let tools = provider.known_tools(self).await.ok_or_else(|| provider.unavailable())?;
         let found = tools.iter().find(|tool| tool.entry.name == awaited.name);
-        // Scripts may use the name that the tool's origin gives it.
+        // Scripts may use the tool's original name.
         let found = found.or_else(|| tools.iter().find(|tool| tool.entry.spec.name == awaited.written));
         let found = found.filter(|tool| !self.is_taken(&tool.entry));
         found.cloned().ok_or_else(|| {
@@ -233,8 +233,8 @@ impl Catalog {
         })
     }
 
-    /// Whether this caller may call a tool that goes by this full or outward name, as the policy has it.
-    /// Calling asks the same; this is for those who must know before. It waits for a provider whose tools are not known
+    /// Checks whether the policy allows this caller to call a tool, given by full or outward name. [`Catalog::call`]
+    /// makes the same check; this is for code that must know in advance. Waits for a provider whose tools are not known
     /// yet, as [`Provider::settle`](crate::Provider::settle) does.
     pub async fn permit(
         &self,
@@ -247,7 +247,7 @@ impl Catalog {
             ToolLookup::Awaited(awaited) => {
                 let provider = awaited.provider.get();
                 let patience = provider.call_timeout().unwrap_or(self.limits.call_timeout);
-                // Whoever is late has no tools here.
+                // After the timeout, the lookup below fails.
                 let _ = tokio::time::timeout(patience, provider.settle()).await;
                 self.awaited_tool(&awaited).await.map_err(|error| self.mask(error))?
             }
@@ -273,8 +273,8 @@ impl Catalog {
         }
     }
 
-    /// Writes the arguments into the run's record, masked and cut, and gives them back. Large ones are masked on the
-    /// blocking pool.
+    /// Records the arguments in the run, masked and shortened, and returns them. Large ones are masked on the blocking
+    /// pool.
     async fn record_arguments(&self, arguments: Value, record: &mut Record<'_>) -> Result<Value, ToolError> {
         let argument_bytes = json_size(&arguments);
         if let Some(run) = &mut record.run {
@@ -301,17 +301,17 @@ impl Catalog {
         error.map_text(|text| self.masked(text))
     }
 
-    /// A text without secrets.
+    /// The text with secrets masked.
     pub(crate) fn masked(&self, text: String) -> String {
         self.redactor.text(text)
     }
 
-    /// The hidden tool of this full name, where the program itself calls.
+    /// A hidden tool by full name; only for administrative calls.
     fn hidden_tool(&self, name: &str, call: &Call) -> Option<Arc<Registered>> {
         self.hidden.get(name).filter(|_| call.is_administrative()).cloned()
     }
 
-    /// A tool that everyone may know of. A hidden one is not found here, so it is neither called nor suggested.
+    /// Finds a tool by full or outward name. Hidden tools are not found, and hence neither called nor suggested.
     fn find(&self, name: &str) -> Result<ToolLookup, ToolError> {
         if let Some(registered) = self.registered(name) {
             return Ok(ToolLookup::Known(registered.clone()));
@@ -330,7 +330,7 @@ impl Catalog {
         }))
     }
 
-    /// A name whose provider has tools that are not known.
+    /// Parses a full name whose provider's tools were unknown when this catalog was built.
     fn awaited(&self, name: &str) -> Option<AwaitedTool> {
         let (provider, written) = name.split_once('.')?;
         let provider = Identifier::sanitize(provider);
@@ -339,7 +339,7 @@ impl Catalog {
         Some(AwaitedTool { name, written: written.to_owned(), provider: awaited })
     }
 
-    /// Everything that must hold before a tool runs.
+    /// Checks everything that must hold before a tool runs: policy, size and schema of the arguments, rate limit.
     async fn admit(
         &self,
         registered: &Arc<Registered>,
@@ -382,7 +382,7 @@ impl Catalog {
             return Err(timed_out(&registered.entry.name, bound));
         }
 
-        // However this ends, what the tool started in this call's name ends with it.
+        // Cancels, on every exit, the work that the tool started for this call.
         let guard = call.cancellation.clone().drop_guard();
         let call = &*call;
         let stop_grace = registered.tool.stop_grace();
@@ -404,7 +404,7 @@ impl Catalog {
             }
         };
         let output = output.map_err(|error| match error.kind() {
-            // However such a tool says that its time was over, it is told the same way.
+            // A tool that enforces the deadline itself may report it in other words; callers get the same error.
             ErrorKind::Timeout if !grace.is_zero() && call.time_left() <= EARLY => {
                 timed_out(&registered.entry.name, bound).with_logs(error.into_logs())
             }
@@ -414,7 +414,7 @@ impl Catalog {
 
         let content_bytes: usize = output.content.iter().map(block_size).sum();
         let result_bytes = json_size(&output.value) + content_bytes;
-        // An administrative answer is as long as whoever asked wanted it.
+        // Results of administrative calls have no size limit.
         if result_bytes > self.limits.result_bytes && !registered.is_hidden() {
             return Err(ToolError::new(
                 ErrorKind::TooLarge,
@@ -426,8 +426,8 @@ impl Catalog {
     }
 }
 
-/// Fills in defaults and validates arguments by their tool's schema. Schemas and arguments are untrusted, so whatever
-/// may take long runs on the blocking pool.
+/// Fills in defaults and validates arguments against the tool's schema. Both are untrusted, so anything that may take
+/// long runs on the blocking pool.
 async fn fit(
     registered: &Arc<Registered>,
     arguments: Value,
@@ -452,7 +452,7 @@ async fn fit(
     fitted.unwrap_or_else(|error| Err(ToolError::internal("the arguments cannot be checked", error)))
 }
 
-/// A run being recorded. A caller that goes away drops the call; the run is recorded even so.
+/// A run being recorded. If the caller disconnects, the call is dropped, and the run is recorded even then.
 struct Record<'a> {
     runs: &'a dyn RunLog,
     started: Instant,
@@ -478,13 +478,13 @@ fn abandoned() -> Outcome {
     Outcome::Failed { code: run_code(ErrorKind::Cancelled).to_owned(), message }
 }
 
-/// The code a run is recorded with. Clients of a call that was cancelled are gone or stopping, so
-/// it has no code of its own for them; the record should still tell it from overload.
+/// The code with which a run is recorded. [`ErrorKind::Cancelled`] has no code of its own for clients, because the
+/// client of a cancelled call is gone or stopping; the run log distinguishes it from overload.
 fn run_code(kind: ErrorKind) -> &'static str {
     if kind == ErrorKind::Cancelled { "cancelled" } else { kind.code() }
 }
 
-/// A tool that panics fails alone.
+/// Converts a panic of a tool into an error of its call.
 async fn contained<T>(run: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
     AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
@@ -495,7 +495,7 @@ async fn contained<T>(run: impl Future<Output = Result<T, ToolError>>) -> Result
 
 fn timed_out(name: &ToolName, after: Duration) -> ToolError {
     let seconds = after.as_secs_f64();
-    // Whole seconds read better; a deadline set from outside is rarely whole.
+    // Whole seconds read better; a deadline set by the caller is rarely whole.
     let shown = if (seconds - seconds.round()).abs() < 0.005 {
         seconds.round()
     } else {
@@ -512,7 +512,7 @@ fn block_size(block: &ContentBlock) -> usize {
     }
 }
 
-/// Size of a value as JSON, without keeping the text.
+/// Size of a value as JSON, counted without storing the text.
 pub fn json_size(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
@@ -525,7 +525,7 @@ pub fn json_size(value: &impl Serialize) -> usize {
         }
     }
     let mut count = Count(0);
-    // Counting cannot fail; a value that cannot be written has no size.
+    // Counting cannot fail; a value that cannot be serialised counts as 0.
     match serde_json::to_writer(&mut count, value) {
         Ok(()) => count.0,
         Err(_) => 0,

@@ -1,4 +1,4 @@
-//! Providers whose tools were not known when a catalog was built: who waits for them, and the tools that they have then.
+//! Providers whose tools were unknown when a catalog was built: waiting for them, and registering their tools.
 
 use super::build::registrations;
 use super::{Catalog, Registered};
@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A provider whose tools were not known when its catalog was built.
+/// A provider whose tools were unknown when its catalog was built.
 pub(super) struct AwaitedProvider {
     provider: Arc<dyn Provider>,
-    /// Its tools as they were first seen to be known. All calls of the catalog see these; when others follow, another
-    /// catalog has them.
+    /// Its tools when they first became known. All calls of the catalog see these; if they change, another catalog has
+    /// the new ones.
     tools: OnceLock<Vec<Arc<Registered>>>,
 }
 
@@ -31,19 +31,19 @@ impl AwaitedProvider {
         self.tools.get().is_some() || self.provider.unknown().is_none()
     }
 
-    /// Its tools, where a call or a settled catalog has asked for them.
+    /// Its tools, if a call or [`Catalog::settled`] has registered them.
     pub(super) fn registered(&self) -> &[Arc<Registered>] {
         self.tools.get().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Its tools, where they are known by now.
+    /// Its tools, registered on first use; `None` while they are unknown.
     pub(super) async fn known_tools(self: &Arc<Self>, catalog: &Catalog) -> Option<&[Arc<Registered>]> {
         if self.tools.get().is_none() {
             if !self.is_known() {
                 return None;
             }
             let (own, meters) = (self.clone(), catalog.meters.clone());
-            // There may be thousands.
+            // A provider may have thousands of tools.
             let registering = tokio::task::spawn_blocking(move || own.register(&meters).len());
             if let Err(error) = registering.await {
                 tracing::error!(%error, "tools of {} are not taken up", self.provider.name());
@@ -56,7 +56,7 @@ impl AwaitedProvider {
         self.tools.get_or_init(|| registrations(&*self.provider, &BTreeMap::new(), meters))
     }
 
-    /// Why none of its tools can be called.
+    /// The error of a call whose provider's tools are still unknown.
     pub(super) fn unavailable(&self) -> ToolError {
         let reason = self.provider.unknown().unwrap_or_else(|| "cannot be called".to_owned());
         ToolError::not_found(format!("{} {reason}", self.provider.name()))
@@ -64,8 +64,8 @@ impl AwaitedProvider {
 }
 
 impl Catalog {
-    /// Waits for providers that are `wanted` and whose tools are not known yet, at most for `patience`. Returns this
-    /// catalog with the tools that are known then.
+    /// Waits at most `patience` for the `wanted` providers whose tools are unknown. Returns this catalog with the tools
+    /// that are known by then.
     pub async fn settled(
         self: &Arc<Self>,
         wanted: impl Fn(&Identifier) -> bool,
@@ -73,7 +73,7 @@ impl Catalog {
     ) -> Arc<Self> {
         let awaited = self.unknown.iter().filter(|(name, _)| wanted(name));
         let settling = join_all(awaited.map(|(_, awaited)| awaited.provider.settle()));
-        // Whoever is late stays unknown.
+        // A provider that takes longer stays unknown.
         let _ = tokio::time::timeout(patience, settling).await;
         let is_known = |awaited: &&Arc<AwaitedProvider>| awaited.is_known();
         let known: Vec<Arc<AwaitedProvider>> = self.unknown.values().filter(is_known).cloned().collect();
@@ -81,7 +81,7 @@ impl Catalog {
             return self.clone();
         }
         let mut catalog = Self::clone(self);
-        // Registering compiles schemas.
+        // Registering compiles schemas, hence the blocking pool.
         let registering = tokio::task::spawn_blocking(move || {
             for awaited in known {
                 catalog.unknown.remove(&awaited.provider.name());

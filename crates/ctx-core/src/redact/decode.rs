@@ -3,10 +3,10 @@
 //! All kinds in one pass: error texts nest them in any order, and the search is for known values, so that decoding too
 //! much does no harm.
 
-/// Base64 digits at the end of a line from which it is taken for one of several; the narrowest usual width is 64.
+/// Minimum number of base64 digits at the end of a line of wrapped base64; the narrowest usual line has 64.
 const WRAPPED_LINE_MIN: usize = 40;
 
-/// Indentation of such a line, as in YAML.
+/// Maximum indentation of a line of wrapped base64, as in YAML.
 const WRAPPED_INDENT_MAX: usize = 32;
 
 /// Decoded bytes with their positions in the source.
@@ -85,7 +85,7 @@ fn escape(source: &[u8]) -> Option<(EscapeBytes, usize)> {
 /// The longest escape, a surrogate pair.
 const ESCAPE_LENGTH_MAX: usize = 12;
 
-/// Length of the beginning of an escape that the source ends with, such as `\` or `%2`.
+/// Length of an incomplete escape at the end of the source, such as `\` or `%2`.
 pub(super) fn incomplete_escape(source: &[u8]) -> Option<usize> {
     let lengths = (1..ESCAPE_LENGTH_MAX.min(source.len() + 1)).rev();
     lengths.into_iter().find(|length| {

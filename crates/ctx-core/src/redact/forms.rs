@@ -16,20 +16,20 @@ const ESCAPED_IN_COMPONENTS: &AsciiSet =
 const ESCAPED_IN_FORMS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b' ');
 
-/// Bytes from which a line of a multi-line secret, such as a private key, is masked on its own.
+/// Minimum length of a line that is masked on its own, in a multi-line secret such as a private key.
 const LINE_LENGTH_MIN: usize = 16;
 
-/// Layers of apparent escapes in the secret itself that are decoded.
+/// Maximum layers of apparent escapes in the secret itself that are decoded.
 const LAYERS_MAX: usize = 3;
 
-/// Lines of a secret that are masked on their own.
+/// Maximum number of lines of a secret that are masked on their own.
 const LINES_MAX: usize = 512;
 
-/// Bytes of a form that are searched for; the rest of a longer one is masked by its length. Every byte is a state of the
-/// automaton, in some thirty forms.
+/// Maximum length of a form that is searched for; the rest of a longer one is masked by its length. Every byte is a
+/// state of the automaton, in some thirty forms.
 const SEARCHED_LENGTH_MAX: usize = 512;
 
-/// A pattern, and the number of base64 digits around a match that hold bits of the secret, too.
+/// A pattern, and the number of base64 digits around a match that also hold bits of the secret.
 pub(super) struct SecretForm {
     pub(super) bytes: Vec<u8>,
     /// Bytes of the form that follow the pattern.
@@ -59,7 +59,7 @@ pub(super) fn forms(secret: &str) -> Vec<SecretForm> {
         .collect();
     plain.extend(spaced);
 
-    // The beginning of an escape at the end of a secret takes what follows it in the text for the rest of that escape.
+    // An incomplete escape at the end of a secret is decoded together with the text that follows it.
     let cut = plain.iter().filter_map(|form| {
         let end = form.len() - incomplete_escape(form)?;
         let bytes = form[..end].to_vec();

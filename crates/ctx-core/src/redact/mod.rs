@@ -15,13 +15,13 @@ use std::sync::{Arc, OnceLock};
 
 const MASK: &str = "***";
 
-/// Bytes of the shortest secret that is masked; shorter ones would mask ordinary words.
+/// Length of the shortest secret that is masked; shorter ones would mask ordinary words.
 const MASKED_LENGTH_MIN: usize = 6;
 
-/// Secrets learned at runtime; every one of them enlarges the automaton.
+/// Maximum number of secrets learned at runtime; each one enlarges the automaton.
 const LEARNED_MAX: usize = 256;
 
-/// Layers of escaping that are decoded, as in a JSON body in a JSON string in an SSE event.
+/// Maximum layers of escaping that are decoded, as in a JSON body in a JSON string in an SSE event.
 const LAYERS_MAX: usize = 4;
 
 /// Environment variable values that are settings, not secrets; masking them would mask ordinary words.
@@ -126,7 +126,7 @@ enum Search {
 struct Edges {
     /// Bytes after the match, where only the beginning is searched for.
     rest: usize,
-    /// Base64 digits before the match and after the rest that hold bits of the secret, too.
+    /// Base64 digits before the match, and after the rest, that also hold bits of the secret.
     before: usize,
     after: usize,
 }
@@ -138,7 +138,7 @@ impl Redactor {
         Self(Arc::new(ArcSwap::from_pointee(SecretSet { fixed, ..SecretSet::default() })))
     }
 
-    /// Masks this secret, too, from now on.
+    /// Also masks this secret from now on.
     pub fn learn(&self, secret: &Secret) {
         if !self.0.load().should_learn(secret) {
             return;
@@ -152,7 +152,7 @@ impl Redactor {
         });
     }
 
-    /// Masks the secrets of another redactor, too, from now on.
+    /// Also masks the secrets of another redactor from now on.
     pub fn absorb(&self, other: &Self) {
         let added = other.0.load();
         self.0.rcu(|known| {

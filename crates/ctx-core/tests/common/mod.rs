@@ -1,4 +1,4 @@
-//! A few tools, ways to call them, and logs that keep what they did.
+//! Test tools, ways to call them, and logs that record what happened.
 
 #![allow(clippy::expect_used, reason = "a helper fails the test it helps")]
 
@@ -26,8 +26,8 @@ pub(crate) fn failing(name: &str, message: &'static str) -> TestTool {
     tool(name, move |_, _| Box::pin(async move { Err(ToolError::new(ErrorKind::Tool, message)) }))
 }
 
-/// Makes `calls` (pairs of name and arguments) inside its own, in order, and answers with their
-/// answers; the first that fails is its own failure.
+/// Makes the nested `calls` (pairs of name and arguments) in order and returns their results; fails with the first
+/// failure.
 pub(crate) fn relay(name: &str) -> TestTool {
     tool(name, |arguments, call| {
         Box::pin(async move {
@@ -41,7 +41,7 @@ pub(crate) fn relay(name: &str) -> TestTool {
     })
 }
 
-/// A catalog begun with these tools, which go by their bare names.
+/// A catalog builder with these tools, which have bare names.
 pub(crate) fn with<const N: usize>(tools: [TestTool; N]) -> CatalogBuilder {
     Catalog::builder().provider(provider("tools", tools))
 }
@@ -50,12 +50,12 @@ pub(crate) fn from_cli(catalog: &Arc<Catalog>) -> Call {
     Call::new(catalog.clone(), Caller::Cli)
 }
 
-/// What the tool answers.
+/// The value that the tool returns.
 pub(crate) async fn answer(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> Value {
     Catalog::call(name, arguments, from_cli(catalog)).await.expect("an answer").value
 }
 
-/// How the call fails.
+/// Kind and message of the error with which the call fails.
 pub(crate) async fn refusal(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> (ErrorKind, String) {
     told(Catalog::call(name, arguments, from_cli(catalog)).await)
 }

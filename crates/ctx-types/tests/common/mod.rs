@@ -1,4 +1,4 @@
-//! What these tests share: a tool made of a schema, and a parser for what is printed.
+//! Shared test helpers: a tool with a given schema, and a parser for the output.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -6,7 +6,7 @@ use ctx_core::{Identifier, ToolName, ToolSpec};
 use ctx_types::{Function, Literal, Rest, Type};
 use serde_json::{Value, json};
 
-/// A tool that takes this.
+/// A tool with this input schema.
 pub(crate) fn tool(input: &Value) -> ToolSpec {
     ToolSpec::new("run", "", input.clone())
 }
@@ -16,14 +16,14 @@ pub(crate) fn function_of(spec: &ToolSpec) -> Function {
     Function::of(&name, spec)
 }
 
-/// The function that takes this; what it prints is Luau.
+/// The function with this input schema; its output is checked to be valid Luau.
 pub(crate) fn function(input: &Value) -> Function {
     let function = function_of(&tool(input));
     is_sound(&function);
     function
 }
 
-/// What a value of this schema is in Luau.
+/// The Luau type of a value of this schema.
 pub(crate) fn takes(schema: &Value) -> String {
     let mut spec = tool(&json!({"type": "object"}));
     spec.output_schema = Some(schema.clone().into());
@@ -33,7 +33,7 @@ pub(crate) fn takes(schema: &Value) -> String {
     signature.strip_prefix("run(): ").map(str::to_owned).unwrap()
 }
 
-/// A value as a script would write it; a null is only known when it runs.
+/// A value as a script would write it; null becomes a value that is known only at run time.
 pub(crate) fn literal(value: &Value) -> Literal {
     match value {
         Value::Null => Literal::Unknown,
@@ -48,7 +48,7 @@ pub(crate) fn literal(value: &Value) -> Literal {
     }
 }
 
-/// Fails unless this is Luau.
+/// Fails unless the text is valid Luau.
 #[track_caller]
 pub(crate) fn parses(text: &str) {
     if let Err(errors) = full_moon::parse(text) {
@@ -56,7 +56,7 @@ pub(crate) fn parses(text: &str) {
     }
 }
 
-/// Fails unless all that a function prints is Luau, each type is declared once, and each name is a type.
+/// Fails unless the output for a function is valid Luau, each type is declared once, and each name is a type.
 #[track_caller]
 pub(crate) fn is_sound(function: &Function) {
     let text = function.declaration();
