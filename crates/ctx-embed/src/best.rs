@@ -1,6 +1,7 @@
-//! The best model: all-MiniLM-L6-v2, a transformer of six layers.
+//! The `best` model: all-MiniLM-L6-v2, a transformer of six layers.
 //!
-//! Its weights are read where they lie in the binary; `models/make_best.py` writes them.
+//! The weights are embedded in the binary in their memory layout and used in place, without copying;
+//! `models/make_best.py` writes them.
 
 use crate::bert::{self, ENDS, Pooling, Sizes};
 use crate::kernel::{self, PANEL};
@@ -12,12 +13,12 @@ const HEADS: usize = 12;
 const WIDE: usize = 1_536;
 const LAYERS: usize = 6;
 const EPSILON: f32 = 1e-12;
-/// Word pieces of a text, with the one before and the one after.
+/// Maximum number of tokens of a text, including `[CLS]` and `[SEP]`.
 const POSITIONS: usize = 256;
-/// Scales are followed by zeros, so that what comes next is aligned.
+/// The scales are padded with zeros to keep the following fields aligned.
 const PADDED_VOCABULARY: usize = VOCABULARY.next_multiple_of(16);
 
-/// Whatever reads whole cache lines can read the file.
+/// The memory layout of the model file. Aligned to cache lines, for vector loads.
 #[repr(C, align(64))]
 struct Weights {
     token_codes: [[i8; HIDDEN]; VOCABULARY],
@@ -68,10 +69,10 @@ impl<const INPUTS: usize, const OUTPUTS: usize, const PANELS: usize> Linear<INPU
 }
 
 #[allow(unsafe_code, reason = "read where it lies")]
-// SAFETY: `Weights` is made of numbers without gaps between them, so any bytes of its size are one.
+// SAFETY: `Weights` consists of numbers without padding, so every sequence of bytes of its size is valid.
 static WEIGHTS: Weights = unsafe { std::mem::transmute(*include_bytes!("../models/best.bin")) };
 
-/// The weights, as transformers have them.
+/// The weights as views for [`bert`].
 pub(crate) fn weights() -> bert::Weights<'static> {
     let layers = WEIGHTS.layers.iter().map(|layer| bert::Layer {
         attention: layer.attention.view(),

@@ -1,4 +1,4 @@
-//! The fast model: a vector per word piece, summed.
+//! The `fast` model: the sum of one static vector per word piece.
 
 use crate::kernel::Kernels;
 use crate::tokenizer::{Tokenizer, VOCABULARY};
@@ -6,13 +6,13 @@ use crate::{parallel, vector};
 
 pub(crate) const DIMENSIONS: usize = 256;
 
-/// A bound, not a limit of the model: more words add nothing to a sum of so many.
+/// A bound on the work, not a limit of the model: beyond this, more word pieces hardly change the sum.
 pub(crate) const MAX_TOKENS: usize = 8_192;
 
-/// Texts a thread takes at a time.
+/// Texts per job of a thread.
 const TEXTS_AT_ONCE: usize = 16;
 
-/// The file, where it lies.
+/// The memory layout of the model file, which is embedded in the binary and used in place.
 #[repr(C)]
 struct Weights {
     codes: [[i8; DIMENSIONS]; VOCABULARY],
@@ -20,7 +20,7 @@ struct Weights {
 }
 
 #[allow(unsafe_code, reason = "read where it lies")]
-// SAFETY: `Weights` is made of numbers without gaps between them, so any bytes of its size are one.
+// SAFETY: `Weights` consists of numbers without padding, so every sequence of bytes of its size is valid.
 static WEIGHTS: Weights = unsafe { std::mem::transmute(*include_bytes!("../models/fast.bin")) };
 
 pub(crate) fn embed(kernels: &Kernels, texts: &[&str], threads: usize) -> Vec<Vec<f32>> {

@@ -1,7 +1,7 @@
-//! Text to vectors: two models, those that a caller brings, one tokenizer and the kernels; no I/O.
+//! Text embeddings: two built-in models, models with the caller's weights, one tokenizer, and the SIMD kernels. No I/O.
 //!
-//! The built-in models are part of the binary, laid out as the kernels read them: nothing is unpacked or copied
-//! when they are first used, and what is never used is never read from the disk.
+//! The built-in models are embedded in the binary in the memory layout of the kernels: nothing is unpacked or copied on
+//! first use, and unused models are never read from disk.
 
 #[cfg(target_endian = "big")]
 compile_error!("the built-in models are stored little endian and read where they lie");

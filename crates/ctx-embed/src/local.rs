@@ -1,45 +1,45 @@
-//! A transformer whose weights a caller brings, one tensor after the other.
+//! A BERT model with weights that the caller supplies, one tensor at a time.
 //!
-//! Weights are rounded to one byte as they come, as those of the built-in model are, so that no more than
-//! one tensor is ever held as floats.
+//! Weights are quantised to one byte as they arrive, like those of the built-in model, so that at most one tensor is
+//! held as floats.
 
 use crate::bert::{self, ENDS, Pooling, Sizes, Weights};
 use crate::kernel::{self, INPUTS_MAX, Kernels, PANEL};
 use crate::tokenizer::VOCABULARY;
 use crate::vector::quantize;
 
-/// More layers than any model of this family has.
+/// Maximum number of layers, more than any model of this family has.
 const LAYERS_MAX: usize = 256;
-/// More places than any model of this family has.
+/// Maximum number of positions, more than any model of this family has.
 const POSITIONS_MAX: usize = 65_536;
 
-/// What is to be known about a model before its tensors are read.
+/// The dimensions and parameters of a BERT model, needed before its tensors are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// Numbers of a vector.
+    /// Hidden size: dimensions of a token's vector and of the result.
     pub hidden: usize,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
-    /// Ways in which tokens look at each other in a layer.
+    /// Number of attention heads per layer.
     pub heads: usize,
-    /// Numbers of a token in the middle of a layer.
+    /// Intermediate size: width of the feed-forward part of a layer.
     pub wide: usize,
-    /// Word pieces it has weights for; those beyond the vocabulary are never used.
+    /// Number of word pieces with weights; those beyond the tokenizer's vocabulary are not used.
     pub vocabulary: usize,
-    /// Kinds of text it tells apart; only the first is ever used.
+    /// Number of token types (segments); only the first is used.
     pub kinds: usize,
-    /// Places in a text that it has weights for.
+    /// Number of position embeddings in the weights.
     pub positions: usize,
-    /// How many of these places are used.
+    /// Maximum number of tokens of a text: how many of the positions are used.
     pub places: usize,
-    /// What guards its norms against a division by zero.
+    /// Epsilon of the LayerNorms, which prevents a division by zero.
     pub epsilon: f32,
-    /// How the tokens of a text become one vector.
+    /// How token vectors are pooled into one vector.
     pub pooling: Pooling,
 }
 
 impl Shape {
-    /// Whether there are kernels for a model like this; the error says what is wrong.
+    /// Checks that the kernels support this model; the error says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         let sized = |name: &str, size: usize, max: usize| match size {
             size if size == 0 || size > max => Err(format!("{name} must be between 1 and {max}, not {size}")),
@@ -77,7 +77,7 @@ impl Shape {
     }
 }
 
-/// A transformer of the BERT family, in memory.
+/// A model of the BERT family with its quantised weights in memory.
 pub struct LocalModel {
     shape: Shape,
     token_codes: Vec<i8>,
@@ -94,7 +94,8 @@ impl std::fmt::Debug for LocalModel {
 }
 
 impl LocalModel {
-    /// Makes a model of its tensors. Each is asked for once, by its name in a `BertModel` and its shape.
+    /// Builds a model from its tensors. `tensor` is called once per tensor, with its name in a `BertModel` and its
+    /// shape.
     pub fn new(
         shape: Shape,
         tensor: impl FnMut(&str, &[usize]) -> Result<Vec<f32>, String>,
@@ -124,12 +125,12 @@ impl LocalModel {
         Ok(Self { token_codes, token_scales, positions, norm, layers, shape })
     }
 
-    /// How many numbers its vectors have.
+    /// Dimensions of its vectors.
     pub fn dimensions(&self) -> usize {
         self.shape.hidden
     }
 
-    /// Unit-length vectors, in the order of the texts, made by up to `threads` threads.
+    /// Embeds texts on up to `threads` threads; returns unit-length vectors in the order of the texts.
     pub fn embed(&self, texts: &[&str], threads: usize) -> Vec<Vec<f32>> {
         self.weights().embed(Kernels::detected(), texts, threads)
     }
@@ -172,7 +173,7 @@ impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> Tensors<Source> 
         let Shape { hidden, wide, .. } = *shape;
         let name = |part: &str| format!("encoder.layer.{number}.{part}");
         let mut attention = Linear::new(hidden);
-        // The scale of attention is part of the questions' weights.
+        // The attention scale (1/√d) is folded into the weights of the queries.
         let question = 1.0 / ((hidden / shape.heads) as f32).sqrt();
         for (part, factor) in [("query", question), ("key", 1.0), ("value", 1.0)] {
             self.extend(&mut attention, &name(&format!("attention.self.{part}")), hidden, factor)?;
@@ -189,7 +190,7 @@ impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> Tensors<Source> 
         Ok(Layer { attention, attention_output, attention_norm, widening, narrowing, norm })
     }
 
-    /// Adds the outputs of a tensor, times a factor, to a linear layer.
+    /// Appends the outputs of a tensor, times a factor, to a linear layer.
     fn extend(&mut self, to: &mut Linear, name: &str, outputs: usize, factor: f32) -> Result<(), String> {
         let mut weights = self.get(&format!("{name}.weight"), &[outputs, to.inputs])?;
         let mut biases = self.get(&format!("{name}.bias"), &[outputs])?;
@@ -226,7 +227,7 @@ impl Linear {
         Self { inputs, codes: Vec::new(), scales: Vec::new(), biases: Vec::new() }
     }
 
-    /// Adds [`PANEL`] outputs, laid out as `models/make_best.py` says.
+    /// Appends [`PANEL`] outputs, in the layout described in `models/make_best.py`.
     fn push_panel(&mut self, rows: &[f32]) {
         let begin = self.codes.len();
         self.codes.resize(begin + rows.len(), 0);

@@ -1,19 +1,19 @@
-//! The models there are, and the one way to use them.
+//! The built-in models and their interface.
 
 use crate::kernel::Kernels;
 use crate::{best, fast};
 
-/// A model that is part of the binary.
+/// A model that is embedded in the binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// A vector per word piece, summed: thousands of texts a second, knows words but not their order.
+    /// Sums one static vector per word piece: thousands of texts per second, but no notion of word order.
     Fast,
-    /// all-MiniLM-L6-v2: a transformer, understands whole sentences, about a thousandth of the speed.
+    /// all-MiniLM-L6-v2, a transformer that reads whole sentences; about a thousandth of the speed.
     Best,
 }
 
 impl Model {
-    /// Names the vectors it makes; changes whenever they would.
+    /// The id of the vectors that it computes; changes whenever the vectors would.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Fast => "builtin-fast-1",
@@ -21,7 +21,7 @@ impl Model {
         }
     }
 
-    /// How many numbers its vectors have.
+    /// Dimensions of its vectors.
     pub const fn dimensions(self) -> usize {
         match self {
             Self::Fast => fast::DIMENSIONS,
@@ -29,7 +29,7 @@ impl Model {
         }
     }
 
-    /// How many word pieces of a text it reads; the rest is ignored.
+    /// Maximum number of word pieces of a text; the rest is ignored.
     pub const fn max_tokens(self) -> usize {
         match self {
             Self::Fast => fast::MAX_TOKENS,
@@ -37,10 +37,10 @@ impl Model {
         }
     }
 
-    /// Unit-length vectors, in the order of the texts, made by up to `threads` threads.
+    /// Embeds texts on up to `threads` threads; returns unit-length vectors in the order of the texts.
     ///
-    /// [`Model::Fast`] knows nothing about a text without any word piece it has learnt, an empty one for
-    /// instance: that vector is all zeros, and scores 0 against everything.
+    /// A text without known word pieces, such as an empty one, gets a vector of zeros from [`Model::Fast`]. It scores 0
+    /// against everything.
     pub fn embed(self, texts: &[&str], threads: usize) -> Vec<Vec<f32>> {
         let kernels = Kernels::detected();
         match self {

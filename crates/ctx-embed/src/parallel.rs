@@ -1,10 +1,10 @@
-//! Work cut into jobs that threads take one after the other.
+//! A parallel map: jobs that threads take from a shared counter.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Runs jobs `0..jobs` on up to `threads` threads, this one included, and gives back what they made, in
-/// the order of the jobs. Each thread makes itself a bench to work on first.
+/// Runs jobs `0..jobs` on up to `threads` threads, including this one, and returns their results in order. `bench`
+/// creates the working buffers of each thread.
 pub(crate) fn run<Bench, Made: Send>(
     jobs: usize,
     threads: usize,

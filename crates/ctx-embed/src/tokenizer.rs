@@ -1,22 +1,22 @@
-//! Word pieces as the models see them: BERT's uncased WordPiece.
+//! The tokenizer of the models: BERT's uncased WordPiece.
 //!
-//! A text is cut into words at white space and around punctuation and CJK characters; control characters
-//! and accents fall away, capitals become small. A word is then cut greedily into the longest pieces of the
-//! vocabulary; one that cannot be, or has more than [`WORD_MAX`] characters, is the unknown piece as a
-//! whole. Markers such as `[SEP]` are words and punctuation like any other: text cannot forge them.
+//! A text is split into words at white space and around punctuation and CJK characters. Control characters and accents
+//! are removed, and capitals lowercased. A word is then split greedily into the longest pieces of the vocabulary. A
+//! word that cannot be split, or has more than [`WORD_MAX`] characters, becomes one unknown piece. Markers such as
+//! `[SEP]` are tokenized like any other text, so a text cannot forge special tokens.
 
 use std::ops::{ControlFlow, Range};
 
-/// Word pieces in the vocabulary.
+/// Size of the vocabulary.
 pub(crate) const VOCABULARY: usize = 30_522;
-/// The piece for words that cannot be cut.
+/// `[UNK]`, the piece for words that cannot be split.
 const UNKNOWN: u32 = 100;
-/// What stands before a text.
+/// `[CLS]`, the special token before a text.
 pub(crate) const CLASS: u32 = 101;
-/// What stands after a text.
+/// `[SEP]`, the special token after a text.
 pub(crate) const SEPARATOR: u32 = 102;
 
-/// Longer words are unknown.
+/// Maximum number of characters of a word; longer words are unknown.
 const WORD_MAX: usize = 100;
 
 const NODES: usize = 65_280;
@@ -25,9 +25,9 @@ const PAGE: usize = 256;
 const BLOCKS: usize = 101;
 const EXPANSIONS: usize = 2_269;
 
-/// Where words begin in the trie.
+/// The trie node at which words start.
 const WORDS: usize = 0;
-/// Where the pieces that continue a word begin in the trie: the node of `##`.
+/// The trie node at which pieces that continue a word start: the node of `##`.
 const CONTINUATIONS: usize = 32;
 const NO_ID: u16 = u16::MAX;
 
@@ -48,9 +48,9 @@ struct Node {
     zero: u8,
 }
 
-/// Cuts text into word pieces.
+/// Splits text into word pieces.
 ///
-/// `models/make_tokenizer.py` says what the parts mean.
+/// `models/make_tokenizer.py` documents the tables.
 #[repr(C)]
 pub struct Tokenizer {
     nodes: [Node; NODES],
@@ -60,7 +60,7 @@ pub struct Tokenizer {
 }
 
 #[allow(unsafe_code, reason = "read where it lies")]
-// SAFETY: a `Tokenizer` is made of integers without gaps between them, so any bytes of its size are one.
+// SAFETY: a `Tokenizer` consists of integers without padding, so every sequence of bytes of its size is valid.
 static BUILTIN: Tokenizer = unsafe { std::mem::transmute(*include_bytes!("../models/tokenizer.bin")) };
 
 impl std::fmt::Debug for Tokenizer {
@@ -70,12 +70,12 @@ impl std::fmt::Debug for Tokenizer {
 }
 
 impl Tokenizer {
-    /// The one there is, for all models.
+    /// The tokenizer of all models.
     pub fn builtin() -> &'static Self {
         &BUILTIN
     }
 
-    /// How many word pieces a text has, without special ones.
+    /// Number of word pieces of a text, without special tokens.
     pub fn count(&self, text: &str) -> usize {
         let mut count = 0;
         self.walk(text, |_, _| {
@@ -85,7 +85,7 @@ impl Tokenizer {
         count
     }
 
-    /// Counts word pieces up to `max`, and stops reading the text there.
+    /// Counts word pieces up to `max`, and does not read the text further.
     pub fn count_up_to(&self, text: &str, max: usize) -> usize {
         let mut count = 0;
         if max > 0 {
@@ -97,7 +97,7 @@ impl Tokenizer {
         count
     }
 
-    /// Byte offset of the word piece that follows the first `skipped` ones.
+    /// Byte offset of the word piece after the first `skipped` ones.
     pub fn start_of(&self, text: &str, skipped: usize) -> Option<usize> {
         let mut start = None;
         let mut passed = 0;
@@ -112,7 +112,7 @@ impl Tokenizer {
         start
     }
 
-    /// The numbers of the first `max` word pieces of a text, without special ones.
+    /// The ids of the first `max` word pieces of a text, without special tokens.
     pub fn encode(&self, text: &str, max: usize) -> Vec<u32> {
         let mut ids = Vec::new();
         if max == 0 {
@@ -125,8 +125,8 @@ impl Tokenizer {
         ids
     }
 
-    /// Where in the text each word piece comes from, in bytes: in order, without overlap, between
-    /// characters. A range can be empty where one character became several pieces.
+    /// Byte ranges of the word pieces in the text: in order, without overlap, at character boundaries. A range is empty
+    /// if one character became several pieces.
     pub fn pieces(&self, text: &str) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
         self.walk(text, |_, range| {
@@ -136,9 +136,9 @@ impl Tokenizer {
         ranges
     }
 
-    /// All word pieces by their numbers; those that continue a word begin with `##`.
+    /// All word pieces by id; pieces that continue a word begin with `##`.
     pub fn vocabulary(&self) -> Vec<String> {
-        // No two nodes share a base, so that a child tells its parent.
+        // No two nodes share a base, so the base identifies the parent of a child.
         let mut parents = vec![WORDS; NODES.next_multiple_of(PAGE)];
         for (number, node) in self.nodes.iter().enumerate() {
             if let Some(parent) = parents.get_mut(node.base as usize) {
@@ -181,7 +181,7 @@ impl Tokenizer {
                 }
                 Ascii::Word => {
                     let end = word.fill_plain(bytes, at);
-                    // Anything else may belong to the same word, or vanish from it.
+                    // Other bytes may belong to the same word, or be removed from it.
                     let whole = bytes
                         .get(end)
                         .is_none_or(|&next| matches!(ASCII[usize::from(next)], Ascii::Space | Ascii::Alone));
@@ -203,8 +203,7 @@ impl Tokenizer {
         }
     }
 
-    /// Reads one word character by character: where its first and last character are, and where to read
-    /// on.
+    /// Reads one word character by character; returns the range of its characters and the offset to continue from.
     fn fill(&self, word: &mut Word, text: &str, from: usize) -> (Range<usize>, usize) {
         word.clear();
         let mut range = from..from;
@@ -286,7 +285,7 @@ impl Tokenizer {
         ControlFlow::Continue(())
     }
 
-    /// The longest piece these bytes begin with: its length and number.
+    /// The longest piece at the start of `bytes`: its length and id.
     fn longest(&self, root: usize, bytes: &[u8]) -> Option<(usize, u32)> {
         let mut base = self.nodes[root].base;
         let mut found = None;
@@ -304,14 +303,14 @@ impl Tokenizer {
     }
 }
 
-/// A word being read.
+/// The word that is being read.
 #[derive(Default)]
 struct Word {
     bytes: Vec<u8>,
-    /// Where each byte comes from; empty when bytes follow each other as in the text.
+    /// Source range of each byte in the text; empty if the bytes are contiguous there.
     sources: Vec<Range<usize>>,
     characters: usize,
-    /// Each piece's number and end in `bytes`.
+    /// Id of each piece and its end in `bytes`.
     pieces: Vec<(u32, usize)>,
 }
 
@@ -334,7 +333,7 @@ impl Word {
         }
     }
 
-    /// Takes ASCII letters and digits from here on; gives back where they end.
+    /// Reads ASCII letters and digits from `from`; returns the offset of their end.
     fn fill_plain(&mut self, bytes: &[u8], from: usize) -> usize {
         self.clear();
         let rest = bytes.get(from..).unwrap_or_default();
@@ -346,13 +345,13 @@ impl Word {
     }
 }
 
-/// What a byte is, when it is a whole character.
+/// The class of a byte that is a whole character.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ascii {
     Space,
     Alone,
     Word,
-    /// A control character, or a part of a character.
+    /// A control character, or a byte of a longer character.
     Other,
 }
 
@@ -372,7 +371,7 @@ static ASCII: [Ascii; 256] = {
     table
 };
 
-/// The letters of a Hangul syllable, by the arithmetic of the Unicode standard.
+/// Decomposes a Hangul syllable into its letters, by the arithmetic of the Unicode standard.
 fn hangul(syllable: char) -> impl Iterator<Item = char> {
     const SYLLABLES: u32 = 0xAC00;
     const LEADING: u32 = 0x1100;

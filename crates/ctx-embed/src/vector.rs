@@ -1,18 +1,18 @@
-//! Vectors as one or two bytes per dimension, and how alike they are.
+//! Quantised vectors (int8 and half precision) and their dot products.
 
 use crate::kernel::Kernels;
 
-/// The largest code of a dimension in one byte.
+/// Largest code of a dimension in an int8 vector.
 const CODE_MAX: f32 = 127.0;
 
-/// A vector as one byte per dimension, and what a step means: a value is its code times that scale.
+/// Quantises a vector to int8 codes and a scale: a value is its code times the scale.
 pub fn quantize(vector: &[f32]) -> (Vec<i8>, f32) {
     let most = vector.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
     let factor = if most > 0.0 { CODE_MAX / most } else { 0.0 };
     (vector.iter().map(|value| (value * factor).round() as i8).collect(), most / CODE_MAX)
 }
 
-/// The dot product of two vectors of codes; of their common part, if their lengths differ.
+/// The dot product of two vectors of codes, over the shorter length.
 pub fn dot(a: &[i8], b: &[i8]) -> i32 {
     let length = a.len().min(b.len());
     let mut out = [0];
@@ -20,9 +20,9 @@ pub fn dot(a: &[i8], b: &[i8]) -> i32 {
     out[0]
 }
 
-/// The dot product of `query` with each row of a matrix that lies row after row.
+/// The dot products of `query` with the rows of a row-major matrix.
 ///
-/// As many are written as there are whole rows and places for them.
+/// Writes as many results as there are complete rows and room in `out`.
 pub fn dots(query: &[i8], rows: &[i8], out: &mut [i32]) {
     if query.is_empty() {
         out.fill(0);
@@ -35,12 +35,12 @@ pub fn to_half(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|value| float_to_half(*value).to_le_bytes()).collect()
 }
 
-/// The dot product with a vector in half precision; nothing if their lengths disagree.
+/// The dot product with a half-precision vector; `None` if the lengths differ.
 pub fn dot_half(query: &[f32], half: &[u8]) -> Option<f32> {
     (half.len() == query.len() * 2).then(|| (Kernels::detected().dot_half)(query, half))
 }
 
-/// Makes a vector one unit long; one of zeros stays.
+/// Normalises a vector to unit length; a vector of zeros is unchanged.
 pub(crate) fn normalise(vector: &mut [f32]) {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if length > 0.0 {
@@ -52,7 +52,7 @@ const HALF_SIGN: u16 = 0x8000;
 const HALF_INFINITY: u16 = 0x7C00;
 const HALF_QUIET: u16 = 0x0200;
 
-/// To the nearest half-precision float, to the even one of two.
+/// Rounds to the nearest half-precision float, ties to even.
 fn float_to_half(value: f32) -> u16 {
     let sign = (value.to_bits() >> 16) as u16 & HALF_SIGN;
     let magnitude = value.abs();
@@ -62,7 +62,7 @@ fn float_to_half(value: f32) -> u16 {
     } else if magnitude >= 65_520.0 {
         HALF_INFINITY
     } else if magnitude < 6.103_515_6e-5 {
-        // Below the smallest normal one steps are equal: adding ½ · 2²⁴ steps rounds to them.
+        // Subnormal range: steps are equal, and adding ½ · 2²⁴ steps rounds to them.
         ((magnitude + 0.5).to_bits() - 0.5_f32.to_bits()) as u16
     } else {
         let odd = (bits >> 13) & 1;
@@ -71,7 +71,7 @@ fn float_to_half(value: f32) -> u16 {
     sign | half
 }
 
-/// What a half-precision float means.
+/// Converts a half-precision float.
 pub fn half_to_float(half: u16) -> f32 {
     let sign = u32::from(half & HALF_SIGN) << 16;
     let magnitude = u32::from(half & !HALF_SIGN);
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(float_to_half(1e9), HALF_INFINITY);
         assert_eq!(float_to_half(2.0_f32.powi(-24)), 1);
         assert_eq!(float_to_half(2.0_f32.powi(-26)), 0);
-        // Half-way between two: the even one.
+        // Ties round to even.
         assert_eq!(float_to_half(1.0 + 2.0_f32.powi(-11)), 0x3C00);
         assert_eq!(float_to_half(1.0 + 3.0 * 2.0_f32.powi(-11)), 0x3C02);
     }

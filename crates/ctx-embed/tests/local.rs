@@ -1,4 +1,4 @@
-//! Models of a caller's weights, against plain arithmetic on floats.
+//! Models with a caller's weights, compared with plain float arithmetic.
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_embed::{LocalModel, Pooling, Shape, Tokenizer};
@@ -28,7 +28,7 @@ const TEXTS: [&str; 4] = [
      all until nobody listens any more and the rest of what is said falls off the edge",
 ];
 
-/// Tensors of numbers that depend on nothing but their name; norms and scales as trained models have them.
+/// A tensor of pseudo-random numbers seeded by its name, with the scales of trained models.
 fn tensor(name: &str, shape: &[usize]) -> Vec<f32> {
     let mut state = name
         .bytes()
@@ -48,7 +48,7 @@ fn model(shape: &Shape) -> LocalModel {
     LocalModel::new(shape.clone(), |name, shape| Ok(tensor(name, shape))).unwrap()
 }
 
-/// The same model, straight from the definition.
+/// The same model, computed directly from the definition.
 struct Reference {
     shape: Shape,
     tensors: HashMap<String, Vec<f32>>,
@@ -152,7 +152,7 @@ fn sum(a: &[f32], b: &[f32]) -> Vec<f32> {
     a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
-/// x · Φ(x), by adding up the density of the normal distribution.
+/// x · Φ(x), by numerical integration of the density of the normal distribution.
 fn gelu(x: f32) -> f32 {
     const STEPS: i32 = 400;
     let x = f64::from(x);
@@ -169,7 +169,7 @@ fn vectors_are_what_the_definition_says() {
         Shape { pooling: Pooling::First, ..SHAPE },
         Shape { hidden: 32, heads: 2, wide: 16, layers: 1, ..SHAPE },
         Shape { hidden: 96, heads: 2, epsilon: 0.1, kinds: 1, ..SHAPE },
-        // More inputs than activations of the usual number of steps can be summed over.
+        // More inputs than full-range activations can be summed over in 32 bits.
         Shape { wide: 4_096, layers: 1, ..SHAPE },
         Shape { vocabulary: 30_528, places: 40, layers: 3, heads: 4, ..SHAPE },
     ];

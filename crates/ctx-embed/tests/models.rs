@@ -1,4 +1,4 @@
-//! The models as their users see them.
+//! The built-in models through their public interface.
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_embed::Model;

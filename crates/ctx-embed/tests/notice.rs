@@ -1,4 +1,4 @@
-//! What is told about the model files is true of those that are there.
+//! `NOTICE.md` lists the checksums of the actual model files.
 
 #[test]
 fn the_checksums_in_the_notice_are_those_of_the_files() {

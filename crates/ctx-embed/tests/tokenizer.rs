@@ -1,4 +1,4 @@
-//! The tokenizer against the reference implementation, and against itself.
+//! The tokenizer against the reference implementation, and its own invariants.
 
 use ctx_embed::Tokenizer;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Files inside a file, unpacked with a count.
+//! ZIP archives, unpacked with a limit on the total size (zip bombs).
 
 use super::bounds::Bounds;
 use super::{ExtractError, failed, text};
@@ -6,10 +6,10 @@ use std::io::{Cursor, Read};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-/// Bytes unpacked between two looks at the bounds.
+/// Bytes unpacked between two checks of the limits.
 const STEP_BYTES: usize = 64 << 10;
 
-/// An archive, and how much has come out of it.
+/// An archive, and the number of bytes unpacked from it.
 pub(super) struct Archive<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
     bounds: &'a Bounds,
@@ -36,7 +36,7 @@ impl<'a> Archive<'a> {
         self.archive.index_for_name(name).is_some()
     }
 
-    /// The text of a member that must be there.
+    /// The text of a required member; an error if it is missing.
     pub(super) fn required(&mut self, name: &str) -> Result<String, ExtractError> {
         match self.text(name)? {
             Some(text) => Ok(text),
@@ -44,7 +44,7 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// The text of a member, where there is one.
+    /// The text of a member; `None` if it is missing.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, ExtractError> {
         let Some(bytes) = self.bytes(name)? else { return Ok(None) };
         match text::decode(&bytes, None) {
@@ -63,7 +63,7 @@ impl<'a> Archive<'a> {
             }
             Err(error) => return damaged(&error),
         };
-        // What the archive says of sizes is not believed.
+        // The sizes that the archive declares are not trusted.
         let mut bytes = Vec::new();
         loop {
             self.bounds.check_time()?;
@@ -92,7 +92,7 @@ pub(super) mod tests {
     use std::io::Write;
     use zip::write::{SimpleFileOptions, ZipWriter};
 
-    /// An archive of these members.
+    /// Packs members into an archive.
     pub(in super::super) fn packed(members: &[(&str, &[u8])]) -> Vec<u8> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, content) in members {

@@ -1,40 +1,40 @@
-//! How much one document may cost, whatever it claims about itself.
+//! Resource limits for the extraction of one document, whatever the document claims about itself.
 
 use super::ExtractError;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tells whether whoever wanted the text has given up.
+/// Returns whether the caller has cancelled the extraction.
 pub type CancelCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Bounds on reading one document. Its size is bounded before it comes here.
+/// Limits for the extraction of one document. The size of the document itself is limited before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtractLimits {
-    /// Bytes of text made of anything that is not text already.
+    /// Bytes of text extracted from formats other than text.
     pub text_bytes: usize,
     /// Pages, slides, chapters or sheets.
     pub parts: usize,
     /// Files in an archive.
     pub members: usize,
-    /// Bytes unpacked from one document, counted as they come out.
+    /// Bytes unpacked from one document, counted while unpacking.
     pub unpacked_bytes: usize,
-    /// Elements inside each other.
+    /// Nesting depth of elements.
     pub depth: usize,
-    /// Rows of all tables together.
+    /// Rows of all tables in total.
     pub rows: usize,
-    /// Cells of one row.
+    /// Cells per row.
     pub cells: usize,
-    /// Entries of one lookup table: shared strings, styles, number formats.
+    /// Entries per lookup table: shared strings, styles, number formats.
     pub entries: usize,
-    /// Bytes of one output of a notebook.
+    /// Bytes per output of a notebook cell.
     pub output_bytes: usize,
-    /// How long it may take.
+    /// Time limit.
     pub time: Duration,
 }
 
 impl ExtractLimits {
-    /// The bounds of the product.
+    /// The limits that the program uses.
     pub const DEFAULT: Self = Self {
         text_bytes: 32 << 20,
         parts: 5_000,
@@ -49,7 +49,7 @@ impl ExtractLimits {
     };
 }
 
-/// The bounds of one document that is being read.
+/// The limits of one extraction in progress, with its deadline.
 #[derive(Clone)]
 pub(super) struct Bounds {
     pub(super) limits: ExtractLimits,
@@ -58,13 +58,13 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Bounds whose deadline counts from now, without cancellation.
+    /// Limits without cancellation; the deadline counts from now.
     #[cfg(test)]
     pub(super) fn start(limits: ExtractLimits) -> Self {
         Self::with_cancellation(limits, Arc::new(|| false))
     }
 
-    /// Bounds whose deadline counts from now; cancellation counts as a missed deadline.
+    /// Limits whose deadline counts from now. Cancellation is treated as a missed deadline.
     pub(super) fn with_cancellation(limits: ExtractLimits, is_cancelled: CancelCheck) -> Self {
         Self { limits, deadline: Instant::now() + limits.time, is_cancelled }
     }
@@ -77,7 +77,7 @@ impl Bounds {
         (self.is_cancelled)()
     }
 
-    /// An error once the time is up; for loops that make no text.
+    /// Fails after the deadline; for loops that add no text to a [`Composer`](super::composer::Composer).
     pub(super) fn check_time(&self) -> Result<(), ExtractError> {
         if self.is_late() { Err(ExtractError::too_slow(self.limits.time)) } else { Ok(()) }
     }

@@ -1,9 +1,10 @@
-//! Bodies in the dialect that chunks are made of: headings, paragraphs, items, rows, code.
+//! Composes extracted text as Markdown (headings, paragraphs, list items, table rows, code), from which chunks are
+//! made.
 
 use super::bounds::Bounds;
 use super::markdown::atx_heading;
 
-/// What stands last in the body; the same kind of line follows without a gap.
+/// The kind of the last block in the body. Items and rows follow a block of their kind without a blank line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
     Block,
@@ -11,13 +12,13 @@ enum Last {
     Row,
 }
 
-/// Writes a body, and stops at the bounds rather than fail.
+/// Writes a body. At a limit it truncates the text instead of failing.
 pub(super) struct Composer<'a> {
     bounds: &'a Bounds,
     body: String,
     last: Last,
     rows: usize,
-    /// The bound that cut the text short.
+    /// The limit that truncated the text.
     cut: Option<&'static str>,
 }
 
@@ -37,7 +38,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// A paragraph; its line breaks stay.
+    /// Adds a paragraph; keeps its line breaks.
     pub(super) fn paragraph(&mut self, text: &str) {
         let mut lines = String::with_capacity(text.len());
         for line in text.trim().lines() {
@@ -53,7 +54,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// Text that is in the dialect already.
+    /// Adds text that is Markdown already.
     pub(super) fn markdown(&mut self, text: &str) {
         let text = text.trim_matches('\n');
         if !text.trim().is_empty() {
@@ -69,7 +70,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// A row of a table whose columns need no names.
+    /// Adds a table row with its cells between `|`.
     pub(super) fn row(&mut self, cells: &[String]) {
         if cells.iter().any(|cell| !cell.trim().is_empty()) {
             let cells: Vec<_> =
@@ -78,7 +79,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// A row that is a line of its own.
+    /// Adds a table row that is already one line of text.
     pub(super) fn row_line(&mut self, line: &str) {
         self.rows += 1;
         if self.rows > self.bounds.limits.rows {
@@ -97,12 +98,12 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// Notes that something was left out because there was too much of it.
+    /// Records that content was left out because of a limit.
     pub(super) fn cut(&mut self, what: &'static str) {
         self.cut.get_or_insert(what);
     }
 
-    /// Whether nothing more will be taken.
+    /// Whether a limit is reached, so that no more text is accepted.
     pub(super) fn is_full(&mut self) -> bool {
         if self.cut.is_none() && self.bounds.is_late() {
             self.cut = Some("time");
@@ -110,7 +111,7 @@ impl<'a> Composer<'a> {
         self.cut.is_some()
     }
 
-    /// Adds what another has composed within the same bounds.
+    /// Appends the body of another composer with the same limits.
     pub(super) fn append(&mut self, other: Composer<'_>) {
         self.rows += other.rows;
         if !other.body.is_empty() {
@@ -123,7 +124,7 @@ impl<'a> Composer<'a> {
         self.body.len()
     }
 
-    /// The body, and what is to be said of it where it is not the whole.
+    /// The body, and a warning if it is incomplete.
     pub(super) fn finish(mut self) -> (String, Option<String>) {
         if !self.body.is_empty() {
             self.body.push('\n');
@@ -156,13 +157,13 @@ impl<'a> Composer<'a> {
     }
 }
 
-/// What to put before a line that only looks like structure, so that it does not become any.
+/// A backslash for lines that look like a heading or a fence, so that they stay plain text.
 fn guard(line: &str) -> &'static str {
     let is_fence = ["```", "~~~"].iter().any(|fence| line.trim_start().starts_with(fence));
     if is_fence || atx_heading(line).is_some() { "\\" } else { "" }
 }
 
-/// The words of a text with one space between them.
+/// Joins the words of a text with single spaces.
 pub(super) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split_whitespace() {

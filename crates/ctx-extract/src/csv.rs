@@ -1,4 +1,4 @@
-//! Values between separators: CSV and its kin.
+//! CSV, TSV and variants with other separators.
 
 use super::bounds::Bounds;
 use super::composer::Composer;
@@ -7,7 +7,7 @@ use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, 
 
 pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, needs_worker: false };
 
-/// Bytes looked at to find the separator.
+/// Bytes examined to detect the separator.
 const SNIFF_BYTES: usize = 8 << 10;
 
 fn accepts(raw: &RawDocument) -> bool {
@@ -41,12 +41,12 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
     })
 }
 
-/// The separator that stands most often in the first line.
+/// The most frequent separator in the first non-empty line.
 fn separator(text: &str) -> char {
     let head = &text[..text.floor_char_boundary(SNIFF_BYTES)];
     let line = head.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let count = |separator: &char| line.matches(*separator).count();
-    // The last of equals wins.
+    // For equal counts, `max_by_key` returns the last: the comma.
     ['|', '\t', ';', ','].into_iter().max_by_key(count).unwrap_or(',')
 }
 
@@ -78,7 +78,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The cell that comes first, and how many bytes it takes.
+    /// Parses the first cell; returns its text and its length in bytes.
     fn cell(&self) -> (String, usize) {
         let ends = |char: char| char == self.separator || char == '\n' || char == '\r';
         let Some(quoted) = self.rest.strip_prefix('"') else {
@@ -93,7 +93,7 @@ impl Rows<'_> {
             } else if chars.next_if(|(_, next)| *next == '"').is_some() {
                 cell.push('"');
             } else {
-                // Whatever stands between the quote and the separator belongs to the cell.
+                // Text between the closing quote and the separator belongs to the cell.
                 let after = &quoted[index + 1..];
                 let end = after.find(ends).unwrap_or(after.len());
                 cell.push_str(&after[..end]);

@@ -1,4 +1,4 @@
-//! Word documents.
+//! Word documents (DOCX).
 
 use super::archive::Archive;
 use super::bounds::Bounds;
@@ -42,12 +42,12 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         walk.run(Xml::new(&text, &part, bounds))?;
     }
     let (body, note) = composer.finish();
-    // What a reader sees as the title says more than a property nobody looks at.
+    // A visible title is more reliable than the title property.
     extracted.title = title.or(extracted.title).or_else(|| markdown::title(&body));
     Ok(ExtractedText { body, note, ..extracted })
 }
 
-/// What a style makes of a paragraph.
+/// The role of paragraphs with a style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Style {
     is_title: bool,
@@ -55,7 +55,7 @@ struct Style {
     is_item: bool,
 }
 
-/// Styles by id. Their names are English whatever language the program speaks.
+/// Reads the styles by id. Built-in style names are English in every language of the program.
 fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<HashMap<String, Style>, ExtractError> {
     let mut styles = HashMap::new();
     let Some(text) = archive.text(part)? else { return Ok(styles) };
@@ -86,7 +86,7 @@ fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<HashMap<String, 
     }
 }
 
-/// Levels are counted from zero; the tenth is body text.
+/// The heading level from a zero-based outline level; level nine is body text.
 fn outline_level(tag: &BytesStart<'_>) -> Option<usize> {
     let level: usize = attribute(tag, "val")?.parse().ok()?;
     (level < 9).then_some(level + 1)
@@ -105,12 +105,12 @@ struct Table {
     cell: String,
 }
 
-/// Where in a document's text we are.
+/// The state of the walk over a document's elements.
 struct Walk<'a, 'b> {
     styles: &'a HashMap<String, Style>,
     composer: &'a mut Composer<'b>,
     title: &'a mut Option<String>,
-    /// The paragraphs around this place; more than one around a text box.
+    /// The open paragraphs, outermost first; more than one inside a text box.
     paragraphs: Vec<Paragraph>,
     tables: Vec<Table>,
     in_text: bool,
@@ -129,8 +129,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         while !self.composer.is_full() {
             match xml.next()? {
                 Node::Open(tag) => match tag.local_name().into_inner() {
-                    // Shown by programs that cannot show the real thing; text that was moved away;
-                    // the marks between text and notes.
+                    // Fallbacks for programs without support for the original content; moved text; separators of notes.
                     "Fallback" | "moveFrom" | "separator" | "continuationSeparator" => xml.skip()?,
                     name => self.open(name, &tag),
                 },
@@ -182,7 +181,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                 match self.tables.len() {
                     0 => {}
                     1 => self.composer.row(&row),
-                    // A table in a cell is part of its text.
+                    // A nested table becomes part of the text of its cell.
                     inner => push_word(&mut self.tables[inner - 2].cell, &row.join(" ")),
                 }
             }
@@ -209,7 +208,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                 self.composer.heading(1, &text);
                 self.title.get_or_insert_with(|| text.trim().to_owned());
             }
-            // Below the title, where there is one.
+            // One level lower if the document has a title.
             Style { level: Some(level), .. } => {
                 self.composer.heading(level + usize::from(self.title.is_some()), &text);
             }

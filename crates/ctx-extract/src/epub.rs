@@ -1,4 +1,4 @@
-//! Books: their chapters in reading order.
+//! EPUB: chapters in reading order.
 
 use super::archive::Archive;
 use super::bounds::Bounds;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub(super) const EXTRACTOR: Extractor =
     Extractor { accepts: |raw| raw.form == Form::Epub, extract, needs_worker: true };
 
-/// How much of the book's own description is kept.
+/// Maximum bytes kept of the book's description.
 const DESCRIPTION_BYTES_MAX: usize = 2_000;
 
 fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractError> {
@@ -41,7 +41,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         if locked.contains(&format!("\"{name}\"")) {
             return failed("it is protected against copying");
         }
-        // A chapter that the book only claims to have is no reason to lose the others.
+        // A missing chapter must not lose the others.
         if let Some(page) = archive.text(&name)? {
             html::compose(&page, &mut composer);
         }
@@ -71,9 +71,9 @@ fn root_file(mut xml: Xml<'_>) -> Result<Option<String>, ExtractError> {
 #[derive(Default)]
 struct Book {
     about: ExtractedText,
-    /// Pages by id.
+    /// Files of the chapters, by id.
     chapters: HashMap<String, String>,
-    /// Their ids in reading order.
+    /// Ids of the chapters, in reading order.
     spine: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ impl Book {
     }
 }
 
-/// A name without the escapes of an address.
+/// Decodes percent-encoding in a path and removes the fragment.
 fn decoded(name: &str) -> String {
     let name = name.split('#').next().unwrap_or_default();
     let mut bytes = Vec::with_capacity(name.len());

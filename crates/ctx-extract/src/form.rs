@@ -1,13 +1,13 @@
-//! What bytes are, by what is in them; a name and a media type are only hints.
+//! Detection of the file format by content; names and media types are only hints.
 
 use serde::{Deserialize, Serialize};
 use std::io::Cursor;
 use zip::ZipArchive;
 
-/// Bytes looked at to tell text from the rest.
+/// Bytes examined to tell text from binary content.
 pub(super) const SNIFF_BYTES: usize = 8 << 10;
 
-/// The first bytes of what is certainly not text, even where it has no zero byte early on.
+/// Signatures of binary formats that may have no zero byte near the start.
 const NOT_TEXT: &[&[u8]] = &[
     b"\x89PNG",
     b"\xff\xd8\xff",
@@ -28,14 +28,14 @@ const NOT_TEXT: &[&[u8]] = &[
     b"\0asm",
 ];
 
-/// Office files from before 2007, and newer ones behind a password.
+/// Signature of compound files: Office formats before 2007, and encrypted newer ones.
 const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 
-/// What bytes are.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Form {
-    /// Text, or at least nothing else that is known.
+    /// Text, or no other known format.
     Text,
     Pdf,
     /// A ZIP archive whose directory has not been read yet.
@@ -45,7 +45,7 @@ pub(super) enum Form {
     Xlsx,
     OpenDocument,
     Epub,
-    /// An Office file behind a password.
+    /// An encrypted Office file.
     Locked,
     Unknown,
 }
@@ -67,7 +67,7 @@ impl Form {
         if NOT_TEXT.iter().any(|magic| bytes.starts_with(magic)) { Self::Unknown } else { Self::Text }
     }
 
-    /// Package format of a ZIP archive, by its members.
+    /// The package format of a ZIP archive, by its members.
     pub(super) fn of_archive(bytes: &[u8]) -> Self {
         let Ok(archive) = ZipArchive::new(Cursor::new(bytes)) else { return Self::of_first_member(bytes) };
         let has = |name: &str| archive.index_for_name(name).is_some();
@@ -89,7 +89,7 @@ impl Form {
         }
     }
 
-    /// A damaged archive still begins with what it was, so that the damage can be told.
+    /// The format of a damaged archive by its first bytes, so that the damage is reported for the right format.
     fn of_first_member(bytes: &[u8]) -> Self {
         let head = &bytes[..bytes.len().min(SNIFF_BYTES)];
         let has = |text: &[u8]| head.windows(text.len()).any(|window| window == text);
@@ -109,7 +109,8 @@ impl Form {
     }
 }
 
-/// Some writers put a few bytes before the mark; in a text that speaks of it it means nothing.
+/// Whether it is a PDF. Some writers put a few bytes before the `%PDF-` marker. In a text that mentions the marker, it
+/// means nothing.
 fn is_pdf(head: &[u8]) -> bool {
     let marked = head[..head.len().min(1024)].windows(5).position(|window| window == b"%PDF-");
     marked.is_some_and(|at| {
@@ -118,13 +119,13 @@ fn is_pdf(head: &[u8]) -> bool {
     })
 }
 
-/// Whether the member `mimetype`, which comes first and is not compressed, begins with this.
+/// Whether the member `mimetype`, which is first and uncompressed, contains this media type.
 fn bytes_say(bytes: &[u8], media_type: &[u8]) -> bool {
     const NAME_AT: usize = 30;
     let Some(after) = bytes.get(NAME_AT..).and_then(|rest| rest.strip_prefix(b"mimetype")) else {
         return false;
     };
-    // An extra field may stand between name and content.
+    // An extra field may precede the content.
     after[..after.len().min(SNIFF_BYTES)]
         .windows(media_type.len())
         .take(256)

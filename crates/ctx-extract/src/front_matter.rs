@@ -1,7 +1,7 @@
-//! What a Markdown file says of itself before it begins: YAML between `---`, TOML between `+++`.
+//! Front matter of Markdown files: YAML between `---`, TOML between `+++`.
 //!
-//! Only what such blocks hold in practice is read: keys at the left edge with a text, a number or
-//! a list. A block with anything that cannot be read as that is left in the text.
+//! A subset of both is parsed: top-level keys with a text, a number or a list. A block with anything else stays in the
+//! text.
 
 use super::ExtractedText;
 use super::composer::one_line;
@@ -10,16 +10,16 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-/// A block longer than this is not one.
+/// Maximum bytes of a front matter block; a longer one is treated as text.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
-/// Keys taken from a block.
+/// Maximum keys read from a block.
 const KEYS_MAX: usize = 100;
-/// Entries taken from a list.
+/// Maximum entries read from a list.
 const ENTRIES_MAX: usize = 100;
-/// How much of a value is kept.
+/// Maximum bytes kept of a value.
 const VALUE_BYTES_MAX: usize = 2_000;
 
-/// What the block says, and the text behind it.
+/// The parsed front matter, and the text after it.
 pub(super) fn split(text: &str) -> (ExtractedText, &str) {
     let block = block(text, "---", read_yaml).or_else(|| block(text, "+++", read_toml));
     let Some((entries, body)) = block else { return (ExtractedText::default(), text) };
@@ -87,7 +87,7 @@ fn apply(extracted: &mut ExtractedText, key: String, mut values: Vec<String>) {
     }
 }
 
-/// A moment in any of the ways that documents write one; without a zone it is UTC.
+/// Parses a timestamp in any of the usual formats; UTC if it has no time zone.
 pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     let zoned = || text.parse::<Timestamp>().ok().or_else(|| text.replacen(' ', "T", 1).parse().ok());
@@ -142,7 +142,7 @@ fn read_toml(lines: &[&str]) -> Option<Entries> {
             continue;
         }
         if line.starts_with('[') {
-            // Tables belong to the site, not to the text; what stands in them is another's.
+            // TOML tables hold settings of the site, not properties of the text.
             break;
         }
         let (key, value) = line.split_once('=')?;
@@ -160,7 +160,7 @@ fn read_toml(lines: &[&str]) -> Option<Entries> {
     Some(entries)
 }
 
-/// The entries between the brackets of a list, commas inside quotes left alone.
+/// The entries of an inline list; commas inside quotes do not separate.
 fn inline_list(inner: &str) -> Vec<String> {
     let mut entries = vec![String::new()];
     let mut quote = None;
@@ -198,7 +198,7 @@ fn unquoted(text: &str) -> &str {
     text
 }
 
-/// A value without the comment behind it.
+/// Removes a trailing comment from a value.
 fn without_comment(value: &str) -> &str {
     if value.starts_with(['"', '\'']) {
         return value;
@@ -245,7 +245,7 @@ mod tests {
         {
             assert_eq!(split(text), (ExtractedText::default(), text));
         }
-        // A rule between two paragraphs is not a block.
+        // A horizontal rule between paragraphs is not front matter.
         let ruled = "---\n\nA paragraph.\n\n---\n\nAnother.";
         assert_eq!(split(ruled).1, ruled);
     }

@@ -1,4 +1,4 @@
-//! Files that were made, or damaged, to do harm.
+//! Tests with malicious and damaged files.
 
 use super::archive::tests::packed;
 use super::samples::extract_within;
@@ -7,7 +7,7 @@ use lopdf::{Dictionary, Document, Object, Stream, dictionary};
 use std::io::{Cursor, Read};
 use std::time::Duration;
 
-/// Small enough that tests reach them.
+/// Limits low enough for tests to reach them.
 const LIMITS: ExtractLimits = ExtractLimits {
     text_bytes: 1 << 20,
     unpacked_bytes: 4 << 20,
@@ -84,7 +84,7 @@ fn cells_far_apart_are_not_filled_between() {
     assert_eq!(read(ods, "a.ods").unwrap().body.matches('x').count(), LIMITS.cells);
 }
 
-/// A document of one page that shows `content`; `change` does harm to it.
+/// A PDF of one page that shows `content`, then modified by `change`.
 fn pdf(content: Stream, change: impl FnOnce(&mut Document)) -> Vec<u8> {
     let mut document = Document::with_version("1.5");
     let dictionaries: [(u32, Dictionary); 4] = [
@@ -131,14 +131,14 @@ fn a_pdf_that_leads_back_to_itself_ends() {
     let looped = body(pdf(shows("ship"), kids)).unwrap();
     assert!(looped.matches("ship").count() < 10, "{looped}");
 
-    // A drawing that draws itself, twice each time.
+    // A form XObject that draws itself, twice each time.
     let drawing = |document: &mut Document| {
         let form = dictionary! { "Type" => "XObject", "Subtype" => "Form" };
         document.objects.insert((6, 0), Stream::new(form, b"/X Do /X Do".to_vec()).into());
     };
     assert_eq!(body(pdf(shows("ship"), drawing)).as_deref(), Ok("ship\n"));
 
-    // References to references to themselves.
+    // Cyclic references.
     let references = |document: &mut Document| {
         document.objects.insert((4, 0), Object::Reference((7, 0)));
         document.objects.insert((7, 0), Object::Reference((4, 0)));
@@ -171,7 +171,7 @@ fn a_font_that_maps_everything_costs_nothing() {
 
 #[test]
 fn many_names_for_one_large_object_are_not_many_objects() {
-    // Ten thousand times the same list of ten thousand numbers.
+    // Ten thousand index entries for the same list of ten thousand numbers.
     let index: String = (100..10_100).map(|id| format!("{id} 0 ")).collect();
     let content = format!("{index}[{}]", "1 ".repeat(10_000));
     let bytes = pdf(shows("ship"), |document| {
@@ -190,7 +190,7 @@ fn a_pdf_nested_too_deeply_or_cut_off_is_damaged() {
     }
 }
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers (xorshift).
 struct Dice(u64);
 
 impl Dice {

@@ -1,6 +1,6 @@
-//! HTML: the text of the article, without the page around it.
+//! HTML: the text of the article, without navigation and other page elements.
 //!
-//! Tokens only, never a tree: what is nested without end costs no more than what is not.
+//! Works on a stream of tokens without a tree, so deep nesting costs no more than flat content.
 
 use super::bounds::Bounds;
 use super::composer::{Composer, one_line};
@@ -15,9 +15,9 @@ use tokens::{Tag, Token, Tokens};
 
 pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, needs_worker: true };
 
-/// Where a page declares its character set.
+/// Bytes at the start of a page that are searched for its character set.
 const CHARSET_BYTES: usize = 2 << 10;
-/// An article shorter than this share of the page is not what the page is about.
+/// If the article is shorter than this fraction of the page (one eighth), the whole page is used.
 const ARTICLE_SHARE_MIN: usize = 8;
 
 fn accepts(raw: &RawDocument) -> bool {
@@ -54,7 +54,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
     Ok(extracted)
 }
 
-/// The character set in the page's head.
+/// The character set declared in the page.
 fn declared_charset(bytes: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(CHARSET_BYTES)]).to_ascii_lowercase();
     let after = &head[head.find("charset=")? + "charset=".len()..];
@@ -64,7 +64,7 @@ fn declared_charset(bytes: &[u8]) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// What a page says of itself.
+/// Metadata of a page.
 #[derive(Debug, Default)]
 pub(super) struct About {
     pub(super) named: Option<String>,
@@ -77,7 +77,7 @@ pub(super) struct About {
 }
 
 impl About {
-    /// The heading where the page's name only adds the site's, else the name.
+    /// The first heading if the page's `<title>` contains it (and only adds the site's name), else the `<title>`.
     pub(super) fn title(&self) -> Option<String> {
         let named = self.named.as_deref().map(one_line).filter(|named| !named.is_empty());
         let heading = self.first_heading.clone();
@@ -103,7 +103,7 @@ impl About {
     }
 }
 
-/// Adds a page to a body: its article where it marks one, else all but its frame.
+/// Adds the text of a page: its article if one is marked, else everything except navigation and the like.
 pub(super) fn compose(page: &str, composer: &mut Composer<'_>) -> About {
     let bounds = composer.bounds();
     let mut whole = Composer::new(bounds);
@@ -238,7 +238,7 @@ mod tests {
             let html = format!("{}deep{}", format!("<{tag}>").repeat(times), "</div>".repeat(1_000));
             assert_eq!(page(&html).body.trim_start_matches([' ', '-']), "deep\n", "{tag}");
         }
-        // What never ends swallows the rest, as in a browser, but nothing hangs.
+        // Unclosed elements swallow the rest, as in a browser, but nothing hangs.
         for html in ["<script>", "<!--", "<title>", "<p a='", "<", "&#xffffffffff;", "<svg><title>"] {
             page(&format!("before {}", html.repeat(2_000)));
         }

@@ -1,26 +1,26 @@
-//! A document and its text as they cross the boundary of a process: a JSON header, and bytes.
+//! The protocol between a process and its extraction worker: a JSON header and bytes in each direction.
 
 use super::{ExtractError, ExtractLimits, ExtractedText, RawDocument, extract};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A document without its bytes, and its bounds.
+/// The header of a job: a document without its bytes, and the limits.
 #[derive(Serialize, Deserialize)]
 struct JobHeader<D> {
     document: D,
     limits: ExtractLimits,
 }
 
-/// The header of a reply. The text itself comes as bytes.
+/// The header of a reply. The text itself is sent as bytes.
 pub type ReplyHeader = Result<ExtractedText, ExtractError>;
 
-/// The header of a job; [`RawDocument::bytes`] are its bytes.
+/// Encodes the header of a job. The bytes of the job are [`RawDocument::bytes`].
 pub fn encode_job(document: &RawDocument, limits: ExtractLimits) -> Result<Vec<u8>, ExtractError> {
     let header = serde_json::to_vec(&JobHeader { document, limits });
     header.map_err(|error| ExtractError::Failed(format!("its name cannot be passed on: {error}")))
 }
 
-/// Does a job; returns header and bytes of its reply.
+/// Runs a job in the worker; returns the header and the bytes of the reply.
 pub fn run_job(header: &[u8], bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     let mut extracted = match serde_json::from_slice::<JobHeader<RawDocument>>(header) {
         Ok(JobHeader { document, limits }) => {
@@ -33,7 +33,7 @@ pub fn run_job(header: &[u8], bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     (header, body.into_bytes())
 }
 
-/// The text of a reply, which is not trusted.
+/// Decodes a reply, which is not trusted.
 pub fn decode_reply(header: ReplyHeader, body: Vec<u8>) -> Result<ExtractedText, ExtractError> {
     let extracted = header?;
     match String::from_utf8(body) {

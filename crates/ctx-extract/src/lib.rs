@@ -1,9 +1,8 @@
-//! Bytes to text: hostile input in, structured text out. No files, no network, no panics.
+//! Text extraction from untrusted documents: bytes in, structured text out. No files, no network, no panics.
 //!
-//! One entry in `EXTRACTORS` for each kind of content; the first that accepts wins. Whatever an
-//! extractor does, it does within [`extract`], which contains its panics. Formats other than plain text
-//! ([`RawDocument::needs_worker`]) are meant to be read in a confined process, to which a document goes, and
-//! from which its text comes, as `job.rs` says: a library may hang, eat memory or overflow the stack.
+//! `EXTRACTORS` has one entry per format; the first that accepts a document is used. [`extract`] contains panics.
+//! Formats other than plain text ([`RawDocument::needs_worker`]) should be read in a sandboxed process, because parsers
+//! may hang, exhaust memory or overflow the stack; `job` defines the protocol for that.
 
 mod archive;
 mod bounds;
@@ -38,25 +37,25 @@ use serde_json::{Map, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// Changes whenever the same bytes may give another text, so that documents are read anew.
+/// Incremented whenever the same bytes may give another text, so that documents are read again.
 pub const EXTRACTION_VERSION: u32 = 2;
 
-/// Stack of the thread that [`extract`] runs on, at least: parsers of nested things call themselves.
+/// Minimum stack size for a thread that runs [`extract`]: parsers of nested formats are recursive.
 pub const STACK_BYTES: usize = 16 << 20;
 
-/// Endings of documents that can be read, the most usual first.
+/// File extensions of readable documents, the most common first.
 const DOCUMENT_ENDINGS: [&str; 22] = [
     "md", "markdown", "mdx", "txt", "rst", "adoc", "pdf", "docx", "pptx", "xlsx", "odt", "odp", "ods",
     "epub", "html", "htm", "xhtml", "ipynb", "csv", "tsv", "tex", "org",
 ];
 
-/// Endings of documents that can be read.
+/// File extensions of readable documents.
 pub fn document_endings() -> impl Iterator<Item = &'static str> {
     DOCUMENT_ENDINGS.into_iter()
 }
 
-/// Endings of documents, and then of source code and data, that can be read. Files are read by their content; endings only
-/// help to choose files.
+/// File extensions of readable documents, then of source code and data. The format is detected by content; extensions
+/// only help to choose files.
 pub fn readable_endings() -> impl Iterator<Item = &'static str> {
     document_endings().chain(text::code_endings())
 }
@@ -66,25 +65,25 @@ pub fn readable_endings() -> impl Iterator<Item = &'static str> {
 pub struct RawDocument {
     #[serde(skip)]
     bytes: Vec<u8>,
-    /// The document's name in its source; its ending is a hint.
+    /// The document's name in its source; its extension is a hint.
     name: String,
-    /// The media type without parameters, where the source knows one that says something.
+    /// The media type without parameters, unless it is too generic to be a hint.
     content_type: Option<String>,
     /// The character set that came with the media type.
     charset: Option<String>,
     form: Form,
-    /// The media type of a document that came as text, which stands unless its content says otherwise.
+    /// The media type of a document given as text, which is kept unless the content shows another one.
     given_type: Option<String>,
 }
 
 impl RawDocument {
-    /// A document of these bytes, with its name and the media type that its source knows, if any. Both are hints.
+    /// A document with its name and the media type given by its source, if any. Both are hints.
     pub fn new(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
         let form = Form::of(&bytes);
         Self { form, ..Self::described(bytes, name, content_type) }
     }
 
-    /// A document that came as text.
+    /// A document given as text.
     pub fn from_text(text: &str, name: &str, content_type: Option<&str>) -> Self {
         let bytes = text.replace('\0', "").into_bytes();
         Self { given_type: content_type.map(str::to_owned), ..Self::described(bytes, name, content_type) }
@@ -95,8 +94,8 @@ impl RawDocument {
         &self.bytes
     }
 
-    /// Whether it is of a format that is read in a confined process only: anything but plain text, Markdown, CSV and
-    /// source code.
+    /// Whether its format must be read in a sandboxed process: every format except plain text, Markdown, CSV and source
+    /// code.
     pub fn needs_worker(&self) -> bool {
         match self.form {
             Form::Archive => true,
@@ -124,7 +123,7 @@ impl RawDocument {
         }
     }
 
-    /// Replaces [`Form::Archive`] by the package format that the archive's members show.
+    /// Replaces [`Form::Archive`] by the package format that the members of the archive show.
     fn with_package_form(self) -> Self {
         let form = if self.form == Form::Archive { Form::of_archive(&self.bytes) } else { self.form };
         Self { form, ..self }
@@ -134,8 +133,8 @@ impl RawDocument {
         self.form == Form::Text
     }
 
-    /// Whether the source says it is of one of these media types, or, where it says nothing, its
-    /// name ends in one of these.
+    /// Whether the source declares one of these media types or, without a declaration, the name has one of these
+    /// extensions.
     fn hinted(&self, content_types: &[&str], endings: &[&str]) -> bool {
         match &self.content_type {
             Some(content_type) => content_types.contains(&content_type.as_str()),
@@ -149,20 +148,20 @@ impl RawDocument {
     }
 }
 
-/// The structure of a body.
+/// The structure of a body, by which it is split into chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TextStructure {
-    /// Headings and fences count.
+    /// Markdown with headings and fenced code.
     Markdown,
-    /// Paragraphs and sentences.
+    /// Prose: paragraphs and sentences.
     #[default]
     Plain,
-    /// Lines.
+    /// Source code or data: lines.
     Code,
 }
 
-/// The text of a document, and what it says of itself.
+/// The text and metadata of a document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExtractedText {
     /// The text.
@@ -178,41 +177,41 @@ pub struct ExtractedText {
     pub author: Option<String>,
     /// Its tags or keywords.
     pub tags: Vec<String>,
-    /// Whatever else it says of itself.
+    /// Other metadata.
     pub metadata: Map<String, Value>,
     /// When it was written.
     pub created_at: Option<Timestamp>,
     /// When it was last changed.
     pub updated_at: Option<Timestamp>,
-    /// A warning about a text that is not the whole.
+    /// A warning if the text is incomplete.
     pub note: Option<String>,
 }
 
-/// Why there is no text.
+/// Why no text was extracted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExtractError {
-    /// It is not a kind of content we read.
+    /// The format is not supported.
     NotText,
-    /// It is, but reading it failed, and will fail again while it stays as it is.
+    /// Extraction failed, and will fail again until the document changes.
     Failed(String),
-    /// It may be readable another time.
+    /// Extraction failed for a temporary reason.
     NotNow(String),
 }
 
 impl ExtractError {
-    /// Its time is over.
+    /// The time limit was exceeded.
     pub fn too_slow(time: Duration) -> Self {
         Self::Failed(format!("reading it took longer than {} s", time.as_secs()))
     }
 
-    /// Result of a cancelled extraction; the document is read again by the next sync.
+    /// The extraction was cancelled; the next sync reads the document again.
     pub fn interrupted() -> Self {
         Self::NotNow("reading it was interrupted".to_owned())
     }
 }
 
-/// Fails with a reason.
+/// An [`ExtractError::Failed`] with a reason.
 fn failed<T>(reason: impl Into<String>) -> Result<T, ExtractError> {
     Err(ExtractError::Failed(reason.into()))
 }
@@ -220,7 +219,7 @@ fn failed<T>(reason: impl Into<String>) -> Result<T, ExtractError> {
 struct Extractor {
     accepts: fn(&RawDocument) -> bool,
     extract: fn(&RawDocument, &Bounds) -> Result<ExtractedText, ExtractError>,
-    /// Whether it runs in a confined process only.
+    /// Whether it must run in a sandboxed process.
     needs_worker: bool,
 }
 
@@ -238,7 +237,8 @@ const EXTRACTORS: &[Extractor] = &[
     text::EXTRACTOR,
 ];
 
-/// Extracts the text of a document of any format, on this thread. A panic is a failure like any other.
+/// Extracts the text of a document of any supported format, on this thread. A panic becomes an
+/// [`ExtractError::Failed`].
 pub fn extract(
     raw: RawDocument,
     limits: ExtractLimits,
@@ -274,7 +274,7 @@ fn extractor(raw: &RawDocument) -> Result<&'static Extractor, ExtractError> {
     EXTRACTORS.iter().find(|extractor| (extractor.accepts)(raw)).ok_or(ExtractError::NotText)
 }
 
-/// Beginnings of the media types whose text is composed anew, as Markdown.
+/// Prefixes of media types whose text is converted to Markdown.
 const COMPOSED: &[&str] = &[
     "application/epub",
     "application/pdf",
@@ -285,10 +285,10 @@ const COMPOSED: &[&str] = &[
     "text/html",
     "text/tab-separated-values",
 ];
-/// How long a media type may be that a source made up.
+/// Maximum length of a media type given by a source.
 const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
-/// The media type of the text that is kept of a document of this media type.
+/// The media type of the text extracted from a document of this media type.
 pub fn text_type(content_type: &str) -> &str {
     let is_sound = content_type.len() <= CONTENT_TYPE_BYTES_MAX
         && content_type.chars().all(|c| c.is_ascii_graphic() || c == ' ')
@@ -300,7 +300,7 @@ pub fn text_type(content_type: &str) -> &str {
     }
 }
 
-/// The ending of a name, lowercase: `md`.
+/// The file extension of a name, in lower case: `md`.
 fn ending(name: &str) -> String {
     name.rsplit(['/', '\\'])
         .next()

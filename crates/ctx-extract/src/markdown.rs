@@ -1,11 +1,11 @@
-//! Markdown: what stands before it speaks for it, else its first heading is its title.
+//! Markdown. Front matter supplies the metadata; without a title there, the first heading is the title.
 
 use super::bounds::Bounds;
 use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, front_matter, text};
 
 pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, needs_worker: false };
 
-/// Bytes of a heading that count: it is repeated in every chunk below it.
+/// Maximum bytes of a heading, because it is repeated in every chunk below it.
 const HEADING_BYTES_MAX: usize = 300;
 
 fn accepts(raw: &RawDocument) -> bool {
@@ -39,7 +39,7 @@ pub(super) fn title(body: &str) -> Option<String> {
     None
 }
 
-/// Level and text of an ATX heading.
+/// The level and text of an ATX heading (`## Text`).
 pub fn atx_heading(line: &str) -> Option<(usize, &str)> {
     let level = line.bytes().take_while(|byte| *byte == b'#').count();
     let rest = line.get(level..)?;

@@ -1,4 +1,4 @@
-//! Notebooks: text as it is, code fenced, and what the code printed.
+//! Jupyter notebooks: Markdown cells as they are, code cells fenced, with their text outputs.
 
 use super::bounds::Bounds;
 use super::composer::Composer;
@@ -18,7 +18,7 @@ fn accepts(raw: &RawDocument) -> bool {
 struct Notebook {
     #[serde(default, deserialize_with = "deserialize_non_empty")]
     cells: Vec<Cell>,
-    /// Where cells were before the fourth format.
+    /// The place of cells before notebook format 4.
     #[serde(default, deserialize_with = "deserialize_non_empty")]
     worksheets: Vec<Worksheet>,
     #[serde(default)]
@@ -57,7 +57,7 @@ struct Cell {
     outputs: Vec<Output>,
 }
 
-/// Output of a code cell, as text.
+/// The text output of a code cell.
 #[derive(Deserialize)]
 #[serde(from = "RawOutput")]
 struct Output(String);
@@ -87,7 +87,7 @@ impl From<RawOutput> for Output {
     }
 }
 
-/// Elements that may be empty. Empty ones are dropped while parsing, since millions of them fit into a small file.
+/// Elements that may be empty. Empty ones are dropped while parsing, because a small file can contain millions of them.
 trait HasText {
     fn has_text(&self) -> bool;
 }

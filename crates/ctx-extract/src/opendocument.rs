@@ -1,4 +1,4 @@
-//! OpenDocument texts, sheets and slides, which share one language.
+//! OpenDocument texts, spreadsheets and presentations, which share one XML vocabulary.
 
 use super::archive::Archive;
 use super::bounds::Bounds;
@@ -58,12 +58,12 @@ struct Walk<'a, 'b> {
     heading: Option<usize>,
     paragraphs: usize,
     lists: usize,
-    /// Sheets and slides so far.
+    /// Number of sheets and slides so far.
     parts: usize,
     table: Table,
     tables: usize,
     row: Vec<String>,
-    /// How many cells the current one stands for.
+    /// Number of repetitions of the current cell.
     repeated: usize,
 }
 
@@ -72,7 +72,7 @@ impl Walk<'_, '_> {
         while !self.composer.is_full() {
             match xml.next()? {
                 Node::Open(tag) => match tag.local_name().into_inner() {
-                    // Who said what about the text; what was deleted; looks.
+                    // Comments, deleted text, styles and scripts.
                     "annotation" | "tracked-changes" | "automatic-styles" | "styles" | "scripts" => {
                         xml.skip()?
                     }

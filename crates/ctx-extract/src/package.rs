@@ -1,4 +1,4 @@
-//! What all office packages share: parts that name each other, and properties.
+//! Common parts of office packages: relationships between parts, and document properties.
 
 use super::archive::Archive;
 use super::composer::one_line;
@@ -6,19 +6,19 @@ use super::front_matter::timestamp;
 use super::xml::{Node, Xml, attribute};
 use super::{ExtractError, ExtractedText};
 
-/// Titles that programs give to what has none.
+/// Default titles that programs give to untitled documents.
 const PLACEHOLDERS: &[&str] = &["Word Document", "PowerPoint Presentation"];
 
-/// One part naming another.
+/// A relationship from one part to another.
 pub(super) struct Relation {
     pub(super) id: String,
-    /// The last word of its type: `slide`.
+    /// The last segment of its type: `slide`.
     pub(super) kind: String,
-    /// The name of the member it leads to.
+    /// The name of the target member.
     pub(super) target: String,
 }
 
-/// Where a part leads; an empty part stands for the package itself.
+/// The relationships of a part; an empty name stands for the package itself.
 pub(super) fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Relation>, ExtractError> {
     let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
     let name = resolved(folder, &format!("_rels/{file}.rels"));
@@ -44,7 +44,7 @@ pub(super) fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Rel
     }
 }
 
-/// The part that a package is about.
+/// The main part of a package; `usual` if it declares none that exists.
 pub(super) fn main_part(archive: &mut Archive<'_>, usual: &str) -> Result<String, ExtractError> {
     let relations = relations(archive, "")?;
     let main = relations.into_iter().find(|relation| relation.kind == "officeDocument");
@@ -54,7 +54,7 @@ pub(super) fn main_part(archive: &mut Archive<'_>, usual: &str) -> Result<String
         .unwrap_or_else(|| usual.to_owned()))
 }
 
-/// A name as seen from a folder; never above the root.
+/// Resolves a name relative to a folder; never leads above the root.
 pub(super) fn resolved(folder: &str, name: &str) -> String {
     let from = if name.starts_with('/') { "" } else { folder };
     let mut parts: Vec<&str> = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn resolved(folder: &str, name: &str) -> String {
     parts.join("/")
 }
 
-/// Takes title, author, tags and dates from a part with a document's properties.
+/// Reads title, author, tags and dates from a properties part.
 pub(super) fn properties(
     archive: &mut Archive<'_>,
     name: &str,
@@ -106,7 +106,7 @@ pub(super) fn properties(
         match key {
             "title" if PLACEHOLDERS.contains(&&*value) => {}
             "title" => extracted.title = Some(value),
-            // Where both are there this one wrote it and the other saved it last.
+            // If both exist, `initial-creator` is the author and `creator` saved the document last.
             "initial-creator" => extracted.author = Some(value),
             "creator" => drop(extracted.author.get_or_insert(value)),
             "keywords" | "keyword" => {

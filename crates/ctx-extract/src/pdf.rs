@@ -1,4 +1,4 @@
-//! PDF: the text of each page, in lines and paragraphs as far as its places tell.
+//! PDF: the text of each page, joined to lines and paragraphs by its position.
 
 mod font;
 mod load;
@@ -52,7 +52,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         ..ExtractedText::default()
     };
     if extracted.body.is_empty() {
-        // Not an error: it can still be found by its title.
+        // Not an error: the document can still be found by its title.
         extracted.note.get_or_insert_with(|| "it has no text, only pictures of it".to_owned());
     }
     if let Some(information) = information(&document) {
@@ -72,10 +72,10 @@ fn describe(extracted: &mut ExtractedText, information: &Dictionary, document: &
         let text = one_line(&decode_text_string(value).ok()?.replace('\0', ""));
         (!text.is_empty()).then_some(text)
     };
-    // Left by programs that were not told.
+    // Default titles of programs.
     let is_placeholder = |title: &String| title.eq_ignore_ascii_case("untitled") || title == "anonymous";
     let title = get(b"Title").filter(|title| !is_placeholder(title));
-    // What a printer driver makes of a file's name.
+    // Printer drivers write `Microsoft Word - name` as the title.
     let printed =
         |title: String| match title.strip_prefix("Microsoft ").and_then(|rest| rest.split_once(" - ")) {
             Some((_, name)) => name.to_owned(),
@@ -94,7 +94,7 @@ fn describe(extracted: &mut ExtractedText, information: &Dictionary, document: &
     extracted.updated_at = get(b"ModDate").and_then(|text| timestamp(&text));
 }
 
-/// A moment as PDF writes it: `D:20240301100000+01'00'`, cut short anywhere.
+/// Parses a PDF date, `D:20240301100000+01'00'`, which may be truncated anywhere.
 fn timestamp(text: &str) -> Option<Timestamp> {
     let text = text.strip_prefix("D:").unwrap_or(text);
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();

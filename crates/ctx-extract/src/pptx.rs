@@ -1,4 +1,4 @@
-//! Presentations: a heading for every slide, its text, its tables, its notes.
+//! PowerPoint presentations (PPTX): a heading per slide, with its text, tables and notes.
 
 use super::archive::Archive;
 use super::bounds::Bounds;
@@ -48,12 +48,12 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         }
     }
     let (body, note) = composer.finish();
-    // The first slide is the title page; programs fill in the property themselves.
+    // The first slide is the title page; the title property is often filled in by the program.
     extracted.title = first_title.filter(|title| title != "Slide 1").or(extracted.title);
     Ok(ExtractedText { body, note, ..extracted })
 }
 
-/// The slides' parts in the order they are shown.
+/// The parts of the slides, in the order of presentation.
 fn slides(archive: &mut Archive<'_>, main: &str) -> Result<Vec<String>, ExtractError> {
     let relations = relations(archive, main)?;
     let text = archive.required(main)?;
@@ -84,7 +84,7 @@ enum Block {
 }
 
 impl Block {
-    /// In notes the body is what is said, not a list of points.
+    /// Converts items to paragraphs, because the body of speaker notes is prose.
     fn spoken(self) -> Self {
         match self {
             Self::Item(_, text) => Self::Paragraph(text),
@@ -107,14 +107,14 @@ struct Slide {
     blocks: Vec<Block>,
 }
 
-/// What a shape is for.
+/// The role of a shape on a slide.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
     Free,
     Title,
     Body,
-    /// Dates, numbers and the like, the same on every slide.
+    /// Date, slide number, header and footer: repeated on every slide.
     Frame,
 }
 

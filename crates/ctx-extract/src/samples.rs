@@ -1,14 +1,14 @@
-//! Real files of every format, whole and damaged.
+//! Tests with real files of every format, and helpers for other tests.
 
 use super::*;
 use std::sync::Arc;
 
-/// [`super::extract`] as the product runs it.
+/// [`super::extract`] with the default limits.
 pub(super) fn extract(raw: RawDocument) -> Result<ExtractedText, ExtractError> {
     extract_within(raw, ExtractLimits::DEFAULT)
 }
 
-/// [`super::extract`] within other limits, on a thread with the stack it is meant for.
+/// [`super::extract`] with other limits, on a thread with the required stack size.
 pub(super) fn extract_within(raw: RawDocument, limits: ExtractLimits) -> Result<ExtractedText, ExtractError> {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
     let extracted = thread.spawn(move || super::extract(raw, limits, Arc::new(|| false)));
@@ -20,7 +20,7 @@ pub(super) fn sample(name: &str) -> Vec<u8> {
     std::fs::read(format!("{folder}/{name}")).unwrap()
 }
 
-/// What a sample says, under a name that says nothing.
+/// Extracts a sample under a name and media type that give no hint.
 fn read(name: &str) -> ExtractedText {
     let extracted =
         extract(RawDocument::new(sample(name), "sample.bin", Some("application/octet-stream"))).unwrap();

@@ -1,15 +1,15 @@
-//! Rows that can be understood alone: each cell with the heading of its column.
+//! Table rows as self-contained lines: each cell with the heading of its column.
 
 use super::composer::{Composer, one_line};
 
-/// A longer cell is not a heading.
+/// Maximum bytes of a column heading.
 const HEADING_BYTES_MAX: usize = 80;
 
-/// The rows of one sheet, as they come.
+/// Converts the rows of one sheet as they arrive.
 #[derive(Default)]
 pub(super) struct Table {
     headings: Option<Vec<String>>,
-    /// Whether the headings have been used, or there are none to wait for.
+    /// Whether a data row has been written, so that no heading row can follow.
     has_rows: bool,
 }
 
@@ -29,7 +29,7 @@ impl Table {
                 composer.row_line(&named.collect::<Vec<_>>().join("; "));
                 self.has_rows = true;
             }
-            // A title above the table.
+            // A row with a single cell is a title above the table.
             None if filled == 1 => {
                 composer.row_line(row.iter().find(|cell| !cell.is_empty()).map_or("", |cell| cell))
             }
@@ -50,7 +50,7 @@ impl Table {
     }
 }
 
-/// Whether a cell can head a column: a word or a year, but no other number.
+/// Whether a cell can be a column heading: a word or a year, but no other number.
 fn is_heading(cell: &str) -> bool {
     let is_year = cell.len() == 4
         && cell.bytes().all(|byte| byte.is_ascii_digit())

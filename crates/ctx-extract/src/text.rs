@@ -1,4 +1,4 @@
-//! Plain text in any common encoding, source code and data among it.
+//! Plain text in any common encoding, including source code and data.
 
 use super::bounds::Bounds;
 use super::form::SNIFF_BYTES;
@@ -8,7 +8,7 @@ use encoding_rs::{Encoding, WINDOWS_1252};
 pub(super) const EXTRACTOR: Extractor =
     Extractor { accepts: RawDocument::is_text, extract, needs_worker: false };
 
-/// Endings of what is made of lines, with their media types.
+/// File extensions of source code and data, by media type.
 const CODE: &[(&str, &[&str])] = &[
     ("application/javascript", &["js", "mjs", "cjs", "jsx"]),
     ("application/json", &["json", "jsonl", "ndjson", "json5", "geojson"]),
@@ -60,12 +60,12 @@ const CODE: &[(&str, &[&str])] = &[
     ("text/x-zig", &["zig"]),
 ];
 
-/// The endings of source code and data.
+/// File extensions of source code and data.
 pub(super) fn code_endings() -> impl Iterator<Item = &'static str> {
     CODE.iter().flat_map(|(_, endings)| endings.iter().copied())
 }
 
-/// Names that stand for a language without an ending.
+/// File names without an extension that identify a language.
 const CODE_NAMES: &[(&str, &str)] = &[
     ("dockerfile", "text/x-dockerfile"),
     ("containerfile", "text/x-dockerfile"),
@@ -78,7 +78,7 @@ const CODE_NAMES: &[(&str, &str)] = &[
     ("jenkinsfile", "text/x-groovy"),
 ];
 
-/// Media types of what cannot be text, whoever says so.
+/// Media types that are ignored for text, even if the source declares them.
 const NOT_TEXT: &[&str] = &[
     "application/pdf",
     "application/zip",
@@ -101,7 +101,7 @@ fn extract(raw: &RawDocument, _: &Bounds) -> Result<ExtractedText, ExtractError>
     })
 }
 
-/// The media type of source code or data, by what the source says or else by its name.
+/// The media type of source code or data, by the type that the source declares, else by the file name.
 pub(super) fn code_type(raw: &RawDocument) -> Option<&str> {
     if let Some(given) = raw.content_type.as_deref() {
         let spelled = given.replace("text/x-yaml", "application/yaml").replace("text/xml", "application/xml");
@@ -116,8 +116,8 @@ pub(super) fn code_type(raw: &RawDocument) -> Option<&str> {
     })
 }
 
-/// Text by byte-order mark, else by the character set it is said to have, else UTF-8, else
-/// Windows-1252, which covers what western files that are not UTF-8 almost always are.
+/// Decodes text: by its byte-order mark, else the declared character set, else UTF-8, else Windows-1252, the usual
+/// encoding of western files that are not UTF-8.
 pub(super) fn decode(bytes: &[u8], charset: Option<&str>) -> Result<String, ExtractError> {
     if let Some((encoding, mark_length)) = Encoding::for_bom(bytes) {
         let (text, _) = encoding.decode_without_bom_handling(&bytes[mark_length..]);

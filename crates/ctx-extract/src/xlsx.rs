@@ -1,4 +1,4 @@
-//! Workbooks: a heading for every sheet, a line for every row.
+//! Excel workbooks (XLSX): a heading per sheet, a line per row.
 
 use super::archive::Archive;
 use super::bounds::Bounds;
@@ -18,9 +18,9 @@ pub(super) const EXTRACTOR: Extractor =
     Extractor { accepts: |raw| raw.form == Form::Xlsx, extract, needs_worker: true };
 
 const CONTENT_TYPE: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
-/// How much of a cell is kept; the programs themselves allow 32,767 characters.
+/// Maximum bytes kept of a cell; Excel itself allows 32,767 characters.
 pub(super) const CELL_BYTES_MAX: usize = 64 << 10;
-/// The last day that a workbook can name.
+/// The last date of a workbook, as a day number.
 const DAYS_MAX: f64 = 2_958_465.0;
 
 fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractError> {
@@ -63,7 +63,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
     Ok(extracted)
 }
 
-/// The texts that cells share.
+/// Reads the shared strings.
 fn read_texts(archive: &mut Archive<'_>, part: &str) -> Result<Vec<String>, ExtractError> {
     let text = archive.required(part)?;
     let mut xml = Xml::new(&text, part, archive.bounds());
@@ -73,7 +73,7 @@ fn read_texts(archive: &mut Archive<'_>, part: &str) -> Result<Vec<String>, Extr
         match xml.next()? {
             Node::Open(tag) => match tag.local_name().into_inner() {
                 "t" => current.push_str(&xml.text()?),
-                // How to pronounce it.
+                // Phonetic text.
                 "rPh" => xml.skip()?,
                 _ => {}
             },
@@ -90,7 +90,7 @@ fn read_texts(archive: &mut Archive<'_>, part: &str) -> Result<Vec<String>, Extr
     }
 }
 
-/// For each style of cells, whether it shows a date.
+/// Reads whether each cell style shows a date.
 fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, ExtractError> {
     let text = archive.required(part)?;
     let mut xml = Xml::new(&text, part, archive.bounds());
@@ -121,7 +121,7 @@ fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, Extra
     Ok(dates)
 }
 
-/// Whether a number's format has a year, month, day, hour or second outside quotes and brackets.
+/// Whether a number format contains a year, month, day, hour or second outside quotes and brackets.
 fn shows_date(format: &str) -> bool {
     let mut hidden_until = None;
     let mut chars = format.chars();
@@ -139,17 +139,17 @@ fn shows_date(format: &str) -> bool {
     false
 }
 
-/// What the sheets of a workbook share.
+/// Data shared by the sheets of a workbook.
 #[derive(Default)]
 struct Book {
     texts: Vec<String>,
     dates: Vec<bool>,
-    /// Days are counted from 1904 rather than 1900.
+    /// Whether days are counted from 1904 instead of 1900.
     counts_from_1904: bool,
 }
 
 impl Book {
-    /// Names and ids of the sheets that are shown.
+    /// Names and relationship ids of the visible sheets.
     fn read_sheets(
         &mut self,
         text: &str,
@@ -203,7 +203,7 @@ impl Book {
         Ok(())
     }
 
-    /// The value of the cell that has just begun, as it is shown.
+    /// Reads the value of the cell that has just been opened, as Excel shows it.
     fn cell(&self, tag: &BytesStart<'_>, xml: &mut Xml<'_>) -> Result<String, ExtractError> {
         let kind = attribute(tag, "t").unwrap_or_default();
         let style: usize = attribute(tag, "s").and_then(|style| style.parse().ok()).unwrap_or(0);
@@ -242,7 +242,7 @@ impl Book {
         })
     }
 
-    /// A day, a time or both.
+    /// Formats a day number as a date, a time or both.
     fn moment(&self, days: f64) -> Option<String> {
         if !(0.0..=DAYS_MAX).contains(&days) {
             return None;
@@ -259,12 +259,12 @@ impl Book {
     }
 }
 
-/// A number without the noise behind its fifteenth digit.
+/// Formats a number with 15 significant digits, without floating-point noise.
 fn rounded(number: f64) -> String {
     format!("{number:.14e}").parse::<f64>().unwrap_or(number).to_string()
 }
 
-/// The column of a cell's name: `B7` is in the second.
+/// The zero-based column of a cell reference: `B7` is in column 1.
 fn column(name: &str) -> Option<usize> {
     let letters = name.bytes().take_while(u8::is_ascii_alphabetic);
     let number =

@@ -1,4 +1,5 @@
-//! XML as a stream of elements and texts: no tree, no entities but the five and characters.
+//! XML as a stream of elements and texts: no tree, and no entities except the five predefined ones and character
+//! references.
 
 use super::bounds::Bounds;
 use super::{ExtractError, failed};
@@ -8,10 +9,10 @@ use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesEnd, BytesStart, Event};
 use std::borrow::Cow;
 
-/// Events between two looks at the time.
+/// Events between two checks of the deadline.
 const EVENTS_PER_LOOK: u32 = 4_096;
 
-/// What comes next.
+/// An item of the XML stream.
 pub(super) enum Node<'a> {
     Open(BytesStart<'a>),
     Close(BytesEnd<'a>),
@@ -19,10 +20,10 @@ pub(super) enum Node<'a> {
     End,
 }
 
-/// A member of a document that is read as XML.
+/// A streaming XML reader for one member of a document.
 pub(super) struct Xml<'a> {
     reader: Reader<&'a [u8]>,
-    /// What to call it when it is damaged.
+    /// Name for error messages.
     name: &'a str,
     bounds: &'a Bounds,
     depth: usize,
@@ -32,7 +33,7 @@ pub(super) struct Xml<'a> {
 impl<'a> Xml<'a> {
     pub(super) fn new(text: &'a str, name: &'a str, bounds: &'a Bounds) -> Self {
         let mut reader = Reader::from_str(text);
-        // Every element has an end, so nobody needs to know which were written without one.
+        // Every element gets an end event, so callers need no case for empty elements.
         reader.config_mut().expand_empty_elements = true;
         Self { reader, name, bounds, depth: 0, events: 0 }
     }
@@ -63,7 +64,7 @@ impl<'a> Xml<'a> {
                 Event::CData(text) => Node::Text(text.into_inner()),
                 Event::GeneralRef(reference) => match reference.resolve_char_ref() {
                     Ok(Some(char)) => Node::Text(Cow::Owned(char.to_string())),
-                    // What a document defines itself is never expanded.
+                    // Entities that the document defines are never expanded.
                     _ => match resolve_predefined_entity(&reference.into_inner()) {
                         Some(text) => Node::Text(Cow::Borrowed(text)),
                         None => continue,
@@ -78,7 +79,7 @@ impl<'a> Xml<'a> {
         }
     }
 
-    /// The text of the element that has just begun, up to its end.
+    /// Reads the text of the element that has just been opened, up to its end.
     pub(super) fn text(&mut self) -> Result<String, ExtractError> {
         let around = self.depth.saturating_sub(1);
         let mut text = String::new();
@@ -92,13 +93,13 @@ impl<'a> Xml<'a> {
         }
     }
 
-    /// Passes over the element that has just begun.
+    /// Skips the element that has just been opened.
     pub(super) fn skip(&mut self) -> Result<(), ExtractError> {
         self.text().map(drop)
     }
 }
 
-/// The value of an attribute: of exactly this name, else of this name with a prefix.
+/// The value of an attribute with exactly this name, else with this name and a prefix.
 pub(super) fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     let find = |exact: bool| {
         tag.attributes().with_checks(false).flatten().find(|attribute| match exact {

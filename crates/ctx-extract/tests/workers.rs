@@ -1,7 +1,7 @@
-//! The same texts in this process and through a worker, and the CPU time of both:
+//! Extracts the same documents in process and in a worker, compares the texts, and prints the CPU time of both:
 //! `cargo test --release -p ctx-extract --test workers -- 300`.
 //!
-//! The worker is this program, started again; so it has a `main` of its own.
+//! The worker is this program, started again, so this test has a `main` of its own.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of it is a test that prints figures")]
 
@@ -91,9 +91,9 @@ fn pool() -> Arc<Pool> {
     Pool::new(settings).unwrap()
 }
 
-/// CPU time of this process and of its children that have ended.
+/// CPU time of this process and of its exited children.
 fn cpu() -> Duration {
-    /// Ticks of `/proc` are hundredths of a second on every Linux.
+    /// The tick of `/proc` is a hundredth of a second on every Linux.
     const TICK: Duration = Duration::from_millis(10);
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields = stat.rsplit(')').next().unwrap().split_whitespace();

@@ -1,16 +1,16 @@
-//! Requests from threads that block: a thread of our own drives them.
+//! Requests from blocking code, driven by a background thread of this crate.
 
 use crate::NetError;
 use std::io;
 use std::sync::{OnceLock, mpsc};
 use tokio::runtime::{Builder, Handle};
 
-/// Runs a future on this crate's own thread and waits for it. Usable on any thread that may block, with or without a
-/// runtime around it; futures of several callers run side by side, and connections stay pooled between them.
+/// Runs a future on the background thread and waits for its result. Works on any thread that may block, inside or
+/// outside a runtime. Futures of several callers run concurrently, and connections stay pooled between calls.
 pub fn block_on<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Result<T, NetError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     handle()?.spawn(async move {
-        // Whoever waits does so until the end.
+        // Sending cannot fail: the receiver waits until the end.
         sender.send(future.await).ok();
     });
     receiver.recv().map_err(NetError::unbuildable)
@@ -22,7 +22,7 @@ fn handle() -> Result<&'static Handle, NetError> {
         return Ok(handle);
     }
     let started = start().map_err(NetError::unbuildable)?;
-    // Another caller may have been faster; its thread is used then, and this one stays idle.
+    // Another caller may have set the handle first. Then its thread is used, and this one stays idle.
     Ok(HANDLE.get_or_init(|| started))
 }
 

@@ -1,4 +1,4 @@
-//! HTTP clients with address checks, and their connection pools.
+//! HTTP clients that check addresses (SSRF policy), and their connection pools.
 
 use crate::resolve::{CheckedResolver, KnownHost};
 use crate::{HostError, NetError, RedirectChain, Request, Response, tls};
@@ -17,26 +17,26 @@ const METHODS_WITH_BODY: [Method; 3] = [Method::POST, Method::PUT, Method::PATCH
 /// The proxy that requests are sent through.
 #[derive(Clone, Debug, Default)]
 pub enum Proxy {
-    /// No proxy: the variables that name one are not read.
+    /// No proxy; proxy variables of the environment are ignored.
     #[default]
     None,
     /// The proxies of the environment (`HTTPS_PROXY`, `NO_PROXY`) and of the system.
     Environment,
-    /// One proxy for everything. It resolves the names of hosts; only its own is resolved and checked here.
+    /// One proxy for all requests. The proxy resolves host names; only its own name is resolved and checked here.
     Fixed(FixedProxy),
 }
 
-/// A proxy that was parsed. Its `Debug` does not show the password.
+/// A parsed proxy URL. Its `Debug` does not show the password.
 #[derive(Clone)]
 pub struct FixedProxy(Box<reqwest::Proxy>);
 
-/// A proxy's URL that cannot be used; it is not repeated, because it may hold a password.
+/// An invalid proxy URL. The error does not repeat the URL, which may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no URL of a proxy")]
 pub struct InvalidProxy;
 
 impl Proxy {
-    /// One proxy for everything, by its URL.
+    /// One proxy for all requests, by its URL.
     pub fn fixed(url: &Secret) -> Result<Self, InvalidProxy> {
         let proxy = reqwest::Proxy::all(url.expose()).map_err(|_| InvalidProxy)?;
         Ok(Self::Fixed(FixedProxy(Box::new(proxy))))
@@ -49,32 +49,32 @@ impl std::fmt::Debug for FixedProxy {
     }
 }
 
-/// How long a connection may take to be made, unless the options say otherwise.
+/// Default of [`ClientOptions::connect_timeout`].
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a response may pause, unless the options say otherwise: longer than any call that is waited for.
+/// Default of [`ClientOptions::read_timeout`]: longer than any call that a caller waits for.
 const READ_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// How long an idle connection is kept for the next request, unless the options say otherwise.
+/// Default of [`ClientOptions::idle_timeout`].
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Idle connections that are kept for one host, unless the options say otherwise.
+/// Default of [`ClientOptions::idle_per_host_max`].
 const IDLE_PER_HOST_MAX: usize = 32;
 
-/// How a [`Client`] connects. Connecting and every pause of a response are always bounded.
+/// Options of a [`Client`]. Connecting and every pause of a response always have a time limit.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The `User-Agent`; none is sent by default.
     pub user_agent: Option<&'static str>,
     /// The proxy that requests are sent through.
     pub proxy: Proxy,
-    /// How long a connection may take to be made.
+    /// Time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// How long a response may pause, and how long it may take to begin.
+    /// Time limit for the start of a response and for each pause within it.
     pub read_timeout: Duration,
-    /// How long a whole exchange may take, unless its request says otherwise; none by default, since event streams last as
-    /// long as both sides want.
+    /// Time limit for a whole exchange, unless the request has its own. None by default, because event streams have no
+    /// fixed end.
     pub timeout: Option<Duration>,
-    /// How long an idle connection is kept for the next request.
+    /// How long an idle connection stays in the pool.
     pub idle_timeout: Duration,
-    /// Idle connections that are kept for one host.
+    /// Maximum number of idle connections per host.
     pub idle_per_host_max: usize,
     /// Whether plain HTTP is refused.
     pub is_https_only: bool,
@@ -95,8 +95,8 @@ impl Default for ClientOptions {
     }
 }
 
-/// An HTTP client. Connections are pooled by the network scope that a request may reach, so that a request never uses
-/// one that a stricter policy would have refused. Clones share the pools.
+/// An HTTP client. It has a connection pool for each network scope that requests may reach, so that a request never
+/// reuses a connection that its SSRF policy would have refused. Clones share the pools.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
 
@@ -105,8 +105,8 @@ struct Inner {
     options: ClientOptions,
     has_public_peers: bool,
     known_host: Option<KnownHost>,
-    /// By the nearest [`NetworkScope`], then by plain HTTP or TLS. Built on first use: that loads the system's
-    /// certificates, which takes time and fails where there are none.
+    /// Pools by nearest allowed [`NetworkScope`], then by plain HTTP or TLS. Built on first use, because that loads the
+    /// system's certificates: it takes time, and fails where there are none.
     pools: [[OnceLock<Pool>; 2]; 3],
 }
 
@@ -117,7 +117,7 @@ struct Pool {
 }
 
 impl Client {
-    /// A client; nothing is connected or loaded yet.
+    /// A client. Nothing is connected or loaded until the first request.
     pub fn new(options: ClientOptions) -> Self {
         Self(Arc::new(Inner {
             options,
@@ -127,23 +127,23 @@ impl Client {
         }))
     }
 
-    /// A client with the same options that treats every peer as a host of the internet, the least trusted network scope:
-    /// with it, tests on loopback see the rules for public servers.
+    /// For tests on loopback: a client with the same options that applies the rules for public servers, the least
+    /// trusted network scope, to every peer.
     #[must_use]
     pub fn with_public_peers(&self) -> Self {
         let options = self.0.options.clone();
         Self(Arc::new(Inner { options, has_public_peers: true, known_host: None, pools: Default::default() }))
     }
 
-    /// A client with the same options for which this name resolves to this address: with it, tests see the rules for names
-    /// that lead where they should not.
+    /// For tests of names that resolve to forbidden addresses: a client with the same options for which `name` resolves
+    /// to `address`.
     #[must_use]
     pub fn with_known_host(&self, name: &'static str, address: IpAddr) -> Self {
         let (options, known_host) = (self.0.options.clone(), Some(KnownHost { name, address }));
         Self(Arc::new(Inner { options, has_public_peers: false, known_host, pools: Default::default() }))
     }
 
-    /// Sends one request, if `reach` allows its address. Follows no redirects.
+    /// Sends one request, if `reach` allows its address. Does not follow redirects.
     ///
     /// Boxed, so that reqwest's futures are compiled here only (decision 0012).
     pub fn send<'a>(
@@ -174,12 +174,12 @@ impl Client {
             Some(peer) if !has_fixed_proxy && !self.0.has_public_peers => NetworkScope::of(peer.ip()),
             _ => NetworkScope::Internet,
         };
-        // Behind a proxy the peer's address is the proxy's.
+        // With a proxy, the peer's address is that of the proxy.
         let is_direct = matches!(self.0.options.proxy, Proxy::None);
         Ok(Response::new(response, &request.method, scope, is_direct))
     }
 
-    /// Sends a request and follows the redirects that `may_follow` accepts, `redirects_max` at most. Returns the first
+    /// Sends a request and follows the redirects that `may_follow` accepts, at most `redirects_max`. Returns the first
     /// response that is not followed.
     pub async fn send_following(
         &self,
@@ -210,7 +210,7 @@ impl Client {
 
     fn pool(&self, is_secure: bool, scope: NetworkScope) -> Result<&Pool, NetError> {
         let options = &self.0.options;
-        // A connection to a proxy may use TLS whatever is requested through it.
+        // A connection to a proxy may use TLS, whatever the scheme of the request.
         let needs_certificates = is_secure || !matches!(options.proxy, Proxy::None);
         let slot = &self.0.pools[scope as usize][usize::from(needs_certificates)];
         if let Some(pool) = slot.get() {

@@ -1,4 +1,4 @@
-//! Why a request failed.
+//! Errors of requests and their kinds.
 
 use crate::resolve::HostError;
 use ctx_core::ForbiddenAddress;
@@ -6,20 +6,21 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// A request that could not be sent, or a response that could not be read. Its text may hold the request's URL.
+/// A request that could not be sent, or a response that could not be read. The message may contain the URL of the
+/// request.
 #[derive(Debug)]
 pub struct NetError(Cause);
 
 #[derive(Debug)]
 enum Cause {
-    /// The request makes no sense, or the client cannot be built.
+    /// The request is invalid, or the client cannot be built.
     Unbuildable(Box<dyn Error + Send + Sync>),
-    /// The request's host may not be connected to, as far as its URL tells.
+    /// The URL already shows that the host is forbidden.
     Host(HostError),
     Transport(reqwest::Error),
 }
 
-/// Kinds of failure, for those who decide whether to try again.
+/// The kind of a failure, by which callers decide whether to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetErrorKind {
@@ -27,26 +28,27 @@ pub enum NetErrorKind {
     Timeout,
     /// No connection could be made.
     Connect,
-    /// The connection was closed before a response came.
+    /// The connection was closed before a response arrived.
     Closed,
     /// The connection was lost during the response.
     Interrupted,
-    /// The response is not HTTP as it should be.
+    /// The response is not valid HTTP.
     Decode,
     /// Anything else.
     Other,
 }
 
-/// An address that the SSRF policy refuses. Shown as `a metadata address`, with a note if a name led to it.
+/// An address that the SSRF policy refuses. Displayed as `a metadata address`, with a note if a host name resolved to
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forbidden {
     /// The refused address.
     pub address: ForbiddenAddress,
-    /// Whether a host name resolved to it; otherwise it was given as a literal or as a `localhost` name.
+    /// Whether a host name resolved to it; otherwise the URL contained it literally or as a `localhost` name.
     pub is_resolved: bool,
 }
 
-/// A host that leads to forbidden addresses only.
+/// A host name whose addresses are all forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it leads to {0}, which may not be connected to")]
 pub struct ForbiddenHost(pub ForbiddenAddress);
@@ -61,7 +63,7 @@ impl NetError {
         matches!(&self.0, Cause::Transport(error) if error.is_timeout())
     }
 
-    /// The address that was refused, if that is what failed.
+    /// The refused address, if that is why the request failed.
     pub fn forbidden(&self) -> Option<Forbidden> {
         match &self.0 {
             Cause::Host(HostError::Forbidden(address)) => {
@@ -74,7 +76,7 @@ impl NetError {
         }
     }
 
-    /// Why the request's host may not be connected to, if its URL told that already.
+    /// Why the host is refused, if its URL already shows it.
     pub fn host_error(&self) -> Option<HostError> {
         match &self.0 {
             Cause::Host(error) => Some(*error),

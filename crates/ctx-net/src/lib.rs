@@ -1,11 +1,11 @@
 //! Outbound HTTP: the only crate that knows reqwest and rustls.
 //!
-//! Every request is sent by a [`Client`], with the SSRF policy (`ctx_core::Reach`) that applies to whoever named its
-//! host. Literal addresses are checked before anything is sent, host names when they are resolved, and each redirect
-//! is a request of its own ([`RedirectChain`]). Bodies are read up to a bound.
+//! Every request is sent by a [`Client`], under the SSRF policy (`ctx_core::Reach`) of the party that named its host.
+//! Literal addresses are checked before anything is sent, host names when they are resolved, and each redirect is a
+//! request of its own ([`RedirectChain`]). Bodies are read up to a limit.
 //!
-//! Which policy applies, which redirects are followed and how errors are worded is up to the callers: scripts, APIs,
-//! upstream MCP servers, JWKS, embedding servers, buckets and git.
+//! Callers (scripts, APIs, upstream MCP servers, JWKS, embedding servers, buckets, git) choose the policy, decide about
+//! redirects and word the errors.
 
 mod blocking;
 mod client;

@@ -1,5 +1,5 @@
-//! Redirects: each hop is a request of its own, which leads to no nearer network scope than the peer that asked for it,
-//! and takes no credentials to another origin.
+//! Redirects. Each hop is a request of its own: it cannot reach a network scope nearer than that of the redirecting
+//! peer, and carries no credentials to another origin.
 
 use crate::request::remove_credentials;
 use crate::{Request, Response};
@@ -8,24 +8,24 @@ use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, LOCATI
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use url::Url;
 
-/// Headers with credentials, besides those whose names say so.
+/// Headers with credentials whose names do not show it.
 const CREDENTIAL_HEADERS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 
-/// A redirect to somewhere that is no URL.
+/// A redirect whose `Location` is not a valid URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the redirect cannot be read")]
 pub struct UnreadableLocation;
 
-/// The headers that a redirect takes to another origin.
+/// The headers that a redirect keeps when it leads to another origin.
 #[derive(Clone, Copy, Debug)]
 pub enum CrossOriginHeaders {
-    /// All but those that hold credentials, by their names.
+    /// All headers except those with credentials, recognised by name.
     DropSecrets,
-    /// These only.
+    /// Only these headers.
     Keep(&'static [HeaderName]),
 }
 
-/// A request and the redirects that it has followed.
+/// A request and the state of the redirects that it has followed.
 #[derive(Debug)]
 pub struct RedirectChain {
     request: Request,
@@ -35,7 +35,7 @@ pub struct RedirectChain {
 }
 
 impl RedirectChain {
-    /// A request that was not redirected yet.
+    /// A chain without redirects yet.
     pub fn new(request: Request, reach: Reach) -> Self {
         Self { request, reach, followed: 0, is_home: true }
     }
@@ -45,29 +45,29 @@ impl RedirectChain {
         &self.request
     }
 
-    /// The SSRF policy that applies to it.
+    /// The SSRF policy for the next request.
     pub fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// How many redirects were followed.
+    /// Number of redirects followed.
     pub fn followed(&self) -> usize {
         self.followed
     }
 
-    /// Whether all redirects stayed within the origin of the first request, so that its credentials may be sent.
+    /// Whether all redirects stayed on the origin of the first request, so that its credentials may still be sent.
     pub fn is_home(&self) -> bool {
         self.is_home
     }
 
-    /// The request that was redirected last.
+    /// The current request, after all redirects.
     pub fn into_request(self) -> Request {
         self.request
     }
 
-    /// Makes the request that a response redirects to.
+    /// Turns the request into the one that a response redirects to.
     pub fn follow(&mut self, response: &Response, to: Url, headers: CrossOriginHeaders) {
-        // Behind a proxy the peer is unknown; the same host was permitted already.
+        // Behind a proxy the peer is unknown, so a redirect to the same host keeps the policy that allowed it.
         if response.is_direct() || self.request.url.host() != to.host() {
             self.reach = self.reach.within(response.scope());
         }
@@ -77,13 +77,14 @@ impl RedirectChain {
 }
 
 impl Response {
-    /// Where the response redirects to, without credentials that are not the request's own.
+    /// The target of a redirect response, without credentials that are not those of the request; `None` if it is no
+    /// redirect.
     pub fn redirect(&self) -> Result<Option<Url>, UnreadableLocation> {
         target(self.url(), self.status(), self.headers())
     }
 }
 
-/// Whether a redirect leads from TLS to plain text, where everything that was sent could be read by others.
+/// Whether a redirect leads from TLS to plain text, where others could read what is sent.
 pub fn is_downgrade(from: &Url, to: &Url) -> bool {
     from.scheme() == "https" && to.scheme() != "https"
 }
@@ -101,7 +102,7 @@ fn target(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<
     Ok(Some(to))
 }
 
-/// Makes the request that a redirect asks for; returns whether it is for the same origin.
+/// Applies a redirect to the request; returns whether it stays on the same origin.
 fn redirect(request: &mut Request, status: StatusCode, to: Url, headers: CrossOriginHeaders) -> bool {
     let becomes_get = match status {
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => request.method == Method::POST,

@@ -1,4 +1,4 @@
-//! A request, as it is to be sent.
+//! Requests, and URLs in messages.
 
 use crate::NetError;
 use bytes::Bytes;
@@ -8,18 +8,18 @@ use std::fmt;
 use std::time::Duration;
 use url::Url;
 
-/// A request. User name and password in its URL are sent as basic authentication.
+/// A request. User name and password in the URL are sent as basic authentication.
 #[derive(Clone)]
 pub struct Request {
     /// The method.
     pub method: Method,
-    /// An absolute URL; `http` and `https` can be requested.
+    /// An absolute `http` or `https` URL.
     pub url: Url,
-    /// Headers besides those of the connection.
+    /// Headers, except those that the connection sets.
     pub headers: HeaderMap,
-    /// The body. `Content-Length: 0` is sent where a method usually has a body and this request has none.
+    /// The body. A request without one sends `Content-Length: 0` if its method usually has a body.
     pub body: Option<Bytes>,
-    /// Time limit for the whole exchange, the response's body included.
+    /// Time limit for the whole exchange, including the body of the response.
     pub timeout: Option<Duration>,
 }
 
@@ -29,7 +29,7 @@ impl Request {
         Self { method, url, headers: HeaderMap::new(), body: None, timeout: None }
     }
 
-    /// A request for a URL that is not parsed yet.
+    /// A request for a URL given as text.
     pub fn parse(method: Method, url: &str) -> Result<Self, NetError> {
         Ok(Self::new(method, Url::parse(url).map_err(NetError::unbuildable)?))
     }
@@ -41,7 +41,7 @@ impl Request {
         self
     }
 
-    /// Sets a header whose value may contain characters that cannot be sent.
+    /// Sets a header from text; fails if the value contains characters that are not allowed.
     pub fn try_header(self, name: HeaderName, value: &str) -> Result<Self, NetError> {
         Ok(self.header(name, HeaderValue::from_str(value).map_err(NetError::unbuildable)?))
     }
@@ -83,7 +83,7 @@ pub fn display_url(url: &Url) -> String {
 /// Removes user name and password.
 pub(crate) fn remove_credentials(url: &mut Url) {
     if url.set_username("").and_then(|()| url.set_password(None)).is_err() {
-        // A URL without a host, which has neither.
+        // Only a URL without a host fails, and it has no credentials.
     }
 }
 

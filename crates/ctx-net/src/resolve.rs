@@ -1,5 +1,5 @@
-//! DNS with the SSRF policy of `ctx_core::Reach`: a connection uses exactly the addresses that were checked, which rules
-//! out DNS rebinding.
+//! DNS resolution under the SSRF policy of `ctx_core::Reach`. A connection uses exactly the addresses that were
+//! checked, which prevents DNS rebinding.
 
 use crate::ForbiddenHost;
 use ctx_core::{ForbiddenAddress, NetworkScope, Reach};
@@ -10,10 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
 
-/// Hosts that remote parties may name to one client with a proxy of the environment.
+/// Maximum number of hosts that remote parties may name to one client that uses a proxy of the environment.
 const NAMED_HOSTS_MAX: usize = 64;
 
-/// A host that may not be connected to, as far as its name tells.
+/// A host that is refused by its name alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// A literal address, or a `localhost` name, that the policy refuses.
@@ -24,18 +24,18 @@ pub enum HostError {
     TooMany,
 }
 
-/// A host name without usable addresses.
+/// Why a host name has no usable addresses.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// The lookup failed.
     #[error(transparent)]
     Lookup(io::Error),
-    /// All its addresses are forbidden.
+    /// The policy refuses all its addresses.
     #[error(transparent)]
     Forbidden(ForbiddenHost),
 }
 
-/// Looks a host name up; returns the addresses that the policy allows.
+/// Resolves a host name; returns the addresses that the policy allows.
 pub async fn resolve(host: &str, port: u16, reach: Reach) -> Result<Vec<SocketAddr>, ResolveError> {
     let addresses = tokio::net::lookup_host((host, port)).await.map_err(ResolveError::Lookup)?;
     reachable(addresses, reach)
@@ -48,8 +48,8 @@ fn reachable(
     reach.reachable(addresses).map_err(|address| ResolveError::Forbidden(ForbiddenHost(address)))
 }
 
-/// The network scope of a URL's host: that of its farthest address, and the internet if it does not resolve, as behind
-/// a proxy.
+/// The network scope of a URL's host: that of its farthest address, or the internet if it does not resolve, as behind a
+/// proxy.
 pub async fn scope_of_host(url: &Url) -> NetworkScope {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -59,30 +59,30 @@ pub async fn scope_of_host(url: &Url) -> NetworkScope {
     }
 }
 
-/// A name that resolves to this address, without a lookup.
+/// A host name with a fixed address, used instead of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownHost {
     pub(crate) name: &'static str,
     pub(crate) address: IpAddr,
 }
 
-/// The DNS resolver of one connection pool: returns allowed addresses only.
+/// The DNS resolver of one connection pool: returns only allowed addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedResolver {
     reach: Reach,
-    /// The hosts that `reach` applies to, where the resolver is asked for others too: those of the user's proxies, which
-    /// may be on a private network.
+    /// The hosts that `reach` applies to; `None` means all. With proxies of the environment the resolver is also asked
+    /// for the proxies, which the user configured and which may be on a private network.
     only: Option<Arc<Mutex<HashSet<String>>>>,
     known_host: Option<KnownHost>,
 }
 
 impl CheckedResolver {
-    /// Applies a policy to every name.
+    /// A resolver that applies a policy to every name.
     pub(crate) fn new(reach: Reach) -> Self {
         Self { reach, only: None, known_host: None }
     }
 
-    /// Applies a policy to the names that are [added](Self::add), and [`Reach::OWN`] to all others.
+    /// A resolver that applies a policy to the names [added](Self::add) to it, and [`Reach::OWN`] to all others.
     pub(crate) fn for_added_hosts(reach: Reach) -> Self {
         Self { reach, only: Some(Arc::default()), known_host: None }
     }
@@ -167,7 +167,7 @@ mod tests {
     #[tokio::test]
     async fn a_host_that_a_public_server_names_is_not_on_this_machine() {
         let resolver = CheckedResolver::for_added_hosts(Reach::INTERNET);
-        // Until it is added, it can only be a proxy of the user's.
+        // Until it is added, the resolver treats it as the user's proxy.
         assert!(resolved(&resolver, "localhost").await.unwrap() > 0);
         resolver.add("localhost").unwrap();
         assert!(resolved(&resolver, "localhost").await.is_err());

@@ -1,4 +1,4 @@
-//! A response, whose body is read up to a bound.
+//! Responses, whose bodies are read up to a limit.
 
 use crate::NetError;
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, StatusCode};
 use std::net::SocketAddr;
 use url::Url;
 
-/// A response: its head, and a body that is still to be read.
+/// A response: its head, and a body that has not been read yet.
 #[derive(Debug)]
 pub struct Response {
     inner: reqwest::Response,
@@ -17,13 +17,13 @@ pub struct Response {
     is_direct: bool,
 }
 
-/// A body that was not read.
+/// Why a body was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is larger than it may be.
+    /// The body is larger than the limit.
     #[error("the body is larger than {0} bytes")]
     TooLarge(u64),
-    /// It could not be read to its end.
+    /// The body could not be read to its end.
     #[error(transparent)]
     Net(#[from] NetError),
 }
@@ -58,13 +58,13 @@ impl Response {
         self.inner.remote_addr()
     }
 
-    /// The network scope of the peer; the internet, the least trusted one, if it is unknown. What the response refers to
-    /// must not be nearer.
+    /// The network scope of the peer, or the internet (the least trusted scope) if it is unknown. URLs in the response
+    /// must not lead to a nearer scope.
     pub fn scope(&self) -> NetworkScope {
         self.scope
     }
 
-    /// Whether the peer is the host itself, and not a proxy.
+    /// Whether the peer is the host itself, not a proxy.
     pub(crate) fn is_direct(&self) -> bool {
         self.is_direct
     }
@@ -79,7 +79,7 @@ impl Response {
         Ok(self.inner.chunk().await?)
     }
 
-    /// The body as it arrives, `bytes_max` at most; a larger one ends with an error.
+    /// The body as a stream; it ends with an error after `bytes_max`.
     pub fn into_stream(
         self,
         bytes_max: u64,
@@ -93,7 +93,7 @@ impl Response {
         })
     }
 
-    /// The body of an event stream as it arrives. It lasts as long as both sides want: whoever reads it bounds each event.
+    /// The body of an event stream, without a limit on its length: the reader limits each event.
     pub fn into_event_stream(self) -> impl Stream<Item = Result<Bytes, NetError>> + Send + 'static {
         stream::try_unfold(self, |mut response| async move {
             Ok(response.chunk().await?.map(|bytes| (bytes, response)))
@@ -102,7 +102,7 @@ impl Response {
 
     /// The whole body, unless it is larger than `bytes_max`.
     pub async fn read(&mut self, bytes_max: usize) -> Result<Vec<u8>, BodyError> {
-        // The response to a HEAD request tells the length of a body that it does not have.
+        // The response to a HEAD request has the `Content-Length` of a body that it does not have.
         let length = self.inner.content_length().filter(|_| !self.is_head);
         if length.is_some_and(|length| length > bytes_max as u64) {
             return Err(BodyError::TooLarge(bytes_max as u64));
@@ -117,7 +117,7 @@ impl Response {
         Ok(body)
     }
 
-    /// The beginning of the body, `bytes_max` at most; the rest is not read.
+    /// The first `bytes_max` bytes of the body; the rest is not read.
     pub async fn read_prefix(&mut self, bytes_max: usize) -> Result<Vec<u8>, NetError> {
         let mut body = Vec::new();
         while let Some(bytes) = self.chunk().await? {

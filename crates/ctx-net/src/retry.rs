@@ -1,4 +1,4 @@
-//! When a server wants to be asked again.
+//! The `Retry-After` header.
 
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use std::time::Duration;
 
-/// The time that `Retry-After` asks to wait, given in seconds or as an HTTP date; a date in the past is no wait.
+/// The delay that `Retry-After` asks for, in seconds or as an HTTP date; zero for a date in the past.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -3,6 +3,6 @@
 /// Installs the crypto provider of the process; called before a client is built.
 pub(crate) fn install_provider() {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
-        // Installed already.
+        // The provider is already installed.
     }
 }

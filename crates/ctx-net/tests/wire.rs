@@ -1,4 +1,4 @@
-//! The address policy, redirects, bounds and proxies, with real servers.
+//! The SSRF policy, redirects, body limits and proxies, tested with real servers.
 
 use ctx_core::{NetworkScope, Reach, Secret, chain};
 use ctx_net::{
@@ -23,7 +23,7 @@ fn get(url: &str) -> Request {
     Request::parse(Method::GET, url).unwrap()
 }
 
-/// The address that a request was refused for, and whether a name led to it.
+/// The refused address of a request, and whether a host name resolved to it.
 #[allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 async fn refused(client: &Client, url: &str, reach: Reach) -> (String, bool) {
     let error = client.send(&get(url), reach).await.unwrap_err();
@@ -123,7 +123,7 @@ async fn a_chain_knows_whether_it_is_home() {
     assert!(chain.is_home());
     let to = response.redirect().unwrap().unwrap();
     chain.follow(&response, to, CrossOriginHeaders::DropSecrets);
-    // Back at the first origin it is not home again: the way there was another's.
+    // A chain that left the first origin and came back does not count as home: another server chose the way.
     chain.follow(&response, Url::parse(&web.url("/c")).unwrap(), CrossOriginHeaders::DropSecrets);
     assert_eq!((chain.is_home(), chain.followed()), (false, 3));
     assert_eq!(chain.into_request().url.path(), "/c");
@@ -144,7 +144,7 @@ async fn a_body_is_read_up_to_its_bound() {
         assert!(matches!(send(web).await.read(9).await, Err(BodyError::TooLarge(9))));
     }
     assert_eq!(send(&endless).await.read_prefix(1 << 20).await.unwrap().len(), 1 << 20);
-    // The response to a HEAD request has the length of what a GET would get.
+    // The response to a HEAD request has the length of the body that a GET would return.
     let head =
         Web::serve(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n".to_vec());
     let request = Request::parse(Method::HEAD, &head.url("/")).unwrap();
@@ -189,7 +189,7 @@ async fn a_request_without_a_body_says_so_where_servers_want_to_know() {
 
 #[tokio::test]
 async fn a_body_that_is_larger_than_it_may_be_ends_with_an_error() {
-    // Without a length, so that only reading it tells.
+    // Without `Content-Length`, so that the size shows only while reading.
     let web = Web::stream(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").ok();
         stream.write_all(&[b'x'; 100_000]).ok();
@@ -220,7 +220,7 @@ async fn a_name_is_refused_for_the_address_that_it_leads_to() {
 #[tokio::test]
 async fn a_proxy_resolves_names_and_its_peers_count_as_public() {
     let proxy = Web::serve(|_| reply_with(302, &[("Location", "http://10.0.0.1/b")], "proxied"));
-    // A name for the proxy itself is resolved here, whatever the request may reach.
+    // The name of the proxy itself is resolved here, whatever the request may reach.
     let url = proxy.url("").replace("127.0.0.1", "localhost");
     let options =
         ClientOptions { proxy: Proxy::fixed(&Secret::new(url)).unwrap(), ..ClientOptions::default() };

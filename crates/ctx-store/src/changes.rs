@@ -1,19 +1,19 @@
-//! The change feed: how views follow a store.
+//! The change feed, by which derived indexes (views) follow a store.
 
 use crate::documents::{DocumentId, DocumentKey, IndexedDocument};
 use crate::error::StoreError;
 use crate::vectors::{ModelKey, VectorBatch};
 use serde::{Deserialize, Serialize};
 
-/// Changes in the order in which they were committed, whoever made them: what is committed later is never in front of
-/// what a follower has seen already.
+/// All changes in commit order, from every process. A change committed later always comes after every change that a
+/// follower has read, so a follower that resumes from its cursor misses none.
 pub trait ChangeFeed {
-    /// The newest change of a document.
+    /// The generation of the newest document change.
     fn generation(&self) -> Result<Generation, StoreError>;
 
-    /// A page of the changes after `cursor`, in one snapshot: about `limit` rows, and at least one if there is any.
-    /// `None` when they cannot be told any more, because deletions so old have been forgotten or the store was restored
-    /// from a copy: whoever follows must start over from [`ChangeCursor::START`].
+    /// A page of the changes after `cursor`, read in one snapshot: about `limit` rows, and at least one if there is
+    /// any. `None` if changes since `cursor` are missing, because old deletions were pruned or the store was restored
+    /// from a copy: the follower must start over from [`ChangeCursor::START`].
     fn changes(
         &self,
         cursor: ChangeCursor,
@@ -21,11 +21,11 @@ pub trait ChangeFeed {
         limit: usize,
     ) -> Result<Option<ChangePage>, StoreError>;
 
-    /// This moment.
+    /// The current checkpoint.
     fn checkpoint(&self) -> Result<Checkpoint, StoreError>;
 
-    /// The documents that changed from one moment to another. `None` when that cannot be told, or when they are more
-    /// than `limit`.
+    /// The documents that changed between two checkpoints. `None` if that is no longer known, or if there are more than
+    /// `limit`.
     fn changed_between(
         &self,
         since: Checkpoint,
@@ -34,77 +34,77 @@ pub trait ChangeFeed {
     ) -> Result<Option<ChangedDocuments>, StoreError>;
 }
 
-/// The number of a change of a document. It is taken within the transaction that makes the change, while no other can
-/// commit, so that a higher one was committed later.
+/// The sequence number of a document change. It is assigned in the transaction that makes the change, under the write
+/// lock, so a higher number was committed later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Generation(pub u64);
 
-/// The number of a stored vector, in the order of commits as [`Generation`]. Vectors are also stored without a change of
-/// their document, when they are filled in, so they have a sequence of their own.
+/// The sequence number of a stored vector, in commit order like [`Generation`]. Vectors have their own sequence because
+/// the missing vectors of a document are stored without changing the document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VectorSequence(pub u64);
 
-/// A place in the change feed: everything before it has been seen.
+/// A position in the change feed: everything before it has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeCursor {
-    /// The newest change of a document that has been seen.
+    /// The newest document change that has been read.
     pub generation: Generation,
-    /// The newest vector that has been seen.
+    /// The newest vector that has been read.
     pub vectors: VectorSequence,
 }
 
 impl ChangeCursor {
-    /// Nothing has been seen.
+    /// The start of the feed: nothing has been read.
     pub const START: Self = Self { generation: Generation(0), vectors: VectorSequence(0) };
 
-    /// All changes of documents up to this one have been seen.
+    /// The position after this document change; no vectors have been read.
     pub fn at(generation: Generation) -> Self {
         Self { generation, ..Self::START }
     }
 }
 
-/// The changes that a follower reads.
+/// The kind of changes that a follower reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeScope {
-    /// Documents that were written or deleted, with their texts.
+    /// Documents that were written or deleted, with their text.
     Documents,
-    /// Vectors of this model that were added. Those that are gone are not told: their documents were written again or
-    /// deleted, or all vectors of the model were removed.
+    /// Vectors added for this model. Removals are not reported: a vector disappears when its document is written again
+    /// or deleted, or when all vectors of the model are removed.
     Vectors(ModelKey),
 }
 
 /// A page of the change feed.
 #[derive(Clone, Debug, Default)]
 pub struct ChangePage {
-    /// Documents that were written, as they are now.
+    /// Documents that were written, in their current state.
     pub written: Vec<IndexedDocument>,
-    /// Documents that were deleted. Keys are never used again, so they may be applied before those that were written.
+    /// Keys of deleted documents. Keys are never reused, so deletions may be applied before the written documents.
     pub deleted: Vec<DocumentKey>,
     /// Vectors that were added.
     pub vectors: VectorBatch,
-    /// How many vectors of the model there are in all, for [`ChangeScope::Vectors`].
+    /// Total number of vectors of the model, for [`ChangeScope::Vectors`].
     pub live_vectors: u64,
-    /// Where the next page begins.
+    /// The cursor of the next page.
     pub next: ChangeCursor,
-    /// Whether there is more already.
+    /// Whether the next page has changes already.
     pub more: bool,
 }
 
-/// A moment of the store, to find out later what changed since then.
+/// A point in the history of the store, to find out later what changed since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The newest change.
+    /// The newest document change.
     pub generation: Generation,
-    /// The highest key of a document; one that comes later has a higher one.
+    /// The highest document key; documents added later have higher keys.
     pub newest_key: DocumentKey,
 }
 
-/// The documents that changed between two moments.
+/// The documents that changed between two checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedDocuments {
-    /// Documents that were there at the first and have another text by the second, or are gone.
+    /// Documents that existed at the first checkpoint, and were rewritten or deleted by the second.
     pub changed: Vec<DocumentId>,
-    /// Whether documents came or went.
+    /// Whether documents were added or deleted.
     pub list_changed: bool,
 }

@@ -1,4 +1,4 @@
-//! Documents: what is written and what is read of them.
+//! Documents: the mutations that a sync applies, and the queries of search, lists and display.
 
 use crate::changes::Generation;
 use crate::error::StoreError;
@@ -12,37 +12,37 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// Tells a document from every other, in every store: made of its source and its name there.
+/// Globally unique id of a document, derived from its source and its name there.
 pub type DocumentId = Uuid;
 
-/// The number of a document in one store; never used again after it was deleted.
+/// The number of a document within one store; never reused after a deletion.
 pub type DocumentKey = u64;
 
-/// A chunk, by its document's key and its position.
+/// A chunk: the key of its document and its position there.
 pub type ChunkPlace = (DocumentKey, u64);
 
-/// Documents and their sources.
+/// Storage of documents and of the sync state of their sources.
 pub trait DocumentStore {
-    /// Applies mutations in their order, each in a transaction of its own. After a failure those before it stay.
+    /// Applies mutations in order, each in its own transaction. If one fails, those before it stay applied.
     fn apply(&self, mutations: &[Mutation]) -> Result<Applied, StoreError>;
 
-    /// The stamp of each of these documents, in their order.
+    /// The stamps of these documents, in the order of `ids`.
     fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<Stamp>, StoreError>;
 
-    /// One document, whole.
+    /// A document with its whole text and chunks.
     fn document(&self, id: DocumentId) -> Result<Option<StoredDocument>, StoreError>;
 
-    /// A document's text, if it is no longer than this.
+    /// A document's text, left out if it is longer than `bytes_max`.
     fn text(&self, id: DocumentId, bytes_max: usize) -> Result<Option<DocumentText>, StoreError>;
 
-    /// At most `limit` documents behind the key `after`, in the order in which they came.
+    /// At most `limit` documents after the key `after`, in insertion order.
     fn list(&self, after: DocumentKey, limit: usize) -> Result<Vec<ListedDocument>, StoreError>;
 
-    /// At most `limit` names of documents behind `after`, by source and by name within it.
+    /// At most `limit` document names after `after`, ordered by source and then by name.
     fn names(&self, after: Option<&DocumentName>, limit: usize) -> Result<Vec<DocumentName>, StoreError>;
 
-    /// At most `limit` files of a source behind `after`, by name: its documents, and what was skipped. Those whose names
-    /// an earlier version did not keep come last, by id.
+    /// At most `limit` files of a source after `after`, ordered by name: its documents and its skipped files. Files
+    /// whose names an earlier version did not store come last, ordered by id.
     fn files(
         &self,
         source: &SourceName,
@@ -50,50 +50,50 @@ pub trait DocumentStore {
         limit: usize,
     ) -> Result<Vec<KnownFile>, StoreError>;
 
-    /// Gives names to skipped files that an earlier version stored without them, in one transaction. All others stay as
-    /// they are.
+    /// Adds names to skipped files that an earlier version stored without them, in one transaction. Files that have a
+    /// name keep it.
     fn name_skipped(&self, names: &[(DocumentId, String)]) -> Result<(), StoreError>;
 
-    /// Summaries of documents for hits, in one snapshot; those that are gone by now are left out.
+    /// Summaries of documents for search hits, in one snapshot; deleted documents are left out.
     fn summaries(&self, keys: &[DocumentKey]) -> Result<Vec<DocumentSummary>, StoreError>;
 
-    /// The texts of chunks with their headings; empty where there is none any more.
+    /// The texts of chunks with their headings; empty for chunks that no longer exist.
     fn chunk_texts(&self, chunks: &[ChunkPlace]) -> Result<Vec<ChunkText>, StoreError>;
 
-    /// The documents that may be found: within the filters and, where `sources` is given, of these sources.
+    /// The documents that match the filters and, if `sources` is given, belong to one of these sources.
     fn documents_within(
         &self,
         filters: &Filters,
         sources: Option<&BTreeSet<String>>,
     ) -> Result<DocumentSet, StoreError>;
 
-    /// The state of each source that was ever synced.
+    /// The sync state of each source that was ever synced.
     fn sources(&self) -> Result<BTreeMap<String, SourceRecord>, StoreError>;
 
-    /// The sources that have documents, without reading them all.
+    /// The sources that have documents, found without reading all documents.
     fn sources_with_documents(&self) -> Result<BTreeSet<String>, StoreError>;
 
-    /// How much each source holds.
+    /// The number of documents, chunks and bytes per source.
     fn counts(&self) -> Result<BTreeMap<String, SourceCounts>, StoreError>;
 
-    /// Ends a sync: cursor and outcome, after the last document that they cover. A crash before it costs a repeated
-    /// sync, never a lost document.
+    /// Records the end of a sync: cursor and outcome. Called after the last document that they cover is stored: a crash
+    /// before it costs a repeated sync, never a lost document.
     fn finish_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError>;
 
-    /// Forgets that a source was ever synced; its documents are deleted one by one before.
+    /// Deletes the sync state of a source. The caller deletes its documents first.
     fn forget_source(&self, source: &SourceName) -> Result<(), StoreError>;
 
-    /// Forgets which documents were deleted, but for the newest `keep`. Not with each deletion: finding out costs as much as
-    /// there are, and a view that is still to follow would have to be built anew.
+    /// Prunes the records of deleted documents, keeping the newest `keep`. Not done with each deletion: the query walks
+    /// over the kept records, and a view that has not read a pruned deletion must be rebuilt.
     fn forget_old_deletions(&self, keep: usize) -> Result<(), StoreError>;
 }
 
 /// One change to a document.
 #[derive(Clone, Debug)]
 pub enum Mutation {
-    /// Stores it, new or changed. Its `created_at` survives.
+    /// Stores a new or changed document. A stored `created_at` is kept.
     Put(Box<NewDocument>),
-    /// Notes a new fingerprint, and what there is to say of it, for content that has not changed; views need not know.
+    /// Stores a new fingerprint and note for a document whose content has not changed. Not a change in the change feed.
     Refresh {
         /// The document.
         id: DocumentId,
@@ -103,10 +103,11 @@ pub enum Mutation {
         source_id: String,
         /// Changes whenever the content does.
         fingerprint: Option<String>,
-        /// Why it is not the whole, where it is not.
+        /// Why the text is incomplete, if it is.
         note: Option<String>,
     },
-    /// Notes that it has no text, so that it is not read again until it changes. What was stored of it goes.
+    /// Records that the document has no text, so that it is not read again until it changes. Deletes what was stored of
+    /// it.
     SkipEmpty {
         /// The document.
         id: DocumentId,
@@ -114,10 +115,11 @@ pub enum Mutation {
         source: SourceName,
         /// Its name within the source.
         source_id: String,
-        /// The state in which it has none.
+        /// The fingerprint at which it has no text.
         fingerprint: String,
     },
-    /// Notes that it cannot be read, so that it is not tried again until it changes. What was stored of it stays.
+    /// Records that the document cannot be read, so that it is not retried until it changes. Keeps what was stored of
+    /// it.
     SkipUnreadable {
         /// The document.
         id: DocumentId,
@@ -125,21 +127,21 @@ pub enum Mutation {
         source: SourceName,
         /// Its name within the source.
         source_id: String,
-        /// The state in which it cannot.
+        /// The fingerprint at which it cannot be read.
         fingerprint: String,
-        /// Why.
+        /// Why it cannot be read.
         reason: String,
     },
-    /// Removes it and every trace of it.
+    /// Deletes the document and its skip note.
     Delete(DocumentId),
 }
 
-/// The effect of some mutations.
+/// The effect of applied mutations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// How many of those to delete were stored.
+    /// Number of documents that were deleted.
     pub deleted: u64,
-    /// The newest change that they made; zero when they made none.
+    /// The generation of the newest change; zero if there was none.
     pub generation: Generation,
 }
 
@@ -152,82 +154,82 @@ pub struct NewDocument {
     pub source: String,
     /// Its name within the source.
     pub source_id: String,
-    /// Where a person can open it.
+    /// URL at which a person can open it.
     pub source_url: Option<String>,
     /// Its title.
     pub title: Option<String>,
     /// Who wrote it.
     pub author: Option<String>,
-    /// When it came to be.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
     /// Its media type.
     pub content_type: String,
-    /// Anything else its source tells: a JSON object.
+    /// Other metadata from the source: a JSON object.
     pub metadata: String,
     /// Labels to filter by: a JSON array.
     pub tags: String,
     /// Its text.
     pub body: String,
-    /// The pieces that are indexed.
+    /// The chunks that are indexed.
     pub chunks: Vec<Span>,
     /// Its vectors.
     pub vectors: NewVectors,
     /// The MinHash signature that near-duplicates are recognised by.
     pub sketch: Vec<u8>,
-    /// Hash of all that is stored but the times.
+    /// Hash of everything that is stored, except the times.
     pub hash: [u8; 32],
     /// Changes whenever the content does.
     pub fingerprint: Option<String>,
-    /// Why it is not the whole, where it is not.
+    /// Why the text is incomplete, if it is.
     pub note: Option<String>,
 }
 
-/// A piece of a body, by byte offsets.
+/// A chunk of a body, as byte offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where it begins.
+    /// Start offset.
     pub start: usize,
-    /// Where it ends.
+    /// End offset.
     pub end: usize,
-    /// The headings it stands under, outermost first, joined.
+    /// The headings above it, outermost first, joined.
     pub heading: String,
 }
 
 impl Span {
-    /// The part of the body it means; nothing when it does not fit.
+    /// The part of `body` that the span covers; empty if the offsets do not fit.
     pub fn of<'a>(&self, body: &'a str) -> &'a str {
         body.get(self.start..self.end).unwrap_or_default()
     }
 }
 
-/// What decides whether a document must be read or written again.
+/// The stored fingerprint, hash and note of a document, which decide whether it must be read or written again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// What is stored of it.
+    /// The stamp of the stored document; `None` if it is not stored.
     pub stored: Option<StoredStamp>,
-    /// What was said of it.
+    /// Why it was skipped, or indexed only in part.
     pub skipped: Option<SkipNote>,
 }
 
-/// Fingerprint and hash of a stored document, to compare with the source.
+/// The fingerprint and hash of a stored document, to compare with the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredStamp {
-    /// Hash of all that is stored but the times.
+    /// Hash of everything that is stored, except the times.
     pub hash: Vec<u8>,
     /// Changes whenever the content does.
     pub fingerprint: Option<String>,
 }
 
-/// What there is to say of a document in the state of this fingerprint.
+/// Why a document was skipped, or indexed only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkipNote {
-    /// The state.
+    /// The fingerprint of the document that the note is about.
     pub fingerprint: String,
-    /// Why it could not be read, or not wholly; without one it has no text.
+    /// Why it could not be read, or only in part; `None` if it has no text.
     pub reason: Option<String>,
-    /// Whether its name is stored with it; earlier versions did not do that.
+    /// Whether its name is stored; earlier versions did not store it.
     pub is_named: bool,
 }
 
@@ -275,21 +277,21 @@ pub struct Chunk {
     pub text: String,
 }
 
-/// A document's text and nothing else of it.
+/// A document's text without its other fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentText {
     /// The document's media type.
     pub content_type: String,
-    /// How long the text is.
+    /// Length of the text in bytes.
     pub bytes: u64,
-    /// `None` where it is longer than was asked for.
+    /// `None` if the text is longer than requested.
     pub text: Option<String>,
 }
 
-/// What a list shows of a document.
+/// A document in a list, without its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedDocument {
-    /// Its place in the list: documents that come later have a higher one.
+    /// Its position in the list: documents added later have higher keys.
     pub key: DocumentKey,
     /// Its id.
     pub id: DocumentId,
@@ -301,11 +303,11 @@ pub struct ListedDocument {
     pub title: Option<String>,
     /// Its media type.
     pub content_type: String,
-    /// How long its text is.
+    /// Length of its text in bytes.
     pub bytes: u64,
 }
 
-/// What a document is called.
+/// The id and the names of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentName {
     /// Its id.
@@ -314,16 +316,16 @@ pub struct DocumentName {
     pub source: String,
     /// Its name within the source.
     pub source_id: String,
-    /// Where a person can open it.
+    /// URL at which a person can open it.
     pub source_url: Option<String>,
 }
 
-/// A document as a keyword view needs it.
+/// The fields of a document that the keyword index needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedDocument {
     /// Its key.
     pub key: DocumentKey,
-    /// When it was last written.
+    /// The generation of its last write.
     pub generation: Generation,
     /// The source it came from.
     pub source: String,
@@ -331,15 +333,15 @@ pub struct IndexedDocument {
     pub title: Option<String>,
     /// Labels to filter by.
     pub tags: Vec<String>,
-    /// When it last changed, in milliseconds.
+    /// When it last changed, as a Unix timestamp in milliseconds.
     pub updated_at: i64,
     /// Its text.
     pub body: String,
-    /// The pieces that are indexed.
+    /// The chunks that are indexed.
     pub chunks: Vec<Span>,
 }
 
-/// What a hit shows of its document.
+/// The fields of a document that a search hit shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentSummary {
     /// Its key.
@@ -350,7 +352,7 @@ pub struct DocumentSummary {
     pub source: String,
     /// Its name within the source.
     pub source_id: String,
-    /// Where a person can open it.
+    /// URL at which a person can open it.
     pub source_url: Option<String>,
     /// Its title.
     pub title: Option<String>,
@@ -360,7 +362,7 @@ pub struct DocumentSummary {
     pub sketch: Option<Vec<u8>>,
 }
 
-/// A chunk's text and the headings it stands under.
+/// A chunk's text and the headings above it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkText {
     /// The headings.
@@ -369,20 +371,20 @@ pub struct ChunkText {
     pub text: String,
 }
 
-/// What is known of a source that was synced at least once.
+/// The sync state of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceRecord {
-    /// Where to resume from.
+    /// The cursor to resume from.
     pub cursor: Option<Cursor>,
-    /// When it was last synced to the end.
+    /// When the last complete sync ended.
     pub synced_at: Option<Timestamp>,
     /// Why the last sync failed.
     pub error: Option<String>,
-    /// How many documents the last sync could not read.
+    /// Number of documents that the last sync could not read.
     pub warnings: usize,
 }
 
-/// Documents, chunks and bytes of text.
+/// The number of documents, chunks and bytes of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounts {
     /// Documents.
@@ -396,20 +398,20 @@ pub struct SourceCounts {
 /// How a sync of a source ended.
 #[derive(Clone, Debug)]
 pub struct SyncOutcome {
-    /// Where to resume from; the outer `None` keeps what is stored.
+    /// The cursor to resume from; the outer `None` keeps the stored cursor.
     pub cursor: Option<Option<Cursor>>,
-    /// Why it failed; `None` when it went to the end.
+    /// Why the sync failed; `None` if it completed.
     pub error: Option<String>,
-    /// How many documents could not be read.
+    /// Number of documents that could not be read.
     pub warnings: usize,
 }
 
-/// Documents by key, as bits.
+/// A set of document keys, as a bitmap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentSet(Vec<u64>);
 
 impl DocumentSet {
-    /// Whether a document is among them.
+    /// Whether the set contains a document.
     pub fn contains(&self, key: DocumentKey) -> bool {
         let word = usize::try_from(key / 64).ok().and_then(|index| self.0.get(index));
         word.is_some_and(|word| word >> (key % 64) & 1 == 1)

@@ -1,107 +1,107 @@
-//! What can be wrong with what is stored, told apart as far as somebody can act on it.
+//! Storage errors: a variant for each case that a caller can act on.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// A store or a file of state that cannot be used, or cannot be used so. The same for every backend.
+/// A failure of a store or of a state file, the same for every backend.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A newer version wrote it.
+    /// The file was written by a newer version.
     #[error("{place} was written by a newer ctx (format {found}, this one knows {known})")]
     Newer {
-        /// Where it is.
+        /// The location of the data.
         place: Place,
-        /// Its format.
+        /// The format of the file.
         found: i64,
-        /// The newest format we know.
+        /// The newest format that this version knows.
         known: i64,
     },
-    /// It is not a database, or a damaged one.
+    /// The file is not a database, or it is damaged.
     #[error("{place} is damaged: {reason}")]
     Corrupt {
-        /// Where it is.
+        /// The location of the data.
         place: Place,
-        /// The database's own words.
+        /// The error message of the database.
         reason: String,
     },
-    /// It can be read but not written.
+    /// The file can be read but not written.
     #[error("{place} cannot be written")]
     ReadOnly {
-        /// Where it is.
+        /// The location of the data.
         place: Place,
     },
     /// The disk is full.
     #[error("no space left to write {place}")]
     Full {
-        /// Where it is.
+        /// The location of the data.
         place: Place,
     },
-    /// Another process keeps it locked.
+    /// Another process holds a lock on the file.
     #[error("{place} is locked by another process")]
     Busy {
-        /// Where it is.
+        /// The location of the data.
         place: Place,
     },
-    /// It cannot be opened at all.
+    /// The file cannot be opened.
     #[error("cannot open {place}: {reason}")]
     Open {
-        /// Where it is.
+        /// The location of the data.
         place: Place,
-        /// Why.
+        /// Why it cannot be opened.
         reason: String,
     },
-    /// Its marks or tables are those of another program.
+    /// The `application_id` or the tables are those of another program.
     #[error("{} is a database of another program", place.name)]
     Foreign {
-        /// Where it is.
+        /// The location of the data.
         place: Place,
     },
-    /// What the backend is made of is not good enough to keep the contract.
+    /// The database library does not meet the requirements of the contract: SQLite is too old.
     #[error("{reason}")]
     Unsupported {
-        /// Why, and what would be.
+        /// Why, and the version that would do.
         reason: String,
     },
-    /// Its folder, or the file itself, cannot be made.
+    /// The file or its folder cannot be created.
     #[error("cannot make {}: {source}", place.name)]
     Create {
-        /// Where it should be.
+        /// The location of the file.
         place: Place,
-        /// The system's own words.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// There is no thread for the writer of runs.
+    /// The thread that writes runs cannot be started.
     #[error("cannot start the writer of runs: {0}")]
     Writer(String),
-    /// A lease can neither be had nor be said to be somebody else's.
+    /// An I/O error while acquiring a lease. A lease that another holder has is not an error.
     #[error("{0}")]
     Lease(io::Error),
-    /// Anything else that the database reports.
+    /// Any other error of the database.
     #[error("{}", failure(place, source.as_ref()))]
     Failed {
-        /// Where it is.
+        /// The location of the data.
         place: Place,
-        /// The database's own words.
+        /// The error of the database.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// Where something is stored, as a person may be shown it.
+/// The location of stored data, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// A path, or the address of a server without its credentials.
+    /// A path, or the address of a database server without its credentials.
     pub name: String,
-    /// The part of what is stored that lies there.
+    /// Which part of the stored data is there.
     pub part: StorePart,
 }
 
-/// A part of what is stored.
+/// A part of the stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorePart {
-    /// Documents and their sources.
+    /// Documents and the sync state of their sources.
     Documents,
-    /// Runs, definitions, trust, logins.
+    /// Runs, tool definitions, trust records, logins.
     State,
 }
 
@@ -115,7 +115,7 @@ impl fmt::Display for Place {
 }
 
 impl StoreError {
-    /// The part of what is stored that it is about.
+    /// The part of the stored data that the error is about.
     pub fn part(&self) -> StorePart {
         match self {
             Self::Newer { place, .. }

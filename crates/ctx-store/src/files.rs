@@ -1,4 +1,4 @@
-//! Files of a source: all that it is known to have, whether their texts are stored or not.
+//! The files of a source as of its last sync, with or without stored text.
 
 use crate::documents::DocumentId;
 use jiff::Timestamp;
@@ -48,7 +48,8 @@ pub enum FileState {
 }
 
 impl FileState {
-    /// The state of a file whose text is stored, with what was said of it last.
+    /// The state of a file whose text is stored. `note` is its skip note: the fingerprint that it is about, and the
+    /// reason.
     pub(crate) fn stored(fingerprint: Option<&str>, note: Option<(&str, Option<String>)>) -> Self {
         match note {
             Some((noted, Some(reason))) if fingerprint == Some(noted) => Self::Partial { reason },
@@ -77,14 +78,14 @@ pub struct FilePlace {
 }
 
 impl FilePlace {
-    /// The order of the list: by name, and by id where there is none.
+    /// The sort key of the list: by name; files without a name come last, by id.
     pub(crate) fn order(&self) -> (bool, Option<&str>, DocumentId) {
         (self.source_id.is_none(), self.source_id.as_deref(), self.id)
     }
 }
 
 impl KnownFile {
-    /// Its place in the list.
+    /// Its position in the list.
     pub fn place(&self) -> FilePlace {
         FilePlace { source_id: self.source_id.clone(), id: self.id }
     }

@@ -1,13 +1,13 @@
-//! Which documents a search may find.
+//! Search filters.
 
 use jiff::Timestamp;
 
-/// What may be found at all.
+/// Conditions on the documents that a search may find.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
-    /// A source (`git:platform`) or a kind (`git`).
+    /// A source (`git:platform`) or a kind of connector (`git`).
     pub source: Option<String>,
-    /// All of these must be among the document's tags.
+    /// Tags that a document must all have.
     pub tags: Vec<String>,
     /// Changed at this time or later.
     pub since: Option<Timestamp>,
@@ -16,13 +16,13 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Whether documents of this source may be found.
+    /// Whether documents of this source match the source filter.
     pub fn allows_source(&self, name: &str) -> bool {
         let Some(wanted) = &self.source else { return true };
         name == wanted || name.split_once(':').is_some_and(|(kind, _)| kind == wanted)
     }
 
-    /// Whether everything may be found.
+    /// Whether there are no conditions.
     pub fn are_empty(&self) -> bool {
         *self == Self::default()
     }

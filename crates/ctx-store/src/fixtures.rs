@@ -1,12 +1,12 @@
-//! Databases as earlier versions left them: text in `tests/fixtures`, a file for each format.
+//! Databases in the formats of earlier versions: one SQL file per format in `tests/fixtures`.
 
 use rusqlite::Connection;
 use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A database of this format in a folder of its own. Fails where the steps that lead to its format make other tables than
-/// it has: steps that were released never change.
+/// Loads the fixture of this format into a folder of its own. Panics if its schema differs from the one that `steps`
+/// create: released migrations must never change.
 pub(crate) fn load(name: &str, steps: &[&str]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(format!("{name}.sqlite"));

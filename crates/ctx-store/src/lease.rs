@@ -1,4 +1,4 @@
-//! Leases: work that only one process at a time may do.
+//! Leases: each reserves a kind of work for one process at a time.
 
 use ctx_core::{Identifier, SourceName};
 use std::any::Any;
@@ -9,18 +9,18 @@ use std::fmt;
 pub enum Lease {
     /// Syncing this source.
     Sync(SourceName),
-    /// Making or removing vectors. One for all models: whoever fills in the vectors of one removes those of models
-    /// that are not used any more.
+    /// Computing or removing vectors. One lease for all models, because whoever computes the vectors of one model also
+    /// removes those of models that are no longer used.
     Fill,
     /// Writing the keyword index.
     Index,
 }
 
-/// A lease that is held until this is dropped. It is free again when its holder was killed.
+/// A held lease. It is released on drop, or when its process is killed.
 pub struct LeaseGuard(#[expect(dead_code, reason = "held for its effect")] Box<dyn Any + Send + Sync>);
 
 impl LeaseGuard {
-    /// Holds the lease for as long as `held` is not dropped.
+    /// A guard whose lease is released when `held` is dropped.
     pub fn new(held: impl Send + Sync + 'static) -> Self {
         Self(Box::new(held))
     }
@@ -32,7 +32,7 @@ impl fmt::Debug for LeaseGuard {
     }
 }
 
-/// What files of a source are called. The hash keeps `a-b` and `a_b` apart.
+/// The stem of file names that belong to a source. The hash keeps `a-b` and `a_b` apart.
 pub fn source_file_stem(source: &SourceName) -> String {
     let text = source.to_string();
     let hash = &blake3::hash(text.as_bytes()).to_hex()[..8];

@@ -1,8 +1,9 @@
-//! What lasts: documents and what is known of their sources, runs, definitions of upstream servers, trust and logins.
+//! Persistence: documents and the sync state of their sources, run records, tool definitions of upstream servers, trust
+//! records and OAuth logins.
 //!
-//! [`Store`] and [`State`] are seams: `sqlite` implements them for users, `memory` for tests, and every backend passes
-//! the contract suite. The only crate that knows SQL; nothing of it is in the traits or in [`StoreError`]. Where files
-//! lie is for the caller to say.
+//! [`Store`] and [`State`] are traits with two backends: `sqlite` for users, `memory` for tests. Every backend passes
+//! the contract suite. This is the only crate that knows SQL; neither the traits nor [`StoreError`] expose it. Callers
+//! choose where the files are.
 
 mod changes;
 #[cfg(any(test, feature = "contract"))]

@@ -1,4 +1,5 @@
-//! Files (mode 0600) and folders (mode 0700) for the user alone, whatever the umask: indexed content may be private.
+//! Files (mode 0600) and folders (mode 0700) that only the user can access, whatever the umask: indexed content may be
+//! private.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;

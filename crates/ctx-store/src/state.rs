@@ -1,4 +1,4 @@
-//! What a workspace remembers besides documents: the record of runs, and what upstream servers said of their tools.
+//! State of a workspace besides its documents: run records, and the tool definitions of upstream servers.
 
 use crate::error::StoreError;
 use ctx_core::{Inside, Run, RunId, RunLog};
@@ -6,42 +6,44 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Runs that are kept: the newest ones.
+/// Maximum number of runs that are kept: the newest.
 pub const RUNS_KEPT: usize = 10_000;
 /// Days for which runs are kept.
 pub const RUN_DAYS_KEPT: i64 = 30;
-/// Runs of a tree that are read; the first ones.
+/// Maximum number of runs that are read of one tree: the first.
 pub const RUN_TREE_MAX: usize = 1_000;
 
-/// What a workspace remembers besides documents. Several handles, in several processes, may record at once; none loses what
-/// another records. The newest [`RUNS_KEPT`] runs of [`RUN_DAYS_KEPT`] days are kept; older ones are removed now and then, at
-/// the latest with the first run that is recorded after a start. Blocking, but for [`RunLog::record`], which never waits.
+/// Storage of run records and tool definitions. Several handles, in several processes, may record at once without
+/// losing records. The newest [`RUNS_KEPT`] runs of the last [`RUN_DAYS_KEPT`] days are kept; older runs are removed
+/// from time to time, at the latest with the first run that is recorded after a start. All methods block, except
+/// [`RunLog::record`], which never waits.
 pub trait State: RunLog {
-    /// Opens what recording needs, so that a failure is told before the first run. Runs that come before are lost.
+    /// Opens the run record, so that a failure is reported before the first run. Runs recorded before this call are
+    /// dropped.
     fn start_recording(&self) -> Result<(), StoreError>;
 
-    /// Writes the runs that wait to be written. Recording afterwards does nothing.
+    /// Writes the queued runs. Runs recorded after this call are dropped.
     fn stop_recording(&self);
 
-    /// The newest outermost runs, by their ids.
+    /// The newest outermost runs that match, in descending order of their ids.
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RecordedRun>, StoreError>;
 
-    /// One run and those inside it, outermost first; at most [`RUN_TREE_MAX`], so that they need no pages.
+    /// A run and all runs nested in it, outermost first. At most [`RUN_TREE_MAX`], so there is no paging.
     fn run_tree(&self, id: RunId) -> Result<Vec<RecordedRun>, StoreError>;
 
-    /// The one run whose id begins so, if there is exactly one.
+    /// The run whose id starts with `prefix`, if exactly one does.
     fn find_run(&self, prefix: &str) -> Result<Option<RunId>, StoreError>;
 
-    /// What is remembered of a server.
+    /// The recorded definitions of a server.
     fn definitions(&self, server: &Server<'_>) -> Result<Option<ServerDefinitions>, StoreError>;
 
-    /// Remembers what was seen; what is seen first is accepted with it. Tells what is remembered then.
+    /// Records the definitions that a server sent; the first ones are also accepted. Returns the updated record.
     fn see_definitions(&self, server: &Server<'_>, seen: &str) -> Result<ServerDefinitions, StoreError>;
 
-    /// Takes these definitions as accepted; tells whether anything is remembered of the server.
+    /// Records these definitions as accepted; returns false if the server has no record.
     fn accept_definitions(&self, server: &Server<'_>, accepted: &str) -> Result<bool, StoreError>;
 
-    /// Replaces the accepted definitions if they still are `before`; tells whether they were.
+    /// Replaces the accepted definitions if they still equal `before` (compare and swap); returns whether they did.
     fn extend_definitions(
         &self,
         server: &Server<'_>,
@@ -50,14 +52,14 @@ pub trait State: RunLog {
     ) -> Result<bool, StoreError>;
 }
 
-/// Which runs to list.
+/// A filter for lists of runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// At most this many, newest first.
+    /// Maximum number of runs, newest first.
     pub limit: usize,
-    /// Only those of this tool.
+    /// Only runs of this tool.
     pub tool: Option<String>,
-    /// Only those that failed.
+    /// Only failed runs.
     pub failed: bool,
 }
 
@@ -72,30 +74,30 @@ pub struct RecordedRun {
     pub inside: Inside,
 }
 
-/// An upstream server: its name, and how it is reached.
+/// The key of an upstream server's record: its name, and how it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server<'a> {
     /// Its name in the configuration.
     pub name: &'a str,
-    /// How it is reached; another way is another server.
+    /// Its URL or command. A server of the same name with another one has a record of its own.
     pub reach: &'a str,
 }
 
-/// Definitions of one server, as they were written down.
+/// The recorded tool definitions of a server, as text that only the caller interprets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerDefinitions {
-    /// Those that were seen last.
+    /// The definitions that the server sent last.
     pub seen: String,
-    /// Those that were accepted.
+    /// The accepted (pinned) definitions.
     pub accepted: String,
 }
 
-/// Each run of a tree with what was called inside it.
+/// Adds the totals of its nested calls to each run of a tree.
 pub(crate) fn with_inside(runs: Vec<Run>) -> Vec<RecordedRun> {
     let parents: HashMap<RunId, RunId> = runs.iter().filter_map(|run| Some((run.id, run.parent?))).collect();
     let mut sums: HashMap<RunId, (u64, u64)> = HashMap::new();
     for run in &runs {
-        // No run is inside of more than there are, whatever the file says.
+        // Bounded, because a damaged file may contain a cycle of parents.
         let outer =
             std::iter::successors(parents.get(&run.id), |parent| parents.get(parent)).take(runs.len());
         for id in outer {

@@ -1,4 +1,4 @@
-//! The seam between the program and where its documents live.
+//! The document store: the boundary between the program and a storage backend.
 
 use crate::changes::ChangeFeed;
 use crate::documents::DocumentStore;
@@ -7,33 +7,33 @@ use crate::lease::{Lease, LeaseGuard};
 use crate::vectors::VectorStore;
 use uuid::Uuid;
 
-/// Documents and what is known of their sources. Blocking; every backend passes the contract suite
-/// (feature `contract`).
+/// Storage of documents and of the sync state of their sources. All methods block. Every backend passes the contract
+/// suite (feature `contract`).
 ///
-/// One mutation is one transaction: row, body, chunks, vectors and a new generation. Search indexes are views that
-/// follow the change feed and live elsewhere.
+/// A mutation is one transaction: it writes the document, its chunks, its vectors and a new generation together. Search
+/// indexes are not part of the store; they follow the change feed.
 pub trait Store: DocumentStore + ChangeFeed + VectorStore + Send + Sync {
-    /// Its identity.
+    /// The identity of this store.
     fn about(&self) -> &StoreAbout;
 
-    /// Whether it can be written now.
+    /// Whether the store is currently writable.
     fn writable(&self) -> bool;
 
-    /// Bytes that it takes on disk.
+    /// Size in bytes.
     fn size_bytes(&self) -> u64;
 
-    /// Reads everything for damage; empty when it is sound.
+    /// Checks the whole store for damage; returns the problems found, none if it is sound.
     fn problems(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Takes a lease; `None` while somebody else holds it.
+    /// Acquires a lease; `None` while another holder has it.
     fn lease(&self, lease: &Lease) -> Result<Option<LeaseGuard>, StoreError>;
 }
 
 /// The identity of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreAbout {
-    /// Tells this store from every other, so that a view knows whose it is.
+    /// Unique id of the store, by which an index recognises the store that it was built from.
     pub id: Uuid,
-    /// Where it is, for people.
+    /// Its location, for display.
     pub location: String,
 }

@@ -1,4 +1,4 @@
-//! Vectors of chunks, by the model that made them.
+//! Embedding vectors of chunks, per model.
 
 use crate::changes::{Generation, VectorSequence};
 use crate::documents::{ChunkPlace, DocumentKey, Span};
@@ -7,38 +7,39 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A model, as a store numbers it.
+/// The number of an embedding model within one store.
 pub type ModelKey = i64;
 
-/// Tells the text that a vector was made of.
+/// Hash of the text that a vector was computed from.
 pub type TextHash = [u8; 16];
 
-/// Vectors: at most one for each chunk and model. One is never changed, only replaced by one with a higher
+/// Storage of vectors: at most one per chunk and model. A vector is never changed, only replaced by one with a higher
 /// [`VectorSequence`].
 pub trait VectorStore {
-    /// The number of a model, if the store knows it.
+    /// The key of a model; `None` if the store does not know it.
     fn model(&self, id: &str) -> Result<Option<ModelKey>, StoreError>;
 
-    /// The number of a model; one that is new gets one.
+    /// The key of a model; an unknown model is added.
     fn ensure_model(&self, id: &str) -> Result<ModelKey, StoreError>;
 
-    /// How many numbers a model's vectors have; `None` while there are none.
+    /// The number of dimensions of a model's vectors; `None` while it has no vectors.
     fn dimensions(&self, model: ModelKey) -> Result<Option<usize>, StoreError>;
 
-    /// Removes all models but these, and their vectors, a few at a time.
+    /// Removes all models except these, with their vectors, in batches.
     fn keep_models(&self, keep: &[ModelKey]) -> Result<(), StoreError>;
 
-    /// Removes the vectors of a model, a few at a time.
+    /// Removes all vectors of a model, in batches.
     fn clear_model(&self, model: ModelKey) -> Result<(), StoreError>;
 
-    /// Documents that lack vectors of a model, in the order of their keys.
+    /// Documents that lack vectors of a model, ordered by key.
     fn pending(&self, query: &PendingQuery) -> Result<Vec<PendingDocument>, StoreError>;
 
-    /// Whether any document lacks vectors of `model`; every document is counted.
+    /// Whether any document lacks vectors of `model`. Counts the vectors of each document instead of trusting its mark.
     fn lacks_vectors(&self, model: ModelKey) -> Result<bool, StoreError>;
 
-    /// Stores vectors, in one transaction; tells whether the store still knows the model. Those of documents that were
-    /// written meanwhile are dropped; with `mark`, a document that now has all of them is marked.
+    /// Stores vectors in one transaction; returns whether the store still knows the model. Vectors of documents that
+    /// were rewritten meanwhile are dropped. With `mark`, a document that now has all its vectors is marked as
+    /// complete.
     fn put_vectors(
         &self,
         model: ModelKey,
@@ -46,23 +47,23 @@ pub trait VectorStore {
         documents: &[DocumentVectors],
     ) -> Result<bool, StoreError>;
 
-    /// The sources that have documents that are not marked as having all vectors of `model`.
+    /// The sources with documents that are not marked as having all vectors of `model`.
     fn incomplete_sources(&self, model: ModelKey) -> Result<BTreeSet<String>, StoreError>;
 
-    /// How far a model has come.
+    /// How many chunks and documents have vectors of a model.
     fn coverage(&self, model: ModelKey) -> Result<VectorCoverage, StoreError>;
 
-    /// How many chunks a model refuses, and the first few documents that have some.
+    /// The number of chunks that a model rejects, and the first `limit` documents that contain some.
     fn unreadable(&self, model: ModelKey, limit: usize)
     -> Result<(u64, Vec<UnreadableDocument>), StoreError>;
 
-    /// How many vectors of `model` there are, and the newest of them. Cheap: asked before each search.
+    /// The number of vectors of `model`, and the newest of them. Cheap: called before each search.
     fn vector_state(&self, model: ModelKey) -> Result<VectorState, StoreError>;
 
-    /// The exact values of vectors, as half-precision floats; `None` for those that are gone.
+    /// The exact values of vectors, as half-precision floats; `None` for vectors that no longer exist.
     fn exact_vectors(&self, vectors: &[VectorSequence]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
 
-    /// The exact values of chunks' vectors, as half-precision floats; `None` for those without one of `model`.
+    /// The exact values of chunks' vectors, as half-precision floats; `None` for chunks without a vector of `model`.
     fn exact_chunk_vectors(
         &self,
         model: ModelKey,
@@ -75,37 +76,37 @@ pub trait VectorStore {
 pub struct NewVector {
     /// The chunk's position in its document.
     pub position: usize,
-    /// Tells the text that it was made of.
+    /// Hash of the text that it was computed from.
     pub hash: TextHash,
-    /// A code times this is a value.
+    /// Quantisation scale: a code times the scale approximates a value.
     pub scale: f32,
-    /// A signed byte for each value, for scanning.
+    /// The values quantised to signed bytes, for the scan of a search.
     pub codes: Vec<u8>,
     /// The values as half-precision floats.
     pub half: Vec<u8>,
 }
 
-/// What a document's vectors are to be.
+/// The vectors to store with a document.
 #[derive(Clone, Debug, Default)]
 pub struct NewVectors {
-    /// What each chunk's vector is made of; a vector of the same text is kept.
+    /// Hash of each chunk's text; stored vectors of the same text are kept.
     pub hashes: Vec<TextHash>,
-    /// New vectors, and the model that made them.
+    /// New vectors, and the model that computed them.
     pub made: Option<(ModelKey, Vec<NewVector>)>,
-    /// The model that the document must have all vectors of.
+    /// The model whose vectors the document must have, all of them, to be marked as complete.
     pub wanted: Option<ModelKey>,
 }
 
-/// Which documents that lack vectors to read.
+/// A query for documents that lack vectors of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingQuery {
     /// The model.
     pub model: ModelKey,
-    /// Whether documents that have all of them are marked, or must be counted.
+    /// Whether to trust the marks of complete documents; otherwise the vectors of each document are counted.
     pub marked: bool,
-    /// Only documents behind this one.
+    /// Only documents with a higher key than this.
     pub after: DocumentKey,
-    /// At most this many.
+    /// Maximum number of documents.
     pub limit: usize,
 }
 
@@ -114,7 +115,7 @@ pub struct PendingQuery {
 pub struct PendingDocument {
     /// Its key.
     pub key: DocumentKey,
-    /// When it was last written; it may be written again while vectors are made.
+    /// The generation of its last write; the document may be rewritten while vectors are computed.
     pub generation: Generation,
     /// `source:source_id`.
     pub name: String,
@@ -126,28 +127,28 @@ pub struct PendingDocument {
     pub chunks: Vec<(usize, Span)>,
 }
 
-/// Vectors for some chunks of a document, and the chunks for which there will be none.
+/// New vectors for chunks of a document, and the chunks that the model rejects.
 #[derive(Clone, Debug)]
 pub struct DocumentVectors {
     /// The document.
     pub document: DocumentKey,
-    /// When it was last written, as far as whoever made them knows.
+    /// The generation of the text that the vectors were computed from.
     pub generation: Generation,
     /// The vectors.
     pub vectors: Vec<NewVector>,
-    /// Chunks that the model refuses to read: neither waited for nor asked for again, until all vectors are made anew
-    /// or their text changes.
+    /// Chunks that the model rejects. They count as complete, and are not retried until all vectors are recomputed or
+    /// their text changes.
     pub unreadable: Vec<UnreadableChunk>,
 }
 
-/// A chunk that a model refuses.
+/// A chunk that a model rejects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableChunk {
     /// Its position in its document.
     pub position: usize,
-    /// Tells its text.
+    /// Hash of its text.
     pub hash: TextHash,
-    /// Why.
+    /// Why the model rejects it.
     pub reason: String,
 }
 
@@ -164,57 +165,57 @@ pub struct UnreadableDocument {
     pub reason: String,
 }
 
-/// How far a model has come.
+/// How many chunks and documents have vectors of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VectorCoverage {
-    /// Chunks in all.
+    /// Number of chunks in the store.
     pub chunks: u64,
-    /// Vectors of the model.
+    /// Number of vectors of the model.
     pub vectors: u64,
-    /// Documents that are not marked as having all of them.
+    /// Number of documents that are not marked as having all vectors of the model.
     pub pending_documents: u64,
 }
 
-/// The vectors of a model at one moment.
+/// The number of vectors of a model, and the newest of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VectorState {
-    /// How many there are.
+    /// Number of vectors.
     pub live: u64,
-    /// The newest of them.
+    /// The newest vector.
     pub newest: VectorSequence,
 }
 
-/// Vectors as searching needs them, one after the other in few allocations.
+/// Quantised vectors for the search index, back to back in few allocations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VectorBatch {
     rows: Vec<(VectorSequence, ChunkPlace, f32)>,
-    /// Where the codes of each row end.
+    /// End offset of each row's codes.
     ends: Vec<usize>,
     codes: Vec<u8>,
 }
 
-/// A vector as searching needs it.
+/// One vector of a [`VectorBatch`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VectorRow<'a> {
-    /// Its place in the order of commits.
+    /// Its sequence number, in commit order.
     pub sequence: VectorSequence,
     /// Its chunk.
     pub place: ChunkPlace,
-    /// A code times this is a value.
+    /// Quantisation scale: a code times the scale approximates a value.
     pub scale: f32,
-    /// A signed byte for each value.
+    /// The values quantised to signed bytes.
     pub codes: &'a [u8],
 }
 
 impl VectorBatch {
-    /// Adds a vector behind the others.
+    /// Appends a vector.
     pub fn push(&mut self, row: VectorRow<'_>) {
         self.rows.push((row.sequence, row.place, row.scale));
         self.codes.extend_from_slice(row.codes);
         self.ends.push(self.codes.len());
     }
 
-    /// The vectors in their order.
+    /// The vectors, in the order of insertion.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = VectorRow<'_>> {
         self.rows.iter().enumerate().map(|(index, (sequence, place, scale))| {
             let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -223,12 +224,12 @@ impl VectorBatch {
         })
     }
 
-    /// How many there are.
+    /// Number of vectors.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether the batch has no vectors.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -1,14 +1,13 @@
-//! Takes from this process everything but computing and its pipe, for good.
+//! The sandbox of a worker process: seccomp, resource limits (rlimit) and closed descriptors. Nothing can undo it.
 //!
-//! The parent starts a worker with an empty environment, in `/`, with a pipe each for input, output and
-//! errors. The rest is done here, before the worker reads its first job: no other descriptors, no
-//! files to open, no processes to start, no privileges to gain, no more memory than it was given, and of
-//! the kernel's calls only those on a short list. Elsewhere than on Linux a worker is a process with
-//! limits and an empty environment, no more: such systems are for trying things out.
+//! The parent starts a worker with an empty environment, in `/`, with pipes for stdin, stdout and stderr. This module
+//! does the rest before the worker reads its first job: no other descriptors, files, processes, privileges or memory
+//! beyond its limit, and only a short list of system calls. On systems other than Linux a worker has only the limits
+//! and the empty environment, which is no sandbox: such systems are for trying things out.
 
 use std::io;
 
-/// Why a worker could not be confined. It then runs nothing.
+/// Why a worker could not be confined. Such a worker runs no job.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfineError {
     #[error("a limit could not be set: {0}")]
@@ -21,7 +20,7 @@ pub(crate) enum ConfineError {
     Filter(String),
 }
 
-/// Confines the whole process; nothing can undo it.
+/// Confines the whole process, irrevocably.
 pub(crate) fn confine(address_space_bytes: u64) -> Result<(), ConfineError> {
     #[cfg(target_os = "linux")]
     linux::close_all_but_the_pipe();
@@ -34,9 +33,10 @@ pub(crate) fn confine(address_space_bytes: u64) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// From now on this process ends with the one that started it.
+/// Makes the kernel kill this process when its parent ends (`PR_SET_PDEATHSIG`).
 ///
-/// Done first: where that one ended before, the pipe's end says so, since no job comes before this.
+/// Called before anything else. A parent that ended even earlier is noticed by the end of the pipe, because no job can
+/// have arrived.
 pub(crate) fn end_with_parent() -> Result<(), ConfineError> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
@@ -46,7 +46,7 @@ pub(crate) fn end_with_parent() -> Result<(), ConfineError> {
 
 fn limit(address_space_bytes: u64) -> rustix::io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    /// Input, output and errors.
+    /// The descriptors stdin, stdout and stderr.
     const DESCRIPTORS: u64 = 3;
     let limits = [
         (Resource::As, address_space_bytes),
@@ -73,8 +73,7 @@ mod linux {
     };
     use std::collections::BTreeMap;
 
-    /// What allocating, waiting, telling the time, panicking and ending ask of the kernel, whatever
-    /// their arguments.
+    /// System calls that are allowed with any arguments: for allocation, waiting, clocks, panics and exit.
     const ALLOWED: &[libc::c_long] = &[
         libc::SYS_brk,
         libc::SYS_clock_getres,
@@ -102,15 +101,15 @@ mod linux {
         libc::SYS_time,
     ];
 
-    /// How many descriptors are closed one by one where the kernel cannot close them all at once.
+    /// Descriptors below this are closed one by one where the kernel lacks `close_range`.
     const DESCRIPTORS_MAX: libc::c_int = 65_536;
 
-    /// Whatever this process inherited besides its pipe.
+    /// Closes every inherited descriptor except stdin, stdout and stderr.
     #[allow(unsafe_code)]
     pub(super) fn close_all_but_the_pipe() {
         const FIRST: libc::c_int = 3;
-        // SAFETY: closes descriptors that nobody in this process holds: a worker opens none, and this
-        // is the first thing that it does.
+        // SAFETY: no code in this process owns these descriptors: a worker opens none, and this is the first thing that
+        // it does.
         let closed = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_int::MAX, 0) };
         if closed == 0 {
             return;
@@ -121,15 +120,16 @@ mod linux {
         }
     }
 
-    /// Nobody but the administrator may look into its memory, which may hold secrets of a job.
+    /// Forbids other processes to read its memory (`PR_SET_DUMPABLE`), which may hold secrets of a job. Only root still
+    /// can.
     pub(super) fn close_to_others() -> rustix::io::Result<()> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)
     }
 
-    /// Narrows the calls of the kernel to the list.
+    /// Installs the seccomp filter for all threads.
     ///
-    /// What is not on it fails as not permitted and does not end the process: C libraries differ in the
-    /// harmless things they try (a time zone's file, a name for a piece of memory) and go on without.
+    /// Other system calls fail with `EPERM` instead of killing the process: C libraries differ in the harmless calls
+    /// they try (to read the file of a time zone, to name a memory mapping) and continue without them.
     pub(super) fn filter() -> Result<(), ConfineError> {
         let wrong = |error: seccompiler::BackendError| ConfineError::Filter(error.to_string());
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
@@ -149,15 +149,15 @@ mod linux {
             (libc::SYS_read, vec![is(0, libc::STDIN_FILENO)]),
             (libc::SYS_write, vec![is(0, libc::STDOUT_FILENO)]),
             (libc::SYS_write, vec![is(0, libc::STDERR_FILENO)]),
-            // How panics are told.
+            // Writes the messages of panics.
             (libc::SYS_writev, vec![is(0, libc::STDERR_FILENO)]),
-            // Memory of its own that holds no code.
+            // Anonymous memory that is not executable.
             (
                 libc::SYS_mmap,
                 vec![has(2, libc::PROT_EXEC, 0), has(3, libc::MAP_ANONYMOUS, libc::MAP_ANONYMOUS)],
             ),
             (libc::SYS_mprotect, vec![has(2, libc::PROT_EXEC, 0)]),
-            // How `abort` ends this process, and no other.
+            // `abort` signals this process with it. No other process can be signalled.
             (libc::SYS_tgkill, vec![is(0, std::process::id() as i32)]),
         ];
         for (call, conditions) in narrowed {
@@ -177,7 +177,7 @@ mod tests {
 
     const INSIDE: &str = "confine::tests::inside_nothing_can_be_reached";
 
-    /// It cannot be undone, so it happens in a process of its own: this program, one test of it.
+    /// The sandbox is irrevocable, so the test runs in a process of its own: this test binary with one test.
     #[test]
     fn a_confined_process_reaches_nothing() {
         let output = Command::new(std::env::current_exe().unwrap())
@@ -218,11 +218,11 @@ mod tests {
         denied(UnixStream::pair().unwrap_err());
         assert!(Command::new("/bin/true").spawn().is_err());
         assert!(std::thread::Builder::new().spawn(|| ()).is_err());
-        // What was open before is closed, and would not be read either.
+        // A file that was open before is closed, and `read` of its descriptor is denied too.
         denied(std::io::Read::read(&mut &kept_open, &mut [0; 8]).unwrap_err());
         std::mem::forget(kept_open);
         assert_eq!(kill_process(parent, Signal::CONT), Err(Errno::PERM));
-        // SAFETY: asks for memory that may hold code, and for another process; both are refused.
+        // SAFETY: asks for executable memory and for another process; the kernel refuses both.
         unsafe {
             let (length, code) = (4_096, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0), -1);
         }
 
-        // Computing goes on: memory comes and goes, a panic is caught, time passes, the bound holds.
+        // Computing still works: allocation, caught panics, clocks; the memory limit holds.
         let large = std::hint::black_box(vec![1_u8; 64 << 20]);
         assert_eq!(large.iter().map(|byte| usize::from(*byte)).sum::<usize>(), 64 << 20);
         assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());

@@ -1,30 +1,30 @@
-//! Frames: how a message is laid out on a pipe.
+//! Frames: the binary format of messages on the pipe between parent and worker.
 //!
-//! A frame is a header of fixed size, a short name, a JSON text, and bytes. Both sides check its
-//! header against the bounds of its kind before they wait for the rest, and memory is taken as bytes
-//! arrive, never as a header claims.
+//! A frame is a header of fixed size, a short name, a JSON text, and bytes. Both sides check the header against the
+//! limits of its kind before they wait for the rest. Memory is allocated as bytes arrive, never by the length that a
+//! header claims.
 
 use serde::de::DeserializeOwned;
 
-/// FrameKind, length of the name, number, length of the JSON text, length of the bytes.
+/// Size of the header: frame kind, length of the name, number, length of the JSON text, length of the bytes.
 const HEADER_BYTES: usize = 1 + 1 + 4 + 4 + 4;
 
-/// Name, JSON text and bytes of the largest frames: a document, the answer of a large request.
+/// Maximum payload (name, JSON text and bytes) of the largest frames: a document, the answer of a large request.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
-/// A greeting is a few numbers.
+/// Maximum payload of a greeting, which is a few numbers.
 const GREETING_BYTES_MAX: usize = 1 << 10;
 
-/// A failure is a message for people.
+/// Maximum payload of a failure, which is a message for people.
 const FAILURE_BYTES_MAX: usize = 256 << 10;
 
-/// One logged line. The log of a whole job has a budget of its own.
+/// Maximum payload of one log line. The log of a whole job has a budget of its own.
 pub const LOG_LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes a job may log beyond its bound, to say that it is used up.
+/// Bytes that a job may log beyond its limit, for the message that the limit is reached.
 const LOG_SLACK_BYTES: usize = 4 << 10;
 
-/// Cost of a line besides its text.
+/// Fixed cost of a log line besides its text.
 const LOG_LINE_COST: usize = 16;
 
 /// The log budget of a job, in bytes of frames.
@@ -32,41 +32,41 @@ pub fn log_budget(log_bytes: usize) -> usize {
     log_bytes.saturating_add(LOG_SLACK_BYTES)
 }
 
-/// Cost of a logged line against [`log_budget`]: empty lines are bounded too.
+/// Cost of a log line against [`log_budget`]: even empty lines cost something.
 pub fn log_cost(line: &[u8]) -> usize {
     line.len() + LOG_LINE_COST
 }
 
-/// Values in one JSON text; deeper than 127 arrays and objects no text is read.
+/// Maximum number of values in one JSON text. Texts with more than 127 nested arrays and objects are rejected too.
 pub const VALUES_MAX: usize = 250_000;
 
-/// A buffer that grew beyond this for a large frame gives its memory back.
+/// A buffer that grew beyond this for a large frame is shrunk afterwards.
 const KEPT_BYTES: usize = 256 << 10;
 
 /// The meaning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// To a worker: begin, within these bounds.
+    /// To a worker: the greeting, with protocol version and memory limit.
     Hello = 1,
     /// To a worker: a job to do.
     Job = 2,
     /// To a worker: the answer to a question.
     Answer = 3,
-    /// To a worker: a question has no answer; the name is the code, the bytes are the message, the JSON text is
-    /// what else there is to find in the error.
+    /// To a worker: the question failed. The name is the error code, the bytes are the message, the JSON text holds the
+    /// other fields of the error.
     Refusal = 4,
-    /// To a worker: a part of the bytes of the job that follows.
+    /// To a worker: a part of the input of the job that follows.
     Input = 5,
     /// From a worker: confined, and waiting for a job.
     Ready = 16,
-    /// From a worker: a question of its job to the parent; the name says what it is about.
+    /// From a worker: a question of its job to the parent. The name is its subject.
     Question = 17,
-    /// From a worker: a logged line; the number is its level.
+    /// From a worker: a log line. The number is its level.
     Log = 18,
     /// From a worker: the job's result.
     Done = 19,
-    /// From a worker: why the job failed.
+    /// From a worker: the error of the job.
     Failed = 20,
 }
 
@@ -102,23 +102,23 @@ impl FrameKind {
 pub struct Frame<'a> {
     /// The meaning of the message.
     pub kind: FrameKind,
-    /// The number of a question, or another small figure of its kind.
+    /// The id of a question, or another small number that depends on the kind.
     pub number: u32,
     /// A short name.
     pub name: &'a str,
     /// A JSON text.
     pub json: &'a [u8],
-    /// Content that need not be text.
+    /// Binary content.
     pub bytes: &'a [u8],
 }
 
-/// How the other end of the pipe broke the protocol.
+/// A violation of the protocol by the other end of the pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolViolation {
-    /// Its first byte is no frame kind.
+    /// The first byte is not a frame kind.
     #[error("a frame of a kind that does not exist")]
     Kind,
-    /// The payload is larger than its kind may be.
+    /// The payload is larger than the frame kind allows.
     #[error("a frame that is too large")]
     Size,
     /// The name is not UTF-8.
@@ -130,13 +130,13 @@ pub enum ProtocolViolation {
     /// The JSON text holds more than [`VALUES_MAX`] values.
     #[error("a text of too many values")]
     Values,
-    /// A frame of this kind is not expected now.
+    /// A frame of this kind is not allowed in this state.
     #[error("a frame that has no place here")]
     Order,
-    /// Too many questions wait for an answer.
+    /// Too many questions are waiting for an answer.
     #[error("too many questions at once")]
     QuestionsOpen,
-    /// Too many questions in all.
+    /// The job has asked too many questions in total.
     #[error("too many questions")]
     Questions,
     /// The log budget is exceeded.
@@ -145,12 +145,12 @@ pub enum ProtocolViolation {
 }
 
 impl<'a> Frame<'a> {
-    /// A frame that is only its kind and a number.
+    /// A frame with only a kind and a number.
     pub fn new(kind: FrameKind, number: u32) -> Self {
         Self { kind, number, name: "", json: &[], bytes: &[] }
     }
 
-    /// Appends the frame, unless it is larger than its kind may be.
+    /// Appends the frame to `out`; fails if it is larger than its kind allows.
     pub fn write_to(&self, out: &mut Vec<u8>) -> Result<(), ProtocolViolation> {
         let payload = self.name.len() + self.json.len() + self.bytes.len();
         if payload > self.kind.payload_bytes_max() {
@@ -170,11 +170,10 @@ impl<'a> Frame<'a> {
         Ok(())
     }
 
-    /// The frame at the beginning of a buffer, and how much of the buffer it is; none while some of it
-    /// is still to come.
+    /// Parses the frame at the start of a buffer; returns it with its length, or `None` while it is incomplete.
     pub fn read_from(buffer: &'a [u8]) -> Result<Option<(Self, usize)>, ProtocolViolation> {
         let Some((header, rest)) = buffer.split_at_checked(HEADER_BYTES) else {
-            // A wrong kind is told at once: nothing that follows can make it right.
+            // A wrong kind is reported at once: no further byte can make it valid.
             return match buffer.first().map(|byte| FrameKind::of(*byte)) {
                 Some(None) => Err(ProtocolViolation::Kind),
                 _ => Ok(None),
@@ -194,7 +193,7 @@ impl<'a> Frame<'a> {
         Ok(Some((Self { kind, number: number(2), name, json, bytes }, HEADER_BYTES + payload.len())))
     }
 
-    /// The JSON text as a value.
+    /// Parses the JSON text.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ProtocolViolation> {
         if values_in(self.json) > VALUES_MAX {
             return Err(ProtocolViolation::Values);
@@ -203,8 +202,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// How many values a JSON text holds, and no further than one beyond the bound: a value takes many
-/// times the memory of its text. Of a text that is no JSON any count is right; it fails when it is read.
+/// Counts the values in a JSON text, up to one more than [`VALUES_MAX`]. Bounded because a parsed value takes many
+/// times the memory of its text. For invalid JSON the count does not matter, because parsing fails.
 fn values_in(text: &[u8]) -> usize {
     let (mut values, mut in_string, mut escaped, mut opened) = (1_usize, false, false, false);
     for byte in text {
@@ -220,7 +219,7 @@ fn values_in(text: &[u8]) -> usize {
         match byte {
             b'"' => in_string = true,
             b',' | b'[' | b'{' => values += 1,
-            // It is empty, and what it was to hold counted already.
+            // An empty array or object: the value counted at its opening bracket does not exist.
             b']' | b'}' if opened => values -= 1,
             b' ' | b'\t' | b'\n' | b'\r' => continue,
             _ => {}
@@ -233,7 +232,7 @@ fn values_in(text: &[u8]) -> usize {
     values
 }
 
-/// A buffer of received bytes, from which whole frames are taken.
+/// A buffer of received bytes, from which complete frames are taken.
 #[derive(Debug, Default)]
 pub struct IncomingFrames {
     buffer: Vec<u8>,
@@ -241,12 +240,12 @@ pub struct IncomingFrames {
 }
 
 impl IncomingFrames {
-    /// The next frame and its length, if all of it is here; unchanged until [`Self::take`].
+    /// The next frame and its length, or `None` while it is incomplete. The buffer is unchanged until [`Self::take`].
     pub fn next_frame(&self) -> Result<Option<(Frame<'_>, usize)>, ProtocolViolation> {
         Frame::read_from(self.buffer.get(self.taken..).unwrap_or_default())
     }
 
-    /// Discards the first `length` bytes: a frame that was handled.
+    /// Discards the first `length` bytes: a frame that has been handled.
     pub fn take(&mut self, length: usize) {
         self.taken += length;
         if self.taken >= self.buffer.len() {
@@ -272,7 +271,7 @@ impl IncomingFrames {
     }
 }
 
-/// A buffer of frames that are to be written.
+/// A buffer of frames to write.
 #[derive(Debug, Default)]
 pub struct OutgoingFrames {
     buffer: Vec<u8>,
@@ -290,7 +289,7 @@ impl OutgoingFrames {
         self.buffer.get(self.written..).unwrap_or_default()
     }
 
-    /// Discards all: nobody reads any more.
+    /// Discards all bytes, when the reader is gone.
     pub fn clear(&mut self) {
         self.wrote(self.buffer.len());
     }

@@ -1,8 +1,8 @@
-//! Confinement: worker processes that can compute and ask their parent, and nothing more.
+//! Sandboxed worker processes, which can only compute and ask their parent.
 //!
-//! A worker is this program started again with an argument, an empty environment and a pipe. It gives up files,
-//! network, processes and memory beyond its bound before its first job ([`worker_main`]). The parent keeps a [`Pool`]
-//! of them and trusts nothing that they send: every frame is bounded. What a job is, its caller knows.
+//! A worker is this program, started again with an argument, an empty environment and a pipe. Before its first job it
+//! gives up files, network, processes and memory beyond its limit ([`worker_main`]). The parent keeps a [`Pool`] of
+//! workers and does not trust what they send: every frame is bounded. The callers define what a job is.
 
 mod confine;
 mod frame;

@@ -1,4 +1,4 @@
-//! The pool of worker processes: workers that wait for jobs, and jobs that wait for workers.
+//! The pool of worker processes, and the queue of jobs that wait for a worker.
 
 use crate::process::{StartError, WorkerProcess};
 use crate::starter::{Starter, WorkerProgram};
@@ -12,35 +12,36 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Address space of a worker besides the memory of its job: its program with all it holds, the frames
-/// it reads and writes, and the values made of them.
+/// Address space of a worker besides the memory of its job: for its program, the frames that it reads and writes, and
+/// the values parsed from them.
 const ADDRESS_SPACE_SLACK_BYTES: u64 = 512 << 20;
 
-/// How a pool runs.
+/// Settings of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolSettings {
     /// The program to start as a worker.
     pub program: WorkerProgram,
-    /// Jobs at once, at each depth.
+    /// Maximum number of concurrent jobs at each depth.
     pub workers_max: usize,
-    /// Idle workers that are kept ready.
+    /// Number of idle workers that are kept ready.
     pub workers_spare: usize,
-    /// Jobs that may wait for a worker, at each depth.
+    /// Maximum number of jobs that wait for a worker, at each depth.
     pub queue_max: usize,
     /// How long an idle worker beyond the spare ones is kept.
     pub idle_max: Duration,
-    /// Memory that any job may use.
+    /// Memory limit of a job.
     pub memory_bytes_max: usize,
-    /// Memory of its own beyond which a worker is replaced after a job.
+    /// A worker whose private memory exceeds this after a job is replaced.
     pub kept_bytes_max: u64,
-    /// How deep jobs may nest. Each depth has workers of its own, so that a job never waits for one that waits for it.
+    /// Maximum nesting depth of jobs. Each depth has its own workers, so that a job never waits for a worker held by a
+    /// job that waits for it.
     pub depth_max: u32,
 }
 
-/// What a pool is doing.
+/// Current numbers of workers and waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolFigures {
-    /// Worker processes.
+    /// Running worker processes.
     pub workers: usize,
     /// Idle worker processes.
     pub idle: usize,
@@ -68,8 +69,8 @@ pub enum LeaseError {
     Start(#[from] StartError),
 }
 
-/// The jobs of one depth. A job waits only in the lane below those it is inside of, so that jobs never
-/// wait in a circle.
+/// The jobs of one nesting depth. A nested job waits only for workers of its own depth, so there can be no deadlock
+/// between jobs.
 #[derive(Debug)]
 struct Lane {
     free: Arc<Semaphore>,
@@ -78,12 +79,12 @@ struct Lane {
 
 #[derive(Debug, Default)]
 struct Idle {
-    /// The last one to come is the first to go, so that the others can be let go.
+    /// Used as a stack, so that workers that are not needed stay idle and can be ended.
     workers: Vec<WorkerProcess>,
     starting: usize,
 }
 
-/// Worker processes, started as they are needed, reused, and replaced when a job fails.
+/// Worker processes: started on demand, reused, and replaced when a job fails.
 #[derive(Debug)]
 pub struct Pool {
     settings: PoolSettings,
@@ -94,12 +95,12 @@ pub struct Pool {
     closed: CancellationToken,
     tasks: TaskTracker,
     sweeper: OnceLock<()>,
-    /// For tasks and leases, which outlive no call of ours.
+    /// For background tasks and leases, which must not keep the pool alive.
     this: Weak<Self>,
 }
 
 impl Pool {
-    /// A pool without workers yet; only the thread that starts them runs.
+    /// A pool without workers; starts only the thread that starts them.
     pub fn new(settings: PoolSettings) -> io::Result<Arc<Self>> {
         let starter = Starter::new(settings.program.clone())?;
         let permits = settings.workers_max.clamp(1, Semaphore::MAX_PERMITS);
@@ -117,7 +118,7 @@ impl Pool {
         }))
     }
 
-    /// A worker for a job: an idle one, else a new one. Waits while all are busy.
+    /// Leases a worker for a job: an idle one, or else a new one. Waits while all are busy.
     pub async fn lease(&self, depth: u32, deadline: Instant) -> Result<WorkerLease, LeaseError> {
         let permit = self.wait_in_lane(depth, deadline).await?;
         let ready = self.take_idle();
@@ -155,9 +156,9 @@ impl Pool {
         }
     }
 
-    /// Starts workers in the background until enough are ready or soon will be.
+    /// Starts workers in the background until enough are idle or starting.
     pub fn top_up(&self) {
-        // Without a runtime the program is ending.
+        // Without a runtime, the program is shutting down.
         let (Some(pool), Ok(runtime)) = (self.this.upgrade(), Handle::try_current()) else { return };
         self.sweeper.get_or_init(|| {
             self.tasks.spawn_on(sweep(Weak::clone(&self.this), self.closed.clone()), &runtime);
@@ -188,15 +189,15 @@ impl Pool {
 
     fn keep(&self, mut worker: WorkerProcess) {
         let mut idle = self.idle();
-        // Nested jobs, and jobs that did not wait for a spare worker to start, may have needed more than are of use
-        // afterwards.
+        // Nested jobs, and jobs that did not wait for a spare worker to start, may have started more workers than are
+        // useful afterwards.
         if !self.closed.is_cancelled() && self.alive.load(Ordering::Relaxed) <= self.settings.workers_max {
             worker.idle_since = Instant::now();
             idle.workers.push(worker);
         }
     }
 
-    /// Ends workers that were idle for long, but for the spare ones, and forgets those that ended.
+    /// Ends workers that were idle too long, except the spare ones, and removes those that have exited.
     fn sweep(&self) {
         let mut idle = self.idle();
         let mut spare = idle.workers.len();
@@ -212,7 +213,7 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the pool is doing.
+    /// Current numbers of workers and waiting jobs.
     pub fn figures(&self) -> PoolFigures {
         PoolFigures {
             workers: self.alive.load(Ordering::Relaxed),
@@ -226,7 +227,7 @@ impl Pool {
         self.closed.cancelled().await;
     }
 
-    /// Ends every worker; jobs that wait or run fail.
+    /// Ends every worker; waiting and running jobs fail.
     pub async fn shutdown(&self) {
         self.closed.cancel();
         for lane in &self.lanes {
@@ -247,7 +248,7 @@ impl Drop for Pool {
     }
 }
 
-/// Looks after idle workers until the pool is gone.
+/// Ends idle workers from time to time, until the pool is dropped.
 async fn sweep(pool: Weak<Pool>, closed: CancellationToken) {
     let Some(every) = pool.upgrade().map(|pool| pool.settings.idle_max / 2) else { return };
     while closed.run_until_cancelled(sleep(every)).await.is_some() {
@@ -256,7 +257,7 @@ async fn sweep(pool: Weak<Pool>, closed: CancellationToken) {
     }
 }
 
-/// A start in the background, counted until it ends one way or another.
+/// A worker start in the background, counted until it succeeds or fails.
 struct Starting(Arc<Pool>);
 
 impl Drop for Starting {
@@ -266,13 +267,13 @@ impl Drop for Starting {
     }
 }
 
-/// A job in a queue.
+/// A job in a queue, counted while it waits.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
     fn new(count: &'a AtomicUsize, max: usize) -> Option<Self> {
         let entered = Self(count);
-        // Beyond the bound it is dropped, and leaves again.
+        // If the queue is full, dropping the guard uncounts the job.
         (count.fetch_add(1, Ordering::Relaxed) < max).then_some(entered)
     }
 }
@@ -283,8 +284,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A worker that one job holds. Unless it is given back it ends: it is in the middle of a job.
-// The order of the fields matters: the worker ends first, then another is started, then the next job may go on.
+/// A worker leased to one job. Dropping the lease ends the worker, which may be in the middle of a job;
+/// [`Self::give_back`] returns it.
+// The order of the fields matters: the worker ends first, then a replacement starts, then the next job gets the permit.
 pub struct WorkerLease {
     /// The process.
     pub worker: WorkerProcess,
@@ -293,7 +295,7 @@ pub struct WorkerLease {
 }
 
 impl WorkerLease {
-    /// Returns the worker to the pool after a job that ended as it should.
+    /// Returns the worker to the pool after a completed job.
     pub fn give_back(self, job_took: Duration) {
         let Self { mut worker, replacement, permit } = self;
         if let Some(pool) = replacement.0.upgrade()
@@ -305,7 +307,7 @@ impl WorkerLease {
     }
 }
 
-/// Sees to it that another worker comes for one that ended.
+/// Starts a replacement for the ended worker, on drop.
 struct Replacement(Weak<Pool>);
 
 impl Drop for Replacement {

@@ -1,4 +1,4 @@
-//! One worker process, as its parent sees it.
+//! A worker process, as seen by its parent.
 
 use crate::frame::{Frame, FrameKind, IncomingFrames, OutgoingFrames, ProtocolViolation};
 use crate::greeting::{Greeting, VERSION};
@@ -11,29 +11,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{Instant, timeout};
 
-/// How long a process may take to say that it is ready; a moment, unless the machine is very busy.
+/// Time limit for a worker to become ready; long, because the machine may be very busy.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// How long we wait to learn how a process ended, and what it said last.
+/// Time limit to wait for the exit status and the rest of stderr.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes of its last words that are kept.
+/// Maximum bytes of stderr that are kept.
 const LAST_WORDS_BYTES: usize = 4 << 10;
 
-/// Bytes read from a pipe at once.
+/// Bytes read from a pipe in one call.
 pub const READ_BYTES: usize = 32 << 10;
 
-/// The message with which a Rust program aborts when an allocation fails.
+/// The message of a Rust program that aborts because an allocation failed.
 const OUT_OF_MEMORY: &str = "memory allocation of";
 
-/// How [`std::process::ExitStatus`] shows a process that was killed.
+/// The name of the signal in the display of [`std::process::ExitStatus`] of a killed process.
 const KILLED: &str = "SIGKILL";
 
-/// Jobs after which a process is replaced: whatever it gathered goes with it.
+/// Jobs after which a process is replaced, so that leaks do not accumulate.
 const JOBS_MAX: u32 = 1_000;
 
-/// How often its memory is looked at, in jobs; and always after a job that took long enough to fill some.
+/// The memory of a worker is checked every so many jobs, and always after a long job.
 const JOBS_PER_LOOK: u32 = 16;
+/// A job that takes longer than this counts as long.
 const LONG_JOB: Duration = Duration::from_millis(5);
 
 /// Why a worker process could not be started.
@@ -42,22 +43,22 @@ pub enum StartError {
     /// The program cannot be executed.
     #[error("a worker could not be started: {0}")]
     Start(#[from] io::Error),
-    /// It was started, and ended or broke the protocol before it was ready.
+    /// The process started, but exited or violated the protocol before it was ready.
     #[error("a worker did not become ready: {0}")]
     NotReady(String),
 }
 
-/// How a worker process ended.
+/// The exit of a worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerExit {
-    /// Its exit status, for people: `signal: 9 (SIGKILL)`.
+    /// Its exit status, for display: `signal: 9 (SIGKILL)`.
     pub status: String,
-    /// The end of its standard error.
+    /// The text that it wrote to stderr, up to a limit.
     pub last_words: String,
 }
 
 impl WorkerExit {
-    /// Whether somebody killed it.
+    /// Whether it was killed by `SIGKILL`.
     pub fn was_killed(&self) -> bool {
         self.status.contains(KILLED)
     }
@@ -72,14 +73,14 @@ impl WorkerExit {
 #[derive(Debug)]
 pub struct WorkerProcess {
     child: Child,
-    /// Where frames to it are written.
+    /// The pipe for frames to the worker.
     pub stdin: ChildStdin,
-    /// Where frames from it are read.
+    /// The pipe for frames from the worker.
     pub stdout: ChildStdout,
     stderr: ChildStderr,
     /// Received frames.
     pub incoming: IncomingFrames,
-    /// Frames that are to be written.
+    /// Frames to write.
     pub outgoing: OutgoingFrames,
     jobs: u32,
     pub(crate) idle_since: Instant,
@@ -87,7 +88,7 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts one and waits until it is confined and ready.
+    /// Starts a process and waits until it is confined and ready.
     pub(crate) async fn start(
         starter: &Starter,
         address_space_bytes: u64,
@@ -153,19 +154,19 @@ impl WorkerProcess {
         }
     }
 
-    /// Whether the process is there, as far as the kernel knows.
+    /// Whether the process is running.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Counts a job that ended well enough; says whether the process is as good as before.
+    /// Counts a completed job; returns whether the process can be reused.
     pub(crate) fn is_good_after(&mut self, job_took: Duration, kept_bytes_max: u64) -> bool {
         self.jobs += 1;
         let looked_at = self.jobs.is_multiple_of(JOBS_PER_LOOK) || job_took > LONG_JOB;
         self.jobs < JOBS_MAX && !(looked_at && self.own_memory_bytes() > kept_bytes_max)
     }
 
-    /// Memory that is neither its program's nor a file's; 0 where the system does not tell.
+    /// Private (anonymous) memory of the process; 0 where the system does not report it.
     fn own_memory_bytes(&self) -> u64 {
         let Some(id) = self.child.id() else { return 0 };
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -174,7 +175,7 @@ impl WorkerProcess {
         kibibytes.unwrap_or_default() << 10
     }
 
-    /// Ends the process and waits until it has.
+    /// Kills the process and waits for its exit.
     pub(crate) async fn stop(mut self) {
         if let Err(error) = self.child.start_kill() {
             tracing::debug!("a worker could not be ended: {error}");
@@ -184,10 +185,10 @@ impl WorkerProcess {
         }
     }
 
-    /// Ends the process, if it has not ended, and tells how.
+    /// Waits briefly for the process to exit, then kills it; returns how it ended.
     pub async fn end(mut self) -> WorkerExit {
-        // One that ended by itself takes a moment to be seen as ended; killed too early, it would seem
-        // that we did it.
+        // A process that exited by itself may not be reaped yet. Killing it too early would report our kill as the
+        // cause.
         let ended = match timeout(END_MAX / 20, self.child.wait()).await {
             Ok(ended) => Ok(ended),
             Err(_) => {
@@ -211,7 +212,7 @@ impl WorkerProcess {
     }
 }
 
-/// One more, as long as it lives.
+/// Counts a process for as long as it lives.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 

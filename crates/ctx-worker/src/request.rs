@@ -1,6 +1,6 @@
-//! A job that asks nothing of its parent: JSON and bytes to a worker, JSON and bytes back.
+//! Requests to a worker: a job that asks its parent nothing. JSON and bytes in, JSON and bytes out.
 //!
-//! The worker is killed when its time is over, and replaced after every failure.
+//! The worker is killed when the time limit passes, and replaced after every failure.
 
 use crate::frame::{Frame, FrameKind, ProtocolViolation};
 use crate::pool::{LeaseError, Pool};
@@ -10,49 +10,50 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
-/// Bytes of a job sent in one frame, so that a large job is never copied as a whole and buffers are kept.
+/// Bytes of input per frame, so that a large input is never copied as a whole and buffers stay small.
 const INPUT_BYTES: usize = 128 << 10;
 
-/// Workers tried for one job while each turns out to have ended before.
+/// Maximum number of workers tried for one job, when workers turn out to have exited while idle.
 const ATTEMPTS_MAX: usize = 3;
 
-/// A job and its bounds.
+/// A job and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// A JSON text that describes the job.
+    /// The JSON text that describes the job.
     pub json: &'a [u8],
-    /// Its input, of any size.
+    /// The input, of any size.
     pub bytes: &'a [u8],
-    /// How long it may wait for a worker.
+    /// Time limit for waiting for a worker.
     pub wait_max: Duration,
-    /// How long it may take once a worker has it.
+    /// Time limit once a worker has the job.
     pub time_max: Duration,
-    /// Bytes of the reply, JSON text included; a frame's bound holds in any case.
+    /// Maximum bytes of the reply, including its JSON text; [`PAYLOAD_BYTES_MAX`](crate::PAYLOAD_BYTES_MAX) applies as
+    /// well.
     pub reply_bytes_max: usize,
 }
 
-/// Why a job has no reply.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// There was no worker for it.
+    /// No worker was available.
     #[error(transparent)]
     Lease(#[from] LeaseError),
-    /// The worker was killed at the deadline.
+    /// The time limit passed, and the worker was killed.
     #[error("it took longer than {} s", .0.as_secs())]
     Late(Duration),
-    /// The worker broke the protocol and was killed.
+    /// The worker violated the protocol and was killed.
     #[error("its worker sent {0}")]
     Violation(ProtocolViolation),
-    /// The worker process ended.
+    /// The worker process exited.
     #[error("its worker ended ({})", .0.status)]
     Crashed(WorkerExit),
 }
 
 /// Why an exchange with one worker failed.
 enum ExchangeError {
-    /// The worker had ended before it took any of the job.
+    /// The worker had exited before it read any of the job.
     NotTaken,
-    /// The pipe ended.
+    /// The pipe was closed.
     Ended,
     Violation(ProtocolViolation),
 }
@@ -64,7 +65,8 @@ impl From<ProtocolViolation> for ExchangeError {
 }
 
 impl Pool {
-    /// Has a worker do a job; returns the JSON value and the bytes of its reply. Dropping the future kills the worker.
+    /// Sends a job to a worker; returns the JSON value and the bytes of its reply. Dropping the future kills the
+    /// worker.
     pub async fn request<T: DeserializeOwned>(
         &self,
         request: &Request<'_>,
@@ -91,7 +93,7 @@ impl Pool {
                     lease.give_back(started.elapsed());
                     return Ok(reply);
                 }
-                // It ended while it was idle. The job did not begin, so another worker may have it.
+                // The worker exited while idle. The job has not begun, so another worker can take it.
                 Ok(Err(ExchangeError::NotTaken)) if attempts < ATTEMPTS_MAX => {}
                 Ok(Err(ExchangeError::NotTaken | ExchangeError::Ended)) => {
                     return Err(RequestError::Crashed(lease.worker.end().await));

@@ -1,4 +1,4 @@
-//! The inside of a worker process: its end of the pipe, and how it begins.
+//! The worker side of the protocol: start-up, and the pipe to the parent.
 
 use crate::confine::{confine, end_with_parent};
 use crate::frame::{Frame, FrameKind, IncomingFrames, OutgoingFrames, PAYLOAD_BYTES_MAX, ProtocolViolation};
@@ -7,12 +7,12 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::process::ExitCode;
 
-/// Bytes read at once.
+/// Bytes read in one call.
 const READ_BYTES: usize = 64 << 10;
 
-/// Runs this process as a worker: `prepare` runs before it is confined, `serve` after, until the parent is gone. It
-/// must have no thread but the one that calls this and those that wait for it. A message of either is written to
-/// the standard error, which the parent reads when it wants to know why a worker ended.
+/// Runs this process as a worker: calls `prepare` before it is confined, and `serve` after, until the parent is gone.
+/// The process must have no threads other than the caller and those that wait for it. Errors of either are written to
+/// stderr, which the parent reads to find out why a worker ended.
 pub fn worker_main<T>(
     prepare: impl FnOnce() -> Result<T, String>,
     serve: impl FnOnce(ParentPipe, T) -> Result<(), String>,
@@ -28,7 +28,7 @@ pub fn worker_main<T>(
     }
 }
 
-/// Prepares and confines this process as the parent says. `None` if there is no parent.
+/// Prepares and confines this process as the greeting of the parent says. `None` if the parent is gone.
 fn begin<T>(pipe: &ParentPipe, prepare: impl FnOnce() -> Result<T, String>) -> Result<Option<T>, String> {
     end_with_parent().map_err(|error| error.to_string())?;
     let Ok(greeting) = pipe.receive(|frame| match frame.kind {
@@ -78,12 +78,12 @@ pub fn serve_requests(
     }
 }
 
-/// The pipe to the parent has ended.
+/// The pipe to the parent is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the parent is gone")]
 pub struct ParentGone;
 
-/// A worker's end of the pipe. One thread reads and writes, when it must wait anyway.
+/// The worker's end of the pipe. A single thread reads and writes, both blocking.
 #[derive(Debug, Default)]
 pub struct ParentPipe {
     incoming: RefCell<IncomingFrames>,
@@ -105,7 +105,7 @@ impl ParentPipe {
         Ok(())
     }
 
-    /// Waits for a frame and returns what `take` makes of it.
+    /// Waits for a frame and returns the result of `take` for it.
     pub fn receive<T>(&self, take: impl FnOnce(Frame<'_>) -> T) -> Result<T, ParentGone> {
         let mut incoming = self.incoming.try_borrow_mut().map_err(|_| ParentGone)?;
         loop {

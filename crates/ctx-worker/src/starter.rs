@@ -1,7 +1,7 @@
-//! Starts worker processes, from one thread that lives as long as the pool.
+//! Starts worker processes on one thread that lives as long as the pool.
 //!
-//! The kernel ends a worker when the thread that started it ends. A thread of the runtime may end at any
-//! time; this one ends with the pool, and the workers with it.
+//! Linux kills a worker when the thread that started it ends (`PR_SET_PDEATHSIG` follows the thread). A thread of the
+//! runtime may end at any time; this one ends with the pool.
 
 use std::ffi::OsString;
 use std::io;
@@ -42,7 +42,7 @@ struct Request {
     started: oneshot::Sender<io::Result<Child>>,
 }
 
-/// The thread, and the way to it.
+/// A handle to the thread that starts workers.
 #[derive(Debug)]
 pub(crate) struct Starter {
     requests: mpsc::Sender<Request>,
@@ -54,7 +54,7 @@ impl Starter {
         thread::Builder::new().name(String::from("worker-starter")).spawn(move || {
             for request in received {
                 let _inside = request.runtime.enter();
-                // Whoever asked may have gone: then the worker ends at once.
+                // If the caller is gone, dropping the child ends the worker at once.
                 drop(request.started.send(program.command().spawn()));
             }
         })?;

@@ -1,12 +1,12 @@
-//! Attention: which tokens of a text look at which.
+//! Multi-head self-attention.
 
 use super::Sizes;
 use crate::kernel::{Kernels, PANEL, Product};
 
-/// Tokens that look at the others together: what they see stays in the fast caches.
+/// Number of tokens whose scores are computed together, so that the working set fits the inner caches.
 const ROWS: usize = 48;
 
-/// Room to work in.
+/// Working buffers of one thread.
 pub(super) struct Attention {
     sizes: Sizes,
     keys: Vec<f32>,
@@ -15,7 +15,7 @@ pub(super) struct Attention {
 }
 
 impl Attention {
-    /// For texts of up to so many tokens.
+    /// Buffers for texts of up to `tokens` tokens.
     pub(super) fn new(sizes: Sizes, tokens: usize) -> Self {
         let padded = tokens.next_multiple_of(PANEL);
         Self {
@@ -26,7 +26,7 @@ impl Attention {
         }
     }
 
-    /// For each token of one text what it gathers from the others.
+    /// Computes the attention output of each token of one text. `triples` holds query, key and value per token.
     pub(super) fn gather(&mut self, kernels: &Kernels, triples: &[f32], out: &mut [f32]) {
         for head in 0..self.sizes.heads {
             self.head(kernels, triples, head * self.sizes.head(), out);
@@ -60,7 +60,7 @@ impl Attention {
     }
 }
 
-/// One head's keys, and its values, as panels.
+/// Copies the keys and values of one head into panels.
 fn pack(sizes: Sizes, triples: &[f32], offset: usize, keys: &mut [f32], values: &mut [f32]) {
     let (hidden, head, triple) = (sizes.hidden, sizes.head(), sizes.triple());
     let tokens = triples.len() / triple;
@@ -68,7 +68,7 @@ fn pack(sizes: Sizes, triples: &[f32], offset: usize, keys: &mut [f32], values: 
         for lane in 0..PANEL {
             let token = number * PANEL + lane;
             for dimension in 0..head {
-                // Beyond the last token: what is computed there is never looked at.
+                // Padding after the last token: results computed from it are not used.
                 let key = triples.get(token * triple + hidden + offset + dimension);
                 panel[dimension * PANEL + lane] = key.copied().unwrap_or_default();
             }

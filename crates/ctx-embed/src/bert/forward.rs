@@ -1,14 +1,14 @@
-//! From tokens to vectors, layer by layer.
+//! The forward pass: from tokens to vectors, layer by layer.
 
 use super::attention::Attention;
 use super::{Layer, Pooling, Weights};
 use crate::kernel::{Activations, Kernels, Linear, Norm};
 use crate::vector;
 
-/// Tokens that are widened together: what they become stays in the fast caches.
+/// Number of tokens in the feed-forward part at once, so that the working set fits the inner caches.
 const ROWS: usize = 48;
 
-/// What a thread works on.
+/// The working buffers of one thread.
 pub(super) struct Bench<'a> {
     kernels: &'a Kernels,
     weights: &'a Weights<'a>,
@@ -24,7 +24,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// For packs of up to so many tokens.
+    /// Buffers for packs of up to `tokens` tokens.
     pub(super) fn new(kernels: &'a Kernels, weights: &'a Weights<'a>, tokens: usize) -> Self {
         let sizes = weights.sizes;
         Self {
@@ -42,7 +42,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Vectors of a pack of texts.
+    /// Embeds a pack of texts.
     pub(super) fn embed(&mut self, pack: &[(usize, Vec<u32>)]) -> Vec<Vec<f32>> {
         let lengths: Vec<usize> = pack.iter().map(|(_, tokens)| tokens.len()).collect();
         self.look_up(pack);
@@ -65,7 +65,7 @@ impl<'a> Bench<'a> {
             .collect()
     }
 
-    /// The first layer's input: what each token means by itself and by its place.
+    /// Computes the input of the first layer: token embeddings plus position embeddings, normalised.
     fn look_up(&mut self, pack: &[(usize, Vec<u32>)]) {
         let Weights { token_codes, token_scales, positions, norm, .. } = self.weights;
         let hidden = self.weights.sizes.hidden;
@@ -79,7 +79,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Tokens look at the others of their text.
+    /// The attention part of a layer, within each text.
     fn attend(&mut self, layer: &Layer<'_>, lengths: &[usize]) {
         let (width, triple) = (self.weights.sizes.hidden, self.weights.sizes.triple());
         let tokens: usize = lengths.iter().sum();
@@ -96,13 +96,13 @@ impl<'a> Bench<'a> {
             self.attention.gather(self.kernels, text, out);
             (triples_rest, gathered_rest) = (after, out_after);
         }
-        // The triples are done with; their room serves for what is added.
+        // The triples are no longer needed; their buffer is reused.
         let added = &mut triples[..tokens * width];
         through(self.kernels, gathered, layer.attention_output, codes, scales, added);
         normalise(self.kernels, hidden, added, layer.attention_norm);
     }
 
-    /// Tokens go through the wide part, each by itself.
+    /// The feed-forward part of a layer, for each token on its own.
     fn think(&mut self, layer: &Layer<'_>, tokens: usize) {
         let (width, wide_width) = (self.weights.sizes.hidden, self.weights.sizes.wide);
         let rows = self.hidden[..tokens * width].chunks_mut(ROWS * width);
@@ -122,7 +122,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Rows of floats through a linear layer.
+/// Quantises rows of floats and applies a linear layer to them.
 fn through(
     kernels: &Kernels,
     rows: &[f32],
@@ -145,7 +145,7 @@ fn normalise(kernels: &Kernels, hidden: &mut [f32], added: &[f32], norm: Norm<'_
     }
 }
 
-/// The unit vector in the direction of the mean of some rows.
+/// The mean of rows, normalised to unit length.
 fn mean(rows: &[f32], width: usize) -> Vec<f32> {
     let mut sums = vec![0.0; width];
     for row in rows.chunks_exact(width) {

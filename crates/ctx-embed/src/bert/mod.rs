@@ -1,7 +1,7 @@
-//! Transformers of the BERT family: from texts to vectors, with whatever weights.
+//! Transformers of the BERT family: from texts to vectors, with any weights.
 //!
-//! Texts are packed: tokens of several texts go through the linear layers together, so that short texts
-//! cost what they are long, and no padding is ever computed.
+//! Texts are packed: tokens of several texts go through the linear layers together. Short texts cost in proportion to
+//! their length, and no padding is computed.
 
 mod attention;
 mod forward;
@@ -11,52 +11,52 @@ use crate::parallel;
 use crate::tokenizer::{CLASS, SEPARATOR, Tokenizer};
 use forward::Bench;
 
-/// Word pieces that stand around a text.
+/// Number of special tokens around a text: `[CLS]` and `[SEP]`.
 pub(crate) const ENDS: usize = 2;
-/// Tokens that go through a layer together, at most, unless one text has more.
+/// Maximum number of tokens in a pack, unless a single text has more.
 const PACK_MAX: usize = 256;
-/// Tokens that are worth a pack of their own, so that no thread is without work.
+/// Minimum size of packs when texts are divided among threads.
 const PACK_MIN: usize = 48;
 
-/// How wide a transformer is.
+/// The dimensions of a transformer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Numbers of a token between layers.
+    /// Hidden size: dimensions of a token's vector between layers.
     pub(crate) hidden: usize,
-    /// Ways in which tokens look at each other.
+    /// Number of attention heads.
     pub(crate) heads: usize,
-    /// Numbers of a token in the middle of a layer.
+    /// Intermediate size: width of the feed-forward part.
     pub(crate) wide: usize,
 }
 
 impl Sizes {
-    /// Numbers of a token that one head looks at.
+    /// Dimensions per attention head.
     const fn head(self) -> usize {
         self.hidden / self.heads
     }
 
-    /// Numbers of a token's question, key and value.
+    /// Length of a token's query, key and value together.
     const fn triple(self) -> usize {
         3 * self.hidden
     }
 }
 
-/// How the tokens of a text become one vector.
+/// How token vectors are pooled into one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// Their mean.
+    /// The mean of all tokens.
     Mean,
-    /// The first stands for all.
+    /// The vector of the first token, `[CLS]`.
     First,
 }
 
-/// The weights of a transformer, wherever they lie.
+/// The weights of a transformer, borrowed from the binary or from a [`LocalModel`](crate::LocalModel).
 pub(crate) struct Weights<'a> {
     pub(crate) sizes: Sizes,
-    /// A row for each word piece.
+    /// One row per word piece.
     pub(crate) token_codes: &'a [i8],
     pub(crate) token_scales: &'a [f32],
-    /// A row for each place in a text.
+    /// One row per position.
     pub(crate) positions: &'a [f32],
     pub(crate) norm: Norm<'a>,
     pub(crate) layers: Vec<Layer<'a>>,
@@ -74,18 +74,18 @@ pub(crate) struct Layer<'a> {
 }
 
 impl Weights<'_> {
-    /// Word pieces of a text, with those around it.
+    /// Maximum number of tokens of a text, including `[CLS]` and `[SEP]`.
     fn places(&self) -> usize {
         self.positions.len() / self.sizes.hidden
     }
 
-    /// Unit-length vectors, in the order of the texts.
+    /// Embeds texts; returns unit-length vectors in the order of the texts.
     pub(crate) fn embed(&self, kernels: &Kernels, texts: &[&str], threads: usize) -> Vec<Vec<f32>> {
         let tokenizer = Tokenizer::builtin();
         let max = self.places().saturating_sub(ENDS);
         let mut tokens: Vec<(usize, Vec<u32>)> =
             texts.iter().map(|text| with_ends(tokenizer.encode(text, max))).enumerate().collect();
-        // Long ones first: the last jobs are then the small ones, and threads end together.
+        // Longest first: the last jobs are then small, and the threads finish together.
         tokens.sort_by_key(|(_, tokens)| std::cmp::Reverse(tokens.len()));
         let all: usize = tokens.iter().map(|(_, tokens)| tokens.len()).sum();
         let packs = packs(&tokens, (all / threads.max(1)).clamp(PACK_MIN, PACK_MAX));
@@ -114,7 +114,7 @@ fn length(pack: &[(usize, Vec<u32>)]) -> usize {
     pack.iter().map(|(_, tokens)| tokens.len()).sum()
 }
 
-/// Cuts texts into packs of up to so many tokens, or of one text that is longer.
+/// Divides texts into packs of up to `max` tokens; a longer text is a pack of its own.
 fn packs(mut texts: &[(usize, Vec<u32>)], max: usize) -> Vec<&[(usize, Vec<u32>)]> {
     let mut packs = Vec::new();
     while !texts.is_empty() {

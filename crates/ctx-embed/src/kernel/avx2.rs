@@ -1,4 +1,4 @@
-//! The arithmetic for x86 processors with AVX2, FMA and F16C: most that were made since 2013.
+//! Kernels for x86 processors with AVX2, FMA and F16C: most that were made since 2013.
 #![allow(unsafe_code, reason = "vector instructions; each function checks its lengths before it reads")]
 
 use super::linear::{avx_vnni, avx2, avx512_vnni};
@@ -11,12 +11,12 @@ use std::arch::x86_64::{
     _mm256_set1_ps, _mm256_setzero_ps, _mm256_setzero_si256, _mm256_storeu_ps,
 };
 
-/// Rows that are computed together: with two registers each they fill the register file.
+/// Rows computed together: with two registers each, they fill the register file.
 const TILE: usize = 6;
-/// Floats, or whole numbers of 32 bits, in a register.
+/// Floats or 32-bit integers per register.
 const WIDTH: usize = 8;
 
-/// The kernels this processor can run, the fastest first.
+/// The kernels that this processor supports, fastest first.
 pub(super) fn kernels() -> impl Iterator<Item = &'static Kernels> {
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
@@ -27,10 +27,10 @@ pub(super) fn kernels() -> impl Iterator<Item = &'static Kernels> {
     all.into_iter().filter_map(|(can, kernels)| can.then_some(kernels))
 }
 
-/// Makes a plain function of one that needs a capable processor.
+/// Wraps a function that needs CPU features as a plain function.
 macro_rules! checked {
     ($function:path, $($argument:ident),*) => {
-        // SAFETY: `kernels` hands these out only where the processor has what they need.
+        // SAFETY: `kernels` returns these only if the processor has the features.
         |$($argument),*| unsafe { $function($($argument),*) }
     };
 }
@@ -116,8 +116,8 @@ fn product_tile<const ROWS: usize>(
     let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
     let (left, panel) = (left.as_ptr(), panel.as_ptr());
     for step in 0..depth {
-        // SAFETY: `step` is below `depth`, so that a panel's row and one number of each row on the left lie
-        // within lengths checked above.
+        // SAFETY: `step` is below `depth`, so one row of the panel and one number of each row on the left lie within
+        // the lengths checked above.
         unsafe {
             let first = _mm256_loadu_ps(panel.add(step * PANEL));
             let second = _mm256_loadu_ps(panel.add(step * PANEL + WIDTH));
@@ -137,9 +137,9 @@ fn product_tile<const ROWS: usize>(
     }
 }
 
-/// Codes of one byte that are multiplied in one step.
+/// Int8 codes multiplied per step.
 const STEP: usize = 32;
-/// Bytes ahead of which memory is asked for: a long matrix then arrives as fast as memory can send it.
+/// Prefetch distance in bytes, so that a long matrix arrives at memory bandwidth.
 const AHEAD: usize = 2_048;
 
 #[target_feature(enable = "avx2,fma")]
@@ -158,7 +158,7 @@ fn dot(vector: &[i16], row: &[i8]) -> i32 {
     let mut sum = _mm256_setzero_si256();
     for (vector, codes) in vectors.iter().zip(rows) {
         let (vector, codes) = (vector.as_ptr(), codes.as_ptr());
-        // SAFETY: both are arrays of 32, read in two halves; what is only asked for may lie anywhere.
+        // SAFETY: both are arrays of 32, read in two halves; a prefetch may point anywhere.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(codes.wrapping_add(AHEAD));
             let low = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.cast()));

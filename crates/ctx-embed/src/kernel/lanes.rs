@@ -1,14 +1,14 @@
-//! Arithmetic on floats that compilers turn into vector instructions by themselves.
+//! Kernels in plain Rust that the compiler vectorises.
 //!
-//! Inlined into functions compiled for one kind of processor each. `FUSED` says that multiplying and
-//! adding is one instruction there; elsewhere it would be a slow call.
+//! They are inlined into functions that are each compiled for one kind of processor. `FUSED` tells that multiply-add is
+//! one instruction there; elsewhere `mul_add` would be a slow call.
 
 use super::{Norm, activation_max};
 
-/// Sums are kept in this many parts, so that they need not wait for each other.
+/// Number of independent partial sums, so that additions need not wait for each other.
 const LANES: usize = 32;
 
-/// Adding this leaves the nearest whole number in the low bits of a float.
+/// Adding this constant leaves the nearest integer in the low bits of a float.
 const ROUNDING: f32 = 12_582_912.0;
 
 #[inline(always)]
@@ -71,9 +71,9 @@ pub(super) fn norm<const FUSED: bool>(row: &mut [f32], added: &[f32], by: Norm<'
     }
 }
 
-/// The normal distribution beyond which x · Φ(x) is x, or 0, for all we need.
+/// Beyond this |x|, x · Φ(x) is x or 0 to the precision needed.
 const GELU_EDGE: f32 = 4.5;
-/// (Φ(x) − ½) / x as a polynomial of x² up to the edge; the product is off by less than 0.0001.
+/// Polynomial of (Φ(x) − ½) / x in x², up to [`GELU_EDGE`]; the error of the product is below 0.0001.
 const GELU: [f32; 9] = [
     3.987_125_2e-1,
     -6.598_452e-2,
@@ -99,13 +99,13 @@ pub(super) fn gelu<const FUSED: bool>(row: &mut [f32]) {
     }
 }
 
-/// Exponents below this are as good as none.
+/// Smaller exponents give results that are negligible.
 const EXPONENT_MIN: f32 = -80.0;
-/// 2^x as a polynomial between −½ and ½; off by less than a ten-millionth.
+/// Polynomial of 2^x between −½ and ½; the error is below a ten-millionth.
 const POWER_OF_TWO: [f32; 6] =
     [1.000_000_1, 6.931_469_4e-1, 2.402_212e-1, 5.550_713_5e-2, 9.675_542e-3, 1.327_646_5e-3];
 
-/// e^x for x that is not above 0.
+/// e^x for x ≤ 0.
 #[inline(always)]
 fn exponential<const FUSED: bool>(x: f32) -> f32 {
     const MANTISSA_BITS: u32 = 23;

@@ -1,7 +1,7 @@
-//! Linear layers for x86 processors, by the instructions that multiply pairs of numbers of 16 bits.
+//! Quantised linear layers for x86 processors, with instructions that multiply pairs of 16-bit integers.
 //!
-//! With VNNI one instruction does what takes two without. No processor with it was at hand when this was
-//! written: the variants differ in nothing but that instruction, and the tests run whichever there are.
+//! VNNI does in one instruction what AVX2 does in two. The VNNI variants differ only in that instruction. They were
+//! written without such a processor; the tests run every variant that the processor supports.
 #![allow(unsafe_code, reason = "vector instructions; each function checks its lengths before it reads")]
 
 use super::{Activations, INPUTS_MAX, Linear, PANEL};
@@ -11,9 +11,9 @@ use std::arch::x86_64::{
     _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256, _mm256_storeu_ps,
 };
 
-/// Rows that are computed together: with two registers each they fill the register file.
+/// Rows computed together: with two registers each, they fill the register file.
 const TILE: usize = 6;
-/// Whole numbers of 32 bits in a register.
+/// 32-bit integers per register.
 const WIDTH: usize = 8;
 
 /// Sixteen outputs of a layer.
@@ -24,7 +24,8 @@ struct Panel<'a> {
     biases: &'a [f32],
 }
 
-/// Writes the layer for processors with some features; the last argument adds the products of pairs to sums.
+/// Generates the layer for a set of CPU features; the last argument is the instruction that adds products of pairs to
+/// sums.
 macro_rules! linear {
     ($module:ident, $features:literal, $accumulate:expr) => {
         pub(super) mod $module {
@@ -61,7 +62,7 @@ macro_rules! linear {
                 }
             }
 
-            /// `ROWS` tokens and one panel of outputs, into rows that lie `stride` apart.
+            /// Computes `ROWS` tokens and one panel of outputs, into rows that are `stride` apart.
             #[target_feature(enable = $features)]
             fn linear_tile<const ROWS: usize>(
                 tokens: Activations<'_>,
@@ -77,8 +78,8 @@ macro_rules! linear {
                 let (codes, weights) = (tokens.codes.as_ptr(), panel.codes.as_ptr());
                 let mut input = 0;
                 while input + 1 < inputs {
-                    // SAFETY: `input` and `input + 1` are below `inputs`, so that the 32 bytes read from
-                    // the panel and the two numbers read from each row lie within lengths checked above.
+                    // SAFETY: `input` and `input + 1` are below `inputs`, so the 32 bytes read from the panel and the
+                    // two numbers read from each row lie within the lengths checked above.
                     unsafe {
                         let weights = weights.add(input * PANEL).cast::<__m128i>();
                         let left = _mm256_cvtepi8_epi16(_mm_loadu_si128(weights));
@@ -100,7 +101,7 @@ macro_rules! linear {
                             let scale = _mm256_loadu_ps(panel.scales.as_ptr().add(half * WIDTH));
                             let bias = _mm256_loadu_ps(panel.biases.as_ptr().add(half * WIDTH));
                             let scale = _mm256_mul_ps(_mm256_set1_ps(tokens.scales[row]), scale);
-                            // Not fused: the same on every processor.
+                            // Not fused, so that the result is the same on every processor.
                             let value = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(*sum), scale), bias);
                             _mm256_storeu_ps(out.as_mut_ptr().add(row * stride + half * WIDTH), value);
                         }

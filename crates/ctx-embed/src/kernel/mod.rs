@@ -1,8 +1,7 @@
-//! The arithmetic, written once for any processor and once for each kind that can do better.
+//! The compute kernels: a portable version, and faster ones for some processors.
 //!
-//! Linear layers multiply whole numbers: weights of one byte with activations of [`ACTIVATION_MAX`] steps
-//! to either side, a scale for each token. Two products are added in one instruction without ever
-//! overflowing, so that the result does not depend on the processor.
+//! Linear layers use integers: int8 weights, and activations of up to ±[`ACTIVATION_MAX`] with a scale for each token.
+//! Two products are added in one instruction without overflow, so the result does not depend on the processor.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -16,48 +15,48 @@ mod tests;
 /// Outputs of a linear layer that are computed together.
 pub(crate) const PANEL: usize = 16;
 
-/// Activations are rounded to whole numbers up to this.
+/// Activations are quantised to integers up to ±this.
 pub(crate) const ACTIVATION_MAX: i16 = 8_191;
 
-/// The most inputs a linear layer may have: with more, too few steps would be left for each.
+/// Maximum number of inputs of a linear layer: with more, [`activation_max`] would be too coarse.
 pub(crate) const INPUTS_MAX: usize = 8_192;
 
-/// The largest activation in a row of so many: sums stay within 32 bits.
+/// The largest quantised activation for rows of this length, so that sums fit 32 bits.
 pub(crate) const fn activation_max(inputs: usize) -> i16 {
     let inputs = if inputs > 0 { inputs } else { 1 };
     let most = i32::MAX as usize / (127 * inputs);
     if most < ACTIVATION_MAX as usize { most as i16 } else { ACTIVATION_MAX }
 }
 
-/// Tokens as whole numbers.
+/// Quantised token vectors.
 #[derive(Clone, Copy)]
 pub(crate) struct Activations<'a> {
-    /// A row for each token.
+    /// One row per token.
     pub(crate) codes: &'a [i16],
-    /// What a step means, for each token.
+    /// One scale per token.
     pub(crate) scales: &'a [f32],
 }
 
-/// A linear layer; `models/make_best.py` says how the codes lie.
+/// A quantised linear layer; `models/make_best.py` documents the layout of the codes.
 #[derive(Clone, Copy)]
 pub(crate) struct Linear<'a> {
     pub(crate) inputs: usize,
     pub(crate) codes: &'a [i8],
-    /// What a step means, for each output.
+    /// One scale per output.
     pub(crate) scales: &'a [f32],
     pub(crate) biases: &'a [f32],
 }
 
-/// What a row becomes: without mean, of unit deviation, times gains, plus biases.
+/// The parameters of a LayerNorm: subtracts the mean, divides by the deviation, multiplies by gains, adds biases.
 #[derive(Clone, Copy)]
 pub(crate) struct Norm<'a> {
     pub(crate) gains: &'a [f32],
     pub(crate) biases: &'a [f32],
-    /// Guards a division; so small that it never shows.
+    /// Prevents a division by zero.
     pub(crate) epsilon: f32,
 }
 
-/// A product of matrices of floats.
+/// The operands of a float matrix product.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a> {
     /// Row-major, `left_stride` from row to row.
@@ -69,32 +68,32 @@ pub(crate) struct Product<'a> {
     pub(crate) depth: usize,
 }
 
-/// One way to do the arithmetic.
+/// A set of kernels for one kind of processor.
 pub(crate) struct Kernels {
     #[cfg_attr(not(test), allow(dead_code, reason = "tells in a failed test which one it was"))]
     pub(crate) name: &'static str,
-    /// Tokens through a linear layer into rows of floats.
+    /// Applies a linear layer to tokens.
     pub(crate) linear: fn(Activations<'_>, Linear<'_>, &mut [f32]),
-    /// The product, into rows that lie `stride` apart.
+    /// Computes a matrix product, into rows that are `stride` apart.
     pub(crate) product: fn(Product<'_>, &mut [f32], stride: usize),
-    /// Rounds a row to activations; gives back their scale.
+    /// Quantises a row to activations; returns their scale.
     pub(crate) activations: fn(&[f32], &mut [i16]) -> f32,
-    /// Adds the second row to the first and normalises that.
+    /// Adds the second row to the first and applies LayerNorm.
     pub(crate) norm: fn(&mut [f32], &[f32], Norm<'_>),
-    /// x · Φ(x), in place.
+    /// GELU, x · Φ(x), in place.
     pub(crate) gelu: fn(&mut [f32]),
-    /// Exponentials of a row, in place, over their sum.
+    /// Softmax of a row, in place.
     pub(crate) softmax: fn(&mut [f32]),
     /// Adds a row of codes times a factor.
     pub(crate) add_codes: fn(&mut [f32], &[i8], f32),
-    /// Dot products of a vector of codes with rows of such.
+    /// Dot products of a vector of codes with the rows of a matrix.
     pub(crate) dots: fn(&[i8], &[i8], &mut [i32]),
-    /// Dot product of floats with as many half-precision floats, two bytes each.
+    /// Dot product of floats with half-precision floats of two bytes each.
     pub(crate) dot_half: fn(&[f32], &[u8]) -> f32,
 }
 
 impl Kernels {
-    /// The fastest this processor can do.
+    /// The fastest kernels that this processor supports.
     pub(crate) fn detected() -> &'static Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(kernels) = avx2::kernels().next() {
@@ -103,7 +102,7 @@ impl Kernels {
         &portable::KERNELS
     }
 
-    /// All this processor can do.
+    /// All kernels that this processor supports.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<&'static Self> {
         let mut all = vec![&portable::KERNELS];

@@ -1,15 +1,15 @@
-//! The arithmetic for any processor, and the measure of what others do.
+//! The portable kernels, which are also the reference for the others in tests.
 //!
-//! Written so that compilers find the vector instructions every processor of a kind has: NEON multiplies
-//! numbers of 16 bits and adds the products in one.
+//! Written so that the compiler vectorises with the baseline instructions of an architecture: NEON multiplies 16-bit
+//! integers and adds the products in one instruction.
 
 use super::lanes::{self, multiply_add};
 use super::{Activations, Kernels, Linear, PANEL, Product};
 use crate::vector::half_to_float;
 
-/// Where multiplying and adding is one instruction on every processor of the kind.
+/// Multiply-add is a single instruction on every processor of this architecture.
 const FUSED: bool = cfg!(target_arch = "aarch64");
-/// Rows that are computed together, so that what they are multiplied with is read once.
+/// Rows computed together, so that the right operand is read once for all of them.
 const TILE: usize = 4;
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -25,7 +25,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     dot_half,
 };
 
-/// For one pair of inputs, the weights of the first, then those of the second.
+/// Weights of one pair of inputs: those of the first, then those of the second.
 type WidePair = [[i16; PANEL]; 2];
 
 fn linear(tokens: Activations<'_>, layer: Linear<'_>, out: &mut [f32]) {

@@ -1,11 +1,11 @@
-//! Every kernel does what the portable one does, and that does what it is said to do.
+//! Tests that all kernels agree with the portable ones, and those with their definitions.
 
 use super::{
     ACTIVATION_MAX, Activations, INPUTS_MAX, Kernels, Linear, Norm, PANEL, Product, activation_max, portable,
 };
 use proptest::prelude::*;
 
-/// Numbers from a seed: shapes vary by the thousand, and so must what fills them.
+/// Pseudo-random numbers from a seed, for shapes that vary by the thousand.
 fn numbers(seed: u64, count: usize) -> impl Iterator<Item = f32> {
     let mut state = seed | 1;
     (0..count).map(move |_| {

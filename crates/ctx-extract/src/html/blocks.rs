@@ -1,29 +1,29 @@
-//! Tags to blocks: which element a text stands in, and what becomes of it.
+//! Converts HTML elements to blocks of text for the [`Composer`].
 
 use super::super::composer::{Composer, one_line};
 use std::mem;
 
-/// Elements never shown, or shown around the text and not in it.
+/// Elements that are not displayed, or surround the text without being part of it.
 const LEFT_OUT: &[&str] = &[
     "script", "style", "noscript", "template", "iframe", "object", "embed", "canvas", "svg", "math", "nav",
     "footer", "button", "select", "textarea", "dialog", "head", "audio", "video", "map", "noembed",
     "noframes",
 ];
 
-/// Elements that have no end.
+/// Void elements: they have no end tag.
 const VOID: &[&str] = &[
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
     "wbr",
 ];
 
-/// Elements inside a line; all others end it.
+/// Inline elements; all others end the line.
 const INLINE: &[&str] = &[
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font",
     "i", "img", "ins", "kbd", "label", "mark", "picture", "q", "rp", "rt", "ruby", "s", "samp", "small",
     "source", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
 ];
 
-/// Elements whose end a document may leave to the next one like it, and what holds them.
+/// Elements whose end tag is optional: an opening sibling closes them, up to their container.
 const IMPLIED: &[(&str, &[&str], &[&str])] = &[
     ("li", &["li"], &["ul", "ol", "menu"]),
     ("dt", &["dt", "dd"], &["dl"]),
@@ -33,13 +33,13 @@ const IMPLIED: &[(&str, &[&str], &[&str])] = &[
     ("th", &["td", "th"], &["tr", "table"]),
 ];
 
-/// What a page's head may hold; anything else begins its body.
+/// Elements allowed in `<head>`; any other one starts the body.
 const HEAD: &[&str] = &["title", "meta", "link", "script", "style", "base", "noscript", "template"];
 
-/// Stands for `<br>` until spaces are collapsed; in a page it would be a space itself.
+/// Placeholder for `<br>` until white space is collapsed; in the source of a page this character is white space.
 const LINE_BREAK: &str = "\u{b}";
 
-/// One element that is open.
+/// An open element.
 struct Open {
     name: String,
     left_out: bool,
@@ -47,28 +47,28 @@ struct Open {
 
 #[derive(Default)]
 struct Table {
-    /// Those of the current row that have ended, and the one that has not.
+    /// The finished cells of the current row, and the open cell.
     cells: Vec<String>,
     cell: Option<String>,
-    /// It only places things on the page.
+    /// Whether the table is only used for layout.
     is_layout: bool,
 }
 
-/// Where the text that is collected will go.
+/// The state of the conversion: open elements, lists, tables, and the text collected for the next block.
 pub(super) struct Blocks<'a, 'b> {
     composer: &'a mut Composer<'b>,
     only_article: bool,
     open: Vec<Open>,
-    /// How many of them are left out, and how many are articles.
+    /// Numbers of open elements that are left out, and of open articles.
     left_out: usize,
     articles: usize,
-    /// Lists around this place: the next number, or none for bullets.
+    /// The open lists: the next number, or `None` for bullets.
     lists: Vec<Option<usize>>,
-    /// Whether an item has begun and waits for its text.
+    /// Whether a list item has been opened and has no text yet.
     item: bool,
     tables: Vec<Table>,
     heading: Option<usize>,
-    /// Language and text of preformatted text.
+    /// The language of the open `<pre>` element.
     pre: Option<String>,
     line: String,
     first_heading: Option<String>,
@@ -121,7 +121,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
         let framing = matches!(&*role, "navigation" | "search" | "contentinfo")
             || name == "aside" && self.articles == 0;
         let left_out = LEFT_OUT.contains(&name) || framing || hidden && name != "body" && name != "html";
-        // Deeper than any real page: the text still counts, the element no longer does.
+        // Beyond the depth limit, the text still counts but the element is ignored.
         if self.open.len() < self.composer.bounds().limits.depth {
             self.open.push(Open { name: name.to_owned(), left_out });
             self.left_out += usize::from(left_out);
@@ -132,7 +132,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
         }
     }
 
-    /// An element without content.
+    /// Handles an element without content.
     fn pass(&mut self, name: &str, attribute: &dyn Fn(&str) -> Option<String>) {
         match name {
             "br" if self.pre.is_some() => self.text("\n"),
@@ -205,7 +205,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
         if let Some(index) = nearest
             && !holders.contains(&self.open[index].name.as_str())
         {
-            // The outermost of them: a row takes its cell with it.
+            // Closes the outermost sibling: closing a row also closes its cell.
             let inside = |open: &Open| siblings.contains(&open.name.as_str());
             let first =
                 self.open[..index].iter().rposition(|open| !inside(open)).map_or(0, |before| before + 1);
@@ -256,7 +256,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
         }
     }
 
-    /// The table around this place holds more than data.
+    /// Marks the innermost table as a layout table, because it contains more than data.
     fn lay_out(&mut self) {
         if let Some(table) = self.tables.last_mut() {
             table.is_layout = true;
@@ -284,7 +284,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
         }
     }
 
-    /// Sends the text collected so far where it belongs.
+    /// Adds the collected text to its block: code, heading, cell, item or paragraph.
     fn flush(&mut self) {
         let line = mem::take(&mut self.line);
         if let Some(language) = self.pre.take() {
@@ -301,7 +301,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
             return;
         }
         match self.tables.last_mut().map(|table| (table.is_layout, &mut table.cell)) {
-            // Several blocks of one cell are one text.
+            // Several blocks of one cell become one text.
             Some((false, Some(cell))) => {
                 cell.push(' ');
                 cell.push_str(&text);
@@ -323,7 +323,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
         }
     }
 
-    /// Ends the page; gives its first heading of the highest level.
+    /// Ends the page; returns its first heading of level 1.
     pub(super) fn finish(mut self) -> Option<String> {
         self.end_row();
         self.first_heading
@@ -334,14 +334,14 @@ fn is_article(name: &str) -> bool {
     matches!(name, "main" | "article")
 }
 
-/// The language that highlighters write into a class: `language-rust`.
+/// The language in a class name of syntax highlighters: `language-rust`.
 fn language(class: &str) -> Option<&str> {
     class.split_whitespace().find_map(|class| {
         class.strip_prefix("language-").or_else(|| class.strip_prefix("lang-")).filter(|name| name.len() < 20)
     })
 }
 
-/// Text with its spaces collapsed; a line ends only where the page says so.
+/// Collapses white space; keeps line breaks only for `<br>`.
 fn lines(text: &str) -> String {
     let mut result = String::new();
     for line in text.split(LINE_BREAK) {

@@ -1,13 +1,13 @@
-//! What the bytes of a text mean in a font, and how wide it is.
+//! PDF fonts: decodes text to Unicode, and gives its width.
 
 use lopdf::{Dictionary, Document, Encoding, Object};
 use std::collections::HashMap;
 
-/// What a font's map of characters may unpack to.
+/// Maximum unpacked bytes of a ToUnicode map.
 const MAP_BYTES_MAX: usize = 4 << 20;
-/// Entries of such a map, and of a table of widths.
+/// Maximum entries of a ToUnicode map, and of a table of widths.
 const ENTRIES_MAX: usize = 100_000;
-/// How wide a character is where the font does not say, in thousandths of its size.
+/// Assumed width of a character where the font gives none, in thousandths of the font size.
 const USUAL_WIDTH: f32 = 500.0;
 
 pub(super) struct Font<'a> {
@@ -15,7 +15,7 @@ pub(super) struct Font<'a> {
     encoding: Option<Encoding<'a>>,
     /// Whether its text is UTF-16.
     is_unicode: bool,
-    /// Whether characters have two bytes.
+    /// Whether character codes have two bytes.
     is_wide: bool,
     widths: HashMap<u32, f32>,
     default_width: Option<f32>,
@@ -33,7 +33,7 @@ impl<'a> Font<'a> {
             .filter(|map| !map.is_empty());
         let name = font.get_deref(b"Encoding", document).and_then(Object::as_name).unwrap_or_default();
         let holds = |word: &[u8]| name.windows(word.len()).any(|window| window == word);
-        // The library would read the map as well, and without bounds, where nothing else is named.
+        // lopdf would read the ToUnicode map itself, without limits, if no other encoding is named.
         let needs_map = font.has(b"ToUnicode") && (!font.has(b"Encoding") || is_identity(font, document));
         let encoding = (!is_wide && !needs_map)
             .then(|| font.get_font_encoding_with_limit(document, MAP_BYTES_MAX).ok())
@@ -43,7 +43,7 @@ impl<'a> Font<'a> {
         Self { map, encoding, is_unicode: holds(b"UCS2") || holds(b"UTF16"), is_wide, widths, default_width }
     }
 
-    /// The text of some bytes, and its width in thousandths of the font's size where that is known.
+    /// Decodes bytes; returns the text, and its width in thousandths of the font size if it is known.
     pub(super) fn text(&self, bytes: &[u8]) -> (String, Option<f32>) {
         let size = if self.is_wide { 2 } else { 1 };
         let codes =
@@ -62,7 +62,7 @@ impl<'a> Font<'a> {
             None if self.is_unicode => {
                 encoding_rs::UTF_16BE.decode_without_bom_handling(bytes).0.into_owned()
             }
-            // Numbers of glyphs, which mean nothing without a map.
+            // Glyph ids, which cannot be decoded without a map.
             None if self.is_wide => String::new(),
             None => self.encoded(bytes),
         };
@@ -76,13 +76,13 @@ impl<'a> Font<'a> {
         }
     }
 
-    /// A guess at the width of a text in thousandths of the font's size.
+    /// An estimate of the width of a text, in thousandths of the font size.
     pub(super) fn usual_width(text: &str) -> f32 {
         text.chars().count() as f32 * USUAL_WIDTH
     }
 }
 
-/// Whether a font's bytes are numbers of glyphs.
+/// Whether the codes of a font are glyph ids (`Identity` encodings).
 fn is_identity(font: &Dictionary, document: &Document) -> bool {
     let named = match font.get_deref(b"Encoding", document) {
         Ok(Object::Dictionary(encoding)) => encoding.get(b"BaseEncoding"),
@@ -104,7 +104,7 @@ fn simple_widths(font: &Dictionary, document: &Document) -> (HashMap<u32, f32>, 
     (numbered.filter_map(|(code, width)| Some((code, number(width)?))).collect(), None)
 }
 
-/// Widths are listed as `first [w w w]` or `first last w`.
+/// Reads the widths of a composite font, listed as `first [w w w]` or `first last w`.
 fn wide_widths(font: &Dictionary, document: &Document) -> (HashMap<u32, f32>, Option<f32>) {
     let mut widths = HashMap::new();
     let descendant = font
@@ -145,11 +145,11 @@ fn wide_widths(font: &Dictionary, document: &Document) -> (HashMap<u32, f32>, Op
     (widths, Some(default))
 }
 
-/// What characters mean, as the font's maker wrote it down.
+/// A ToUnicode map: character codes to Unicode.
 #[derive(Debug, Default)]
 struct CharacterMap {
     characters: HashMap<u32, String>,
-    /// First, last and the meaning of the first, by first.
+    /// Ranges: first code, last code, and the Unicode text of the first; sorted by the first.
     ranges: Vec<(u32, u32, Vec<u16>)>,
 }
 
@@ -220,7 +220,7 @@ impl CharacterMap {
     }
 }
 
-/// The number that a code is; it was read as units of two bytes, the last of which may be short.
+/// The character code of a hexadecimal string, which was read in units of two bytes; the last unit may be shorter.
 fn code(units: &[u16]) -> u32 {
     units.iter().take(2).fold(0, |code, unit| code << 16 | u32::from(*unit))
 }
@@ -233,7 +233,7 @@ enum Token<'a> {
     Close,
 }
 
-/// The parts of a character map that matter.
+/// Iterator over the tokens of a ToUnicode map.
 struct Tokens<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tokens<'a> {

@@ -1,7 +1,7 @@
-//! A PDF into memory, with a count of what it asks for.
+//! Loads a PDF with limits on time and objects.
 //!
-//! The library parses everything at once and cannot be asked to stop; it does ask a function about
-//! every object, and that one looks at the time and at what a hostile file would do.
+//! lopdf parses the whole file and cannot be cancelled. It calls a filter function for every object, which checks the
+//! deadline and the limits.
 
 use super::super::bounds::Bounds;
 use super::super::{ExtractError, failed};
@@ -10,14 +10,15 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Objects of one document; the largest real ones have a few hundred thousand.
+/// Maximum objects in one document; the largest real ones have a few hundred thousand.
 const OBJECTS_MAX: usize = 1_000_000;
-/// What one stream of objects may unpack to, and how many it may hold.
+/// Maximum unpacked bytes of one object stream.
 const OBJECT_STREAM_BYTES_MAX: usize = 8 << 20;
+/// Maximum objects in one object stream.
 const OBJECT_STREAM_OBJECTS_MAX: usize = 100_000;
 
 thread_local! {
-    /// The load under way on this thread; the library's function has no other way to know.
+    /// The load in progress on this thread: the filter is a plain function and has no other way to reach it.
     static LOADING: RefCell<Option<Loading>> = const { RefCell::new(None) };
 }
 
@@ -26,7 +27,7 @@ struct Loading {
     seen: HashSet<ObjectId>,
 }
 
-/// Carries the reason out of the library.
+/// The panic payload that carries the error out of lopdf.
 struct Stop(ExtractError);
 
 pub(super) fn load(bytes: &[u8], bounds: &Bounds) -> Result<Document, ExtractError> {
@@ -49,11 +50,11 @@ pub(super) fn load(bytes: &[u8], bounds: &Bounds) -> Result<Document, ExtractErr
     }
 }
 
-/// Whether an object is kept. What holds no text is not.
+/// The filter of lopdf: drops objects without text, and stops the load at a limit.
 fn consider(id: ObjectId, object: &mut Object) -> Option<(ObjectId, Object)> {
     let stop = LOADING.with_borrow_mut(|loading| {
         let loading = loading.as_mut()?;
-        // The same object under many names is read each time.
+        // An object listed several times is parsed each time.
         let repeated = !loading.seen.insert(id);
         if loading.bounds.is_late() {
             return Some(ExtractError::too_slow(loading.bounds.limits.time));
@@ -77,11 +78,11 @@ fn is_picture_or_font(stream: &Stream) -> bool {
     matches!(subtype, b"Image" | b"Type1C" | b"CIDFontType0C" | b"OpenType") || stream.dict.has(b"Length1")
 }
 
-/// Whether each object of a stream stands at a place of its own: many names for one large object
-/// would make many copies of it.
+/// Whether the objects of a stream have increasing offsets: many ids for the offset of one large object would make many
+/// copies of it.
 fn is_sound(stream: &Stream) -> bool {
     let Ok(content) = stream.get_plain_content_with_limit(OBJECT_STREAM_BYTES_MAX) else {
-        // Encrypted ones cannot be looked into here; the library reports what is wrong.
+        // Encrypted streams cannot be checked here; lopdf reports what is wrong with them.
         return true;
     };
     let first = stream.dict.get(b"First").and_then(Object::as_i64).unwrap_or(0);

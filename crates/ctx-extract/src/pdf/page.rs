@@ -1,4 +1,4 @@
-//! The text of a page: what is shown, put into lines by where it is shown.
+//! The text of a PDF page: runs the text operators, and joins their text to lines by position.
 
 use super::super::ExtractError;
 use super::super::bounds::Bounds;
@@ -8,26 +8,26 @@ use lopdf::{Dictionary, Document, Error, Object, ObjectId, Stream};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What one page may unpack to.
+/// Maximum unpacked bytes of one page.
 const PAGE_BYTES_MAX: usize = 64 << 20;
-/// Operations between two looks at the time.
+/// Operations between two checks of the deadline.
 const OPERATIONS_PER_LOOK: usize = 1_024;
-/// Drawings inside drawings.
+/// Maximum nesting depth of form XObjects.
 const FORMS_MAX: usize = 8;
-/// States that can be put aside.
+/// Maximum number of saved graphics states.
 const STATES_MAX: usize = 256;
-/// Distances in sizes of the font: from here on it is another word, another line, another paragraph.
+/// Distances, in font sizes, that separate words, lines and paragraphs.
 const WORD_GAP: f32 = 0.2;
 const LINE_GAP: f32 = 0.5;
 const PARAGRAPH_GAP: f32 = 1.7;
 
-/// Reads the pages of a document one after the other.
+/// Reads the pages of a document in order.
 pub(super) struct Reader<'a> {
     document: &'a Document,
     bounds: &'a Bounds,
-    /// Fonts by the place of their dictionary; pages share them.
+    /// Fonts by the address of their dictionary, because pages share them.
     fonts: HashMap<usize, Rc<Font<'a>>>,
-    /// Bytes that may still be unpacked.
+    /// Remaining budget of unpacked bytes.
     room: usize,
     has_left_out: bool,
 }
@@ -43,12 +43,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether something is missing because there was no room for it.
+    /// Whether content was left out because of the limit on unpacked bytes.
     pub(super) fn has_left_out(&self) -> bool {
         self.has_left_out
     }
 
-    /// The paragraphs of a page; of one that cannot be read there are none.
+    /// The paragraphs of a page; none if it cannot be read.
     pub(super) fn read(&mut self, page: ObjectId) -> Result<Vec<String>, ExtractError> {
         let content = self.document.get_page_content_with_limit(page, PAGE_BYTES_MAX.min(self.room));
         let Ok(content) = content else {
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
             if count % OPERATIONS_PER_LOOK == 0 && self.bounds.is_late() {
                 break;
             }
-            // What cannot be read ends the page; what came before it stays.
+            // An unreadable operation ends the page; the text before it is kept.
             let Ok(Operation { operator, operands }) = operation else { break };
             let number =
                 |index: usize| operands.get(index).and_then(|operand| operand.as_float().ok()).unwrap_or(0.0);
@@ -174,14 +174,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Six numbers that move, turn and stretch.
+/// An affine transformation as six numbers, as in PDF.
 #[derive(Clone, Copy)]
 struct Matrix([f32; 6]);
 
 impl Matrix {
     const ONE: Self = Self([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
 
-    /// This one first, then the other.
+    /// Concatenation: applies `self` first, then the other.
     fn then(self, Self([a, b, c, d, e, f]): Self) -> Self {
         let [p, q, r, s, x, y] = self.0;
         Self([
@@ -195,12 +195,12 @@ impl Matrix {
     }
 }
 
-/// Where and how text is shown.
+/// The graphics and text state of PDF.
 #[derive(Clone)]
 struct State<'a> {
-    /// The page as the drawing sees it.
+    /// The current transformation matrix.
     place: Matrix,
-    /// Where the line began, and where the next text begins.
+    /// The text line matrix, and the text matrix.
     line: Matrix,
     text: Matrix,
     font: Option<Rc<Font<'a>>>,
@@ -223,7 +223,7 @@ impl State<'_> {
         self.begin(Matrix([1.0, 0.0, 0.0, 1.0, x, y]).then(self.line));
     }
 
-    /// Shows texts; the numbers between them are steps back in thousandths of the size.
+    /// Shows strings; numbers between them move the position back by thousandths of the font size.
     fn show(&mut self, operands: &[Object], lines: &mut Lines) {
         for operand in operands {
             match operand {
@@ -253,12 +253,12 @@ impl State<'_> {
     }
 }
 
-/// Texts as they come, made into lines and those into paragraphs.
+/// Joins texts to lines and paragraphs, by position.
 #[derive(Default)]
 struct Lines {
     paragraphs: Vec<String>,
     paragraph: String,
-    /// Where the last text ended, and whether that is more than a guess.
+    /// The end of the last text, and whether its width is known rather than estimated.
     last: Option<(f32, f32)>,
     is_sure: bool,
 }
@@ -295,7 +295,7 @@ impl Lines {
         }
     }
 
-    /// A word that was cut at the end of a line is put together again.
+    /// Ends a line; joins a word that was hyphenated at its end.
     fn end_line(&mut self, next: &str) {
         let line = self.paragraph.trim_end();
         let cut = line.strip_suffix(['-', '\u{ad}', '\u{2010}']);

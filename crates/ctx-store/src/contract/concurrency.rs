@@ -1,4 +1,4 @@
-//! Writers that run at once, in one process and in two, while somebody follows.
+//! Concurrent writers on two handles, while a follower reads the change feed.
 
 use super::OpenStore;
 use super::follower::{DocumentFollower, VectorFollower};
@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Writers, half of them by another handle.
+/// Number of writers; half of them use a second handle.
 const WRITERS: u8 = 4;
-/// Documents of each.
+/// Documents per writer.
 const DOCUMENTS: usize = 40;
 
 pub(super) fn writers_at_once_lose_nothing_and_hide_nothing(open: OpenStore<'_>) {
@@ -35,7 +35,7 @@ pub(super) fn writers_at_once_lose_nothing_and_hide_nothing(open: OpenStore<'_>)
         running.fetch_sub(1, Ordering::SeqCst);
         generations
     };
-    // Fills in vectors without changing a document, as long as there are some to fill in.
+    // Stores missing vectors without changing documents, until the writers are done and none is missing.
     let fill = || {
         loop {
             let writing = running.load(Ordering::SeqCst) > 0;

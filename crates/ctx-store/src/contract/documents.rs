@@ -221,7 +221,7 @@ pub(super) fn files_of_a_source_come_in_pages_with_their_states(open: OpenStore<
         }
         assert_eq!(files, expected, "pages of {limit}");
     }
-    // All have names already, and nothing is known of the last.
+    // The first two have names already, the last is not known.
     let others = [id(1, "é.png"), id(1, "a/partial"), id(1, "unknown")];
     store.name_skipped(&others.map(|id| (id, "other".to_owned()))).unwrap();
     let names: Vec<_> =

@@ -1,4 +1,4 @@
-//! A view as the suite makes one: it follows the change feed page by page and knows nothing else.
+//! Followers of the change feed: simple views that are built only from its pages.
 
 use crate::changes::{ChangeCursor, ChangeScope, Generation, VectorSequence};
 use crate::documents::{ChunkPlace, DocumentKey, IndexedDocument};
@@ -6,7 +6,7 @@ use crate::store::Store;
 use crate::vectors::ModelKey;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The documents, as the change feed tells of them.
+/// The documents, as reported by the change feed.
 #[derive(Default)]
 pub(super) struct DocumentFollower {
     cursor: ChangeCursor,
@@ -15,7 +15,7 @@ pub(super) struct DocumentFollower {
 }
 
 impl DocumentFollower {
-    /// Reads one page; tells whether there is more.
+    /// Reads one page; returns whether there is more.
     pub(super) fn follow(&mut self, store: &dyn Store, limit: usize) -> bool {
         let Some(page) = store.changes(self.cursor, ChangeScope::Documents, limit).unwrap() else {
             *self = Self::default();
@@ -43,7 +43,7 @@ impl DocumentFollower {
         page.more
     }
 
-    /// Reads all there is, and compares it with the store's own list.
+    /// Reads to the end of the feed and compares the documents with the store's own list.
     pub(super) fn catch_up(&mut self, store: &dyn Store, limit: usize) {
         while self.follow(store, limit) {}
         let listed: BTreeSet<(DocumentKey, u64)> =
@@ -60,7 +60,7 @@ impl DocumentFollower {
     }
 }
 
-/// The vectors of a model, as the change feed tells of them.
+/// The vectors of a model, as reported by the change feed.
 pub(super) struct VectorFollower {
     model: ModelKey,
     cursor: ChangeCursor,
@@ -72,7 +72,7 @@ impl VectorFollower {
         Self { model, cursor: ChangeCursor::START, vectors: BTreeMap::new() }
     }
 
-    /// Reads one page; tells whether there is more.
+    /// Reads one page; returns whether there is more.
     pub(super) fn follow(&mut self, store: &dyn Store, limit: usize) -> bool {
         let page = store.changes(self.cursor, ChangeScope::Vectors(self.model), limit).unwrap().unwrap();
         assert!(page.vectors.len() <= limit);
@@ -88,7 +88,7 @@ impl VectorFollower {
         page.more
     }
 
-    /// Reads all there is, and compares what is not gone with the store's own count and answers.
+    /// Reads to the end of the feed, drops deleted vectors, and compares the rest with the store's count and values.
     pub(super) fn catch_up(&mut self, store: &dyn Store, limit: usize) {
         while self.follow(store, limit) {}
         let sequences: Vec<VectorSequence> = self.vectors.keys().copied().collect();

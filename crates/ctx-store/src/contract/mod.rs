@@ -1,8 +1,8 @@
-//! The contract that every backend fulfils: one suite for all of them.
+//! The contract suite, which every storage backend passes.
 //!
-//! A store or a state is opened by a name: a name that is new is a new one, and a second handle under the same name is
-//! another process with the same one. Property tests apply random steps and compare with a simple model; writers that
-//! run at once must lose nothing and hide nothing from whoever follows the change feed.
+//! A backend is opened by name: a new name is a new store, and a second handle with the same name stands for another
+//! process with the same store. Property tests apply random steps and compare with a simple model. Concurrency tests
+//! check that parallel writers lose nothing, and that followers of the change feed see everything.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod concurrency;
@@ -21,19 +21,19 @@ use crate::state::State;
 use crate::store::Store;
 use std::sync::Arc;
 
-/// Opens the store of a name.
+/// Opens the store with a name.
 pub type OpenStore<'a> = &'a (dyn Fn(&str) -> Arc<dyn Store> + Sync);
 
-/// Opens the state of a name.
+/// Opens the state with a name.
 pub type OpenState<'a> = &'a (dyn Fn(&str) -> Box<dyn State> + Sync);
 
-/// Has another process take a lease of the store of a name, or what comes closest to one.
+/// Makes another process acquire a lease of the store with a name, or simulates it.
 pub type HoldLease<'a> = &'a dyn Fn(&str, &Lease) -> KillHolder;
 
-/// Kills the process that took a lease, so that it releases nothing itself.
+/// Kills the process that holds a lease, so that it cannot release the lease itself.
 pub type KillHolder = Box<dyn FnOnce()>;
 
-/// Checks that a store keeps the contract; panics where it does not.
+/// Checks that a store fulfils the contract; panics if it does not.
 pub fn store_contract(open: OpenStore<'_>, hold: HoldLease<'_>) {
     documents::sync_outcomes_are_kept_by_their_rules(open);
     documents::a_document_comes_back_whole(open);
@@ -52,7 +52,7 @@ pub fn store_contract(open: OpenStore<'_>, hold: HoldLease<'_>) {
     concurrency::writers_at_once_lose_nothing_and_hide_nothing(open);
 }
 
-/// Checks that state keeps the contract; panics where it does not.
+/// Checks that a state fulfils the contract; panics if it does not.
 pub fn state_contract(open: OpenState<'_>) {
     state::runs_come_back_with_what_was_called_inside(open);
     state::runs_are_recorded_only_while_recording(open);
@@ -77,7 +77,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::sync::Mutex;
 
-    /// The line that a process prints once it has taken its lease.
+    /// The line that a process prints after it has acquired its lease.
     const HELD: &str = "the lease is held";
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         let open = |name: &str| stores.lock().unwrap().entry(name.to_owned()).or_default().clone();
         let hold = |name: &str, lease: &Lease| -> KillHolder {
             let (store, lease) = (open(name), lease.clone());
-            // Nothing is dropped in a process that is killed.
+            // A killed process runs no destructors.
             std::mem::forget(store.lease(&lease).unwrap().unwrap());
             Box::new(move || store.free_lease(&lease))
         };
@@ -118,7 +118,7 @@ mod tests {
         });
     }
 
-    /// Starts this program again, to take a lease.
+    /// Starts this test binary again, as a process that acquires a lease.
     fn hold_in_a_process(path: &Path, lease: &Lease) -> KillHolder {
         let lease = match lease {
             Lease::Sync(source) => source.to_string(),
@@ -127,7 +127,7 @@ mod tests {
         };
         let mut holder = Command::new(env::current_exe().unwrap())
             .args(["contract::tests::a_lease_is_held_until_the_end", "--exact", "--ignored", "--nocapture"])
-            // Taken for names of tests that there are not.
+            // The test harness takes these for names of tests, and finds none.
             .args([path.as_os_str(), lease.as_ref()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -154,7 +154,7 @@ mod tests {
         let store = SqliteStore::open(Path::new(path)).unwrap();
         let _held = store.lease(&lease).unwrap().unwrap();
         io::stdout().write_all(format!("{HELD}\n").as_bytes()).unwrap();
-        // Ends when whoever started it does, at the latest.
+        // Ends at the latest with the parent process, which holds the other end of the pipe.
         io::stdin().read_to_end(&mut Vec::new()).unwrap();
     }
 }

@@ -14,9 +14,9 @@ use proptest::test_runner::{Config, TestRunner};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sequences that are tried.
+/// Number of sequences.
 const CASES: u32 = 48;
-/// Steps in each.
+/// Maximum number of steps in a sequence.
 const STEPS: usize = 40;
 /// Names of documents, in each of two sources.
 const NAMES: [&str; 4] = ["a", "a/b", "a.b", "é"];
@@ -44,7 +44,7 @@ type Name = (u8, usize);
 struct Expected {
     documents: BTreeMap<DocumentId, NewDocument>,
     skipped: BTreeMap<DocumentId, (u8, SkipNote)>,
-    /// Ids in the order in which they came.
+    /// Ids in insertion order.
     order: Vec<DocumentId>,
 }
 
@@ -158,7 +158,7 @@ fn mutation(step: &Step, fast: ModelKey, own: ModelKey) -> Option<Mutation> {
     })
 }
 
-/// Makes the vectors that some documents lack.
+/// Stores the vectors that some documents lack.
 fn fill(store: &dyn Store, model: ModelKey, limit: usize) {
     let pending = store.pending(&PendingQuery { model, marked: true, after: 0, limit }).unwrap();
     let made = pending.iter().map(|pending| DocumentVectors {
@@ -174,7 +174,8 @@ fn fill(store: &dyn Store, model: ModelKey, limit: usize) {
     assert!(store.put_vectors(model, true, &made.collect::<Vec<_>>()).unwrap());
 }
 
-/// Every vector is of the text that its chunk has now, and documents are pending exactly when they lack some.
+/// Checks that every vector matches the current text of its chunk, and that documents are pending exactly if they lack
+/// vectors.
 fn check_vectors(store: &dyn Store, model: ModelKey) {
     let mut lacking = Vec::new();
     for listed in store.list(0, 1_000).unwrap() {
@@ -196,7 +197,7 @@ fn check_vectors(store: &dyn Store, model: ModelKey) {
 }
 
 impl Expected {
-    /// Does to the model what the mutation does; tells whether it deletes a document by its own name.
+    /// Applies the mutation to the model; returns whether it is a deletion of a stored document.
     fn apply(&mut self, step: &Step, mutation: &Mutation) -> bool {
         let source_number = match step {
             Step::Put { document, .. }

@@ -1,4 +1,4 @@
-//! Documents and vectors to store.
+//! Sample documents and vectors.
 
 use crate::documents::{DocumentId, NewDocument, Span};
 use crate::vectors::{ModelKey, NewVector, NewVectors, TextHash};
@@ -46,7 +46,7 @@ pub(crate) fn document(source_number: u8, name: &str, body: &str) -> NewDocument
     }
 }
 
-/// Tells the text of a chunk.
+/// Hash of the text of a chunk.
 pub(crate) fn text_hash(text: &str) -> TextHash {
     let mut hash = TextHash::default();
     let all = blake3::hash(text.as_bytes());
@@ -54,7 +54,7 @@ pub(crate) fn text_hash(text: &str) -> TextHash {
     hash
 }
 
-/// The exact values that a model gives a text, as far as a store is concerned: bytes.
+/// Fake exact values of a vector: bytes derived from the model and the text.
 pub(crate) fn half(model: ModelKey, text: &str) -> Vec<u8> {
     blake3::hash(format!("{model} {text}").as_bytes()).as_bytes()[..8].to_vec()
 }
@@ -65,7 +65,7 @@ pub(crate) fn vector(model: ModelKey, position: usize, text: &str) -> NewVector 
     NewVector { position, hash: text_hash(text), scale: 0.5, codes: half[..4].to_vec(), half }
 }
 
-/// The document with vectors of `made` for all of its chunks, where there is such a model.
+/// The document with vectors of the model `made` for all of its chunks, if a model is given.
 pub(crate) fn with_vectors(
     document: NewDocument,
     made: Option<ModelKey>,

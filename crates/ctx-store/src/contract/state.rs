@@ -33,7 +33,7 @@ pub(super) fn run(number: u128, parent: Option<u128>, code: Option<&str>) -> Run
 pub(super) fn runs_come_back_with_what_was_called_inside(open: OpenState<'_>) {
     let state = open("tree");
     state.start_recording().unwrap();
-    // 1 has 2 and 3 in it, 3 has 4; 5 stands alone.
+    // Run 1 has the nested runs 2 and 3, run 3 has run 4. Run 5 has none.
     for (number, parent, code) in [
         (4, Some(3), None),
         (2, Some(1), None),

@@ -1,4 +1,4 @@
-//! Handles that record, extend and remove at once, as two processes with one workspace do.
+//! Concurrent recording, extension and pruning by two handles, as two processes with one workspace do.
 
 use super::OpenState;
 use super::state::{run, run_id};
@@ -8,14 +8,15 @@ use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::thread;
 
-/// Calls of each of two handles, each with one inside.
+/// Outer calls per handle, each with one nested call.
 const CALLS: u128 = 400;
-/// Writers that extend the same definitions, half of them by another handle.
+/// Number of writers that extend the same definitions; half of them use a second handle.
 const WRITERS: usize = 4;
-/// What each of them adds.
+/// Number of additions per writer.
 const ADDITIONS: usize = 10;
-/// Runs that a handle records between start and stop, fewer than may wait to be written; and how often.
+/// Runs that a handle records between start and stop: fewer than the queue holds.
 const BATCH: u128 = 2_000;
+/// Number of such batches per handle.
 const BATCHES: u128 = 3;
 
 fn outermost(state: &dyn State) -> Vec<(RunId, u64)> {

@@ -10,16 +10,16 @@ use proptest::test_runner::{Config, TestRunner};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// Sequences that are tried.
+/// Number of sequences.
 const CASES: u32 = 32;
-/// Steps in each.
+/// Maximum number of steps in a sequence.
 const STEPS: usize = 40;
-/// Numbers that runs may have.
+/// Highest number of a run.
 const RUNS: u128 = 12;
-/// Servers, and no more ways to reach each than are remembered.
+/// Server names, and no more ways to reach each server than are recorded.
 const SERVERS: [&str; 2] = ["up", "files"];
 const REACHES: [&str; 3] = ["a", "b", "c"];
-/// Definitions.
+/// Texts of definitions.
 const TEXTS: [&str; 3] = ["one", "two", ""];
 
 /// One step of a sequence. Runs with an odd number are recorded by the second handle.
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(|second| Step::Start { second }),
         1 => any::<bool>().prop_map(|second| Step::Stop { second }),
         8 => (1..=RUNS, proptest::option::of(1..=RUNS), any::<bool>()).prop_map(|(number, parent, failed)| {
-            // Nothing is called inside of what began later.
+            // No run is nested in one that began later.
             Step::Record { number, parent: parent.filter(|parent| *parent < number), failed }
         }),
         3 => (server(), text(), any::<bool>())
@@ -90,7 +90,7 @@ fn definitions((seen, accepted): (usize, usize)) -> ServerDefinitions {
 }
 
 impl Expected {
-    /// Takes a step with the model and with the state, and compares the answers.
+    /// Applies a step to the model and to the state, and compares the results.
     fn take(&mut self, step: &Step, handles: &[Box<dyn State>; 2]) {
         let handle = |second: bool| &handles[usize::from(second)];
         match *step {
@@ -132,7 +132,7 @@ impl Expected {
         }
     }
 
-    /// The runs inside of one, at any depth.
+    /// The runs nested in one, at any depth.
     fn inside(&self, number: u128) -> Vec<u128> {
         let children = self.runs.iter().filter(|(_, run)| run.parent == Some(run_id(number)));
         children.flat_map(|(child, _)| [vec![*child], self.inside(*child)].concat()).collect()

@@ -84,7 +84,7 @@ pub(super) fn refused_chunks_are_not_waited_for(open: OpenStore<'_>) {
     let (count, documents) = store.unreadable(own, 5).unwrap();
     assert_eq!((count, documents[0].reason.as_str(), documents[0].chunks), (1, "too long", 1));
     assert_eq!(documents[0].source, source(1).to_string());
-    // Wherever the text is, it is still refused; another one is tried.
+    // The rejection follows its text to the new position; a new text is tried.
     put(&*store, "two\nthree\n", None, Some(own));
     let pending = store.pending(&query).unwrap().remove(0);
     assert_eq!(pending.chunks.iter().map(|(position, _)| *position).collect::<Vec<_>>(), [1]);

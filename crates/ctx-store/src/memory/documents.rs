@@ -95,7 +95,7 @@ impl DocumentStore for MemoryStore {
     }
 
     fn name_skipped(&self, _: &[(DocumentId, String)]) -> Result<(), StoreError> {
-        // There is no earlier version of what is gone with its process.
+        // Nothing in memory was stored by an earlier version.
         Ok(())
     }
 
@@ -276,7 +276,7 @@ impl Content {
     }
 }
 
-/// A file, as a note about it names it.
+/// The file that a skip note is about.
 struct File<'a> {
     id: DocumentId,
     source: &'a str,
@@ -292,7 +292,7 @@ fn skipped_file(id: DocumentId, skipped: &Skipped) -> KnownFile {
     }
 }
 
-/// The time as stores keep it, in milliseconds.
+/// The current time, in whole milliseconds as in SQLite.
 fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)

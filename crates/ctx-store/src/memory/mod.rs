@@ -1,6 +1,7 @@
-//! Stores in memory, for tests: the second implementation of the seams, as simple as it can be.
+//! In-memory backends for tests: the second implementation of the storage traits, as simple as possible.
 //!
-//! Everything is behind one lock and found by walking, so that it is easy to see that it does what the traits say.
+//! Everything is behind one lock and found by linear scan, so that it is easy to check against the documentation of the
+//! traits.
 
 mod documents;
 mod state;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
-/// A store that is gone when it is dropped. Clones are the same store.
+/// A store that lasts until its last clone is dropped. Clones share their content.
 #[derive(Clone)]
 pub struct MemoryStore {
     about: StoreAbout,
@@ -46,17 +47,17 @@ struct Content {
     vectors: BTreeMap<u64, Vector>,
 }
 
-/// A document.
+/// A stored document.
 struct Entry {
     document: NewDocument,
     generation: Generation,
     read_at: Timestamp,
-    /// The model that it has all vectors of; 0 is none.
+    /// The model for which the document has all vectors; 0 is none.
     embedded: ModelKey,
     unreadable: Vec<(ModelKey, UnreadableChunk)>,
 }
 
-/// A file of which something was said.
+/// A file that was skipped, or indexed only in part.
 struct Skipped {
     source: String,
     source_id: String,
@@ -64,7 +65,7 @@ struct Skipped {
     read_at: Timestamp,
 }
 
-/// A vector.
+/// A stored vector.
 struct Vector {
     model: ModelKey,
     document: DocumentKey,
@@ -79,7 +80,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Frees a lease, as the end of its holder's process does.
+    /// Releases a lease, as the end of its holder's process does.
     #[cfg(test)]
     pub(crate) fn free_lease(&self, lease: &Lease) {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(lease);
@@ -111,7 +112,7 @@ impl Entry {
     }
 }
 
-/// A lease that is held.
+/// A held lease, released on drop.
 struct Held {
     lease: Lease,
     leases: Arc<Mutex<HashSet<Lease>>>,
@@ -202,7 +203,7 @@ impl Content {
         if since > self.generation || (since > 0 && since < self.forgotten) {
             return None;
         }
-        // Both kinds of change by generation, so that a page is simply the first few.
+        // Writes and deletions merged by generation, so that a page is the first `limit` of them.
         let mut changes: BTreeMap<u64, DocumentKey> = BTreeMap::new();
         changes.extend(self.documents.iter().map(|(key, entry)| (entry.generation.0, *key)));
         changes.extend(self.deletions.iter().map(|(generation, (key, _))| (*generation, *key)));

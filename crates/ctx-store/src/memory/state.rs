@@ -11,27 +11,27 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Ways to reach a server of one name that are remembered, as in SQLite.
+/// Maximum number of records per server name, each for another way to reach it; the same as in SQLite.
 const WAYS_MAX: usize = 4;
 
-/// State that is gone when its last handle is dropped.
+/// State that lasts until its last handle is dropped.
 #[derive(Default)]
 pub struct MemoryState {
     content: Arc<Mutex<Content>>,
     is_recording: AtomicBool,
-    /// Whether old runs are to be removed with the next one that is recorded.
+    /// Whether recording the next run also removes old runs.
     is_pruning_due: AtomicBool,
 }
 
 #[derive(Default)]
 struct Content {
     runs: BTreeMap<String, Run>,
-    /// By name and reach, the one seen last at the end.
+    /// By name and `reach`, the most recently seen last.
     definitions: Vec<((String, String), ServerDefinitions)>,
 }
 
 impl MemoryState {
-    /// Another handle on what this one remembers, as another process has it. It records nothing yet.
+    /// Another handle to the same state, as another process would open it. It is not recording yet.
     pub fn another_handle(&self) -> Self {
         Self { content: self.content.clone(), ..Self::default() }
     }

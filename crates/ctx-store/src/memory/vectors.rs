@@ -191,7 +191,7 @@ impl Content {
         self.vectors.values().filter(of).map(|vector| &vector.vector)
     }
 
-    /// The chunks of a document that need no vector of a model any more.
+    /// Positions of the chunks that have a vector of a model or are rejected by it.
     fn settled_positions(&self, key: DocumentKey, entry: &Entry, model: ModelKey) -> BTreeSet<usize> {
         let unreadable = entry.unreadable.iter().filter(|(of, _)| *of == model);
         let made = self.vectors_of(key, model).map(|vector| vector.position);
@@ -226,7 +226,7 @@ impl Content {
         }
     }
 
-    /// Replaces a document's vectors: those of unchanged texts are kept under new numbers, new ones are added.
+    /// Replaces a document's vectors: those of unchanged texts are kept under new sequence numbers, new ones are added.
     pub(super) fn replace_vectors(&mut self, key: DocumentKey, vectors: &NewVectors) {
         let made = vectors.made.as_ref().map(|(model, _)| *model);
         let old: Vec<(ModelKey, NewVector)> = self

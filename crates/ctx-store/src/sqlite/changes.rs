@@ -1,7 +1,6 @@
-//! The change feed, read off generations and the keys of vectors.
+//! The change feed, derived from the generations of documents and the keys of vectors.
 //!
-//! Both numbers are taken while the transaction that takes them holds the one write lock of the file, so their order is
-//! the order of commits.
+//! Both are assigned under the write lock of the file, so their order is the commit order.
 
 use super::SqliteStore;
 use super::read::{generations, json_or_default, spans, uuid};
@@ -15,7 +14,7 @@ use crate::vectors::{ModelKey, VectorRow};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-/// Bytes of text after which a page ends, so that large documents do not fill the memory together.
+/// Bytes of text after which a page ends, to bound the memory of a page of large documents.
 const PAGE_TEXT_BYTES: usize = 16 << 20;
 
 impl ChangeFeed for SqliteStore {
@@ -31,7 +30,7 @@ impl ChangeFeed for SqliteStore {
     ) -> Result<Option<ChangePage>, StoreError> {
         let limit = limit.max(1);
         self.read(|connection| {
-            // One snapshot for all of a page.
+            // One snapshot for the whole page.
             let snapshot = connection.unchecked_transaction()?;
             match scope {
                 ChangeScope::Documents => changed_documents(&snapshot, cursor, limit),
@@ -60,11 +59,11 @@ impl ChangeFeed for SqliteStore {
         self.read(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let (_, forgotten) = generations(&snapshot)?;
-            // The store was restored from a copy, or forgot what was deleted.
+            // The store was restored from a copy, or deletions after `since` were pruned.
             if since.generation > until.generation || since.generation.0 < forgotten {
                 return Ok(None);
             }
-            // Asked for one more than fits, to see that it does not.
+            // One more than the limit, to detect that there are too many.
             let room = limit.saturating_add(1);
             let deleted = gone(&snapshot, since, until, room)?;
             let list_changed = until.newest_key > since.newest_key || !deleted.is_empty();
@@ -85,7 +84,7 @@ fn changed_documents(
     if since > newest || (since > 0 && since < forgotten) {
         return Ok(None);
     }
-    // The page ends where either kind of change does not fit any more.
+    // Deletions and writes are read by two queries. The page ends where the first of them reaches its limit.
     let mut end = newest;
     let mut deleted: Vec<(u64, u64)> = connection
         .prepare_cached(
@@ -157,7 +156,7 @@ fn added_vectors(
     Ok(page)
 }
 
-/// Documents of the first moment that were deleted; one that an older ctx deleted has no id.
+/// Documents that existed at `since` and were deleted by `until`. Deletions by an older version have no id.
 fn gone(
     connection: &Connection,
     since: Checkpoint,
@@ -176,7 +175,7 @@ fn gone(
         .collect()
 }
 
-/// Documents of the first moment that were written again.
+/// Documents that existed at `since` and were written again by `until`.
 fn rewritten(
     connection: &Connection,
     since: Checkpoint,
@@ -185,7 +184,7 @@ fn rewritten(
 ) -> rusqlite::Result<Vec<Uuid>> {
     connection
         .prepare_cached(
-            // The plus keeps it from walking all documents by their keys.
+            // `+key` keeps SQLite from using the primary key, which would scan all documents.
             "SELECT id FROM documents WHERE generation > ?1 AND generation <= ?2 AND +key <= ?3
              ORDER BY generation LIMIT ?4",
         )?

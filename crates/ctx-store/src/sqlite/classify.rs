@@ -1,15 +1,15 @@
-//! SQLite's errors as kinds of [`StoreError`].
+//! Conversion of SQLite errors to [`StoreError`].
 
 use crate::error::{Place, StoreError, StorePart};
 use rusqlite::ErrorCode;
 use std::path::Path;
 
-/// A store's file, as a person may be shown it.
+/// The location of a store, for error messages.
 pub(super) fn place(path: &Path) -> Place {
     Place { name: path.display().to_string(), part: StorePart::Documents }
 }
 
-/// Tells SQLite's errors apart.
+/// Converts SQLite errors by their error code.
 pub(super) trait Classify<T> {
     fn classify(self, path: &Path) -> Result<T, StoreError>;
 }
@@ -32,12 +32,12 @@ impl<T> Classify<T> for rusqlite::Result<T> {
     }
 }
 
-/// Whether somebody else holds the lock.
+/// Whether another connection holds the lock.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Whether less access might still work.
+/// Whether opening with less access might still work.
 pub(super) fn is_access_problem(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen))

@@ -1,4 +1,4 @@
-//! Stores that earlier versions wrote: each opens, migrates and keeps what is in it.
+//! Tests with stores of every earlier format: each opens, migrates and keeps its content.
 
 use super::SqliteStore;
 use super::schema::MIGRATIONS;
@@ -19,7 +19,7 @@ fn id(text: &str) -> Uuid {
     text.parse().unwrap()
 }
 
-/// Checks a store of this format that was migrated.
+/// Checks a store that was migrated from this format.
 fn check(store: &SqliteStore, format: usize) {
     assert_eq!(store.about().id, id("cb5af186-1c4a-4c0c-aada-30a0a41eeb2c"));
     assert!(store.writable() && store.problems().unwrap().is_empty());
@@ -50,7 +50,7 @@ fn check(store: &SqliteStore, format: usize) {
     let stamps = store.stamps(&[deploy, empty, damaged]).unwrap();
     assert!(stamps[0].stored.as_ref().is_some_and(|stamp| stamp.fingerprint.is_some()));
     assert!(stamps[1..].iter().all(|stamp| stamp.stored.is_none() && stamp.skipped.is_some()));
-    // Reasons came with the third format, names with the fifth.
+    // Reasons were added in format 3, names in format 5.
     let reason = "it is damaged: failed parsing cross reference table".to_owned();
     let damage = match format {
         ..3 => FileState::Empty,
@@ -69,7 +69,7 @@ fn check(store: &SqliteStore, format: usize) {
     ];
     assert_eq!(files, expected);
 
-    // Vectors came with the second format, refused chunks with the third.
+    // Vectors were added in format 2, rejected chunks in format 3.
     let own = store.model("builtin-fast-1").unwrap();
     assert_eq!(own.is_some(), format >= 2);
     if let Some(own) = own {

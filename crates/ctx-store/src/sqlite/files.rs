@@ -1,4 +1,4 @@
-//! All that is known of a source's files, page by page: documents and what was skipped, merged by name.
+//! The files of a source, in pages: documents and skipped files, merged by name.
 
 use super::SqliteStore;
 use super::read::uuid;
@@ -45,7 +45,7 @@ impl SqliteStore {
     }
 }
 
-/// Documents and skipped files with names: a page of each, of which the first names are a page of both.
+/// Files with names: a page of documents and a page of skipped files are read, and the first `limit` of both returned.
 fn named(
     connection: &Connection,
     source: &str,
@@ -53,7 +53,7 @@ fn named(
     limit: usize,
 ) -> rusqlite::Result<Vec<KnownFile>> {
     let name = after.and_then(|after| after.source_id.as_deref()).unwrap_or_default();
-    // The empty name is one, too.
+    // The empty string is a valid name, so the first page includes it.
     let (behind, id) = match after {
         Some(after) => (">", after.id.as_bytes().as_slice()),
         None => (">=", [].as_slice()),
@@ -84,7 +84,7 @@ fn named(
     Ok(files)
 }
 
-/// Files that an earlier version skipped, which kept no names of them.
+/// Files without names: skipped by an earlier version, which did not store names.
 fn nameless(
     connection: &Connection,
     source: &str,

@@ -1,4 +1,4 @@
-//! Documents as a list, page by page, and their texts one by one.
+//! Lists of documents in pages, and single texts.
 
 use super::SqliteStore;
 use super::read::uuid;
@@ -8,12 +8,12 @@ use rusqlite::{OptionalExtension, params};
 use uuid::Uuid;
 
 impl SqliteStore {
-    /// At most `most` documents that stand behind the place `after`, in the order in which they came.
+    /// At most `most` documents after the key `after`, in insertion order.
     pub(super) fn listed(&self, after: u64, most: usize) -> Result<Vec<ListedDocument>, StoreError> {
         self.read(|connection| {
             connection
                 .prepare_cached(
-                    // In this order of tables, so that a page costs what is on it.
+                    // CROSS JOIN fixes the order of the tables, so that a page costs only what is on it.
                     "SELECT key, id, source, source_id, title, content_type, octet_length(body)
                      FROM documents CROSS JOIN bodies ON document = key WHERE key > ?1 ORDER BY key LIMIT ?2",
                 )?
@@ -32,7 +32,7 @@ impl SqliteStore {
         })
     }
 
-    /// A document's text, if it is no longer than this.
+    /// A document's text, left out if it is longer than `bytes_max`.
     pub(super) fn text_within(&self, id: Uuid, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
         self.read(|connection| {
             connection

@@ -1,13 +1,13 @@
-//! Lock files: held while they are open, released even by a crash.
+//! Lock files. The operating system releases a lock when its holder crashes.
 
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// A lock that is held.
+/// A held lock, released on drop.
 pub(super) struct Lock(File);
 
-/// Takes the lock, or `None` while somebody else has it.
+/// Takes the lock; `None` while another holder has it.
 pub(super) fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     let mut options = File::options();
     options.create(true).truncate(false).write(true);
@@ -23,8 +23,7 @@ pub(super) fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing is not enough: a process that is just being started has the file open too, until it
-        // is another program.
+        // Closing the file is not enough: a child process between fork and exec still has it open.
         let _ = self.0.unlock();
     }
 }

@@ -1,4 +1,4 @@
-//! Documents in one SQLite file, which is the only truth.
+//! The SQLite backend: documents in one file, which is the source of truth for every index.
 
 mod changes;
 mod classify;
@@ -34,18 +34,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// WAL mode can corrupt a database with two writers before this version.
+/// Before this version, WAL mode can corrupt a database with two writers.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// How long a writer waits for another process to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to rest before a new try where SQLite does not wait itself.
+/// Pause between attempts where SQLite does not wait itself.
 const BUSY_POLL: Duration = Duration::from_millis(20);
 /// Minimum time between two attempts to reopen a store after the disk was full.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(2);
 /// Idle connections kept for readers.
 const READERS_MAX: usize = 8;
 
-/// A store in an SQLite file. Leases are lock files beside it.
+/// A store in a SQLite file. Leases are lock files next to it.
 pub struct SqliteStore {
     path: PathBuf,
     about: StoreAbout,
@@ -63,7 +63,7 @@ struct Connections {
     opened_at: Instant,
 }
 
-/// How far the file can be used.
+/// How the file can be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     ReadWrite,
@@ -72,17 +72,17 @@ enum Access {
     /// The disk is full, so the WAL index cannot be created. SQLite keeps it in memory instead, which needs an
     /// exclusive lock: a single connection.
     Exclusive,
-    /// Nothing in the folder can be written: read the file as it lies there.
+    /// Nothing in the folder can be written: the file is read as it is, without its WAL.
     Immutable,
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, and creates or migrates it where that is possible.
+    /// Opens the store at `path`. Creates or migrates it where that is possible.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let started = Instant::now();
         loop {
             match Self::try_open(path) {
-                // Some locks are refused without waiting, as when two make a new store at once.
+                // SQLite refuses some locks without waiting, such as when two processes create a store at once.
                 Err(StoreError::Busy { .. }) if started.elapsed() < BUSY_TIMEOUT => thread::sleep(BUSY_POLL),
                 opened => return opened,
             }
@@ -146,7 +146,7 @@ impl SqliteStore {
             None => connect(&self.path, connections.access, OpenFlags::empty()).classify(&self.path)?,
         };
         let result = work(&connection).classify(&self.path).map_err(|error| {
-            // A newer format may have no place for our question.
+            // The query may fail because a newer version has migrated the file. Then that is the error to report.
             schema::refuse_newer(&connection, &self.path).err().unwrap_or(error)
         });
         let mut readers = connections.readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +156,7 @@ impl SqliteStore {
         result
     }
 
-    /// Does some work in one transaction; an error undoes all of it.
+    /// Runs `work` in one transaction; an error rolls it back.
     fn write<T>(&self, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         self.reopen_if_disk_was_full();
         let connections = self.connections();
@@ -167,7 +167,7 @@ impl SqliteStore {
         let mut connection = writer.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let transaction = begun.classify(&self.path)?;
-        // A newer ctx may have changed the format since we opened it.
+        // A newer version may have migrated the file since it was opened.
         schema::refuse_newer(&transaction, &self.path)?;
         let done = work(&transaction).classify(&self.path)?;
         transaction.commit().classify(&self.path)?;
@@ -230,7 +230,7 @@ impl Connections {
     }
 }
 
-/// Opens with the best possible access: for writing, else for reading, else as an immutable file. The flag says
+/// Opens the file with the most access possible: to write, else to read, else as an immutable file. The flag tells
 /// whether write access failed because of a full disk.
 fn open_best(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
     if let Err(error) = private::create_file(path)
@@ -245,8 +245,8 @@ fn open_best(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
         }
         let opened = connect(path, access, OpenFlags::SQLITE_OPEN_CREATE).and_then(|connection| {
             if access == Access::ReadWrite {
-                // A write lock shows whether writing works at all; nothing is changed. One that
-                // somebody else holds shows it as well.
+                // Taking the write lock shows whether writing works, and changes nothing. A lock that another process
+                // holds shows it as well.
                 connection.busy_timeout(Duration::ZERO)?;
                 match connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK") {
                     Err(error) if !classify::is_busy(&error) => return Err(error),
@@ -281,14 +281,13 @@ fn open_best(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
     Err(StoreError::Open { place: place(path), reason })
 }
 
-/// Whether to try this access after that failure. An exclusive lock blocks other processes, which only a full disk is a
-/// reason for.
+/// Whether to try this access after that failure. An exclusive lock blocks other processes, so it is tried only on a
+/// full disk.
 fn is_worth_trying(access: Access, failure: Option<&rusqlite::Error>) -> bool {
     access != Access::Exclusive || failure.is_some_and(classify::is_space_problem)
 }
 
-/// `create` is for the first connection only: a store that is deleted later must not come back
-/// empty.
+/// `create` is for the first connection only: a store that is deleted while it is open must not be created again empty.
 fn connect(path: &Path, access: Access, create: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match access {
@@ -318,7 +317,7 @@ fn connect(path: &Path, access: Access, create: OpenFlags) -> rusqlite::Result<C
     Ok(connection)
 }
 
-/// The path with what means something in a URI escaped.
+/// The path with the characters escaped that are special in a URI.
 fn uri_path(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
@@ -350,7 +349,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&folder.path().join("store.sqlite")).unwrap();
         let file = folder.path().join("store.vectors.lock");
-        // Another process that takes the lock of older versions, too.
+        // Another process that takes the same lock with flock(2), as older versions did.
         let mut holder =
             std::process::Command::new("flock").arg("-F").arg(&file).args(["sleep", "60"]).spawn().unwrap();
         let wait = |is_held: bool| {

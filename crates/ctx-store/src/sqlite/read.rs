@@ -1,4 +1,4 @@
-//! Documents and sources, read from their tables.
+//! Queries for documents and sources.
 
 use super::SqliteStore;
 use super::vectors::sources_with_documents;
@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Read, Seek, SeekFrom};
 use uuid::Uuid;
 
-/// Ids in one question for stamps; fewer are filled up, so that there is one statement.
+/// Number of ids in one query for stamps. Shorter lists are padded, so that there is one prepared statement.
 const STAMPS_AT_ONCE: usize = 256;
-/// Fewer are asked for one by one.
+/// Fewer ids than this are queried one by one.
 const STAMPS_FEW: usize = 16;
 
 impl DocumentStore for SqliteStore {
@@ -32,7 +32,8 @@ impl DocumentStore for SqliteStore {
         self.read(|connection| {
             // One snapshot for both tables.
             let snapshot = connection.unchecked_transaction()?;
-            // Two statements in all: one is cheaper than a list that is mostly filled up.
+            // Only two list sizes, so that statements stay prepared. A few single queries are cheaper than one padded
+            // list.
             let size = if ids.len() < STAMPS_FEW { 1 } else { STAMPS_AT_ONCE };
             let list = vec!["?"; size].join(", ");
             let mut stored = snapshot.prepare_cached(&format!(
@@ -55,7 +56,7 @@ impl DocumentStore for SqliteStore {
                     Ok(())
                 })?;
             }
-            // Cloned, not removed: somebody may ask for one document twice.
+            // Cloned, not removed: `ids` may contain an id twice.
             Ok(ids.iter().map(|id| found.get(id).cloned().unwrap_or_default()).collect())
         })
     }
@@ -147,7 +148,7 @@ impl DocumentStore for SqliteStore {
             let mut statement = snapshot.prepare_cached(
                 "SELECT start, length, heading FROM chunks WHERE document = ?1 AND position = ?2",
             )?;
-            // One handle moved from body to body: opening each would prepare a statement each time.
+            // One blob handle is moved from row to row: opening a handle for each would prepare a statement each time.
             let mut bodies: Option<Blob<'_>> = None;
             let mut texts = Vec::with_capacity(chunks.len());
             for (key, position) in chunks {
@@ -270,14 +271,14 @@ impl DocumentStore for SqliteStore {
     }
 }
 
-/// Asks for some documents at once.
+/// Queries the rows of up to `size` ids.
 fn each_of(
     statement: &mut Statement<'_>,
     ids: &[Uuid],
     size: usize,
     mut each: impl FnMut(Uuid, &Row<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
-    // Nothing has the id NULL.
+    // NULL as padding: no row has the id NULL.
     let filled = ids.iter().map(|id| Some(id.as_bytes().as_slice())).chain(std::iter::repeat(None));
     let mut rows = statement.query(params_from_iter(filled.take(size)))?;
     while let Some(row) = rows.next()? {
@@ -286,7 +287,7 @@ fn each_of(
     Ok(())
 }
 
-/// The current generation, and the newest one whose deletions have been forgotten.
+/// The current generation, and the newest generation whose deletions were pruned.
 pub(super) fn generations(connection: &Connection) -> rusqlite::Result<(u64, u64)> {
     connection
         .prepare_cached("SELECT generation, forgotten FROM meta")?

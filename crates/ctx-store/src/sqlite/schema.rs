@@ -1,4 +1,4 @@
-//! The tables, and the steps that lead from any older format to this one.
+//! The database schema, and the migrations from every older format.
 
 use super::classify::{Classify, is_access_problem, place};
 use super::{Access, connect};
@@ -8,10 +8,10 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
 use uuid::Uuid;
 
-/// Each step leads from the format of its index to the next; the file's `user_version` says how
-/// many have been taken. Steps that were released never change.
+/// Each migration leads from the format of its index to the next; `user_version` is the number of those applied.
+/// Released migrations never change.
 pub(super) const MIGRATIONS: &[&str] = &[
-    // Keys are never reused: a view may still name a document that is gone.
+    // Keys are never reused: an index may still refer to a deleted document.
     "CREATE TABLE meta (
        only INTEGER PRIMARY KEY CHECK (only = 1),
        store_id BLOB NOT NULL,
@@ -65,8 +65,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
        error TEXT,
        warnings INTEGER NOT NULL
      ) STRICT, WITHOUT ROWID;",
-    // Vectors. Their keys only grow, so that what is new is what has a higher key. Exact values lie
-    // apart: searching reads the codes of all, and the exact values of a few.
+    // Vectors. Keys only grow, so new vectors are those with higher keys. Exact values are in a table of their own: a
+    // search reads the codes of all vectors, but the exact values of only a few.
     "CREATE TABLE models (
        key INTEGER PRIMARY KEY AUTOINCREMENT,
        id TEXT NOT NULL UNIQUE,
@@ -97,8 +97,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
      ALTER TABLE documents ADD COLUMN embedded INTEGER NOT NULL DEFAULT 0;
      CREATE INDEX documents_by_embedded ON documents (source, embedded);
      ALTER TABLE documents ADD COLUMN sketch BLOB;",
-    // Why a document could not be read, or not wholly; it is told again until the document changes.
-    // Chunks that a model refuses to read.
+    // Why a document could not be read, or only in part; reported until the document changes. Chunks that a model
+    // rejects.
     "ALTER TABLE passed_over ADD COLUMN reason TEXT;
      CREATE TABLE unreadable_chunks (
        document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE,
@@ -108,10 +108,10 @@ pub(super) const MIGRATIONS: &[&str] = &[
        reason TEXT NOT NULL,
        PRIMARY KEY (document, model, position)
      ) STRICT, WITHOUT ROWID;",
-    // Which document it was, for those who know it by its id.
+    // The id of a deleted document, for followers that know it by its id.
     "ALTER TABLE deletions ADD COLUMN id BLOB;",
-    // The list of a source's files: names of those without a text, and when each was read. Both are unknown of what
-    // earlier versions stored.
+    // The list of a source's files: names of files without text, and when each was read. Both are unknown for rows of
+    // earlier versions.
     "ALTER TABLE documents ADD COLUMN read_at INTEGER;
      ALTER TABLE passed_over ADD COLUMN source_id TEXT;
      ALTER TABLE passed_over ADD COLUMN read_at INTEGER;
@@ -121,9 +121,9 @@ pub(super) const MIGRATIONS: &[&str] = &[
 /// SQLite `application_id` of our stores: "ctxK".
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"ctxK");
 
-/// Refuses the database of another program before anything in it is changed. A store from before the
-/// `application_id` was set is recognized by its tables. A file that cannot be judged, as one that another process
-/// keeps locked, is refused too.
+/// Refuses the database of another program before changing anything in it. A store from before the `application_id` was
+/// set is recognised by its tables. A file that cannot be inspected, such as one that another process keeps locked, is
+/// refused too.
 pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let is_empty = std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0);
     if is_empty {
@@ -132,7 +132,7 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let judge =
         |access| connect(path, access, OpenFlags::empty()).and_then(|connection| is_foreign(&connection));
     let judged = match judge(Access::ReadOnly) {
-        // Without the WAL, whose index cannot be made there.
+        // Opened as immutable, without the WAL: the index of the WAL cannot be created in that folder.
         Err(error) if is_access_problem(&error) => judge(Access::Immutable),
         judged => judged,
     };
@@ -164,7 +164,7 @@ pub(super) fn harden(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Brings the file to the newest format and returns the store's id.
+/// Migrates the file to the newest format and returns the store's id.
 pub(super) fn prepare(connection: &Connection, writable: bool, path: &Path) -> Result<Uuid, StoreError> {
     if refuse_newer(connection, path)? < known_version() {
         if !writable {
@@ -184,7 +184,7 @@ pub(super) fn prepare(connection: &Connection, writable: bool, path: &Path) -> R
         .map(|bytes| Uuid::from_slice(&bytes).unwrap_or_default())
 }
 
-/// The file's format, unless it is one that we do not know.
+/// The format of the file; an error if it is newer than this version knows.
 pub(super) fn refuse_newer(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let (found, known) = (version(connection).classify(path)?, known_version());
     if found > known { Err(StoreError::Newer { place: place(path), found, known }) } else { Ok(found) }
@@ -196,7 +196,7 @@ fn known_version() -> i64 {
 
 fn migrate(connection: &Connection) -> rusqlite::Result<()> {
     let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-    // Asked again inside the lock: another process may have been faster.
+    // Read again inside the lock: another process may have migrated the file first.
     let found = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
     if found >= MIGRATIONS.len() {
         return Ok(());
@@ -230,7 +230,7 @@ mod tests {
     use std::thread;
     use tempfile::TempDir;
 
-    /// Takes the first steps only, and stores something.
+    /// Creates a database with only the first `taken` migrations and a few rows.
     fn older(store: &Connection, taken: usize) -> Uuid {
         MIGRATIONS[..taken].iter().for_each(|step| store.execute_batch(step).unwrap());
         let id = Uuid::new_v4();
@@ -243,7 +243,7 @@ mod tests {
         id
     }
 
-    /// An older store in a file, as another program would have it open.
+    /// A file in an older format, and a connection that another program has to it.
     fn older_file(folder: &TempDir, taken: usize) -> (PathBuf, Connection, Uuid) {
         let path = folder.path().join("store.sqlite");
         let connection = Connection::open(&path).unwrap();
@@ -302,7 +302,7 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         thread::scope(|scope| {
             let opening = scope.spawn(|| SqliteStore::open(&path).err());
-            // Longer than the five seconds that a connection waits by itself.
+            // Longer than the default busy timeout of rusqlite, five seconds.
             thread::sleep(std::time::Duration::from_millis(5_500));
             theirs.execute_batch("COMMIT").unwrap();
             let refused = opening.join().unwrap();

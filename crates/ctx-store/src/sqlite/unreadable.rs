@@ -1,5 +1,4 @@
-//! Chunks that a model refuses to read: neither waited for nor asked for again, until all vectors are
-//! made anew or their text changes.
+//! Chunks that an embedding model rejects. They are not retried until all vectors are recomputed or their text changes.
 
 use super::SqliteStore;
 use crate::error::StoreError;
@@ -49,7 +48,7 @@ pub(super) fn insert(
         .map(drop)
 }
 
-/// Keeps what was said of texts that a document still has, wherever they are now.
+/// Keeps the rejections of texts that the document still contains, at their new positions.
 pub(super) fn replace(
     transaction: &Transaction<'_>,
     document: u64,

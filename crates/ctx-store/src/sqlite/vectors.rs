@@ -1,7 +1,7 @@
-//! Vectors in the store: one row for each chunk and model.
+//! Vectors: one row per chunk and model.
 //!
-//! Rows are never changed, only replaced by rows with higher keys. A key is taken under the write lock, so that a higher
-//! one was committed later.
+//! Rows are never changed, only replaced by rows with higher keys. A key is assigned under the write lock, so a higher
+//! key was committed later.
 
 use super::SqliteStore;
 use super::read::spans;
@@ -16,10 +16,10 @@ use crate::vectors::{
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params, params_from_iter};
 use std::collections::{BTreeSet, HashMap};
 
-/// Rows deleted in one transaction, so that nobody waits long for the next.
+/// Rows deleted in one transaction: a bound on how long other writers wait.
 const DELETE_BATCH: usize = 5_000;
 
-/// Whether a document has fewer vectors of a model than chunks that the model does not refuse.
+/// SQL condition: the document lacks vectors of the model `?1`. Chunks that the model rejects need none.
 const LACKS: &str = "(SELECT count(*) FROM chunks WHERE document = documents.key)
   <> (SELECT count(*) FROM vectors WHERE document = documents.key AND model = ?1)
    + (SELECT count(*) FROM unreadable_chunks WHERE document = documents.key AND model = ?1)";
@@ -74,7 +74,7 @@ impl VectorStore for SqliteStore {
                     .execute(params![key, DELETE_BATCH])
             })?;
         }
-        // A sync may have marked a document while its vectors were still there.
+        // A sync may have marked a document as complete while its vectors were still there.
         unmark()
     }
 
@@ -230,8 +230,8 @@ impl SqliteStore {
     }
 }
 
-/// Replaces a document's vectors within a transaction: those of unchanged texts are kept under new
-/// keys, new ones are added.
+/// Replaces a document's vectors within a transaction: those of unchanged texts are kept under new keys, new ones are
+/// added.
 pub(super) fn replace(
     transaction: &Transaction<'_>,
     document: u64,
@@ -259,7 +259,7 @@ pub(super) fn replace(
     }
 }
 
-/// A document's vectors by the text they were made of; of equal texts one is enough.
+/// A document's vectors by the hash of their text; of chunks with equal text, one is enough.
 fn vectors_of(
     transaction: &Transaction<'_>,
     document: u64,
@@ -307,7 +307,7 @@ fn insert(
     }
 }
 
-/// Notes that a document has all vectors that it will have of a model, if it has.
+/// Marks a document as complete if it has all vectors of a model, otherwise as incomplete.
 fn mark_complete(transaction: &Transaction<'_>, model: ModelKey, document: u64) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(&format!("UPDATE documents SET embedded = iif({LACKS}, 0, ?1) WHERE key = ?2"))?
@@ -315,7 +315,7 @@ fn mark_complete(transaction: &Transaction<'_>, model: ModelKey, document: u64) 
         .map(drop)
 }
 
-/// Each source from the one before it: a step in the index, not a walk through it.
+/// Finds each source by an index lookup from the one before it, instead of a scan of all documents.
 pub(super) fn sources_with_documents(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     let mut statement = connection.prepare_cached("SELECT min(source) FROM documents WHERE source > ?1")?;
     let mut sources = BTreeSet::new();
@@ -327,7 +327,7 @@ pub(super) fn sources_with_documents(connection: &Connection) -> rusqlite::Resul
     Ok(sources)
 }
 
-/// Somebody who uses other models may have removed it.
+/// Whether the store still knows a model. Another process, with other models, may have removed it.
 fn is_known(transaction: &Transaction<'_>, model: ModelKey) -> rusqlite::Result<bool> {
     transaction.prepare_cached("SELECT 1 FROM models WHERE key = ?1")?.exists([model])
 }
@@ -348,7 +348,7 @@ pub(super) fn vector_state(connection: &Connection, model: ModelKey) -> rusqlite
         .query_row([model], |row| Ok(VectorState { live: row.get(0)?, newest: sequence(row.get(1)?) }))
 }
 
-/// The chunks of a document that need no vector of a model any more.
+/// Positions of the chunks that have a vector of a model or are rejected by it.
 fn positions(connection: &Connection, model: ModelKey, document: u64) -> rusqlite::Result<BTreeSet<usize>> {
     connection
         .prepare_cached(
@@ -359,7 +359,7 @@ fn positions(connection: &Connection, model: ModelKey, document: u64) -> rusqlit
         .collect()
 }
 
-/// The key of a row as its place in the order of commits.
+/// The sequence number of the vector row with this key.
 pub(super) fn sequence(key: i64) -> VectorSequence {
     VectorSequence(u64::try_from(key).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Every change to documents and sources; each is one transaction.
+//! Writes to documents and sources, each in one transaction.
 
 use super::SqliteStore;
 use super::vectors;
@@ -67,7 +67,7 @@ impl SqliteStore {
     }
 }
 
-/// Applies one mutation; tells the generation of the change that it made, if it made one that views must know.
+/// Applies one mutation; returns the generation of its change, or `None` if views need not know of it.
 fn apply(transaction: &Transaction<'_>, mutation: &Mutation) -> rusqlite::Result<Option<Generation>> {
     match mutation {
         Mutation::Put(document) => put(transaction, document).map(Some),
@@ -166,7 +166,7 @@ fn delete(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<Opt
     Ok(Some(Generation(generation)))
 }
 
-/// A file, as its row in `passed_over` names it.
+/// The file that a row of `passed_over` is about.
 #[derive(Clone, Copy)]
 struct FileRow<'a> {
     id: DocumentId,
@@ -196,7 +196,7 @@ fn pass_over(
         .map(drop)
 }
 
-/// Takes back whatever was said of a document that is stored now, and says what there is to say.
+/// Replaces the skip note of a file; without a fingerprint or a note, deletes it.
 fn remark(
     transaction: &Transaction<'_>,
     file: FileRow<'_>,
@@ -210,7 +210,7 @@ fn remark(
     }
 }
 
-/// Takes back that a document has no text.
+/// Deletes the skip note of a file.
 fn remember_text(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<()> {
     transaction
         .prepare_cached("DELETE FROM passed_over WHERE id = ?1")?

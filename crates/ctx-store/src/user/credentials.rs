@@ -1,4 +1,4 @@
-//! Logins at servers: what lets the user in there, for all of their workspaces.
+//! OAuth logins at upstream servers, shared by all workspaces of the user.
 
 use crate::error::StoreError;
 use crate::sqlite::{connect_state, create_state, state_failed, state_place};
@@ -7,40 +7,40 @@ use rusqlite::{Connection, OptionalExtension, params};
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 
-/// Format of the file; each step leads from its index to the next.
+/// Migrations of the file: each leads from the format of its index to the next.
 const MIGRATIONS: &[&str] = &["CREATE TABLE credentials (
        server TEXT PRIMARY KEY,
        kept TEXT NOT NULL
      ) STRICT, WITHOUT ROWID;"];
-/// Characters of what a lock's name has of its server's.
+/// Characters of the server's hash in the name of its lock file.
 const LOCK_NAME: usize = 16;
 
-/// What lets the user in, by server. The file is theirs alone.
+/// The user's OAuth logins by server, in a file that only the user can access.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     path: PathBuf,
 }
 
-/// Held until it is dropped, and released even by a crash.
+/// A held lock on the login at one server. Released on drop, and by the operating system after a crash.
 #[derive(Debug)]
 pub struct CredentialLock(File);
 
 impl Drop for CredentialLock {
     fn drop(&mut self) {
-        // A process that is just being started has the file open too, until it is another program.
+        // Closing the file is not enough: a child process between fork and exec still has it open.
         let _ = self.0.unlock();
     }
 }
 
 impl Credentials {
-    /// Kept in this file, which need not be there yet.
+    /// The logins in this file, which need not exist yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// What is kept for a server.
+    /// The stored login at a server.
     pub fn of(&self, server: &str) -> Result<Option<Secret>, StoreError> {
-        // Asking is no reason to make a file.
+        // Reading must not create the file.
         if !self.path.exists() {
             return Ok(None);
         }
@@ -53,7 +53,7 @@ impl Credentials {
         })
     }
 
-    /// Keeps this for a server, in place of what was kept.
+    /// Stores the login at a server, replacing an earlier one.
     pub fn keep(&self, server: &str, kept: &Secret) -> Result<(), StoreError> {
         create_state(&self.path)?;
         self.with(|connection| {
@@ -63,8 +63,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Forgets what is kept for a server, and leaves nothing of it in the file; tells whether there was
-    /// anything.
+    /// Deletes the login at a server and erases it from the file; returns whether there was one.
     pub fn forget(&self, server: &str) -> Result<bool, StoreError> {
         if !self.path.exists() {
             return Ok(false);
@@ -76,7 +75,7 @@ impl Credentials {
         })
     }
 
-    /// Waits until nobody else, in any process, has this lock.
+    /// Waits for the lock on the login at a server, which only one holder in all processes has.
     pub fn lock(&self, server: &str) -> Result<CredentialLock, StoreError> {
         create_state(&self.path)?;
         let hash = blake3::hash(server.as_bytes()).to_hex();
@@ -94,7 +93,7 @@ impl Credentials {
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let connection = connect_state(&self.path, MIGRATIONS)?;
         let failed = |source| state_failed(&self.path, source);
-        // What is replaced is gone from the file, too.
+        // Erases replaced and deleted values from the file.
         connection.execute_batch("PRAGMA secure_delete = ON").map_err(failed)?;
         work(&connection).map_err(failed)
     }

@@ -1,4 +1,4 @@
-//! What belongs to the user, not to a workspace: files of their own in their state folder.
+//! Data of the user rather than of a workspace, in files in the user's state folder.
 
 mod credentials;
 mod trust;

@@ -1,4 +1,4 @@
-//! Which configurations may run scripts: what the user has said, for all of their workspaces.
+//! Trust: the user's approvals of configurations, for all workspaces.
 
 use crate::error::StoreError;
 use crate::sqlite::{connect_state, create_state, state_failed};
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 
-/// Format of the file; each step leads from its index to the next.
+/// Migrations of the file: each leads from the format of its index to the next.
 const MIGRATIONS: &[&str] = &[
     "CREATE TABLE trusted (
        config TEXT PRIMARY KEY,
@@ -17,30 +17,30 @@ const MIGRATIONS: &[&str] = &[
     "DELETE FROM trusted; ALTER TABLE trusted RENAME COLUMN hash TO grants;",
 ];
 
-/// What the user trusts.
+/// The configurations that the user trusts.
 #[derive(Clone, Debug)]
 pub struct Trust {
     path: PathBuf,
 }
 
-/// A configuration that was trusted.
+/// The approval of one configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustRecord {
     /// Grants as the caller serialized them; opaque to this crate.
     pub grants: String,
-    /// When that was.
+    /// When the grants were last changed.
     pub trusted_at: Timestamp,
 }
 
 impl Trust {
-    /// Remembered in this file, which need not be there yet.
+    /// The approvals in this file, which need not exist yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// What is remembered of a configuration, by its path without links.
+    /// The approval of a configuration, by its path without symbolic links.
     pub fn of(&self, config: &Path) -> Result<Option<TrustRecord>, StoreError> {
-        // Asking is no reason to make a file.
+        // Reading must not create the file.
         if !self.path.exists() {
             return Ok(None);
         }
@@ -81,7 +81,7 @@ impl Trust {
         })
     }
 
-    /// Trusts a configuration no longer; tells whether it was.
+    /// Revokes the approval of a configuration; returns whether there was one.
     pub fn forget(&self, config: &Path) -> Result<bool, StoreError> {
         if !self.path.exists() {
             return Ok(false);
@@ -96,7 +96,7 @@ impl Trust {
     }
 }
 
-/// A path as text that no other path has.
+/// A unique key for a path, also if it is not UTF-8.
 fn key(config: &Path) -> String {
     match config.to_str() {
         Some(text) => text.to_owned(),

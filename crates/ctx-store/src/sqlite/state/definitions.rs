@@ -1,4 +1,4 @@
-//! Definitions of the tools of upstream servers: those seen last, and those that were accepted.
+//! Tool definitions of upstream servers: those seen last, and those accepted (pinned).
 
 use super::file::{connect, failed};
 use crate::error::StoreError;
@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::PathBuf;
 
-/// Ways to reach a server of one name that are remembered: whoever changes one back and forth finds what
-/// was accepted.
+/// Maximum number of records per server name, each for another way to reach it. Changing the configuration back
+/// restores what was accepted.
 const WAYS_MAX: i64 = 4;
-/// Format of the file; each step leads from its index to the next.
+/// Migrations of the file: each leads from the format of its index to the next.
 const MIGRATIONS: &[&str] = &["CREATE TABLE definitions (
        server TEXT NOT NULL,
        reach TEXT NOT NULL,
@@ -21,28 +21,28 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE definitions (
        PRIMARY KEY (server, reach)
      ) STRICT;"];
 
-/// What is remembered of upstream servers, by their names and how they are reached.
+/// The records of upstream servers, by name and by how the server is reached.
 #[derive(Clone, Debug)]
 pub(super) struct Definitions {
     path: PathBuf,
 }
 
 impl Definitions {
-    /// Remembered in this file, which need not be there yet.
+    /// The records in this file, which need not exist yet.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// What is remembered of a server.
+    /// The record of a server.
     pub(super) fn of(&self, server: &str, reach: &str) -> Result<Option<ServerDefinitions>, StoreError> {
-        // Asking is no reason to make a file.
+        // Reading must not create the file.
         if !self.path.exists() {
             return Ok(None);
         }
         self.with(|connection| kept(connection, server, reach))
     }
 
-    /// Remembers what was seen; what is seen first is accepted with it. Tells what is remembered then.
+    /// Records the definitions that a server sent; the first ones are also accepted. Returns the updated record.
     pub(super) fn see(&self, server: &str, reach: &str, seen: &str) -> Result<ServerDefinitions, StoreError> {
         self.with(|connection| {
             let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
@@ -69,7 +69,7 @@ impl Definitions {
         })
     }
 
-    /// Takes these definitions as accepted; tells whether anything is remembered of the server.
+    /// Records these definitions as accepted; returns false if the server has no record.
     pub(super) fn accept(&self, server: &str, reach: &str, accepted: &str) -> Result<bool, StoreError> {
         if !self.path.exists() {
             return Ok(false);
@@ -84,7 +84,7 @@ impl Definitions {
         .map(|changed| changed > 0)
     }
 
-    /// Replaces the accepted definitions if they still are `before`; tells whether they were.
+    /// Replaces the accepted definitions if they still equal `before` (compare and swap); returns whether they did.
     pub(super) fn extend(
         &self,
         server: &str,
@@ -140,11 +140,11 @@ mod tests {
         assert_eq!(definitions.see("up", "a", "one").unwrap(), kept("one", "one"));
         assert_eq!(definitions.see("up", "a", "two").unwrap(), kept("two", "one"));
         assert_eq!(definitions.see("up", "a", "two").unwrap(), kept("two", "one"));
-        // What the user looked at, whatever was seen meanwhile.
+        // The user accepts the definitions that were shown, not those seen since.
         definitions.see("up", "a", "three").unwrap();
         assert!(definitions.accept("up", "a", "two").unwrap());
         assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("three", "two")));
-        // An addition to definitions that are not accepted any more is none.
+        // Definitions that are no longer accepted cannot be extended.
         assert!(!definitions.extend("up", "a", "one", "one and a prompt").unwrap());
         assert!(definitions.extend("up", "a", "two", "two and a prompt").unwrap());
         assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("three", "two and a prompt")));

@@ -1,4 +1,4 @@
-//! Files of state: opened in the newest format, or refused with a reason.
+//! State files: opened in the newest format, or refused with a reason.
 
 use crate::error::{Place, StoreError, StorePart};
 use crate::sqlite::classify::is_busy;
@@ -16,17 +16,17 @@ const APPLICATION_ID: i32 = i32::from_be_bytes(*b"ctxS");
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_POLL: Duration = Duration::from_millis(20);
 
-/// A file of state, as a person may be shown it.
+/// The location of a state file, for error messages.
 pub(crate) fn place(path: &Path) -> Place {
     Place { name: path.display().to_string(), part: StorePart::State }
 }
 
-/// A failure of SQLite with a file of state.
+/// A SQLite error with a state file.
 pub(crate) fn failed(path: &Path, source: rusqlite::Error) -> StoreError {
     StoreError::Failed { place: place(path), source: source.into() }
 }
 
-/// Makes a file of the user's before SQLite does, so that it is never anybody else's to read or to write.
+/// Creates a file with mode 0600 before SQLite does, so that other users can never read or write it.
 pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Create { place: place(path), source };
     if let Some(folder) = path.parent() {
@@ -61,13 +61,13 @@ fn restrict(path: &Path) {
 #[cfg(not(unix))]
 fn restrict(_: &Path) {}
 
-/// Opens a file, creating it where there is none, in the newest format. Each step of `migrations` leads
-/// from its index to the next.
+/// Opens a file and migrates it to the newest format; creates it if it does not exist. Each of `migrations` leads from
+/// the format of its index to the next.
 pub(crate) fn connect(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
     let started = Instant::now();
     loop {
         match try_connect(path, migrations) {
-            // Some locks are refused without waiting, as when two processes make a new file at once.
+            // SQLite refuses some locks without waiting, such as when two processes create a file at once.
             Err(StoreError::Failed { source, .. })
                 if source.downcast_ref().is_some_and(is_busy) && started.elapsed() < BUSY_TIMEOUT =>
             {
@@ -108,7 +108,7 @@ fn try_connect(path: &Path, migrations: &[&str]) -> Result<Connection, StoreErro
     Ok(connection)
 }
 
-/// Program that a database file belongs to.
+/// The program that a database file belongs to.
 #[derive(PartialEq, Eq)]
 enum FileOwner {
     Ours,
@@ -117,7 +117,8 @@ enum FileOwner {
     Foreign,
 }
 
-/// Tells the owner of a file by its `application_id`; without one, by whether it has our first table.
+/// Determines the owner of a file by its `application_id`; without one, by whether it has the first table of
+/// `migrations`.
 fn check_owner(connection: &Connection, migrations: &[&str]) -> rusqlite::Result<FileOwner> {
     let id: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     if id == APPLICATION_ID {
@@ -138,7 +139,7 @@ fn migrate(
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     let behavior = rusqlite::TransactionBehavior::Immediate;
     let transaction = rusqlite::Transaction::new_unchecked(connection, behavior)?;
-    // Asked again inside the lock: another process may have been faster.
+    // Read again inside the lock: another process may have migrated the file first.
     let found = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
     for step in migrations.iter().skip(found) {
         transaction.execute_batch(step)?;

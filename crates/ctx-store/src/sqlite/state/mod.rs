@@ -1,6 +1,7 @@
-//! What a workspace remembers besides documents, in SQLite files of their own, so that losing one loses no document.
+//! The SQLite backend for state, in files apart from the documents, so that losing one loses no document.
 //!
-//! Recording never waits: runs go to a writer thread through a bounded queue, and a full queue drops them and says so.
+//! Recording never waits: runs go to a writer thread through a bounded queue. A full queue drops runs and logs a
+//! warning.
 
 mod definitions;
 mod file;
@@ -17,7 +18,7 @@ use definitions::Definitions;
 use runs::Runs;
 use std::path::PathBuf;
 
-/// Where state lies; the files need not be there yet.
+/// Paths of the state files, which need not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateFiles {
     /// The record of runs.
@@ -26,7 +27,7 @@ pub struct StateFiles {
     pub definitions: PathBuf,
 }
 
-/// State in SQLite files. Nothing is opened before it is needed.
+/// State in SQLite files. No file is opened before it is needed.
 pub struct SqliteState {
     runs: Runs,
     definitions: Definitions,

@@ -1,4 +1,4 @@
-//! Runs, kept for some days or up to a number, whichever is less.
+//! Run records, with a bound on their age and on their number.
 
 use super::file::{connect, failed};
 use crate::error::StoreError;
@@ -11,13 +11,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Runs that wait to be written.
+/// Maximum number of runs in the queue of the writer.
 const QUEUE: usize = 4_096;
-/// How long a run may wait for others to be written with.
+/// How long a run may wait in the queue, so that several are written in one transaction.
 const GATHER: Duration = Duration::from_millis(200);
-/// Batches between two clean-ups.
+/// Batches between two removals of old runs.
 const PRUNE_EVERY: u64 = 64;
-/// Format of the file; each step leads from its index to the next.
+/// Migrations of the file: each leads from the format of its index to the next.
 const MIGRATIONS: &[&str] = &["CREATE TABLE runs (
        id TEXT PRIMARY KEY,
        parent TEXT,
@@ -41,7 +41,7 @@ pub(super) struct Runs {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Runs on their way to the writer. A channel would wake the writer for each of them.
+/// The queue of the writer thread. A channel would wake the thread for each run.
 #[derive(Default)]
 struct Queue {
     waiting: Mutex<Waiting>,
@@ -57,19 +57,19 @@ struct Waiting {
 }
 
 impl Runs {
-    /// The record at `path`, which need not be there yet.
+    /// The record at `path`, which need not exist yet.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, queue: Arc::default(), writer: Mutex::default() }
     }
 
-    /// Opens the record, creating it where there is none, and starts its writer.
+    /// Opens the record and starts its writer thread; creates the file if it does not exist.
     pub(super) fn start(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if writer.is_some() {
             return Ok(());
         }
         let connection = connect(&self.path, MIGRATIONS)?;
-        // Before there is a writer, which ends when it is not.
+        // Set before the writer starts, because the writer ends when the queue is closed.
         self.queue.waiting().is_open = true;
         let started = std::thread::Builder::new().name("runs".to_owned()).spawn({
             let queue = self.queue.clone();
@@ -108,7 +108,7 @@ impl Runs {
         })
     }
 
-    /// One run and those inside it, outermost first.
+    /// A run and all runs nested in it, outermost first.
     pub(super) fn tree(&self, id: RunId) -> Result<Vec<RecordedRun>, StoreError> {
         let runs: Vec<Run> = self.read(|connection| {
             connection
@@ -125,9 +125,9 @@ impl Runs {
         Ok(with_inside(runs))
     }
 
-    /// The one run whose id begins so, if there is exactly one.
+    /// The run whose id starts with `prefix`, if exactly one does.
     pub(super) fn find(&self, prefix: &str) -> Result<Option<RunId>, StoreError> {
-        // Ids are hexadecimal with dashes; anything else cannot match, and must not be a pattern.
+        // Ids are hexadecimal with dashes. Other characters cannot match, and must not become a LIKE pattern.
         if prefix.is_empty() || !prefix.chars().all(|c| c.is_ascii_hexdigit() || c == '-') {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl Runs {
         }
     }
 
-    /// Writes what is waiting and ends the writer. Recording afterwards does nothing.
+    /// Writes the queued runs and ends the writer. Runs recorded after this call are dropped.
     pub(super) fn close(&self) {
         self.queue.waiting().is_open = false;
         self.queue.first_arrived.notify_one();
@@ -185,8 +185,8 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next runs to write: the first and those that come soon after, since one transaction for
-    /// many costs hardly more than one for one. `None` when closed and empty.
+    /// The next batch: the first run, and those that arrive within [`GATHER`], since one transaction for many costs
+    /// hardly more than for one. `None` when the queue is closed and empty.
     fn next(&self) -> Option<Vec<Run>> {
         let idle = |waiting: &mut Waiting| waiting.runs.is_empty() && waiting.is_open;
         let waiting =
@@ -382,7 +382,7 @@ mod tests {
     fn calls_inside_are_counted_at_any_depth_with_what_they_kept() {
         let folder = tempfile::tempdir().unwrap();
         let runs = Runs::open(&folder.path().join("state.sqlite")).unwrap();
-        // 1 has 2 and 3 in it, 3 has 4; 5 stands alone.
+        // Run 1 has the nested runs 2 and 3, run 3 has run 4. Run 5 has none.
         for (id, parent) in [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(3)), (5, None)] {
             let bytes = usize::try_from(id).unwrap() * 100;
             runs.record(Run { result_bytes: bytes, ..sample(id, parent, None) });
