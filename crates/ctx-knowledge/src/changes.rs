@@ -1,8 +1,8 @@
-//! Tells whoever listens which documents changed, whoever changed them.
+//! Notifies subscribers which documents changed, in this process or another one.
 //!
-//! What changed is read off the store's generations, as the keyword index does it, so that a sync of
-//! another process is seen as well. Somebody must look ([`Changes::tell`]): each sync does when it is
-//! done, and a server now and then.
+//! Changes are derived from the store's generations, as for the keyword index, so a sync of another process is
+//! noticed as well. Nothing polls the store here: each sync calls [`DocumentChangeNotifier::publish`] at its end, and
+//! a server calls it periodically.
 
 use ctx_core::ResourceChange;
 use ctx_store::{Checkpoint, Store, StoreError};
@@ -10,19 +10,19 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::broadcast::{self, Receiver, Sender};
 use uuid::Uuid;
 
-/// What the URIs of documents begin with.
+/// URI prefix of document resources.
 pub(crate) const URI_PREFIX: &str = "ctx://document/";
 
-/// How many documents are named in one go. Of more it is only told that the list is another one:
-/// whoever needs each must look for itself.
+/// Maximum number of documents named in one publication. Beyond it, subscribers only learn that the list changed and
+/// must read it again.
 const NAMED_MAX: usize = 512;
-/// How much may wait for a receiver; one that is slower is told that it missed something.
+/// Capacity of the broadcast queue; a slower receiver gets a `Lagged` error.
 const WAITING_MAX: usize = 2 * NAMED_MAX;
 
-/// What was told, and whom to tell.
+/// The subscribers, and the checkpoint up to which they were notified.
 pub(crate) struct Changes {
     receivers: Sender<ResourceChange>,
-    /// Up to where everything was told; `None` while nobody listens, or when it is not known.
+    /// Everything up to this checkpoint was published; `None` without subscribers, or when it is unknown.
     told: Mutex<Option<Checkpoint>>,
 }
 
@@ -33,7 +33,7 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Hears what changes from now on. The first who listens makes it look at the store, briefly.
+    /// Subscribes to changes from now on. The first subscription reads the store's checkpoint.
     pub(crate) fn listen(&self, store: &dyn Store) -> Receiver<ResourceChange> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none() {
@@ -43,10 +43,10 @@ impl Changes {
         self.receivers.subscribe()
     }
 
-    /// Looks what changed since the last time, and tells it. Costs nothing while nobody listens, and
-    /// never waits for who does.
+    /// Publishes the changes since the last publication. Does no work without subscribers, and never waits for a slow
+    /// one.
     pub(crate) fn tell(&self, store: &dyn Store) -> Result<(), StoreError> {
-        // Two at once would tell the same.
+        // Held throughout: two concurrent publications would send the same changes.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if self.receivers.receiver_count() == 0 {
             *told = None;
@@ -63,7 +63,7 @@ impl Changes {
         let (changed, others) = news.map_or((Vec::new(), true), |news| (news.changed, news.list_changed));
         let contents = changed.into_iter().map(|id| ResourceChange::Content { uri: uri(id) });
         for change in contents.chain(others.then_some(ResourceChange::List)) {
-            // Whoever listened may have left.
+            // The last subscriber may have left meanwhile.
             let _: Result<usize, broadcast::error::SendError<_>> = self.receivers.send(change);
         }
         *told = Some(now);
@@ -71,7 +71,7 @@ impl Changes {
     }
 }
 
-/// Where a document is read.
+/// The resource URI of a document.
 pub(crate) fn uri(id: Uuid) -> String {
     format!("{URI_PREFIX}{id}")
 }

@@ -1,12 +1,9 @@
-//! Bodies to chunks: the pieces that are indexed.
+//! Splits document bodies into chunks, the unit that is indexed.
 //!
-//! A chunk never crosses a Markdown heading, prefers to end where a paragraph or a list item does,
-//! and never splits a sentence, a line of code or a block of code that fits. Each section is split
-//! on its own, so that a change in one leaves the chunks of the others as they were. Spans are
-//! offsets into the body; nothing is copied.
-//!
-//! What a model reads of a chunk is its title and headings, then its text; all of it together is
-//! at most as long as the model reads.
+//! A chunk never crosses a Markdown heading, prefers to end at a paragraph or list item, and never splits a sentence, a
+//! line of code or a code block that fits. Sections are split independently, so that a change in one leaves the chunks
+//! of the others unchanged. Spans are offsets into the body; nothing is copied. The title and headings that precede a
+//! chunk's text for a model count towards its size.
 
 mod pack;
 #[cfg(test)]
@@ -20,44 +17,44 @@ use ctx_store::{Span, TextHash};
 use pack::Packer;
 use std::ops::Range;
 
-/// What a model adds to a text: where it begins and where it ends.
+/// Special tokens that a model adds at the start and the end of a text.
 pub(crate) const SPECIAL_TOKENS: usize = 2;
-/// A token counts as at least this many bytes, so that a chunk of unknown words has an end.
+/// A token counts for at most this many bytes, so that a chunk of unknown words is bounded.
 const TOKEN_BYTES_MAX: usize = 16;
 /// Maximum number of sections per document; further headings are treated as plain text.
 const SECTIONS_MAX: usize = 50_000;
 
-/// Sizes in tokens.
+/// Chunk sizes in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunking {
-    /// The most a chunk holds, title and headings included.
+    /// Maximum size of a chunk, title and headings included.
     pub max_tokens: usize,
-    /// How much of a chunk's end is repeated in the next one of the same section.
+    /// How much of a chunk's end is repeated in the next chunk of the same section.
     pub overlap_tokens: usize,
 }
 
 impl Chunking {
-    /// The most that title and headings may take of a chunk.
+    /// Maximum tokens of title and headings in a chunk.
     fn prefix_max(self) -> usize {
         self.max_tokens / 2
     }
 
-    /// What is left for the text of a chunk with this prefix.
+    /// Tokens left for a chunk's text after this prefix.
     fn text_max(self, prefix: &str) -> usize {
         self.max_tokens.saturating_sub(cost(prefix) + SPECIAL_TOKENS).max(1)
     }
 }
 
-/// What stands before a chunk's text when a model reads it: its title and the headings above it.
+/// The text that precedes a chunk for a model: the document's title and the headings above the chunk.
 fn prefix(title: Option<&str>, heading: &str, chunking: Chunking) -> String {
     let title = title.unwrap_or_default();
-    // The first heading often is the title.
+    // The first heading often repeats the title.
     let prefix = if heading.starts_with(title) { heading.to_owned() } else { format!("{title}\n{heading}") };
     let kept = prefix_of(&prefix, chunking.prefix_max());
     prefix[..kept].trim().to_owned()
 }
 
-/// A chunk's text as a model reads it, and what tells it from others.
+/// A chunk's text as a model reads it, and the hash of that text.
 pub(crate) fn embedded_text(
     title: Option<&str>,
     body: &str,
@@ -71,9 +68,9 @@ pub(crate) fn embedded_text(
     (text, hash)
 }
 
-/// Splits a body; `structure` says whether its headings and fences count, and whether sentences
-/// do. Never empty, so that every document can be found by its title. Takes linear time; polls
-/// `is_stopped` regularly and returns `None` once it is true.
+/// Splits a body; `structure` says whether headings, fences and sentences are recognised. Never empty, so that every
+/// document can be found by its title. Takes linear time; polls `is_stopped` regularly and returns `None` once it is
+/// true.
 pub(crate) fn split(
     body: &str,
     title: Option<&str>,
@@ -100,13 +97,13 @@ struct Section {
     start: usize,
     end: usize,
     heading: String,
-    /// Whether it is code, which has lines and no sentences.
+    /// Whether the section is code, which is split at lines instead of sentences.
     code: bool,
-    /// Byte ranges of fenced code inside it.
+    /// Byte ranges of its fenced code blocks.
     fences: Vec<Range<usize>>,
 }
 
-/// Cuts a body at its headings; each section knows the headings above it.
+/// Splits a body at its headings; each section has the path of the headings above it.
 fn sections(body: &str, structure: TextStructure, sections_max: usize) -> Vec<Section> {
     let section = |start: usize, heading: String| Section {
         start,
@@ -154,7 +151,7 @@ fn sections(body: &str, structure: TextStructure, sections_max: usize) -> Vec<Se
     sections
 }
 
-/// Byte length of a long beginning that costs at most `max_tokens`, at a space where there is one.
+/// Byte length of a long prefix of at most `max_tokens` tokens, ending after a space where possible.
 fn prefix_of(text: &str, max_tokens: usize) -> usize {
     let mut window = &text[..text.floor_char_boundary(max_tokens.saturating_mul(TOKEN_BYTES_MAX))];
     if let Some(too_much) = Tokenizer::builtin().start_of(window, max_tokens) {
@@ -167,19 +164,19 @@ fn prefix_of(text: &str, max_tokens: usize) -> usize {
         Some(space) => space + window[space..].chars().next().map_or(0, char::len_utf8),
         None => window.len(),
     };
-    // Half a word may cost more than the whole, which the tokenizer did not know.
+    // A part of a word may have more tokens than the whole word, on which the tokenizer's estimate is based.
     while taken > 0 && cost_within(&text[..taken], max_tokens).is_none() {
         taken = text.floor_char_boundary(taken / 2);
     }
     taken.max(text.chars().next().map_or(0, char::len_utf8))
 }
 
-/// What a text takes of a chunk: its word pieces.
+/// The size of a text in tokens.
 pub(crate) fn cost(text: &str) -> usize {
     Tokenizer::builtin().count(text).max(text.len() / TOKEN_BYTES_MAX)
 }
 
-/// [`cost`] of a text if it is at most `max`. Stops tokenizing as soon as `max` is exceeded.
+/// [`token_cost`] of a text if it is at most `max`. Stops tokenizing as soon as `max` is exceeded.
 fn cost_within(text: &str, max: usize) -> Option<usize> {
     let least = text.len() / TOKEN_BYTES_MAX;
     if least > max {
@@ -278,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Long lines of all kinds, on which the reference implementation takes quadratic time.
+    /// Long lines on which the reference implementation takes quadratic time.
     fn long_line_texts() -> Vec<String> {
         let repeated = |piece: &str| piece.repeat(6_000 / piece.len());
         let mut texts: Vec<String> = [

@@ -1,5 +1,5 @@
-//! Where the text of documents is extracted: plain text in this process, every other format in confined worker
-//! processes, which a document may crash, stall or fill with memory at the cost of a warning.
+//! Where text is extracted: plain text in this process, every other format in sandboxed worker processes, so that a
+//! document that crashes, stalls or exhausts memory costs only a warning.
 
 use ctx_extract::{CancelCheck, ExtractError, ExtractLimits, ExtractedText, RawDocument, STACK_BYTES};
 use ctx_worker::{LeaseError, Pool, PoolFigures, PoolSettings, Request, RequestError, WorkerProgram};
@@ -12,36 +12,36 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-/// Documents that may wait for a worker; each source reads one at a time.
+/// Maximum number of documents waiting for a worker; each source extracts one at a time.
 const QUEUE_MAX: usize = 1_024;
-/// How long a document may wait for a worker.
+/// Maximum time a document waits for a worker.
 const WAIT_MAX: Duration = Duration::from_secs(600);
-/// How long an idle worker is kept.
+/// Idle time after which a worker exits.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// Memory of its own beyond which a worker is replaced after a document.
+/// Private memory after a document beyond which a worker is replaced.
 const KEPT_BYTES_MAX: u64 = 128 << 20;
-/// Bytes of a reply besides the text: title, tags, metadata.
+/// Maximum size of a reply without the text: title, tags, metadata.
 const HEADER_BYTES_MAX: usize = 4 << 20;
 
-/// How documents are read in worker processes.
+/// Settings of the worker processes that extract text.
 #[derive(Clone, Debug)]
 pub struct ExtractionSettings {
-    /// The program that is a worker; with these arguments it must call [`extraction_worker_main`].
+    /// The worker executable; started with `arguments`, it must call [`extraction_worker_main`].
     pub program: PathBuf,
-    /// See `program`.
+    /// Arguments of `program`.
     pub arguments: Vec<OsString>,
-    /// Documents read at once.
+    /// Maximum number of concurrent workers.
     pub workers_max: usize,
-    /// Memory that reading a document may take.
+    /// Memory limit of a worker.
     pub memory_bytes_max: usize,
-    /// Bounds of one document.
+    /// Limits of one document.
     pub limits: ExtractLimits,
-    /// How much longer than `limits.time` a document may take to hand over what it has, before its worker is killed.
+    /// Time after `limits.time` in which a worker may return a partial text, before it is killed.
     pub grace: Duration,
 }
 
 impl ExtractionSettings {
-    /// Settings as they ship, for workers of this program: one per core.
+    /// Default settings for workers of this program: one worker per core.
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
         Self {
             program,
@@ -62,22 +62,22 @@ pub struct Extraction {
 }
 
 impl Extraction {
-    /// Reads everything but plain text in confined processes. Nothing is started before the first such document.
+    /// Extracts everything but plain text in sandboxed processes. Starts none before the first such document.
     pub fn confined(settings: ExtractionSettings) -> Self {
         Self { workers: Some(Arc::new(ExtractionWorkers { settings, pool: Mutex::default() })) }
     }
 
-    /// Reads every format in this process, within the bounds that extractors keep by themselves: for tests only.
+    /// Extracts every format in this process, bounded only by the extractors' own limits: for tests only.
     pub fn in_process() -> Self {
         Self { workers: None }
     }
 
-    /// The state of the worker pool; `None` before its first document.
+    /// The state of the worker pool; `None` before it is started.
     pub fn figures(&self) -> Option<PoolFigures> {
         self.workers.as_ref()?.started().map(|pool| pool.figures())
     }
 
-    /// Ends every worker; documents that are being read are read again by the next sync.
+    /// Stops all workers; the next sync extracts interrupted documents again.
     pub async fn shutdown(&self) {
         let pool = self.workers.as_ref().and_then(|workers| workers.started());
         if let Some(pool) = pool {
@@ -85,7 +85,7 @@ impl Extraction {
         }
     }
 
-    /// The text of a document. Blocks; `runtime` is where the pipes of workers are served.
+    /// Extracts the text of a document. Blocks; `runtime` serves the pipes of the workers.
     pub(crate) fn extract(
         &self,
         document: RawDocument,
@@ -118,7 +118,7 @@ fn extract_on_deep_stack(
     extracted.ok().and_then(Result::ok).unwrap_or_else(|| Err(no_thread()))
 }
 
-/// The pool of workers, once it is needed.
+/// The worker pool, started on first use.
 #[derive(Debug)]
 struct ExtractionWorkers {
     settings: ExtractionSettings,
@@ -171,7 +171,7 @@ impl ExtractionWorkers {
         }
     }
 
-    /// Why a document has no text, and whether it is worth another try while it stays as it is.
+    /// The reason why a document has no text, and whether extraction is retried while the document is unchanged.
     fn describe(&self, error: RequestError) -> ExtractError {
         match error {
             RequestError::Lease(LeaseError::Stopped) => ExtractError::interrupted(),
@@ -184,7 +184,7 @@ impl ExtractionWorkers {
                 let megabytes = self.settings.memory_bytes_max >> 20;
                 ExtractError::Failed(format!("reading it took more than {megabytes} MB of memory"))
             }
-            // By a person, or by a system short of memory: perhaps not because of the document.
+            // A user or the OOM killer may have killed the worker, perhaps not because of the document.
             RequestError::Crashed(exit) if exit.was_killed() => {
                 ExtractError::NotNow("the process that read it was killed".to_owned())
             }
@@ -196,8 +196,8 @@ impl ExtractionWorkers {
     }
 }
 
-/// Extracts the documents that come in on the standard input until it ends. This is what the program does when it is
-/// started as an extraction worker; it must not have started any threads before.
+/// The main function of an extraction worker: extracts the documents that arrive on standard input until it ends. The
+/// process must not have started any threads before.
 pub fn extraction_worker_main() -> ExitCode {
     let serve = || {
         ctx_worker::worker_main(|| Ok(()), |pipe, ()| ctx_worker::serve_requests(pipe, ctx_extract::run_job))

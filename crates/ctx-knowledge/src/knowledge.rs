@@ -1,4 +1,4 @@
-//! Everything known: the store, its keyword view and the sources that feed them.
+//! [`Knowledge`]: the store, its search indexes and the sources that feed them.
 
 use crate::changes::Changes;
 use crate::chunk::Chunking;
@@ -27,35 +27,35 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-/// How many documents that a model refuses are named.
+/// Maximum number of documents listed whose chunks the embedding model rejects.
 const UNREADABLE_SHOWN: usize = 20;
 
-/// What a knowledge base is made of.
+/// The parts and settings of a knowledge base.
 pub struct KnowledgeOptions {
-    /// Where the store lies; indexes and caches are made beside it.
+    /// Path of the store; indexes and caches are created next to it.
     pub store: PathBuf,
     /// Where the text of documents is extracted.
     pub extraction: Extraction,
     /// How documents are split.
     pub chunking: Chunking,
-    /// How to search when a query does not say.
+    /// Search mode of queries that do not specify one.
     pub mode: Mode,
-    /// How many hits when a query does not say.
+    /// Maximum number of hits for queries that do not specify one.
     pub final_limit: usize,
-    /// How candidates are gathered and weighed.
+    /// How candidates are retrieved and scored.
     pub tuning: Tuning,
-    /// How vectors are made; `None` when they are not.
+    /// The embedding models; `None` disables embeddings.
     pub embedding: Option<EmbeddingOptions>,
-    /// Where documents come from.
+    /// The configured sources.
     pub sources: Vec<Source>,
 }
 
-/// Whether [`Knowledge::reconfigure`] opens the embedding models anew.
+/// Whether [`Knowledge::reconfigure`] opens the embedding models again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbeddingChange {
-    /// The loaded models stay.
+    /// The loaded models stay in use.
     Keep,
-    /// Those of the new options are opened.
+    /// The models of the new options are opened.
     Replace,
 }
 
@@ -65,98 +65,98 @@ pub fn store_files(store: &Path) -> Vec<PathBuf> {
     std::iter::once(store.to_owned()).chain(beside).collect()
 }
 
-/// One configured place.
+/// A configured source.
 pub struct Source {
     /// Its name.
     pub name: SourceName,
-    /// What reads it.
+    /// The connector that reads it.
     pub connector: Arc<dyn Connector>,
     /// Tags that all its documents get.
     pub tags: Vec<String>,
 }
 
-/// How a source is doing.
+/// The status of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceStatus {
     /// Its name.
     pub name: String,
-    /// Whether the configuration has it.
+    /// Whether it is in the configuration.
     pub configured: bool,
-    /// Whether it can be read and its last sync went well.
+    /// Whether it can be read and its last sync succeeded.
     pub healthy: bool,
-    /// What there is to say about it.
+    /// The status in words.
     pub notes: Option<String>,
-    /// How many documents it has.
+    /// Number of its documents.
     pub documents: u64,
-    /// When it was last synced to the end.
+    /// When its last complete sync ended.
     #[schemars(with = "Option<String>")]
     pub last_sync: Option<Timestamp>,
     /// Why the last sync failed.
     pub last_error: Option<String>,
-    /// How many documents the last sync could not read.
+    /// Number of documents that the last sync could not read.
     pub warnings: usize,
 }
 
-/// How much there is.
+/// Sizes and counts of a knowledge base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {
-    /// Documents in all.
+    /// Number of documents.
     pub documents: u64,
-    /// Chunks in all.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Bytes of text in all.
+    /// Size of all texts in bytes.
     pub text_bytes: u64,
-    /// Bytes of the store on disk.
+    /// Size of the store on disk in bytes.
     pub store_bytes: u64,
-    /// Bytes of the keyword index on disk.
+    /// Size of the keyword index on disk in bytes.
     pub keyword_index_bytes: u64,
-    /// Vectors, unless embeddings are disabled.
+    /// Vectors; absent if embeddings are disabled.
     pub vectors: Option<VectorStats>,
-    /// Changes the store has seen.
+    /// Generation of the store, which counts its changes.
     pub generation: u64,
-    /// By source.
+    /// Sizes and counts of each source.
     pub sources: Vec<SourceStats>,
 }
 
-/// How far vectors have come.
+/// State of the vectors of the workspace's model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VectorStats {
     /// The workspace's model.
     pub model: String,
-    /// Chunks that have a vector of it.
+    /// Chunks with a vector of this model.
     pub vectors: u64,
-    /// Documents that wait for some.
+    /// Documents with pending vectors.
     pub pending_documents: u64,
-    /// Chunks that the model refuses to read; they are found by their words.
+    /// Chunks that the model rejects; only keyword search finds them.
     pub unreadable_chunks: u64,
-    /// The first few documents that have such chunks.
+    /// The first few documents with such chunks.
     pub unreadable: Vec<UnreadableDocument>,
 }
 
-/// How much a source has.
+/// Sizes and counts of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceStats {
     /// Its name.
     pub name: String,
-    /// Its documents.
+    /// Number of its documents.
     pub documents: u64,
-    /// Their chunks.
+    /// Number of their chunks.
     pub chunks: u64,
-    /// Their text in bytes.
+    /// Size of their texts in bytes.
     pub text_bytes: u64,
-    /// When it was last synced to the end.
+    /// When its last complete sync ended.
     #[schemars(with = "Option<String>")]
     pub last_sync: Option<Timestamp>,
 }
 
-/// What a check found.
+/// The result of an integrity check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// What is wrong with the store; empty when it is sound.
+    /// Integrity problems of the store; empty when it is sound.
     pub store_problems: Vec<String>,
-    /// Whether the store can be written.
+    /// Whether the store is writable.
     pub writable: bool,
-    /// What was wrong with the keyword index; it has been rebuilt if that was possible.
+    /// The error found in the keyword index, and whether a rebuild fixed it.
     pub keyword_index_problem: Option<String>,
 }
 
@@ -165,23 +165,22 @@ pub struct Knowledge {
     store: Arc<dyn Store>,
     view: Arc<View>,
     vectors: Arc<Vectors>,
-    /// `None` when there are no vectors and none can be made.
+    /// `None` when embeddings are disabled, or when a read-only store does not know the configured model.
     models: Option<Arc<Models>>,
-    /// Held while the index is repaired, so that only one search does it.
+    /// Held during an index repair, so that concurrent searches repair it only once.
     repair: Arc<Mutex<()>>,
     changes: Arc<Changes>,
     options: KnowledgeOptions,
 }
 
 impl Knowledge {
-    /// Opens the store, creating it where there is none.
+    /// Opens the store, creating it if it does not exist.
     pub fn open(options: KnowledgeOptions) -> Result<Self, StoreError> {
         let store = SqliteStore::open(&options.store)?;
         Self::with_store(Arc::new(store), options)
     }
 
-    /// A knowledge base on a store that is open. `options.store` says where indexes and caches are made, beside that
-    /// path.
+    /// A knowledge base on an open store. Indexes and caches are created next to `options.store`.
     pub fn with_store(store: Arc<dyn Store>, options: KnowledgeOptions) -> Result<Self, StoreError> {
         let view = Arc::new(View::beside(&options.store, store.about().id));
         let models = match &options.embedding {
@@ -192,8 +191,8 @@ impl Knowledge {
         Ok(Self { store, view, vectors, models, repair, changes, options })
     }
 
-    /// The same open store with other options; `options.store` is not used. Models that are loaded, with their
-    /// vectors in memory, are kept for [`EmbeddingChange::Keep`], which ignores `options.embedding`.
+    /// The same open store with other options; `options.store` is ignored. [`EmbeddingChange::Keep`] keeps the loaded
+    /// models and their vectors in memory, and ignores `options.embedding`.
     pub fn reconfigure(
         &self,
         options: KnowledgeOptions,
@@ -207,7 +206,7 @@ impl Knowledge {
             (EmbeddingChange::Replace, None) => (None, Arc::default()),
         };
         let (store, view, changes) = (self.store.clone(), self.view.clone(), self.changes.clone());
-        // Caches stay beside the store that is open.
+        // Caches stay next to the open store.
         let options = KnowledgeOptions { store: self.options.store.clone(), ..options };
         Ok(Self { store, view, vectors, models, repair: self.repair.clone(), changes, options })
     }
@@ -216,17 +215,17 @@ impl Knowledge {
         &*self.store
     }
 
-    /// The sources that are configured.
+    /// Names of the configured sources.
     pub fn source_names(&self) -> impl Iterator<Item = &SourceName> {
         self.options.sources.iter().map(|source| &source.name)
     }
 
-    /// How many hits a query gets that does not say.
+    /// Maximum number of hits for queries that do not specify one.
     pub fn final_limit(&self) -> usize {
         self.options.final_limit
     }
 
-    /// Answers a query. A keyword index that turns out missing or damaged is rebuilt on the way.
+    /// Runs a query. Rebuilds a missing or damaged keyword index first.
     pub fn search(&self, query: &Query) -> Result<Vec<Hit>, SearchError> {
         if query.text.trim().is_empty() {
             return Err(SearchError::EmptyQuery);
@@ -237,7 +236,7 @@ impl Knowledge {
         let answer = || match (query.mode.unwrap_or(self.options.mode), &self.models) {
             (Mode::Semantic, Some(models)) => search.semantic(models),
             (Mode::Hybrid, Some(models)) => search.hybrid(models),
-            // The workspace's own way falls back to words where there are no vectors; a query's does not.
+            // The workspace's default mode falls back to keyword search without vectors; an explicit mode fails.
             (Mode::Semantic, None) if query.mode.is_some() => {
                 Err(SearchError::EmbeddingsDisabled("semantic"))
             }
@@ -254,7 +253,7 @@ impl Knowledge {
             return first;
         }
         let _one_at_a_time = self.repair.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever was here before may have done it.
+        // A concurrent search may have repaired the index while this one waited for the lock.
         match answer() {
             Err(SearchError::View(error)) if error.is_damage() => self.view.rebuild(&*self.store, &error)?,
             Err(SearchError::Building) => self.tend()?,
@@ -263,27 +262,27 @@ impl Knowledge {
         answer()
     }
 
-    /// One document, whole.
+    /// A document with its whole text and chunks.
     pub fn get(&self, id: Uuid) -> Result<Option<StoredDocument>, StoreError> {
         self.store.document(id)
     }
 
-    /// At most `most` documents behind a place, in the order in which they came.
+    /// At most `most` documents after the key `after`, in the order of insertion.
     pub(crate) fn listed(&self, after: u64, most: usize) -> Result<Vec<ListedDocument>, StoreError> {
         self.store.list(after, most)
     }
 
-    /// A document's text, if it is no longer than this.
+    /// A document's text, unless it is longer than `bytes_max`.
     pub(crate) fn text(&self, id: Uuid, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
         self.store.text(id, bytes_max)
     }
 
-    /// Which documents change from now on; found out by each sync and by [`Knowledge::tend`].
+    /// Subscribes to document changes from now on; each sync and [`Knowledge::catch_up`] publish them.
     pub(crate) fn changes(&self) -> broadcast::Receiver<ResourceChange> {
         self.changes.listen(&*self.store)
     }
 
-    /// Brings one source's documents in.
+    /// Syncs a source.
     ///
     /// Boxed, so that a sync is compiled here only (decision 0012).
     pub fn sync<'a>(
@@ -323,7 +322,7 @@ impl Knowledge {
         };
         let report = job.run().await;
         let (changes, store) = (self.changes.clone(), self.store.clone());
-        // However it ended, it may have stored something. What could not be told is told later.
+        // Even a failed sync may have stored documents. Changes that cannot be published now are published later.
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || changes.tell(&*store)).await {
             tracing::debug!(%error, "cannot tell what has changed");
         }
@@ -334,12 +333,12 @@ impl Knowledge {
         self.options.sources.iter().find(|source| source.name == *name)
     }
 
-    /// Whether a source can tell that it changed.
+    /// Whether a source supports change notifications.
     pub fn can_watch(&self, name: &SourceName) -> bool {
         self.source(name).is_some_and(|source| source.connector.watcher().is_some())
     }
 
-    /// Watches a source for as long as the watch is held; `None` when it cannot be watched.
+    /// Watches a source for as long as the watch is held; `None` if it cannot be watched.
     pub fn watch(&self, name: &SourceName) -> Option<Watch> {
         let watcher = self.source(name)?.connector.watcher()?;
         let (signal, watch) = Watch::channel();
@@ -347,12 +346,12 @@ impl Knowledge {
         Some(watch)
     }
 
-    /// When a source was last synced to the end.
+    /// When the last complete sync of a source ended.
     pub fn last_sync(&self, name: &SourceName) -> Result<Option<Timestamp>, StoreError> {
         Ok(self.store.sources()?.get(&name.to_string()).and_then(|row| row.synced_at))
     }
 
-    /// Whether documents wait for vectors of the workspace's model.
+    /// Whether documents lack vectors of the workspace's model.
     pub fn lacks_vectors(&self) -> Result<bool, StoreError> {
         match &self.models {
             Some(models) => Ok(!self.store.incomplete_sources(models.own.key)?.is_empty()),
@@ -360,18 +359,18 @@ impl Knowledge {
         }
     }
 
-    /// Asks the workspace's model for a vector; `None` when there is no model. Blocks.
+    /// Embeds a probe text with the workspace's model; `None` when embeddings are disabled. Blocks.
     pub fn check_model(&self) -> Option<Result<(), EmbedError>> {
         let models = self.models.as_ref()?;
         Some(models.own.ask_query("Is anybody there?").map(drop))
     }
 
-    /// When vectors of the workspace's model are made; `None` when they are not.
+    /// When vectors of the workspace's model are computed; `None` when embeddings are disabled.
     pub fn fill_mode(&self) -> Option<Fill> {
         self.models.as_ref().map(|models| models.fill)
     }
 
-    /// Makes the vectors that are missing, first those that are quick to make. Blocks.
+    /// Computes the missing vectors, those of the fast bridge model first. Blocks.
     pub fn fill(
         &self,
         effort: Effort,
@@ -392,7 +391,7 @@ impl Knowledge {
         self.fill_job(&models.own, true, effort, cancellation).run(progress)
     }
 
-    /// Makes only the vectors that are quick to make, for documents that came before there were any.
+    /// Computes only the vectors of the fast model, for documents stored before embeddings were enabled.
     pub fn fill_quickly(&self, cancellation: &CancellationToken) -> Result<(), FillError> {
         let Some(models) = &self.models else { return Ok(()) };
         let (model, own) = match &models.bridge {
@@ -406,15 +405,14 @@ impl Knowledge {
         self.fill_job(model, own, Effort::Full, cancellation).run(&|_| ()).map(drop)
     }
 
-    /// Throws all vectors away, to be made anew.
+    /// Deletes all vectors, to recompute them.
     pub fn clear_vectors(&self) -> Result<(), FillError> {
         let Some(models) = &self.models else { return Ok(()) };
         let _lease = embed::lease(&*self.store)?;
         Ok(models.all().try_for_each(|model| self.store.clear_model(model.key))?)
     }
 
-    /// A process that was started with an older configuration must not remove the vectors of the
-    /// newer one.
+    /// Fails in a process with an older configuration, which must not remove the vectors of the newer model.
     fn is_own_model_known(&self, models: &Models) -> Result<(), FillError> {
         match self.store.model(models.own.embedder.model())? {
             Some(key) if key == models.own.key => Ok(()),
@@ -432,7 +430,7 @@ impl Knowledge {
         FillJob { store: &*self.store, model, own, chunking: self.options.chunking, effort, cancellation }
     }
 
-    /// Removes everything of a source that is no longer configured; tells how many documents went.
+    /// Removes all data of a source that is no longer configured; returns the number of deleted documents.
     pub fn forget(&self, name: &SourceName) -> Result<u64, SyncError> {
         let _lease = crate::sync::lease(&*self.store, name)?;
         let mut removed = 0;
@@ -454,14 +452,14 @@ impl Knowledge {
         Ok(removed)
     }
 
-    /// Tells what changed to whoever listens, and lets the keyword index catch up if it lags and nobody
-    /// else is at it: after a crash, or after it was deleted.
+    /// Publishes document changes to subscribers, and lets the keyword index catch up if it lags (after a crash or a
+    /// deletion) and no other process is updating it.
     pub fn tend(&self) -> Result<(), SearchError> {
         self.changes.tell(&*self.store)?;
         Ok(self.view.catch_up_if_idle(&*self.store)?)
     }
 
-    /// Reads the whole store and index for damage; rebuilds the index if it has any.
+    /// Checks the whole store and keyword index for damage; rebuilds a damaged index.
     pub fn check(&self) -> Result<Health, StoreError> {
         let store_problems = self.store.problems()?;
         let keyword_index_problem = match self.view.verify(&*self.store) {
@@ -475,14 +473,14 @@ impl Knowledge {
         Ok(Health { store_problems, writable: self.store.writable(), keyword_index_problem })
     }
 
-    /// How every source is doing, configured or only remembered.
+    /// The status of every source, configured or only present in the store.
     pub async fn sources(&self) -> Result<Vec<SourceStatus>, StoreError> {
         let store = self.store.clone();
         let known = tokio::task::spawn_blocking(move || Ok((store.sources()?, store.counts()?)));
         let (rows, counts) = known.await.unwrap_or_else(|_| Ok(Default::default()))?;
         let mut statuses = Vec::new();
         let configured: BTreeSet<String> = self.source_names().map(ToString::to_string).collect();
-        // All at once: each may wait for a network.
+        // Concurrently: each check may wait for a network.
         let checks: Vec<_> =
             self.options.sources.iter().map(|source| check(source.connector.clone())).collect();
         for (source, check) in self.options.sources.iter().zip(checks) {
@@ -505,7 +503,7 @@ impl Knowledge {
         Ok(statuses)
     }
 
-    /// At most `limit` files of a source behind a place, whether their texts are stored or not.
+    /// At most `limit` files of a source after the position `after`, whether their texts are stored or not.
     pub fn files(
         &self,
         source: &SourceName,
@@ -515,7 +513,7 @@ impl Knowledge {
         self.store.files(source, after, limit)
     }
 
-    /// How much there is.
+    /// Sizes and counts of the knowledge base.
     pub fn stats(&self) -> Result<Stats, StoreError> {
         let (rows, counts) = (self.store.sources()?, self.store.counts()?);
         let names: BTreeSet<&String> = rows.keys().chain(counts.keys()).collect();
@@ -550,7 +548,7 @@ impl Knowledge {
     }
 }
 
-/// Begins to find out why a source cannot be read, if it cannot.
+/// Starts a connector's check; the task returns the error text if the source is unreachable.
 fn check(connector: Arc<dyn Connector>) -> AbortOnDropHandle<Option<String>> {
     let check = async move { connector.check().await.err().map(|error| error.to_string()) };
     AbortOnDropHandle::new(tokio::spawn(check))

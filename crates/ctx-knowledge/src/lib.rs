@@ -1,7 +1,7 @@
-//! Documents in, answers out: connectors, sync and search.
+//! Connectors, sync and search: documents in, search results out.
 //!
-//! The only crate that knows the keyword index. Where documents live it knows as a [`ctx_store::Store`]. It learns its settings from
-//! its caller, never from a file or the environment, and it never prints.
+//! The only crate that knows the keyword index (tantivy). It stores documents through [`ctx_store::Store`]. Its caller
+//! passes all settings; this crate reads no configuration file or environment variable, and never prints.
 
 mod changes;
 mod chunk;

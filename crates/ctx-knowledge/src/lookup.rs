@@ -1,4 +1,4 @@
-//! Which document a person means: by id, by the beginning of one, by name or by path.
+//! Resolves what a user typed to a document: an id, an id prefix, a name or a path.
 
 use crate::connectors::file_url;
 use crate::knowledge::Knowledge;
@@ -8,38 +8,37 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use uuid::Uuid;
 
-/// The fewest digits that are taken as the beginning of an id, as with git.
+/// Minimum length of an id prefix, as with git.
 const ID_PREFIX_MIN: usize = 4;
-/// Names suggested in the place of one that nothing has.
+/// Maximum number of suggestions for an unknown name.
 const SUGGESTIONS_MAX: usize = 3;
 
-/// Names that are read at once.
+/// Names read per page.
 const NAMES_PAGE: usize = 4_096;
 
-/// A document as people name it: by its id, by `source:source_id`, or by its `source_id` alone, which
-/// other sources may have too.
+/// A document with its unambiguous name. A `source_id` alone may exist in several sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDocument {
     /// Its id.
     pub id: Uuid,
-    /// `source:source_id`, which no other document has.
+    /// `source:source_id`, which is unique.
     pub full_name: String,
 }
 
-/// The documents that a typed name means.
+/// The result of resolving a typed name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// Exactly this one.
     Found(Uuid),
-    /// Several; whoever asked must say more.
+    /// Several documents match; the name must be qualified.
     Ambiguous(Vec<NamedDocument>),
-    /// None, and the names that are nearest to it.
+    /// No document matches; the closest names.
     Missing(Vec<String>),
 }
 
 impl Knowledge {
-    /// Looks a document up by what a person typed: an id or its beginning, `source:source_id`, a `source_id`, or the
-    /// path of a file, relative paths being relative to `working_directory`. A name goes before the beginning of an id.
+    /// Resolves typed text: an id or its prefix, `source:source_id`, a `source_id`, or the path of a file, relative to
+    /// `working_directory`. A path takes precedence over a name, and a name over an id prefix.
     pub fn look_up(&self, typed: &str, working_directory: &Path) -> Result<Lookup, StoreError> {
         let path = absolute_path(typed, working_directory);
         let urls: Vec<String> = [path.canonicalize().ok(), Some(path)]
@@ -64,7 +63,7 @@ impl Knowledge {
             }
             names.push(name.source_id);
         })?;
-        // Two sources may read one file, and the nearest folder is the one that the user is in.
+        // Two sources may read the same file; a path takes precedence because it is relative to the user's folder.
         let meant = [by_path, by_name, by_id].into_iter().find(|found| !found.is_empty());
         Ok(match meant.as_deref() {
             None => Lookup::Missing(suggestions(plain, &names)),
@@ -73,7 +72,7 @@ impl Knowledge {
         })
     }
 
-    /// Which documents are meant by each of these names; a name that means none is left out.
+    /// The documents that each of these names refers to; names without a document are left out.
     pub fn named(&self, names: &HashSet<&str>) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
         let mut meant: HashMap<String, Vec<NamedDocument>> = HashMap::new();
         self.each_name(|name| {
@@ -88,14 +87,14 @@ impl Knowledge {
         Ok(meant)
     }
 
-    /// Every stored document's id, by source.
+    /// The ids of all stored documents, ordered by source.
     pub fn ids(&self) -> Result<Vec<Uuid>, StoreError> {
         let mut ids = Vec::new();
         self.each_name(|name| ids.push(name.id))?;
         Ok(ids)
     }
 
-    /// Walks the names of all documents, by source.
+    /// Calls `visit` with the name of every document, ordered by source.
     fn each_name(&self, mut visit: impl FnMut(DocumentName)) -> Result<(), StoreError> {
         let mut last: Option<DocumentName> = None;
         loop {
@@ -114,7 +113,7 @@ fn named(name: &DocumentName) -> NamedDocument {
     NamedDocument { id: name.id, full_name: format!("{}:{}", name.source, name.source_id) }
 }
 
-/// The path from the root, without `.` and `..`; the file need not exist.
+/// The absolute path without `.` and `..`; the file need not exist.
 fn absolute_path(typed: &str, working_directory: &Path) -> PathBuf {
     let mut path = PathBuf::new();
     for part in working_directory.join(typed).components() {
@@ -129,7 +128,7 @@ fn absolute_path(typed: &str, working_directory: &Path) -> PathBuf {
     path
 }
 
-/// The digits of what may be the beginning of an id.
+/// The hexadecimal digits of a possible id prefix.
 fn id_digits(typed: &str) -> Option<String> {
     let digits: String =
         typed.chars().filter(|char| *char != '-').map(|char| char.to_ascii_lowercase()).collect();
@@ -137,7 +136,7 @@ fn id_digits(typed: &str) -> Option<String> {
     is_prefix.then_some(digits)
 }
 
-/// Files of that name in other folders, then the nearest by spelling.
+/// Files with the same name in other folders, then the closest names by edit distance.
 fn suggestions(typed: &str, names: &[String]) -> Vec<String> {
     let file = |name: &str| name.rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = file(typed);

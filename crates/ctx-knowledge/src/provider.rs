@@ -1,6 +1,6 @@
-//! The `context` provider: knowledge as tools (`search`, `get`, `sources`).
+//! The `context` provider: search and documents as tools (`search`, `get`, `sources`).
 //!
-//! Requests and answers have the published shapes; their schemas are made from the types here.
+//! Requests and responses have the published shapes; their schemas are generated from the types here.
 
 use crate::knowledge::Knowledge;
 use crate::resources::Documents;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-/// Searches and reads at once.
+/// Maximum number of concurrent searches and reads.
 const BLOCKING_MAX: usize = 256;
 
 /// The provider of `context.search`, `context.get`, `context.sources` and of documents as resources.
@@ -31,7 +31,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Makes tools of a knowledge base.
+    /// Wraps a knowledge base.
     pub fn new(knowledge: Arc<Knowledge>) -> Self {
         Self { knowledge }
     }
@@ -147,7 +147,7 @@ impl Tool for Search {
         let query = Query {
             text: request.query,
             mode: request.mode,
-            // Whatever is above the most there can be means that; the cast saturates.
+            // The cast saturates: a larger limit means the maximum.
             limit: request.limit as usize,
             filters: Filters {
                 source: filters.source,
@@ -217,10 +217,10 @@ fn search_spec(final_limit: usize) -> Arc<ToolSpec> {
     let mut input = input_schema::<SearchRequest>();
     if let Some(limit) = input["properties"]["limit"].as_object_mut() {
         limit.insert("default".to_owned(), Value::from(final_limit));
-        // A hint for generators of Rust types; any integer will do.
+        // `format` is a hint for generators of Rust types; any integer is valid.
         limit.shift_remove("format");
     }
-    // What has a default, or may be absent, nobody must give.
+    // Parameters that are optional or have a default are not required.
     input["required"] = Value::from(vec!["query"]);
     spec::<SearchResponse>(
         "search",
@@ -264,7 +264,7 @@ fn spec<Response: JsonSchema>(
     })
 }
 
-/// Reads a time: a timestamp, or a date, which means its first or its last instant (UTC).
+/// Parses a timestamp, or a date, which stands for its first or last instant (UTC).
 pub fn parse_time(text: &str, end_of_day: bool) -> Option<Timestamp> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Some(timestamp);
@@ -296,8 +296,8 @@ fn answer(value: &impl Serialize) -> Result<Output, ToolError> {
     Ok(Output::from(value))
 }
 
-/// Runs work that blocks. What waits behind a slow disk is bounded: a caller that gave up has left
-/// its work behind and may call again.
+/// Runs blocking work on the blocking thread pool. Bounded, because work whose caller timed out keeps running, and the
+/// caller may call again.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ToolError> {

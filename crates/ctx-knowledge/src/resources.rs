@@ -1,4 +1,4 @@
-//! Documents as resources: listed, read and followed by their URIs, `ctx://document/{id}`.
+//! Documents as MCP resources: listed, read and subscribed to by URI, `ctx://document/{id}`.
 
 use crate::changes::{URI_PREFIX, uri};
 use crate::knowledge::Knowledge;
@@ -13,16 +13,15 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use uuid::Uuid;
 
-/// Documents on one page, however many are asked for.
+/// Maximum page size, whatever the request asks for.
 const PAGE_MAX: usize = 1000;
-/// How much of a name or a description is shown.
+/// Maximum length of a displayed name or description.
 const SHOWN_BYTES_MAX: usize = 300;
 
-/// The documents of a knowledge base.
+/// The documents of a knowledge base as resources.
 ///
-/// They are listed in the order in which they came: one that comes while somebody leafs through them
-/// is found at the end, and one that changes keeps its place. Where very many change in one go, it is
-/// only told that the list is another one.
+/// Listed in the order of insertion: a document added during pagination appears at the end, and a changed document
+/// keeps its position. When very many documents change at once, subscribers only learn that the list changed.
 pub(crate) struct Documents {
     knowledge: Arc<Knowledge>,
 }
@@ -43,7 +42,7 @@ impl Resources for Documents {
         let after = from.map_or(Ok(0), place)?;
         let most = most.clamp(1, PAGE_MAX);
         let knowledge = self.knowledge.clone();
-        // One more than fits shows whether there is another page.
+        // One document more than fits shows whether there is another page.
         let listed = blocking(move || knowledge.listed(after, most + 1)).await?;
         let mut listed = listed.map_err(store_failed)?;
         let more = listed.len() > most;
@@ -80,7 +79,7 @@ impl Resources for Documents {
             text: Some(text),
             ..ResourceContent::default()
         }];
-        // Asked here as well: the catalog could not say what else to do.
+        // Checked here as well as in the catalog, whose error could not suggest an alternative.
         match json_size(&contents) {
             bytes if bytes > bytes_max => Err(too_large(bytes as u64, bytes_max)),
             _ => Ok(contents),
@@ -107,7 +106,7 @@ fn resource(document: ListedDocument) -> Resource {
     }
 }
 
-/// The place a page begins behind. It comes from outside, whatever we gave away.
+/// Parses a list cursor. Untrusted, because it comes from the client, although the server issued it.
 fn place(from: &str) -> Result<u64, ToolError> {
     let place = from.parse::<i64>().ok().and_then(|place| u64::try_from(place).ok());
     place
@@ -115,7 +114,7 @@ fn place(from: &str) -> Result<u64, ToolError> {
         .ok_or_else(|| ToolError::bad_request("this is no cursor of a list of documents; begin without one"))
 }
 
-/// The id in a URI, in its one spelling: a document has one URI.
+/// The id in a URI. Accepts only the canonical spelling, so that a document has exactly one URI.
 fn document_id(uri: &str) -> Option<Uuid> {
     let spelled = uri.strip_prefix(URI_PREFIX)?;
     Uuid::try_parse(spelled).ok().filter(|id| id.to_string() == spelled)

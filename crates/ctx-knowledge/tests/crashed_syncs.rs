@@ -26,11 +26,11 @@ const NAMES: u64 = 14;
 /// Changes between two syncs.
 const CHANGES: u64 = 6;
 const WORDS: [&str; 8] = ["harbour", "anchor", "lighthouse", "chain", "pilot", "tide", "cargo", "buoy"];
-/// A source that goes on where its cursor says.
+/// A source whose pulls continue at its cursor.
 const FEED: &str = "script:feed";
 const MODEL: &str = "fast";
 
-/// The same numbers every time (xorshift).
+/// Deterministic pseudo-random numbers (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -51,7 +51,7 @@ impl Random {
     }
 }
 
-/// A source that tells all that ever happened to it, from its cursor on.
+/// A source that reports its changes since the cursor.
 #[derive(Default)]
 struct Feed(Mutex<Vec<Change>>);
 
@@ -71,20 +71,21 @@ impl Connector for Feed {
     }
 }
 
-/// Everything that two stores have in common when they hold the same documents.
+/// The contents of a store that must be equal in two stores with the same documents.
 #[derive(Debug, PartialEq)]
 struct StoreContents {
     documents: Vec<StoredDocument>,
     stamps: Vec<Stamp>,
     vectors: Vec<Vec<Option<Vec<u8>>>>,
-    /// Vectors in all, chunks in all, documents that wait for vectors.
+    /// All vectors, all chunks, documents with pending vectors.
     coverage: (u64, u64, u64),
     counts: BTreeMap<String, SourceCounts>,
     sources: BTreeMap<String, SourceRecord>,
     files: Vec<KnownFile>,
 }
 
-/// Reads everything. What depends on when it was read is left out: when a document was first seen, when a sync ended.
+/// Reads the contents. Leaves out what depends on the time of reading: when a document was first seen, when a sync
+/// ended.
 fn contents(knowledge: &Knowledge, store: &dyn Store) -> StoreContents {
     let names = store.names(None, 1_000).unwrap();
     let keys: BTreeMap<_, _> =
@@ -141,7 +142,7 @@ fn answers(knowledge: &Knowledge) -> Vec<(String, Option<u64>)> {
     answers
 }
 
-/// A workspace with files of every fate, and a feed.
+/// A workspace with files of all kinds, and a feed.
 struct Scenario {
     random: Random,
     workspace: Workspace,
@@ -157,7 +158,7 @@ impl Scenario {
         scenario
     }
 
-    /// Writes a file: text, none, or a damaged one; and tells of a document in the feed.
+    /// Writes a file with text, without text, or damaged; and reports a document in the feed.
     fn write(&mut self, number: u64) {
         let text = self.random.text();
         match (number % 5, self.random.below(6)) {
@@ -167,18 +168,18 @@ impl Scenario {
             _ => self.workspace.write(&format!("note-{number}.md"), &text),
         }
         let updated_at = time("2026-01-01T12:00:00Z");
-        // Another text: one of two near-duplicates is left out of answers.
+        // Another text: of near-duplicates, only one is in the results.
         let entry = document_at(&format!("entry-{}", number % 4), &self.random.text(), updated_at);
         self.feed.0.lock().unwrap().push(upsert(entry));
     }
 
-    /// Adds, changes and deletes a few.
+    /// Adds, changes and deletes a few files.
     fn change(&mut self) {
         for _ in 0..CHANGES {
             let number = self.random.below(NAMES);
             if self.random.below(3) == 0 {
                 for name in [format!("note-{number}.md"), format!("damaged-{number}.pdf")] {
-                    // Whether it was there or not.
+                    // Whether it existed or not.
                     fs::remove_file(self.workspace.path(&name)).ok();
                 }
                 let gone = delete(&format!("entry-{}", number % 4));
@@ -189,7 +190,7 @@ impl Scenario {
         }
     }
 
-    /// Syncs everything on a store.
+    /// Syncs all sources into a store.
     async fn sync(&self, store: Arc<dyn Store>) -> Result<Knowledge, SyncError> {
         let knowledge = self.workspace.try_open_on(store)?;
         for source in [notes(), source_name(FEED)] {
@@ -198,8 +199,8 @@ impl Scenario {
         Ok(knowledge)
     }
 
-    /// Syncs with crashes in between and compares what is left with a store that was synced once; tells how many syncs
-    /// crashed. `open` opens the store of a name, always the same one under the same name.
+    /// Syncs with crashes, and compares the result with a store that was synced once; returns how many syncs crashed.
+    /// `open` opens the store with a name, always the same one for a name.
     async fn check(mut self, operations: usize, open: &dyn Fn(&Path, &str) -> Arc<dyn Store>) -> usize {
         let folder = self.workspace.beside("stores");
         let open = |name: &str| open(&folder, name);
@@ -216,7 +217,7 @@ impl Scenario {
             assert!(synced.is_ok() || store.has_crashed(), "{:?}", synced.err());
             crashes += usize::from(store.has_crashed());
             drop((synced, store));
-            // Whoever comes next can search at once.
+            // A search right after the crash succeeds.
             answers(&self.workspace.open_on(open("crashed")));
         }
         let disturbed = self.sync(open("crashed")).await.unwrap();

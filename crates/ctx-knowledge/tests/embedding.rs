@@ -1,4 +1,4 @@
-//! Vectors of a served model: made behind, kept as long as they are right, used when they are whole.
+//! Vectors of a served model: computed by the fill, kept while they are right, used once a source has all of them.
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -10,10 +10,10 @@ use ctx_knowledge::{Effort, FillError, FillProgress, Filled, Hit, Knowledge, Mod
 use std::thread;
 use tokio_util::sync::CancellationToken;
 
-/// What documents get as they are stored.
+/// The model that embeds documents as they are stored.
 const FAST: &str = "builtin-fast-1";
 
-/// Makes the vectors that are missing, on a thread that may block.
+/// Computes the missing vectors, on a blocking thread.
 fn fill(knowledge: &Knowledge) -> Result<Filled, FillError> {
     fill_until(knowledge, &CancellationToken::new(), &|_| ())
 }
@@ -26,7 +26,7 @@ fn fill_until(
     may_block(|| knowledge.fill(Effort::Full, cancellation, &|state| progress(state)))
 }
 
-/// Searches, on a thread that may block.
+/// Searches, on a blocking thread.
 fn search(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<Hit> {
     let query = Query { mode: Some(mode), explain: true, ..query(text) };
     may_block(|| knowledge.search(&query)).unwrap()
@@ -36,14 +36,14 @@ fn may_block<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// The models that know what the hits mean, once each, by the hits' order.
+/// The models that scored the hits, once each, in the order of the hits.
 fn models(hits: &[Hit]) -> Vec<String> {
     let mut models: Vec<String> = hits.iter().filter_map(|hit| hit.explain.as_ref()?.model.clone()).collect();
     models.dedup();
     models
 }
 
-/// Vectors of the workspace's model, and documents that lack some.
+/// Vectors of the workspace's model, and documents with pending ones.
 fn counts(knowledge: &Knowledge) -> (u64, u64) {
     let vectors = knowledge.stats().unwrap().vectors.unwrap();
     (vectors.vectors, vectors.pending_documents)
@@ -150,7 +150,7 @@ async fn a_text_that_the_model_refuses_is_passed_over_and_all_others_get_their_v
         names(&search(&knowledge, "boat in the harbour", Mode::Hybrid)).contains(&"green.txt".to_owned())
     );
 
-    // Other words in its place.
+    // Other text in its place.
     workspace.write_at("green.txt", "The olive boat.", "2026-02-01T12:00:00Z");
     sync(&knowledge).await;
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 1, complete: true });
@@ -258,7 +258,7 @@ async fn vectors_of_another_size_are_refused_until_all_are_made_anew() {
         "{error}"
     );
     assert_eq!(counts(&knowledge), (6, 1));
-    // The same after a restart, since the store knows the size.
+    // A restart changes nothing, since the store knows the size.
     let knowledge = workspace.open();
     assert!(fill(&knowledge).unwrap_err().to_string().contains("ctx embed rebuild"));
     assert_eq!(names(&search(&knowledge, "green boat", Mode::Semantic))[0], "green.txt");
@@ -351,7 +351,7 @@ async fn the_model_takes_over_source_by_source() {
         assert_eq!(hit.explain.as_ref().unwrap().model.as_deref(), Some(expected), "{}", hit.source_id);
     }
     assert!(hits.iter().any(|hit| hit.source == JIRA) && hits.iter().any(|hit| hit.source != JIRA));
-    // Scores of two models cannot be compared, so that one answers for all.
+    // Cosines of two models are not comparable, so one model answers for all.
     assert_eq!(models(&search(&knowledge, "boat", Mode::Semantic)), [FAST]);
     fill(&knowledge).unwrap();
     assert_eq!(models(&search(&knowledge, "boat", Mode::Hybrid)), ["openai:m"]);
@@ -410,7 +410,7 @@ async fn embeddings_that_are_enabled_later_are_made_for_what_is_there() {
     let workspace = workspace.embedding_options(server.openai("m"));
     let knowledge = workspace.open();
     assert_eq!(counts(&knowledge), (0, 6));
-    // Those that are quick to make come first, and do.
+    // The fast model's vectors are computed first, and suffice.
     knowledge.fill_quickly(&CancellationToken::new()).unwrap();
     assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
@@ -433,7 +433,7 @@ async fn a_document_that_changes_while_it_is_asked_for_is_asked_for_again() {
         tokio::task::spawn_blocking(move || knowledge.fill(Effort::Full, &CancellationToken::new(), &|_| ()))
     };
     server.wait_for(1);
-    // The first part is named again, the second is the change.
+    // The first sync repeats the last step, the second one reports the change.
     sync_source(&knowledge, JIRA).await.unwrap();
     sync_source(&knowledge, JIRA).await.unwrap();
     server.hold(false);
@@ -498,7 +498,7 @@ async fn a_process_with_an_older_configuration_leaves_the_vectors_of_the_newer_a
     assert!(server.asked().is_empty());
     assert_eq!(counts(&newer), (6, 0));
     assert_eq!(models(&search(&older, "green boat", Mode::Semantic)), [FAST]);
-    // It may still bring documents in.
+    // The sync may still add documents.
     workspace.write("pink.txt", "The pink boat lies in the harbour.");
     assert_eq!(sync(&older).await.added, 1);
     assert_eq!(fill(&newer).unwrap(), Filled { made: 1, complete: true });

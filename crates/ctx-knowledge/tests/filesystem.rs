@@ -1,4 +1,4 @@
-//! Which files the filesystem connector reads, and what it says of those it cannot.
+//! Which files the filesystem connector reads, and what it reports about the others.
 
 use crate::common::{Workspace, found, notes, report, stored, sync, sync_with, the_document, try_sync};
 use ctx_knowledge::{SyncOptions, SyncReport, Warning};
@@ -7,7 +7,7 @@ use std::fs;
 #[cfg(unix)]
 use std::os::unix::fs::symlink;
 
-/// What a sync of the workspace stores.
+/// The documents that a sync of the workspace stores.
 async fn synced(workspace: &Workspace) -> Vec<String> {
     let knowledge = workspace.open();
     sync(&knowledge).await;
@@ -88,7 +88,7 @@ async fn links_out_of_the_root_are_never_followed() {
         symlink("../docs-private", workspace.path("sibling")).unwrap();
         symlink("../../outside/secret.md", workspace.path("b/file.md")).unwrap();
         symlink("/etc", workspace.path("b/etc")).unwrap();
-        // A way out through a link that stays inside.
+        // A path out of the root through a link that stays inside.
         symlink("b", workspace.path("detour")).unwrap();
 
         let expected: &[&str] = if follow { &["a.md", "b/c.md", "detour/c.md"] } else { &["a.md", "b/c.md"] };
@@ -209,7 +209,7 @@ async fn a_damaged_file_is_a_warning_every_time_but_read_only_when_it_changes() 
     names.sort();
     assert_eq!(names, ["a.ipynb", "new.ipynb"]);
     drop(knowledge);
-    // Were they read again, they would be too large.
+    // If they were read again, they would be too large.
     let workspace = workspace.document_bytes_max(0);
     assert_eq!(failing(&sync(&workspace.open()).await).len(), 2);
     let workspace = workspace.document_bytes_max(1_000);
@@ -239,7 +239,7 @@ async fn a_damaged_file_that_comes_back_as_it_was_is_fine_again() {
     let whole = r##"{"cells":[{"cell_type":"raw","source":"harbour"}]}"##;
     workspace.write_at("a.ipynb", whole, "2026-01-03T00:00:00Z");
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..report() });
-    // Gone while it was damaged: nothing is left of it.
+    // Deleted while it was damaged: nothing is left of it.
     workspace.write_at("a.ipynb", "{", "2026-01-04T00:00:00Z");
     sync(&knowledge).await;
     workspace.remove("a.ipynb");

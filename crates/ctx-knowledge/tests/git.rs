@@ -1,4 +1,4 @@
-//! What the git connector reads, what it leaves alone, and what it says when it cannot.
+//! Which files the git connector reads and leaves out, and its errors.
 
 use crate::common::{
     GitServer, LOGIN, Repository, Workspace, files_with, found, redirecting_host, search, source_name,
@@ -31,7 +31,7 @@ impl Fixture {
         Self { workspace, knowledge }
     }
 
-    /// The same store with other settings.
+    /// Opens the same store with other settings.
     fn with(self, settings: &Value) -> Self {
         let Self { workspace, knowledge } = self;
         drop(knowledge);
@@ -106,7 +106,7 @@ async fn dates_and_authors_are_those_of_the_history() {
         json!({"repository": repository.url(), "branch": "main", "commit": second})
     );
 
-    // From here on only new commits are walked; birth is remembered.
+    // From here on only new commits are walked; creation dates are remembered.
     let (changed, added) = ("2026-01-04T10:00:00Z", "2026-01-05T10:00:00Z");
     repository.file("docs/a.md", "harbour three").commit("Dan", changed);
     repository.file("docs/c.md", "anchor").commit("Eve", added);
@@ -115,7 +115,7 @@ async fn dates_and_authors_are_those_of_the_history() {
     assert_eq!(seen("anchor"), expected("c.md", added, added, "Eve"));
     assert_eq!(seen("lighthouse"), expected("b.md", born, born, "Cem"));
 
-    // Wanted for another reason than a new commit: the whole history tells.
+    // Read for another reason than a new commit: the whole history is walked.
     let fixture = fixture.with(&json!({"url": repository.url(), "root": "docs", "include_globs": ["b.md"]}));
     fixture.sync().await;
     let fixture = fixture.with(&json!({"url": repository.url(), "root": "docs"}));
@@ -409,7 +409,7 @@ async fn a_copy_that_git_repacks_keeps_what_was_fetched() {
         assert_eq!(fixture.sync().await, SyncReport { updated: 1, unchanged: 1, ..report() });
     }
     assert!(packs() >= 4);
-    // The maintenance that git does by itself after some dozens of fetches, with the settings of our fetches.
+    // The maintenance that git runs after some dozens of fetches, with the settings of our fetches.
     let partial = ["remote.ctx.url=x", "remote.ctx.promisor=true", "remote.ctx.partialclonefilter=blob:none"];
     let mut gc = Command::new("git");
     gc.env("GIT_DIR", &copy).args(partial.iter().flat_map(|setting| ["-c", setting])).args(["gc", "--quiet"]);
@@ -495,7 +495,7 @@ async fn a_redirect_leads_to_no_metadata_and_takes_no_password_along() {
 
 #[tokio::test]
 async fn a_sync_that_is_stopped_leaves_no_git_behind() {
-    // Takes a connection and says nothing until the other end is gone.
+    // Accepts a connection and sends nothing until the other end closes it.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/a.git", listener.local_addr().unwrap());
     let (arrived, arrival) = tokio::sync::oneshot::channel();

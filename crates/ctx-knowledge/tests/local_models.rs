@@ -1,4 +1,4 @@
-//! Models in a folder: what is read, what is refused, and what tells them apart.
+//! Local models: which folders are loaded or refused, and how models are identified.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -36,12 +36,12 @@ fn tensor(name: &str, shape: &[usize]) -> Vec<f32> {
         .collect()
 }
 
-/// The model as it is made of its tensors.
+/// The model made of these tensors directly.
 fn model(shape: Shape) -> LocalModel {
     LocalModel::new(shape, |name, shape| Ok(tensor(name, shape))).unwrap()
 }
 
-/// A file of all its tensors, as numbers of a kind.
+/// A file of all tensors in one number format.
 fn weights(prefix: &str, kind: &str) -> Vec<u8> {
     let (mut header, mut data) = (Map::new(), Vec::new());
     LocalModel::new(SHAPE, |name, shape| {
@@ -100,7 +100,7 @@ impl Folder {
         self.file(name, content.to_string())
     }
 
-    /// With another value in its configuration.
+    /// The configuration with another value.
     fn set(self, name: &str, value: Value) -> Self {
         let mut config = config();
         config[name] = value;
@@ -130,7 +130,7 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
     (kind.open)(settings)
 }
 
-/// Without what differs from run to run, and what every refusal ends with.
+/// The error without the parts that differ from run to run, and without the ending that all have.
 fn shown(problem: &str, path: &Path) -> String {
     let supported = "; what can be used are BERT models with the uncased English vocabulary, like \
                      all-MiniLM-L6-v2, bge-small-en-v1.5 or gte-small";

@@ -1,4 +1,4 @@
-//! How hits are scored, ordered, cut off and shown.
+//! Scores, order, number and snippets of hits.
 
 use crate::common::{
     JIRA, Scripted, Workspace, delete, document, document_at, found, knowing, names, query, search,

@@ -1,4 +1,4 @@
-//! What is left after damage, crashes, restored copies and other processes.
+//! Recovery from damage, crashes, restored backups, and other processes.
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -9,7 +9,7 @@ use ctx_knowledge::{Knowledge, StoreError};
 use jiff::Timestamp;
 use std::fs;
 
-/// Makes a damaged file's bytes of a sound one's.
+/// Turns the bytes of a sound file into those of a damaged one.
 type Damage = fn(&[u8]) -> Vec<u8>;
 
 const DAMAGES: [Damage; 3] = [half, |bytes| noise(bytes.len()), |_| Vec::new()];
@@ -25,7 +25,7 @@ async fn synced() -> Workspace {
     workspace
 }
 
-/// What [`synced`] must answer, whatever happened to its index.
+/// The results that a search of [`synced`] must have, whatever happened to its index.
 #[track_caller]
 fn assert_right_answers(knowledge: &Knowledge, after: &str) {
     for (text, expected) in [("harbour", vec!["a.md"]), ("lighthouse", vec!["b.md"]), ("anchor ship", vec![])]
@@ -34,7 +34,7 @@ fn assert_right_answers(knowledge: &Knowledge, after: &str) {
     }
 }
 
-/// Bytes that look random and are the same in every run (xorshift).
+/// Deterministic pseudo-random bytes (xorshift).
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -50,7 +50,7 @@ fn half(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len() / 2].to_vec()
 }
 
-/// Flips a bit in the middle of what a segment's file holds before its footer.
+/// Flips a bit in the middle of a segment's file, before its footer.
 fn one_bit_flipped(bytes: &[u8]) -> Vec<u8> {
     let mut flipped = bytes.to_vec();
     if let Some((rest, [a, b, c, d, _, _, _, _])) = bytes.split_last_chunk::<8>() {
@@ -60,8 +60,8 @@ fn one_bit_flipped(bytes: &[u8]) -> Vec<u8> {
     flipped
 }
 
-/// Copies the data, does `damage` to each file of the index in turn, and hands over what was
-/// opened after it. Nothing is open while a file is damaged: its pages would be gone from memory.
+/// Copies the data, damages each file of the index in turn, and passes on what was opened after the damage. Nothing
+/// is open while a file is damaged: its pages would be gone from memory.
 async fn after_damage(damage: Damage, check: impl Fn(Knowledge, &str, &Workspace)) {
     let workspace = synced().await;
     let whole = workspace.beside("whole");
@@ -104,7 +104,7 @@ async fn a_check_repairs_an_index_file_that_is_cut_overwritten_or_emptied() {
 #[tokio::test]
 async fn a_check_finds_a_single_bit() {
     after_damage(one_bit_flipped, |knowledge, file, _| {
-        // The rest has no checksum, and is text that either reads or does not.
+        // The other files have no checksum, and are text that either parses or does not.
         let is_segment = !file.ends_with(".json") && !file.ends_with(".lock");
         if is_segment {
             let problem = knowledge.check().unwrap().keyword_index_problem.unwrap_or_default();
@@ -222,7 +222,7 @@ async fn a_store_restored_from_an_older_copy_answers_as_it_did() {
     assert_eq!(found(&knowledge, "harbour lighthouse"), Vec::<String>::new());
 }
 
-/// Puts back the copy of the store, and nothing else.
+/// Restores the copy of the store, and nothing else.
 fn restore(workspace: &Workspace) {
     fs::copy(workspace.beside("copy"), workspace.store_path()).unwrap();
     for ending in ["sqlite-wal", "sqlite-shm"] {

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 const BY_MEANING: [Mode; 2] = [Mode::Semantic, Mode::Hybrid];
 
-/// A few documents that have nothing to do with each other, with all vectors of a built-in model.
+/// A few unrelated documents, with all vectors of a built-in model.
 async fn knowing_a_few(model: &str) -> (Workspace, Knowledge) {
     let workspace = Workspace::new()
         .embedding(model)

@@ -1,4 +1,4 @@
-//! Documents as resources: their list, their text, and how changes are told.
+//! Documents as MCP resources: listing, reading, and notifications of changes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -20,7 +20,7 @@ fn origin(knowledge: &Arc<Knowledge>) -> Arc<dyn Resources> {
     Context::new(knowledge.clone()).resources().unwrap()
 }
 
-/// Reads through the one door.
+/// Reads a resource through the catalog.
 async fn read_within(
     knowledge: &Arc<Knowledge>,
     uri: &str,
@@ -63,7 +63,7 @@ fn content(uri: &str) -> ResourceChange {
     ResourceChange::Content { uri: uri.to_owned() }
 }
 
-/// Everything told so far.
+/// All notifications so far.
 fn told(receiver: &mut Receiver<ResourceChange>) -> Vec<ResourceChange> {
     let mut told = Vec::new();
     loop {
@@ -87,7 +87,7 @@ async fn two_programs(documents: Vec<Document>) -> (Workspace, Arc<Scripted>, Ar
 /// Syncs these changes of the source.
 async fn change(source: &Scripted, knowledge: &Knowledge, changes: impl IntoIterator<Item = Change>) {
     source.continues(changes, None);
-    // What the source said last it says once more before.
+    // The first sync repeats the last step, the second one reports the changes.
     sync_source(knowledge, JIRA).await.unwrap();
     sync_source(knowledge, JIRA).await.unwrap();
 }
@@ -146,7 +146,7 @@ proptest! {
                 }
             }
             let told: BTreeSet<&String> = names.iter().collect();
-            // Only one that went and came again may be seen twice.
+            // Only a document that was deleted and added again may appear twice.
             for name in &told {
                 let times = names.iter().filter(|other| other == name).count();
                 assert!(times == 1 || touched.contains(*name), "{name}: {names:?}");

@@ -1,4 +1,4 @@
-//! What the S3 connector reads, against a real service that checks signatures.
+//! Which objects the S3 connector reads, against a real service that checks signatures.
 
 use crate::common::{self, Buckets, Proxy, Workspace, found, stored, sync_source, the_document};
 use ctx_knowledge::{Knowledge, Progress, SyncOptions, SyncReport, Warning};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
 const SOURCE: &str = "s3:test";
-/// And one object that our own client cannot name.
+/// One more object, whose key the connector's client cannot represent.
 const BUCKETS: [&str; 10] = [
     "changes",
     "prefixes",
@@ -86,7 +86,7 @@ impl Fixture {
     }
 }
 
-/// The client of the test's own bucket, which is not the connector's.
+/// The test's own client, which is not the connector's.
 #[derive(Debug)]
 struct TestClient(Client);
 
@@ -222,7 +222,7 @@ async fn a_bucket_of_many_pages_is_listed_to_its_end() {
     let requests = fixture.proxy.take_requests();
     assert_eq!(requests.iter().filter(|line| line.contains("list-type=2")).count(), 3, "{requests:?}");
 
-    // The second page fails: what is on the third is not gone.
+    // The second page fails: objects on the third must not be deleted.
     fixture.proxy.stop_after(Some(1));
     let error = fixture.error().await;
     assert!(error.starts_with("s3:test: cannot read s3://pages/: "), "{error}");

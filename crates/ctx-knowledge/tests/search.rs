@@ -1,4 +1,4 @@
-//! What a query finds, in which order, and that no query fails.
+//! Which documents a query finds, in which order, and that no query fails.
 
 use crate::common::{
     JIRA, Scripted, Workspace, document, document_at, filtered, found, knowing, names, query, search,

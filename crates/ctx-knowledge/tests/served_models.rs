@@ -1,4 +1,4 @@
-//! Served models: what is sent to them, and what is made of their answers.
+//! Served models: requests, and the handling of responses.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -23,7 +23,7 @@ fn embed(embedder: &Arc<dyn Embedder>, texts: &[&str]) -> Result<Vec<Vec<f32>>, 
     embedder.embed(texts, Effort::Full)
 }
 
-/// What is said when two texts are asked for and this is the answer.
+/// The error if two texts are sent and this is the response.
 fn refusal(provider: &str, reply: Reply) -> String {
     let server = ModelServer::start();
     server.then([reply]);
@@ -94,7 +94,7 @@ fn vectors_that_come_in_another_order_are_put_right() {
     let expected = embed(&embedder, &["red", "green", "blue"]).unwrap();
     server.then([Reply::Changed(|answer| answer["data"].as_array_mut().unwrap().reverse())]);
     assert_eq!(embed(&embedder, &["red", "green", "blue"]).unwrap(), expected);
-    // Some services do not number them.
+    // Some services send no index.
     server.then([Reply::Changed(|answer| {
         for entry in answer["data"].as_array_mut().unwrap() {
             entry.as_object_mut().unwrap().remove("index");

@@ -1,4 +1,4 @@
-//! What a sync owes a connector, whatever it reads: cursors, deletions, failures and locks.
+//! How a sync treats any connector: cursors, deletions, failures and leases.
 
 use crate::common::{
     self, JIRA, Scripted, Workspace, delete, document, found, stored, sync, sync_source, try_sync, upsert,
@@ -8,7 +8,7 @@ use ctx_knowledge::{StoredDocument, SyncError, SyncOptions, SyncReport, Warning}
 use serde_json::json;
 use std::collections::HashSet;
 
-/// A report of this source's sync, to compare with; the rest is zero.
+/// The expected report of this source's sync, with zeros for the rest.
 fn report() -> SyncReport {
     SyncReport { source: JIRA.to_owned(), ..SyncReport::default() }
 }

@@ -1,4 +1,4 @@
-//! What a sync of files writes, counts and leaves alone.
+//! Which files a sync writes, counts and skips.
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -145,7 +145,7 @@ async fn a_change_is_seen_whatever_becomes_of_the_date() {
     let workspace = Workspace::new().file("a.md", "one");
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    // Into the future, not at all, and back; the size stays as it is.
+    // The modification time moves into the future, stays, and moves back; the size is the same.
     let years = [2201, 2201, 2020, 1960, 1960];
     for (text, year) in ["two", "six", "ten", "red", "sea"].into_iter().zip(years) {
         until_the_clock_ticks(&workspace, "a.md");
@@ -155,7 +155,7 @@ async fn a_change_is_seen_whatever_becomes_of_the_date() {
     }
 }
 
-/// Waits until what is written now is told apart from what was written when this file was.
+/// Waits until a new modification time differs from that of this file.
 #[cfg(unix)]
 fn until_the_clock_ticks(workspace: &Workspace, name: &str) {
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What a watched folder tells, with the system's own watcher and real files.
+//! Signals of a watched folder, with the system's own watcher and real files.
 
 use crate::common::{self, Workspace, notes, stored, sync};
 use ctx_core::Watch;
@@ -6,13 +6,12 @@ use ctx_knowledge::{Knowledge, SyncOptions};
 use std::fs;
 use std::time::Duration;
 
-/// Only matters when nothing is ever heard.
+/// Timeout, reached only if no signal ever arrives.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Longer than anything that happened takes to be told.
+/// Longer than any signal takes to arrive.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
 
-/// Syncs at every change until the documents are these. What comes of one change may be told more
-/// than once; that it is told is what counts.
+/// Syncs at every signal until the documents are these. One change may cause several signals.
 async fn wait_for(knowledge: &Knowledge, watch: &mut Watch, expected: &[&str]) {
     let changes = async {
         while stored(knowledge) != expected {

@@ -20,7 +20,7 @@ pub(super) struct Packer<'a> {
     overlap_tokens: usize,
     /// Units from the start of the current chunk on.
     units: VecDeque<Unit>,
-    /// How many of `units` belong to the current chunk, and their tokens.
+    /// Number of `units` in the current chunk, and their tokens.
     unit_count: usize,
     tokens: usize,
     spans: Vec<Span>,

@@ -47,13 +47,13 @@ struct Section {
     start: usize,
     end: usize,
     heading: String,
-    /// Whether it is code, which has lines and no sentences.
+    /// Whether the section is code, which is split at lines instead of sentences.
     code: bool,
-    /// Byte ranges of fenced code inside it.
+    /// Byte ranges of its fenced code blocks.
     fences: Vec<Range<usize>>,
 }
 
-/// Cuts a body at its headings; each section knows the headings above it.
+/// Splits a body at its headings; each section has the path of the headings above it.
 fn sections(body: &str, structure: TextStructure) -> Vec<Section> {
     let section = |start: usize, heading: String| Section {
         start,
@@ -154,7 +154,7 @@ fn push_bounded(body: &str, start: usize, end: usize, max_tokens: usize, units: 
     }
 }
 
-/// Byte length of a long prefix that costs at most `max_tokens`, cut at whitespace where possible.
+/// Byte length of a long prefix of at most `max_tokens` tokens, ending after a space where possible.
 fn prefix_of(text: &str, max_tokens: usize) -> usize {
     let mut window = &text[..text.floor_char_boundary(max_tokens.saturating_mul(TOKEN_BYTES_MAX))];
     if let Some(too_much) = Tokenizer::builtin().pieces(window).get(max_tokens) {
@@ -167,7 +167,7 @@ fn prefix_of(text: &str, max_tokens: usize) -> usize {
         Some(space) => space + window[space..].chars().next().map_or(0, char::len_utf8),
         None => window.len(),
     };
-    // A cut word may have more tokens than the whole one.
+    // A part of a word may have more tokens than the whole word.
     while taken > 0 && cost(&text[..taken]) > max_tokens {
         taken = text.floor_char_boundary(taken / 2);
     }

@@ -67,8 +67,8 @@ pub(super) fn is_list_item(line: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with(' '))
 }
 
-/// Adds a unit, cut into several where it alone exceeds a chunk. Each step tokenizes at most one chunk's worth of
-/// the rest, which keeps the time linear.
+/// Adds a unit, split into several if it alone exceeds a chunk. Each step tokenizes at most one chunk's worth of the
+/// rest, which keeps the time linear.
 fn push_bounded(body: &str, start: usize, end: usize, packer: &mut Packer<'_>) -> Option<()> {
     let max_tokens = packer.max_tokens();
     let mut from = start;

@@ -1,7 +1,7 @@
-//! Files below a folder.
+//! The filesystem connector: files below a folder.
 //!
-//! Honours ignore files, never leaves the root by a symbolic link, reads what it can and reports
-//! the rest. A file is read again only when its size, times or inode changed.
+//! Honours ignore files, never follows a symbolic link out of the root, and reports files that it cannot read. A file
+//! is read again only if its size, times or inode changed.
 
 use super::globs::{GlobSettings, Globs, Selection};
 use super::{ConnectorKind, OpenOptions, Opened, names, watch};
@@ -29,13 +29,13 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
     open,
 };
 
-/// A file changed this recently may change again within its timestamp's resolution.
+/// A file modified more recently may change again without a new modification time.
 const SETTLED: Duration = Duration::from_millis(50);
-/// The same where timestamps are whole seconds.
+/// Like [`SETTLED`], where timestamps are whole seconds.
 const SETTLED_COARSE: Duration = Duration::from_secs(2);
-/// Entries listed before the first file is read; for a larger tree no total is announced.
+/// Entries listed before the first file is read; no total is announced for a larger tree.
 const LISTED_MAX: usize = 1 << 16;
-/// Files whose stamps are looked up in one go.
+/// Files per prefetch of stored stamps.
 const PREFETCHED: usize = 256;
 
 /// Settings of `[connectors.filesystem.<name>]`.
@@ -58,7 +58,7 @@ struct Settings {
     follow_symlinks: bool,
 }
 
-/// Files that decide which others are read.
+/// Files with the patterns of other files that are not read.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 #[derive(Clone)]
@@ -67,7 +67,7 @@ pub(super) struct Filesystem {
     /// The workspace folder, if the root was inside it at startup. The root must then stay inside: a folder replaced
     /// by a symlink later must not lead out.
     confined_to: Option<PathBuf>,
-    /// The root as the configuration has it, which is all that messages may show.
+    /// The root as configured; messages show no other path.
     pub(super) shown_root: PathBuf,
     globs: Globs,
     follow_symlinks: bool,
@@ -117,7 +117,7 @@ impl Connector for Filesystem {
     }
 
     async fn check(&self) -> Result<(), SourceError> {
-        // A folder on a dead network drive blocks, and must block no more than this.
+        // On a blocking thread: a folder on an unreachable network drive blocks.
         let filesystem = self.clone();
         tokio::task::spawn_blocking(move || filesystem.canonical_root().map(drop))
             .await
@@ -139,7 +139,7 @@ impl Filesystem {
         let root = self.canonical_root()?;
         let mut listing = Listing::Complete;
         let mut walk = self.entries(&root).sort_by_file_path(Path::cmp).build();
-        // Listed first, so that it is known how many files there are before the first one is read.
+        // Listed first, to announce the number of files before the first is read.
         let listed: Vec<_> = walk.by_ref().take(LISTED_MAX).collect();
         if listed.len() < LISTED_MAX {
             let is_wanted = |entry: &&DirEntry| self.wants(&root, entry);
@@ -156,10 +156,10 @@ impl Filesystem {
             for entry in page {
                 match entry {
                     Ok(entry) => self.visit(&root, &entry, sink, &mut secret_files)?,
-                    // A loop of links, or a link to nothing.
+                    // A cycle of symbolic links, a dangling link, or a file that is gone.
                     Err(error) if is_loop(&error) || is_gone(&error) || is_link(&error) => {}
                     Err(error) => {
-                        // A folder that cannot be listed may hold anything: nothing counts as deleted.
+                        // A folder that cannot be listed may contain any file: nothing counts as deleted.
                         listing = Listing::Partial;
                         sink.send_blocking(Change::Unreadable {
                             source_id: error_path(&error, &root),
@@ -170,7 +170,7 @@ impl Filesystem {
             }
         }
         if listing == Listing::Partial {
-            // One that was indexed before it counted as secret must not stay until everything can be listed.
+            // A partial listing deletes nothing, but files indexed before they counted as secret must go now.
             for source_id in secret_files {
                 sink.send_blocking(Change::Delete { source_id })?;
             }
@@ -178,7 +178,7 @@ impl Filesystem {
         Ok(Pulled { cursor: None, listing })
     }
 
-    /// Has what is known of these files looked up in one go.
+    /// Prefetches the stored stamps of these files.
     fn prefetch(&self, root: &Path, entries: &[Result<DirEntry, ignore::Error>], sink: &Sink) {
         let wanted = entries.iter().flatten().filter(|entry| self.wants(root, entry));
         let relative = wanted.filter_map(|entry| entry.path().strip_prefix(root).ok());
@@ -186,11 +186,11 @@ impl Filesystem {
         sink.prefetch(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
-    /// Everything below the root that may be read.
+    /// Walks everything below the root that may be read.
     fn entries(&self, root: &Path) -> WalkBuilder {
         let mut builder = WalkBuilder::new(root);
-        // Ignore files count wherever the folder is, and the user's global ones nowhere, so that
-        // two machines index the same. Which hidden names count is for the globs to say.
+        // Ignore files apply even outside of repositories, and the user's global ones never, so that two machines
+        // index the same files. The globs decide about hidden names.
         builder.require_git(false).git_global(false).hidden(false).follow_links(self.follow_symlinks);
         let (inside, own_files, globs) = (root.to_owned(), self.own_files(), self.globs.clone());
         builder.filter_entry(move |entry| {
@@ -204,20 +204,20 @@ impl Filesystem {
         builder
     }
 
-    /// How our own files begin, as a walk from a canonical root meets them.
+    /// Path prefixes of ctx's own files, canonicalised like the paths of a walk from a canonical root.
     pub(super) fn own_files(&self) -> Vec<PathBuf> {
         let canonical = |path: &PathBuf| Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
         self.own_files.iter().map(|path| canonical(path).unwrap_or_else(|| path.clone())).collect()
     }
 
-    /// The folders that may hold something to read, the root among them.
+    /// The folders that may contain files to read, including the root.
     pub(super) fn folders(&self, root: &Path) -> BTreeSet<PathBuf> {
         let entries = self.entries(root).build().flatten();
         entries.filter(is_folder).map(DirEntry::into_path).collect()
     }
 
-    /// Every file and folder that a sync would look at, with its size if it would be read. None where the root cannot be
-    /// read, which a sync will tell.
+    /// Every file and folder that a sync would visit, with its size if it would be read. Empty if the root cannot be
+    /// read, which a sync reports.
     pub(super) fn sizes(&self) -> impl Iterator<Item = Option<u64>> {
         self.canonical_root().ok().into_iter().flat_map(move |root| {
             self.entries(&root).build().map(move |entry| {
@@ -232,7 +232,7 @@ impl Filesystem {
         })
     }
 
-    /// Whether a change of this file can change what is read.
+    /// Whether a change of this file can change the result of a sync.
     pub(super) fn depends_on(&self, relative: &Path) -> bool {
         self.globs.select(relative) == Selection::Read
             || IGNORE_FILES.iter().any(|name| relative.ends_with(name))
@@ -285,13 +285,13 @@ impl Filesystem {
         match self.read(path, &source_id, sink) {
             Ok(Some(document)) => sink.send_blocking(Change::Upsert(Box::new(document))),
             Ok(None) => Ok(()),
-            // Gone since it was listed: it will be missing from the next listing.
+            // Deleted since it was listed: the next listing will not have it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => sink.send_blocking(Change::Unreadable { source_id, reason: plain(&error) }),
         }
     }
 
-    /// Whether a file that may be behind a symbolic link is a secret file by its own name.
+    /// Whether a file, possibly behind a symbolic link, resolves to a secret file.
     fn leads_to_secret(&self, path: &Path, root: &Path) -> bool {
         self.follow_symlinks
             && fs::canonicalize(path).is_ok_and(|target| {
@@ -299,13 +299,13 @@ impl Filesystem {
             })
     }
 
-    /// Whether an entry is a file that is to be read.
+    /// Whether an entry is a file that the globs select.
     fn wants(&self, root: &Path, entry: &DirEntry) -> bool {
         let relative = entry.path().strip_prefix(root);
         is_file(entry) && relative.is_ok_and(|relative| self.globs.select(relative) == Selection::Read)
     }
 
-    /// The document, or nothing when it is stored as it is.
+    /// Reads a document; `None` if its fingerprint is unchanged.
     fn read(&self, path: &Path, source_id: &str, sink: &Sink) -> io::Result<Option<Document>> {
         let before = fs::metadata(path)?;
         let fingerprint = fingerprint(&before);
@@ -316,7 +316,7 @@ impl Filesystem {
             return Err(io::Error::other(names::too_large(before.len(), self.document_bytes_max)));
         }
         let mut bytes = names::room(before.len()).map_err(io::Error::other)?;
-        // A file that grows while it is read, or a device that lies about its size, ends here.
+        // Bounds a file that grows while it is read, or a device that reports a false size.
         File::open(path)?.take(self.document_bytes_max).read_to_end(&mut bytes)?;
         let settled = is_settled(&before) && fingerprint == self::fingerprint(&fs::metadata(path)?);
 
@@ -337,7 +337,8 @@ impl Filesystem {
     }
 }
 
-/// Whether a path is one of our own files, or below one.
+/// Whether a path begins with the path of one of ctx's own files; by bytes, so that `ctx.sqlite` covers
+/// `ctx.sqlite-wal`.
 pub(super) fn is_own(path: &Path, own_files: &[PathBuf]) -> bool {
     let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_owned();
     own_files.iter().any(|own| bytes(path).starts_with(&bytes(own)))
@@ -351,7 +352,7 @@ fn is_folder(entry: &DirEntry) -> bool {
     entry.file_type().is_some_and(|kind| kind.is_dir())
 }
 
-/// Whether a symbolic link leads to something below the root.
+/// Whether a path resolves to something below the root.
 fn stays_inside(path: &Path, root: &Path) -> bool {
     fs::canonicalize(path).is_ok_and(|target| target.starts_with(root))
 }
@@ -394,14 +395,14 @@ fn fingerprint(metadata: &Metadata) -> String {
     }
 }
 
-/// Whether a later change is bound to show in the file's times.
+/// Whether every later change of the file will have another modification time.
 fn is_settled(metadata: &Metadata) -> bool {
     let Ok(modified) = metadata.modified() else { return false };
     let coarse = modified.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| since.subsec_nanos() == 0);
     let needed = if coarse { SETTLED_COARSE } else { SETTLED };
     match SystemTime::now().duration_since(modified) {
         Ok(age) => age > needed,
-        // A time in the future says nothing about now.
+        // In the future: a change made now sets another time.
         Err(_) => true,
     }
 }
@@ -410,7 +411,7 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
     Timestamp::try_from(time).ok()
 }
 
-/// The address of a file, as its document has it.
+/// The `file://` URL of a path, as in documents.
 pub(crate) fn file_url(path: &Path) -> Option<String> {
     Some(format!("file://{}", names::percent_encoded(path.to_str()?.as_bytes())))
 }
@@ -427,7 +428,7 @@ fn is_gone(error: &ignore::Error) -> bool {
     error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Whether the error is about a link that leads nowhere, such as one to itself.
+/// Whether the error is about a symbolic link that cannot be resolved, such as one to itself.
 fn is_link(error: &ignore::Error) -> bool {
     match error {
         ignore::Error::WithPath { path, .. } => path.is_symlink(),
@@ -453,13 +454,13 @@ fn error_reason(error: &ignore::Error) -> String {
     error.io_error().map_or_else(|| error.to_string(), |error| plain(innermost(error)))
 }
 
-/// What the system said, without the absolute path that the walker puts before it.
+/// The error of the operating system, without the absolute path that the walker adds.
 fn innermost(error: &io::Error) -> &io::Error {
     let source = error.get_ref().and_then(|wrapper| wrapper.source());
     source.and_then(|source| source.downcast_ref()).unwrap_or(error)
 }
 
-/// An error as a person would say it, without its number.
+/// The text of an error, without the error number, beginning in lower case.
 pub(super) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Which names a source takes in, the same for every connector: `include_globs`, `exclude_globs`, and neither hidden nor
-//! secret files unless `include_sensitive_globs` names them.
+//! Selects files, the same for every connector: `include_globs`, `exclude_globs`, and neither hidden nor secret files
+//! unless `include_sensitive_globs` names them.
 
 use ctx_core::{is_example_environment, is_secret_file};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use std::path::{Component, Path};
 
-/// Globs as they are configured, ready to match.
+/// The compiled globs of a source.
 #[derive(Clone, Debug)]
 pub(super) struct Globs {
     include: Option<GlobSet>,
@@ -15,7 +15,7 @@ pub(super) struct Globs {
     hidden_names: GlobSet,
 }
 
-/// Globs as settings have them.
+/// Globs as configured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GlobSettings<'a> {
     pub(super) include: &'a [String],
@@ -23,17 +23,17 @@ pub(super) struct GlobSettings<'a> {
     pub(super) include_sensitive_globs: &'a [String],
 }
 
-/// The treatment of a file by a source.
+/// Whether a source reads a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
     Read,
-    /// It usually holds secrets; otherwise the globs would take it in.
+    /// Left out because it usually holds secrets; the globs would select it.
     Secret,
     Skip,
 }
 
 impl Globs {
-    /// The error names the key that is wrong.
+    /// Compiles globs; the error names the wrong setting.
     pub(super) fn new(settings: GlobSettings<'_>) -> Result<Self, String> {
         let include = match settings.include {
             [] => None,
@@ -51,7 +51,7 @@ impl Globs {
         })
     }
 
-    /// The treatment of a file of this name, relative to the source's root.
+    /// Decides about the file with this name, relative to the source's root.
     pub(super) fn select(&self, relative: impl AsRef<Path>) -> Selection {
         let relative = relative.as_ref();
         if self.exclude.is_match(relative) {
@@ -82,15 +82,15 @@ impl Globs {
         self.secret_files.is_match(relative) && !self.hides(relative)
     }
 
-    /// Whether nothing in this folder is read because a part of its path begins with a dot, which `include_sensitive_globs`
-    /// does not spell out.
+    /// Whether a folder is hidden: a part of its path begins with a dot, and `include_sensitive_globs` does not spell
+    /// that part out.
     pub(super) fn hides(&self, folder: &Path) -> bool {
         has_hidden_name(folder, |name| self.hidden_names.is_match(name))
     }
 }
 
-/// Whether a part of the path begins with a dot, but for the exceptions: such files and folders are for programs, in every
-/// source.
+/// Whether a part of the path begins with a dot and is not an exception. In every source, such files and folders are
+/// for programs.
 fn has_hidden_name(path: &Path, is_exception: impl Fn(&Path) -> bool) -> bool {
     path.components().any(|part| match part {
         Component::Normal(name) => {

@@ -1,4 +1,4 @@
-//! Kinds of places that documents come from: one file or folder each, one line in [`KINDS`].
+//! The built-in connectors: one file or folder each, one line in [`KINDS`].
 
 mod filesystem;
 mod git;
@@ -16,37 +16,37 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A kind of connector, as the configuration knows it.
+/// A type of connector, as named in the configuration.
 pub struct ConnectorKind {
     /// `filesystem` in `[connectors.filesystem.notes]`.
     pub name: &'static str,
-    /// What it reads, for people.
+    /// A description for users.
     pub summary: &'static str,
     /// JSON Schema of its settings.
     pub schema: fn() -> Value,
-    /// Makes a connector of settings; the error says which are wrong.
+    /// Creates a connector from settings; the error names the wrong setting.
     pub open: fn(&Value, OpenOptions<'_>) -> Opened,
 }
 
-/// A connector, or what is wrong with its settings.
+/// A connector, or the error in its settings.
 pub type Opened = Result<Arc<dyn Connector>, String>;
 
-/// What a connector gets besides its settings.
+/// Paths, variables and limits that a connector is opened with, besides its settings.
 #[derive(Clone, Copy)]
 pub struct OpenOptions<'a> {
-    /// What relative paths are relative to.
+    /// The workspace folder, to which relative paths refer.
     pub workspace_root: &'a Path,
-    /// A folder for what the connector keeps between syncs; see [`crate::cache_path`]. It may be
-    /// removed at any time.
+    /// Folder for data that the connector keeps between syncs; see [`crate::cache_path`]. It may be deleted at any
+    /// time.
     pub cache: &'a Path,
-    /// Looks up what the user's environment says, for tools whose own settings live there.
+    /// Looks up environment variables, for tools that are configured there.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// The largest document that is read.
+    /// Maximum size of a document in bytes.
     pub document_bytes_max: u64,
-    /// How the paths of our own files begin, which are neither read nor watched, also not in the repository that the
-    /// workspace is in.
+    /// Path prefixes of ctx's own files, which are neither read nor watched, in folders and in the repository of the
+    /// workspace.
     pub own_files: &'a [PathBuf],
 }
 
-/// Every kind there is.
+/// All built-in connectors.
 pub const KINDS: &[ConnectorKind] = &[filesystem::KIND, git::KIND, s3::KIND];

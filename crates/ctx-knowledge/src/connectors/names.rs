@@ -1,12 +1,12 @@
-//! What things outside are called inside: ids from paths, and paths in addresses.
+//! Helpers that connectors share: source ids, URL paths, and buffers for documents.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-/// All but the unreserved characters of a URL, and the slashes between a path's segments.
+/// Characters to escape in a URL path: all but the unreserved ones, and the slashes between segments.
 const ESCAPED_IN_PATHS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The path as text; bytes that are none are escaped, so that no two files have the same name.
+/// A path as a source id. Bytes that are not UTF-8 are escaped, so that different files have different ids.
 pub(super) fn source_id(path: &[u8]) -> String {
     let mut name = String::new();
     for chunk in path.utf8_chunks() {
@@ -16,17 +16,18 @@ pub(super) fn source_id(path: &[u8]) -> String {
     name
 }
 
-/// The path as part of an address.
+/// A path, percent-encoded for a URL.
 pub(super) fn percent_encoded(path: &[u8]) -> String {
     percent_encode(path, ESCAPED_IN_PATHS).to_string()
 }
 
-/// What to say of a document that is larger than the limit.
+/// The error for a document that is larger than the limit.
 pub(super) fn too_large(bytes: u64, bytes_max: u64) -> String {
     format!("it has {bytes} bytes; the limit is {bytes_max} (limits.document_bytes)")
 }
 
-/// Room for a document of this size; asking for too much memory otherwise ends the whole program.
+/// An empty buffer for a document of this size; an error if memory is short, where an allocation would abort the
+/// process.
 pub(super) fn room(bytes: u64) -> Result<Vec<u8>, String> {
     let mut room = Vec::new();
     let reserved = usize::try_from(bytes).is_ok_and(|size| room.try_reserve_exact(size).is_ok());

@@ -1,36 +1,36 @@
-//! How much of a folder would be read, counted without reading it.
+//! Survey of a folder: counts what a filesystem source would read, without reading it.
 
 use super::OpenOptions;
 use super::filesystem::open_filesystem;
 use serde_json::Value;
 
-/// How much of a folder would be read.
+/// Number and size of the files that would be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Files that would be read.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Files and folders that were looked at.
+    /// Files and folders visited.
     pub entries: u64,
-    /// Whether counting ended at a limit.
+    /// Whether counting stopped at a limit.
     pub is_cut: bool,
 }
 
-/// Where counting ends: when one of these is exceeded.
+/// Limits of a survey: counting stops when one is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurveyLimits {
     /// Files that would be read.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Files and folders to look at.
+    /// Files and folders to visit.
     pub entries: u64,
 }
 
 impl Survey {
-    /// Counts what a filesystem source with these settings would read, in addition to what was counted before. The error
-    /// says which settings are wrong.
+    /// Counts what a filesystem source with these settings would read, in addition to earlier counts. The error names
+    /// the wrong setting.
     pub fn add_folder(
         &mut self,
         settings: &Value,

@@ -1,7 +1,7 @@
-//! Watching a folder: tells when something below it may have changed.
+//! Watches a folder, and signals when a sync may find changes.
 //!
-//! Only folders that a sync would read are watched, so what is ignored costs nothing. Where the
-//! system will not watch so many, the folder is looked at every few seconds instead.
+//! Only folders that a sync would read are watched, so ignored ones cost nothing. If the system's limit on watches is
+//! reached, signals are sent at a fixed interval instead (polling).
 
 use super::filesystem::{Filesystem, is_own, plain};
 use ctx_core::Signal;
@@ -16,26 +16,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Whether the system watches a folder with all that is below it; else each has its own watch.
+/// Whether the system watches folders recursively; otherwise each folder has its own watch.
 const WATCHES_DEEPLY: bool = cfg!(any(target_os = "macos", windows));
-/// How often folders that appear while others are listed are looked for.
+/// Maximum passes to find folders that appear while others are being watched.
 const PASSES_MAX: usize = 8;
-/// Git's own folder: busy, and never read.
+/// Git's own folder, which changes often and is never read.
 const GIT: &str = ".git";
 
-/// What the system says to one watcher or open file too many.
+/// `EMFILE`: too many inotify instances or open files.
 const TOO_MANY: i32 = 24;
 
-/// When to tell.
+/// Debounce and polling intervals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// Without a change for this long, a burst of changes is over.
+    /// A burst of changes ends after this time without a change.
     quiet: Duration,
-    /// How long a burst may be before it is told all the same.
+    /// Maximum duration of a burst before a signal is sent.
     longest: Duration,
-    /// How often to look whether the folder itself is still there.
+    /// Interval of checks whether the root was deleted or replaced.
     look: Duration,
-    /// How often to tell where nothing can be watched.
+    /// Interval of signals if the folder cannot be watched.
     poll: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Default for Timing {
     }
 }
 
-/// Watches until nobody hears the signal any more.
+/// Watches until the receiver of the signal is dropped.
 pub(super) fn run<W: Watcher>(filesystem: &Filesystem, timing: Timing, signal: &Signal) {
     if let Err(error) = watch::<W>(filesystem, timing, signal) {
         tracing::warn!(
@@ -73,7 +73,7 @@ fn watch<W: Watcher>(filesystem: &Filesystem, timing: Timing, signal: &Signal) -
         let news = news.clone();
         move |event: notify::Result<Event>| {
             if news.matters(event) {
-                // Full: it is awake already.
+                // A full channel already has a pending wake-up.
                 wake.try_send(()).ok();
             }
         }
@@ -95,7 +95,7 @@ fn watch<W: Watcher>(filesystem: &Filesystem, timing: Timing, signal: &Signal) -
             _ => {}
         }
         burst = None;
-        // Watched before it is told: what comes in between is read, what comes later is heard.
+        // Renewed before the signal: the sync reads earlier changes, and the new watches report later ones.
         if news.folders.swap(false, Ordering::Relaxed) || watched.place != place(filesystem) {
             watched.renew(&mut watcher, filesystem, &news)?;
         }
@@ -104,7 +104,7 @@ fn watch<W: Watcher>(filesystem: &Filesystem, timing: Timing, signal: &Signal) -
     Ok(())
 }
 
-/// Which folder a path leads to now; another one of the same name is another place.
+/// Identity of the root folder: one that replaces it under the same name differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     root: PathBuf,
@@ -123,16 +123,17 @@ fn place(filesystem: &Filesystem) -> Option<Place> {
     Some(Place { root, identity })
 }
 
-/// What is being watched.
+/// The folders that are being watched.
 #[derive(Default)]
 struct Watched {
-    /// `None` while the folder is gone.
+    /// `None` while the root does not exist.
     place: Option<Place>,
     folders: BTreeSet<PathBuf>,
 }
 
 impl Watched {
-    /// Watches what there is now. All of it anew: a folder of the same name may be another one.
+    /// Replaces all watches by watches of the present folders. No watch is kept: a folder of the same name may be a
+    /// new one.
     fn renew(
         &mut self,
         watcher: &mut impl Watcher,
@@ -142,7 +143,7 @@ impl Watched {
         self.place = place(filesystem);
         news.set_root(self.place.as_ref().map(|place| place.root.clone()));
         for folder in std::mem::take(&mut self.folders) {
-            // Gone already, most likely, and its watch with it.
+            // Fails for a deleted folder, whose watch has ended.
             watcher.unwatch(&folder).ok();
         }
         let Some(place) = &self.place else { return Ok(()) };
@@ -167,12 +168,12 @@ impl Watched {
     }
 }
 
-/// What the system tells, and what of it matters.
+/// Decides which file system events can affect a sync.
 struct News {
     filesystem: Filesystem,
     own_files: Vec<PathBuf>,
     root: Mutex<Option<PathBuf>>,
-    /// Whether there may be folders that are not watched.
+    /// Set when there may be folders without a watch.
     folders: AtomicBool,
 }
 
@@ -190,11 +191,11 @@ impl News {
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root;
     }
 
-    /// Whether a sync might find something new.
+    /// Whether a sync may find something new after this event.
     fn matters(&self, event: notify::Result<Event>) -> bool {
         let event = match event {
             Ok(event) if !event.need_rescan() => event,
-            // Something was missed.
+            // Events were lost.
             _ => {
                 self.folders.store(true, Ordering::Relaxed);
                 return true;
@@ -202,7 +203,7 @@ impl News {
         };
         let is_read =
             |kind| matches!(kind, EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write));
-        // Also what our own reading looks like.
+        // Our own reads cause such events too.
         if is_read(event.kind) {
             return false;
         }
@@ -220,18 +221,18 @@ impl News {
             self.folders.store(true, Ordering::Relaxed);
             return true;
         }
-        // What was moved away may have been a folder, and cannot be asked any more.
+        // A path that was moved away may have been a folder, which can no longer be checked.
         matches!(event.kind, EventKind::Modify(ModifyKind::Name(_)))
             || foreign.iter().any(|path| relative(path).is_none_or(|path| self.filesystem.depends_on(&path)))
     }
 }
 
-/// Whether folders came or went.
+/// Whether folders may have been added, removed or replaced.
 fn concerns_folders(kind: EventKind, paths: &[&PathBuf]) -> bool {
     match kind {
         EventKind::Create(CreateKind::File) | EventKind::Remove(RemoveKind::File) => false,
         EventKind::Access(_) | EventKind::Modify(ModifyKind::Data(_)) => false,
-        // Their watches go with them.
+        // A folder that was moved away leaves none without a watch.
         EventKind::Modify(ModifyKind::Name(RenameMode::From)) => false,
         EventKind::Modify(ModifyKind::Name(_) | ModifyKind::Metadata(_)) => {
             paths.iter().any(|path| path.is_dir())
@@ -240,7 +241,7 @@ fn concerns_folders(kind: EventKind, paths: &[&PathBuf]) -> bool {
     }
 }
 
-/// Whether a folder vanished meanwhile or may not be read, which a sync will find as well.
+/// Whether a folder was deleted meanwhile or may not be read, which a sync reports.
 fn is_unreadable(error: &notify::Error) -> bool {
     match &error.kind {
         ErrorKind::PathNotFound => true,
@@ -280,7 +281,7 @@ mod tests {
     use std::fs;
     use tempfile::TempDir;
 
-    /// The system's limit, reached.
+    /// A watcher that is at the system's limit of watches.
     struct NoMore;
 
     impl Watcher for NoMore {

@@ -1,4 +1,4 @@
-//! The models that are part of the program: no download, no key.
+//! The built-in models, which need no download and no API key.
 
 use super::{Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings};
 use crate::chunk::SPECIAL_TOKENS;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 pub(super) const KIND: EmbedderKind =
     EmbedderKind { name: "builtin", summary: "the models in this program: `best` or `fast`", open };
 
-/// Texts at once: enough to sort by length, few enough to stop soon.
+/// Texts per call: enough to sort by length, few enough to stop soon.
 pub(super) const BATCH: usize = 32;
-/// How much vectors count beside words: what did best in our measurements.
+/// Weights of cosines against BM25 in hybrid search: the best ones in our measurements.
 const FAST_WEIGHT: f64 = 0.3;
 pub(super) const BEST_WEIGHT: f64 = 0.5;
 /// Relevance floors; how they were measured is in docs/performance.md, under Quality.
@@ -27,7 +27,7 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
     }
 }
 
-/// The model that is fast enough to be used while documents are stored.
+/// The model that is fast enough to embed documents while they are stored.
 pub(super) fn fast() -> Arc<dyn Embedder> {
     Arc::new(Builtin(Model::Fast))
 }

@@ -1,8 +1,7 @@
-//! Filling in vectors that are missing: after a sync, behind a server, or when asked to.
+//! The fill: computes missing vectors, after a sync, in the background of a server, or on request.
 //!
-//! Works on documents in the order of their keys, a batch of chunks at a time, outside any
-//! transaction; each batch is stored at once, so that a kill costs one batch. A document that is
-//! written meanwhile is done again.
+//! Processes documents in the order of their keys, one batch of chunks at a time, outside any transaction. Each batch
+//! is stored at once, so that a kill costs one batch. A document that is written meanwhile is processed again.
 
 use super::{Effort, EmbedError, Numbered};
 use crate::chunk::{self, Chunking};
@@ -18,50 +17,51 @@ use std::thread;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Documents read ahead.
+/// Documents read from the store at a time.
 const DOCUMENTS_AHEAD: usize = 16;
-/// Walks through all documents that find nothing to do while something seems to be missing.
+/// Consecutive passes over all documents that find nothing although the store reports missing vectors, before the
+/// fill ends.
 const EMPTY_PASSES_MAX: usize = 3;
-/// How often an embedder is asked again after a failure that may pass.
+/// Retries after a temporary failure.
 const RETRIES: usize = 4;
-/// The first rest before that; each is twice as long as the one before, and a little longer by chance.
+/// Pause before the first retry; it doubles with each retry, with jitter.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
-/// What any model reads.
+/// A text that every model accepts.
 const HARMLESS: &str = "harbour";
-/// The longest rest that an embedder may ask for.
+/// Maximum pause that a service may request.
 const RETRY_LAST: Duration = Duration::from_secs(60);
 
-/// How far filling in has come.
+/// Progress of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FillProgress {
-    /// Chunks that have a vector.
+    /// Chunks with a vector.
     pub done: u64,
-    /// Chunks in all.
+    /// All chunks.
     pub chunks: u64,
 }
 
-/// What filling in did.
+/// Result of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Filled {
-    /// Vectors that were made.
+    /// Number of vectors that were computed.
     pub made: u64,
-    /// Whether every document now has all of its vectors, but those of texts that the model refuses.
+    /// Whether every document now has all of its vectors, except for texts that the model rejects.
     pub complete: bool,
 }
 
-/// Vectors that could not be filled in; those stored before stay.
+/// A failed fill; vectors stored before remain.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// Another process is at it.
+    /// Another process is computing vectors.
     #[error("another process is making vectors")]
     Busy,
-    /// Somebody has opened the store with another model since, and removed this one's vectors.
+    /// Another process has opened the store with another model, and removed this one's vectors.
     #[error("another process has changed the model of this workspace; start this one again to use it")]
     Replaced,
     /// The embedder failed.
     #[error("{0}")]
     Embedder(#[from] EmbedError),
-    /// The lock file cannot be used.
+    /// The lease could not be requested.
     #[error("cannot lock the vectors")]
     Lock(#[source] StoreError),
     /// The store failed.
@@ -69,29 +69,29 @@ pub enum FillError {
     Store(#[from] StoreError),
 }
 
-/// Held by whoever makes or removes vectors; there is only one at a time.
+/// Acquires the lease for computing or deleting vectors, which one process holds at a time.
 pub(crate) fn lease(store: &dyn Store) -> Result<LeaseGuard, FillError> {
     store.lease(&Lease::Fill).map_err(FillError::Lock)?.ok_or(FillError::Busy)
 }
 
-/// Everything filling in works with.
+/// A fill of one model, with everything it needs.
 pub(crate) struct FillJob<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) model: &'a Numbered,
-    /// Whether this is the workspace's own model, whose documents are marked when they are complete.
+    /// Whether this is the workspace's own model, for which the store marks complete documents.
     pub(crate) own: bool,
     pub(crate) chunking: Chunking,
     pub(crate) effort: Effort,
     pub(crate) cancellation: &'a CancellationToken,
 }
 
-/// A chunk's position, what a model reads of it, and what tells that from other texts.
+/// A chunk's position, its text as a model reads it, and the hash of that text.
 type Text = (usize, String, TextHash);
 
-/// What became of a text.
+/// The vector of a text, or the reason why the model rejects it.
 type Made = Result<NewVector, UnreadableChunk>;
 
-/// A chunk on its way to the embedder.
+/// A chunk waiting to be embedded.
 struct Piece {
     document: u64,
     generation: Generation,
@@ -100,7 +100,7 @@ struct Piece {
 }
 
 impl FillJob<'_> {
-    /// Makes what is missing until nothing is or it is cancelled. Only for whoever has the lock.
+    /// Computes vectors until none is missing or it is cancelled. The caller holds the lease.
     pub(crate) fn run(&self, progress: &dyn Fn(FillProgress)) -> Result<Filled, FillError> {
         let coverage = self.store.coverage(self.model.key)?;
         let mut state = FillProgress { done: coverage.vectors, chunks: coverage.chunks };
@@ -124,7 +124,7 @@ impl FillJob<'_> {
                 waiting.extend(documents.iter().flat_map(|document| self.pieces(document)));
             }
             if waiting.is_empty() {
-                // Documents may have come in behind.
+                // Documents may have been stored at keys before `after`.
                 let lacking = match self.own {
                     true => !self.store.incomplete_sources(self.model.key)?.is_empty(),
                     false => self.store.lacks_vectors(self.model.key)?,
@@ -135,7 +135,7 @@ impl FillJob<'_> {
                 }
                 empty_passes += 1;
                 if empty_passes > EMPTY_PASSES_MAX {
-                    // Whoever looks for what is missing will be back.
+                    // The next fill tries again.
                     return Ok(filled);
                 }
                 (after, exhausted) = (0, false);
@@ -153,7 +153,7 @@ impl FillJob<'_> {
         Ok(filled)
     }
 
-    /// Marks the documents that lack nothing, as after a change of models and back.
+    /// Marks documents that already have all vectors, as after a change of models and back.
     fn mark(&self, documents: &[PendingDocument]) -> Result<(), FillError> {
         let whole: Vec<DocumentVectors> = documents
             .iter()
@@ -179,7 +179,7 @@ impl FillJob<'_> {
         })
     }
 
-    /// Makes and stores the vectors of a batch; tells how many, or nothing when it was cancelled before.
+    /// Computes and stores the vectors of a batch; returns their number, or `None` if cancelled.
     fn embed(&self, batch: &[Piece]) -> Result<Option<u64>, FillError> {
         let texts: Vec<_> = batch.iter().map(|piece| piece.text.clone()).collect();
         let Some(made) = self.readable_vectors(&texts)? else { return Ok(None) };
@@ -207,8 +207,8 @@ impl FillJob<'_> {
         Ok(Some(count as u64))
     }
 
-    /// The vectors of these texts. Of several that are refused together, halves are asked for until
-    /// those are found that are to blame.
+    /// The vectors of these texts; `None` if cancelled. A rejected batch is bisected to find the texts that the model
+    /// rejects.
     fn readable_vectors(&self, texts: &[Text]) -> Result<Option<Vec<Made>>, EmbedError> {
         let reason = match self.vectors(texts) {
             Err(EmbedError::Unreadable(reason)) => reason,
@@ -221,7 +221,7 @@ impl FillJob<'_> {
             made.extend(rest);
             return Ok(Some(made));
         };
-        // A model that refuses this too has nothing against our texts: something else is wrong.
+        // If the model rejects this text too, the texts are not the cause: its error is returned.
         let Some(_) = self.vectors(&[(0, HARMLESS.to_owned(), TextHash::default())])? else {
             return Ok(None);
         };
@@ -231,13 +231,12 @@ impl FillJob<'_> {
     fn put(&self, batch: &[DocumentVectors]) -> Result<(), FillError> {
         match self.store.put_vectors(self.model.key, self.own, batch)? {
             true => Ok(()),
-            // All that is made from now on would be for nothing, and may cost money.
+            // Further vectors would be wasted, and may cost money.
             false => Err(FillError::Replaced),
         }
     }
 
-    /// The vectors of these texts, asked for again after failures that may pass; `None` when it was
-    /// cancelled meanwhile.
+    /// The vectors of these texts, with retries after temporary failures; `None` if cancelled.
     fn vectors(&self, texts: &[Text]) -> Result<Option<Vec<NewVector>>, EmbedError> {
         let mut rests = ExponentialBuilder::default()
             .with_min_delay(RETRY_FIRST)
@@ -265,7 +264,7 @@ impl FillJob<'_> {
     }
 }
 
-/// Sleeps in small steps, so that a cancellation is noticed. Blocks.
+/// Sleeps in small steps, so that a cancellation ends it. Blocks.
 pub fn rest(duration: Duration, cancellation: &CancellationToken) {
     const STEP: Duration = Duration::from_millis(50);
     let mut left = duration;

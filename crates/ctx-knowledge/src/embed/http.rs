@@ -1,7 +1,7 @@
-//! Asking a model that is served over HTTP: one request, one answer, all of it bounded.
+//! HTTP client for embedding services: one POST request, bounded in time and size.
 //!
-//! Each request is tried once. Whoever fills vectors in tries again, and can be stopped while it
-//! waits; whoever searches does not, since another model answers instead.
+//! Requests are not retried here. The fill retries, and can be cancelled while it waits; a search does not, since
+//! another model takes over.
 
 use super::{EmbedError, normalise};
 use ctx_core::{Reach, Redactor, Secret};
@@ -14,56 +14,55 @@ use std::error::Error;
 use std::time::Duration;
 use url::Url;
 
-/// How long a connection may take to be made.
+/// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a query may take, however patient the settings are: somebody waits, and another model
-/// can answer.
+/// Maximum timeout of a query, whatever the settings allow: a user waits, and another model can take over.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an answer: thousands of the largest vectors there are.
+/// Maximum size of a response: thousands of the largest vectors.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Bytes of a failure that are read for what it says.
+/// Maximum bytes that are read of an error response.
 const FAILURE_BYTES_MAX: usize = 64 << 10;
-/// Characters of a failure that are told.
+/// Maximum characters of an error response in a message.
 const FAILURE_CHARS_MAX: usize = 300;
 
-/// Where a model is served.
+/// The HTTP endpoint of an embedding service.
 pub(super) struct Service {
     /// The provider's name.
     name: &'static str,
     url: Url,
     authorization: Option<HeaderValue>,
-    /// Keeps the key out of what the service says.
+    /// Masks the API key in messages of the service.
     redactor: Redactor,
     timeout: Duration,
     client: Client,
 }
 
-/// A response whose body was read, or not.
+/// A response, with its body or the error of reading it.
 struct Received {
     status: StatusCode,
     headers: HeaderMap,
     body: Result<Vec<u8>, BodyError>,
 }
 
-/// An answer other than success.
+/// A response with an error status.
 pub(super) struct Failure {
     pub(super) status: StatusCode,
-    /// What the service says, shortened, without secrets.
+    /// The message of the service, shortened, with secrets masked.
     pub(super) words: String,
     retry_after: Option<Duration>,
 }
 
-/// Who waits for an answer.
+/// The timeout that applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Somebody who searches.
+    /// At most [`QUERY_TIMEOUT`], since a search waits.
     Query,
-    /// Nobody: as long as the settings allow.
+    /// The timeout of the settings.
     Batch,
 }
 
 impl Service {
-    /// The service whose requests go to `path` below `url`; the error says which setting is wrong.
+    /// A service with the endpoint `path` below the base URL `url`; the error names the wrong setting.
     pub(super) fn new(
         name: &'static str,
         url: &str,
@@ -72,7 +71,7 @@ impl Service {
         timeout: Duration,
     ) -> Result<Self, String> {
         let wrong = |problem: &str| format!("url: {problem}; write it like http://127.0.0.1:8080/v1");
-        // What was written is not repeated: it may have a password in it.
+        // The URL is not repeated: it may contain a password.
         let mut url = Url::parse(url.trim()).map_err(|error| wrong(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return Err(wrong("it must begin with http:// or https://"));
@@ -95,7 +94,7 @@ impl Service {
         Ok(Self { name, url, authorization, redactor, timeout, client })
     }
 
-    /// Sends a request. The outer error is about reaching the service, the inner one is its own.
+    /// Sends a request. The inner error is a response with an error status; the outer error is any other failure.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
         request: &Value,
@@ -111,7 +110,7 @@ impl Service {
             let location = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
             let words = match location.filter(|_| status.is_redirection()) {
                 Some(location) => format!("it sends everybody to {location}"),
-                // What a failure says is good to know, but it failed all the same.
+                // Optional: without a readable body, the status is still reported.
                 None => body.map(|body| words(&body)).unwrap_or_default(),
             };
             let words = shortened(&self.redactor.text(words));
@@ -125,14 +124,14 @@ impl Service {
         Ok(Ok(answer))
     }
 
-    /// What a failure means for whoever asked.
+    /// Converts a failure: temporary, permanent, or caused by the texts.
     pub(super) fn failed(&self, failure: &Failure) -> EmbedError {
         let Failure { status, words, retry_after } = failure;
         let said = if words.is_empty() { String::new() } else { format!(": {words}") };
         let reason = format!("{self} answered {status}{said}");
         let passes = status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED
             || matches!(*status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
-        // These are about who asks or what for, not about the texts.
+        // Caused by the credentials or the endpoint, and not by the texts.
         let about_us = matches!(
             *status,
             StatusCode::UNAUTHORIZED
@@ -150,7 +149,7 @@ impl Service {
         }
     }
 
-    /// The vectors of an answer to `asked` texts, made unit vectors of the size that was wanted.
+    /// Checks the number and dimensions of the vectors for `asked` texts, and normalises them.
     pub(super) fn vectors(
         &self,
         mut vectors: Vec<Vec<f32>>,
@@ -177,8 +176,8 @@ impl Service {
         Ok(vectors)
     }
 
-    /// Sends a request and reads what comes back, bounded in size and time. Follows no redirects: texts and keys go where
-    /// the settings say, and nowhere else.
+    /// Sends a request and reads the response, bounded in size and time. Follows no redirects: texts and API keys are
+    /// sent only to the configured URL.
     fn exchange(&self, request: &Value, timeout: Duration) -> Result<Received, EmbedError> {
         let mut sent = Request::new(Method::POST, self.url.clone())
             .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
@@ -199,7 +198,7 @@ impl Service {
         exchanged.map_err(|error| self.unreached(error))
     }
 
-    /// The reason why a body was not read to its end.
+    /// The error for a body that was not read completely.
     fn unread(&self, error: BodyError) -> EmbedError {
         match error {
             BodyError::TooLarge(bytes_max) => {
@@ -224,7 +223,7 @@ impl Service {
 }
 
 impl std::fmt::Display for Service {
-    /// Name and place; what stands behind a `?` may be a secret.
+    /// Provider and URL without its query, which may contain a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let origin = self.url.origin().ascii_serialization();
         write!(f, "{} at {origin}{}", self.name, self.url.path())
@@ -241,7 +240,7 @@ fn bearer(key: &Secret) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// What a body says: the message in it where it is JSON, as the usual services write it.
+/// The message in a body: a field of JSON that the usual services use, or the whole text.
 fn words(body: &[u8]) -> String {
     let parsed: Value = serde_json::from_slice(body).unwrap_or_default();
     let places = ["/error/message", "/error", "/message", "/detail"];
@@ -249,7 +248,7 @@ fn words(body: &[u8]) -> String {
     message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
 }
 
-/// One line, not too long.
+/// A text as one line of at most [`FAILURE_CHARS_MAX`] characters.
 fn shortened(text: &str) -> String {
     let line = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let line = line.collect::<Vec<_>>().join(" ");
@@ -259,7 +258,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The innermost cause: those around it only say that a request failed.
+/// The innermost cause: the outer ones only say that a request failed.
 fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
@@ -328,7 +327,7 @@ mod tests {
     #[test]
     fn a_literal_address_of_the_settings_is_the_only_forbidden_one_that_is_asked() {
         let web = vectors();
-        // Not to be named by anybody else; connecting to it leads to this machine.
+        // Allowed only because the settings name it; connecting to it reaches this machine.
         let named = service(&web.url("/").replace("127.0.0.1", "0.0.0.0"), None).unwrap();
         assert!(ask(&named).is_ok());
         assert!(Reach::OWN.check_host("0.0.0.0").is_err());

@@ -1,8 +1,8 @@
-//! Text to vectors: one file for each provider, one line in [`PROVIDERS`].
+//! Embeddings: one file per provider, one line in [`PROVIDERS`].
 //!
-//! Documents get vectors of the built-in `fast` model as they are stored, so that they can be found
-//! by meaning at once. Vectors of the workspace's own model are filled in behind, and take over
-//! source by source when a source has all of them. Vectors of two models are never compared.
+//! Documents get vectors of the built-in `fast` model when they are stored, so that semantic search finds them at
+//! once. Vectors of the workspace's own model are filled in later, and replace them source by source once a source
+//! has all of them. Vectors of two models are never compared.
 
 mod builtin;
 mod fill;
@@ -24,78 +24,78 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// A kind of embedder, as the configuration knows it.
+/// An embedding provider, as named in the configuration.
 pub struct EmbedderKind {
     /// `builtin` in `provider = "builtin"`.
     pub name: &'static str,
-    /// What it is, for people.
+    /// A description for users.
     pub summary: &'static str,
-    /// Makes an embedder of settings; the error says which are wrong.
+    /// Creates an embedder from settings; the error names the wrong setting.
     pub open: fn(&EmbedderSettings) -> Result<Arc<dyn Embedder>, String>,
 }
 
-/// Every kind there is.
+/// All embedding providers.
 pub const PROVIDERS: &[EmbedderKind] = &[builtin::KIND, local::KIND, openai::KIND, ollama::KIND];
 
-/// What an embedder may be told; each kind uses its own part.
+/// Settings of an embedder; each provider uses some of them.
 #[derive(Clone, Debug, Default)]
 pub struct EmbedderSettings {
-    /// Which model.
+    /// Name of the model.
     pub model: Option<String>,
-    /// How many numbers a vector has, where the model can make several sizes.
+    /// Dimensions of a vector, for models that support several.
     pub dimensions: Option<usize>,
-    /// Where the model is served.
+    /// Base URL of the service.
     pub url: Option<String>,
-    /// What to show at that place.
+    /// API key of the service.
     pub api_key: Option<Secret>,
-    /// The folder of a model.
+    /// Folder of a local model.
     pub path: Option<PathBuf>,
-    /// Texts in one request.
+    /// Texts per request.
     pub batch_size: Option<usize>,
-    /// How long one request may take.
+    /// Timeout of a request.
     pub timeout: Duration,
 }
 
-/// Makes vectors of texts. Blocks; never called from an asynchronous task.
+/// Computes embeddings. Blocks: must not be called from an async task.
 pub trait Embedder: Send + Sync + 'static {
-    /// Tells its vectors from all others: provider, model, size.
+    /// Identifies its vectors: provider, model, size.
     fn model(&self) -> &str;
 
-    /// Unit vectors of these texts, in their order.
+    /// Unit vectors of these texts, in the same order.
     fn embed(&self, texts: &[&str], effort: Effort) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// The unit vector of a query: somebody waits for it, and something else can answer.
+    /// The unit vector of a query. Fails fast: a user waits, and another model can take over.
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         Ok(self.embed(&[text], Effort::Full)?.pop().unwrap_or_default())
     }
 
-    /// How many tokens it reads at once, those that it adds included.
+    /// Maximum tokens of a text, special tokens included.
     fn max_tokens(&self) -> usize;
 
-    /// How many texts to hand it at once.
+    /// Texts per call.
     fn batch_size(&self) -> usize;
 
-    /// How much its scores count beside those of words, in [0, 1].
+    /// Weight of its cosines against BM25 in hybrid search, in [0, 1].
     fn weight(&self) -> f64;
 
-    /// The relevance floor: the cosine that hardly any text reaches that has nothing to do with a query. `None` where
-    /// it was not measured.
+    /// The relevance floor: a cosine that texts unrelated to a query hardly ever reach. `None` if it was not
+    /// measured.
     fn relevance_floor(&self) -> Option<f64> {
         None
     }
 }
 
-/// How much of the machine to use.
+/// Share of the CPU to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// As much as there is: somebody waits.
+    /// All cores: a user waits.
     Full,
-    /// Little, with low priority: work behind others.
+    /// One thread: background work.
     Low,
 }
 
 impl Effort {
-    /// How many threads may compute.
+    /// Number of threads that compute.
     fn threads(self) -> usize {
         match self {
             Self::Full => thread::available_parallelism().map_or(1, usize::from),
@@ -104,49 +104,49 @@ impl Effort {
     }
 }
 
-/// Vectors that could not be made.
+/// A failure to compute embeddings.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EmbedError {
-    /// Another try may succeed.
+    /// Temporary: a retry may succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// Another try may succeed, but not before this time has passed.
+    /// Temporary: a retry may succeed, but not before this time has passed.
     #[error("{reason}")]
     Later {
-        /// What is wrong.
+        /// Description of the failure.
         reason: String,
-        /// How long to wait.
+        /// Time to wait.
         after: Duration,
     },
-    /// No try will.
+    /// Permanent: no retry succeeds.
     #[error("{0}")]
     Refused(String),
-    /// No try with these texts will; one with others may.
+    /// The model rejects these texts; others may succeed.
     #[error("{0}")]
     Unreadable(String),
 }
 
-/// How vectors are made in a workspace.
+/// The embedding configuration of a workspace.
 #[derive(Clone)]
 pub struct EmbeddingOptions {
     /// The workspace's model.
     pub embedder: Arc<dyn Embedder>,
-    /// When its vectors are made.
+    /// When its vectors are computed.
     pub fill: Fill,
 }
 
-/// When vectors of the workspace's model are made.
+/// When vectors of the workspace's model are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Fill {
-    /// Behind, while serving; until then `fast` vectors are used.
+    /// In the background of a server; until then, `fast` vectors are used.
     Behind,
     /// Before a sync ends.
     Wait,
 }
 
-/// Makes a vector's length one; what has no length stays as it is.
+/// Scales a vector to unit length; one without a positive, finite length stays unchanged.
 fn normalise(vector: &mut [f32]) {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if length > 0.0 && length.is_finite() {

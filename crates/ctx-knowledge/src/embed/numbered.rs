@@ -1,4 +1,4 @@
-//! The models of one workspace: what makes its vectors, by the numbers that the store gives them.
+//! The embedding models of a workspace, with the keys that the store gives them. Checks the vectors that they return.
 
 use super::{Effort, EmbedError, Embedder, EmbeddingOptions, Fill, builtin};
 use ctx_embed::vector;
@@ -6,33 +6,33 @@ use ctx_store::{ModelKey, NewVector, Store, StoreError, TextHash};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a model that could not answer a query is left in peace.
+/// Time after a failed query in which the model is not asked again.
 const QUERY_REST: Duration = Duration::from_secs(30);
-/// How much of a query a model reads: more than anybody types, less than any served model refuses.
+/// Maximum bytes of a query that are embedded: more than anybody types, less than any served model rejects.
 const QUERY_BYTES_MAX: usize = 8_000;
 
-/// The models of a workspace, as its store numbers them.
+/// The embedding models of a workspace.
 pub(crate) struct Models {
-    /// The workspace's own.
+    /// The configured model.
     pub(crate) own: Numbered,
-    /// What documents get at once, unless it is the workspace's own.
+    /// The built-in `fast` model, which embeds documents as they are stored; `None` if it is the configured model.
     pub(crate) bridge: Option<Numbered>,
     pub(crate) fill: Fill,
 }
 
-/// An embedder, and its number in the store.
+/// An embedder with its key in the store.
 #[derive(Clone)]
 pub(crate) struct Numbered {
     pub(crate) embedder: Arc<dyn Embedder>,
     pub(crate) key: ModelKey,
-    /// How many numbers its vectors have, once there are any.
+    /// Dimensions of its vectors, once they are known.
     dimensions: Arc<OnceLock<usize>>,
-    /// When it last could not answer a query, and why.
+    /// Time and error of the last query, if it failed.
     failure: Arc<Mutex<Option<(Instant, EmbedError)>>>,
 }
 
 impl Models {
-    /// Numbers the models; `None` where the store knows none and cannot learn any.
+    /// Registers the models in the store; `None` if the store is read-only and does not know the configured one.
     pub(crate) fn open(options: &EmbeddingOptions, store: &dyn Store) -> Result<Option<Self>, StoreError> {
         let fast = builtin::fast();
         let own = Numbered::open(options.embedder.clone(), store)?;
@@ -43,12 +43,12 @@ impl Models {
         Ok(own.map(|own| Self { own, bridge, fill: options.fill }))
     }
 
-    /// Both.
+    /// The configured model, then the bridge model if there is one.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Numbered> {
         std::iter::once(&self.own).chain(&self.bridge)
     }
 
-    /// The one that documents get vectors of as they are stored.
+    /// The model that embeds documents as they are stored.
     pub(crate) fn instant(&self) -> &Numbered {
         self.bridge.as_ref().unwrap_or(&self.own)
     }
@@ -65,7 +65,7 @@ impl Numbered {
         Ok(Some(Self { embedder, key, dimensions: Arc::new(dimensions), failure: Arc::default() }))
     }
 
-    /// Vectors of texts, ready to be stored; each text has its position and hash.
+    /// Embeds texts, each with its position and hash, as vectors ready to be stored.
     pub(crate) fn vectors(
         &self,
         texts: &[(usize, String, TextHash)],
@@ -76,8 +76,8 @@ impl Numbered {
         Ok(made.map(|((position, _, hash), values)| new_vector(*position, *hash, &values)).collect())
     }
 
-    /// The vector of a query. A model that just failed is not asked again at once: otherwise every
-    /// search would wait for one that is down.
+    /// The vector of a query. Repeats a recent failure without asking the model: otherwise every search would wait
+    /// for a service that is down.
     pub(crate) fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         if let Some((at, error)) = &*self.failure()
             && at.elapsed() < QUERY_REST
@@ -88,14 +88,14 @@ impl Numbered {
             tracing::warn!(%error, "{} does not know what the query means", self.embedder.model());
         });
         *self.failure() = match &made {
-            // What is refused may be this query only.
+            // A rejection may concern this query only.
             Ok(_) | Err(EmbedError::Refused(_) | EmbedError::Unreadable(_)) => None,
             Err(error) => Some((Instant::now(), error.clone())),
         };
         made
     }
 
-    /// The vector of a query, whatever happened before.
+    /// The vector of a query, even after a recent failure.
     pub(crate) fn ask_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
         let vectors = self.checked(vec![self.embedder.embed_query(text)?])?;
@@ -106,7 +106,7 @@ impl Numbered {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Vectors of texts: as many as there are texts, all of one size.
+    /// Embeds texts, and checks the number and dimensions of the vectors.
     fn embed(&self, texts: &[&str], effort: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
         let vectors = self.embedder.embed(texts, effort)?;
         if vectors.len() != texts.len() {
@@ -116,7 +116,7 @@ impl Numbered {
         self.checked(vectors)
     }
 
-    /// Vectors that can be compared with the others.
+    /// Checks that vectors are finite and have the dimensions of the earlier ones.
     fn checked(&self, vectors: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let Some(first) = vectors.first() else { return Ok(vectors) };
         if vectors.iter().any(Vec::is_empty) {
@@ -142,7 +142,7 @@ impl Numbered {
     }
 }
 
-/// A vector as it is stored: bytes to scan, and its exact values.
+/// A vector as it is stored: quantised for scans, and in half precision for exact scores.
 fn new_vector(position: usize, hash: TextHash, values: &[f32]) -> NewVector {
     let (codes, scale) = vector::quantize(values);
     let codes = codes.into_iter().map(i8::cast_unsigned).collect();

@@ -1,4 +1,4 @@
-//! Models that Ollama serves.
+//! Embedding models served by Ollama.
 
 use super::http::{Failure, Service};
 use super::served::{self, Interface};
@@ -21,9 +21,9 @@ impl Interface for Ollama {
     const URL: &'static str = "http://127.0.0.1:11434";
     const PATH: &'static [&'static str] = &["api", "embed"];
     const EXAMPLE: &'static str = "nomic-embed-text";
-    /// What it lets a model read unless it is told otherwise.
+    /// Ollama's default context length.
     const MAX_TOKENS: usize = 2_048;
-    /// It works on them with this machine.
+    /// Small: Ollama computes on this machine.
     const BATCH: usize = 32;
     type Answer = Answer;
 

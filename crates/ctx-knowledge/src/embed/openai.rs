@@ -1,4 +1,4 @@
-//! Models behind OpenAI's interface, wherever they are served.
+//! Embedding models behind OpenAI's API or a compatible one.
 
 use super::EmbedderKind;
 use super::served::{self, Interface};
@@ -20,7 +20,7 @@ struct Answer {
 
 #[derive(Deserialize)]
 struct Entry {
-    /// Which text it is the vector of; some services leave it out and keep the order.
+    /// Index of its text; some services omit it and keep the order.
     index: Option<usize>,
     embedding: Vec<f32>,
 }
@@ -30,7 +30,7 @@ impl Interface for OpenAi {
     const URL: &'static str = "https://api.openai.com/v1";
     const PATH: &'static [&'static str] = &["embeddings"];
     const EXAMPLE: &'static str = "text-embedding-3-small";
-    /// Others that are served like this may read less, but hardly less than a chunk.
+    /// The limit of OpenAI's models. Other models behind the API may accept less, but hardly less than a chunk.
     const MAX_TOKENS: usize = 8_191;
     /// Few enough for services that limit the size of a request.
     const BATCH: usize = 64;

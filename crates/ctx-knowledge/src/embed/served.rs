@@ -1,4 +1,4 @@
-//! A model that is served over HTTP: all that its interfaces have in common.
+//! Embedding models served over HTTP: what the APIs of all providers have in common.
 
 use super::http::{Failure, Patience, Service};
 use super::{Effort, EmbedError, Embedder, EmbedderSettings};
@@ -7,35 +7,35 @@ use serde_json::{Value, json};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Texts that one request may have.
+/// Maximum texts per request.
 const BATCH_MAX: usize = 2_048;
-/// How much vectors count beside words: as much as those of our own model of that kind.
+/// Weight of cosines against BM25 in hybrid search.
 const WEIGHT: f64 = 0.6;
 
-/// How a kind of service wants to be asked.
+/// The API of a provider.
 pub(super) trait Interface: Send + Sync + 'static {
     /// The provider's name.
     const NAME: &'static str;
-    /// Where it is served unless the settings say.
+    /// Default base URL.
     const URL: &'static str;
-    /// Where requests go below that.
+    /// Path segments of the endpoint below the base URL.
     const PATH: &'static [&'static str];
-    /// A model that it serves.
+    /// A model name, for error messages.
     const EXAMPLE: &'static str;
-    /// What its models read at once.
+    /// Maximum tokens of a text.
     const MAX_TOKENS: usize;
-    /// Texts at once unless the settings say.
+    /// Default number of texts per request.
     const BATCH: usize;
-    /// What it answers.
+    /// The body of a successful response.
     type Answer: DeserializeOwned;
 
-    /// Adds what it wants to know besides model, texts and dimensions.
+    /// Adds fields other than model, texts and dimensions to a request.
     fn prepare(_request: &mut Value) {}
 
-    /// The vectors in the order of their texts; the error says what the service did wrong.
+    /// Extracts the vectors in the order of their texts; the error describes an invalid response.
     fn vectors(answer: Self::Answer) -> Result<Vec<Vec<f32>>, String>;
 
-    /// What a failure means for whoever asked for this model.
+    /// Converts a failure of a request for this model.
     fn failed(service: &Service, _model: &str, failure: &Failure) -> EmbedError {
         service.failed(failure)
     }
@@ -43,16 +43,16 @@ pub(super) trait Interface: Send + Sync + 'static {
 
 struct Served<I> {
     service: Service,
-    /// What the service calls it.
+    /// The model's name at the service.
     served: String,
     dimensions: Option<usize>,
-    /// What we call it.
+    /// The model's identifier, as in [`Embedder::model`].
     model: String,
     batch_size: usize,
     interface: PhantomData<I>,
 }
 
-/// Makes an embedder of settings; the error says which are wrong.
+/// Creates an embedder from settings; the error names the wrong setting.
 pub(super) fn open<I: Interface>(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
     let EmbedderSettings { model, dimensions, url, api_key, batch_size, timeout, .. } = settings;
     let Some(served) = model.clone().filter(|model| !model.is_empty()) else {
@@ -73,8 +73,8 @@ pub(super) fn open<I: Interface>(settings: &EmbedderSettings) -> Result<Arc<dyn 
     }))
 }
 
-/// What tells the vectors of a served model from others. Where it is served is no part of it: a
-/// service that moves makes the same vectors.
+/// Identifier of the vectors of a served model. Does not contain the URL: a service that moves computes the same
+/// vectors.
 fn model_id(provider: &str, model: &str, dimensions: Option<usize>) -> String {
     let size = dimensions.map_or_else(String::new, |dimensions| format!("@{dimensions}"));
     format!("{provider}:{model}{size}")
@@ -84,7 +84,7 @@ impl<I: Interface> Served<I> {
     fn ask(&self, texts: &[&str], patience: Patience) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut request = json!({"model": self.served, "input": texts});
         if let Some(dimensions) = self.dimensions {
-            // Models that make only one size refuse to be told.
+            // Not sent by default: models with a single size reject the parameter.
             request["dimensions"] = json!(dimensions);
         }
         I::prepare(&mut request);

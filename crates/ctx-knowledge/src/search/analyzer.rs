@@ -1,11 +1,11 @@
-//! The analysis of [`ctx_rank`] as a tokenizer of the keyword index.
+//! Adapts the text analysis of [`ctx_rank`] to a tokenizer of tantivy.
 
 pub(super) use ctx_rank::{is_identifier, query_prefix, query_terms};
 
 use ctx_rank::{Analyzer, Tokens};
 use tantivy::tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer};
 
-/// Makes the terms of documents.
+/// The analyzer that splits documents into terms.
 pub(super) fn analyzer() -> TextAnalyzer {
     TextAnalyzer::builder(DocumentTokenizer::default()).build()
 }
@@ -53,7 +53,7 @@ mod tests {
         AsciiFoldingFilter, Language, LowerCaser, RawTokenizer, RemoveLongFilter, Stemmer,
     };
 
-    /// The filters that the index was first built with, over one word.
+    /// The terms of one word by tantivy's own filters, with which the index was first built.
     fn filtered(word: &str) -> Vec<String> {
         let mut analyzer = TextAnalyzer::builder(RawTokenizer::default())
             .filter(RemoveLongFilter::limit(100))

@@ -1,4 +1,6 @@
-//! One search from candidates to hits, whichever retriever the candidates come from.
+//! Ranking: turns candidate chunks into hits, in keyword, semantic and hybrid mode.
+//!
+//! Leaves finding and scoring chunks to a [`Retriever`], and the fusion of scores to [`fuse`].
 
 use super::retriever::{QueryVector, Retriever, Scope};
 use super::{Candidate, Explanation, Hit, LIMIT_MAX, Mode, Query, SearchError, Tuning, analyzer, snippet};
@@ -8,27 +10,27 @@ use ctx_rank::{ScorePair as Pair, fuse};
 use ctx_store::{ChunkPlace, DocumentSummary, Store};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// The BM25 score that maps to one half.
+/// The BM25 score that maps to 0.5.
 const KEYWORD_HALF_SCORE: f64 = 8.0;
-/// Chunks looked at beyond two for each document wanted.
+/// Candidate chunks beyond two for each requested document.
 const CANDIDATES_SPARE: usize = 8;
-/// Chunks looked at while whole documents are still missing, as a multiple of the first try.
+/// Bound on the candidates when retrieval is repeated to find more documents, as a multiple of the first attempt.
 const CANDIDATE_GROWTH_MAX: usize = 16;
-/// At least this many are looked at before a document is given up.
+/// Keyword search examines at least this many candidates before it returns fewer documents than requested.
 const CANDIDATES_MAX: usize = 4096;
-/// Documents looked at beyond those wanted, since some may be copies of others.
+/// Documents ranked beyond the limit, since near-duplicates are left out.
 const COPIES_SPARE: usize = 6;
 
-/// Everything one search works with.
+/// A query, and everything needed to answer it.
 pub(crate) struct Search<'a> {
     pub(crate) retriever: &'a dyn Retriever,
-    /// For the rows and texts of hits, and for what is known of models.
+    /// For the rows and texts of hits, and to know which sources have all vectors.
     pub(crate) store: &'a dyn Store,
     pub(crate) tuning: Tuning,
     pub(crate) query: &'a Query,
 }
 
-/// A document on its way to become a hit.
+/// A document with its best chunk and scores, before it becomes a hit.
 struct Ranked {
     place: ChunkPlace,
     score: f64,
@@ -38,7 +40,7 @@ struct Ranked {
     alpha: Option<f64>,
 }
 
-/// A model that answers for some of the documents.
+/// The query's vector of one model, and the documents that are compared with it.
 struct Group<'a> {
     model: &'a Numbered,
     query: Vec<f32>,
@@ -52,7 +54,7 @@ impl Group<'_> {
 }
 
 impl Search<'_> {
-    /// Answers by words.
+    /// Keyword search: BM25 only.
     pub(crate) fn keyword(&self) -> Result<Vec<Hit>, SearchError> {
         let terms = self.terms()?;
         if terms.is_empty() {
@@ -71,10 +73,10 @@ impl Search<'_> {
         self.hits(Mode::Keyword, &terms, ranked.collect())
     }
 
-    /// Answers by meaning.
+    /// Semantic search: cosines only.
     pub(crate) fn semantic(&self, models: &Models) -> Result<Vec<Hit>, SearchError> {
-        // Scores of two models cannot be compared: while some sources wait for the workspace's
-        // model, the other one answers for all.
+        // Cosines of two models are not comparable: while some sources lack vectors of the workspace's model, the
+        // bridge model answers for all.
         let complete = self.store.incomplete_sources(models.own.key)?.is_empty();
         let model = models.bridge.as_ref().filter(|_| !complete).unwrap_or(&models.own);
         let group = self.group(models, model, None)?;
@@ -104,7 +106,7 @@ impl Search<'_> {
         self.hits(Mode::Semantic, &terms, ranked.collect())
     }
 
-    /// Answers by both.
+    /// Hybrid search: BM25 and cosines, fused.
     pub(crate) fn hybrid(&self, models: &Models) -> Result<Vec<Hit>, SearchError> {
         let terms = self.terms()?;
         self.check_ready()?;
@@ -114,7 +116,8 @@ impl Search<'_> {
             .iter()
             .map(|group| self.tuning.hybrid_alpha.unwrap_or_else(|| group.model.embedder.weight()))
             .collect();
-        // After fusing: scores are standardised over all candidates, so that the floor changes no order.
+        // Filtered after fusion: scores are standardised over all candidates, so the relevance floor must not change
+        // them.
         let relevant = self.relevant_documents(&pairs, &groups);
         let fused = fuse(&pairs, &alphas).into_iter().filter(|fused| relevant.contains(&fused.place.0));
         let ranked = fused.map(|fused| Ranked {
@@ -143,13 +146,12 @@ impl Search<'_> {
         Ok(terms)
     }
 
-    /// An index that is still to be built finds nothing, which would be a wrong answer.
+    /// Fails while the keyword index is not built: an empty result would be wrong.
     fn check_ready(&self) -> Result<(), SearchError> {
         if self.retriever.is_ready()? { Ok(()) } else { Err(SearchError::Building) }
     }
 
-    /// The models that answer: the workspace's own for sources that have all of its vectors, the
-    /// other one for the rest.
+    /// One group per model: the workspace's own for sources with all of its vectors, the bridge model for the rest.
     fn groups<'m>(&'m self, models: &'m Models) -> Result<Vec<Group<'m>>, SearchError> {
         let incomplete = self.store.incomplete_sources(models.own.key)?;
         let Some(bridge) = models.bridge.as_ref().filter(|_| !incomplete.is_empty()) else {
@@ -165,8 +167,7 @@ impl Search<'_> {
         Ok(vec![own, self.group(models, bridge, Some(incomplete))?])
     }
 
-    /// A model with the query's vector, for these sources or for all. Where the workspace's own cannot
-    /// be asked, the other one answers.
+    /// Embeds the query with `model`, for these sources or for all. Falls back to the bridge model if that fails.
     fn group<'m>(
         &'m self,
         models: &'m Models,
@@ -183,7 +184,7 @@ impl Search<'_> {
         Ok(Group { model, query, scope: Scope::new(&self.query.filters, sources) })
     }
 
-    /// The best chunks by words and by meaning, each with both scores.
+    /// The best chunks by BM25 and by cosine, each with both scores.
     fn pairs(&self, terms: &[String], groups: &[Group<'_>]) -> Result<Vec<Pair>, SearchError> {
         let keyword_count = self.tuning.keyword_candidates.max(self.limit() * 2);
         let vector_count = self.tuning.vector_candidates.max(self.limit() * 2);
@@ -236,7 +237,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The documents that have a word of the query, or a chunk at or above the relevance floor of its model.
+    /// The documents that contain a query term, or have a chunk at or above the relevance floor of its model.
     fn relevant_documents(&self, pairs: &[Pair], groups: &[Group<'_>]) -> HashSet<u64> {
         let floors: Vec<Option<f64>> = groups
             .iter()
@@ -261,8 +262,8 @@ impl Search<'_> {
         self.retriever.nearest(group.query_vector(), &group.scope, count)
     }
 
-    /// The best chunks. Long documents may fill the first ones with their own, so more are asked for
-    /// until they are of enough documents or there are no more.
+    /// The best candidates of `best`. A few long documents may fill them with their chunks, so more are requested
+    /// until there are enough documents or no more chunks, within [`CANDIDATE_GROWTH_MAX`].
     fn enough(
         &self,
         count: usize,
@@ -280,10 +281,10 @@ impl Search<'_> {
         }
     }
 
-    /// The best chunk of each document by words. Long documents may fill the first candidates with
-    /// their own chunks, so more are asked for until there are enough documents or no more chunks.
+    /// The best chunk of each document by BM25. A few long documents may fill the first candidates with their chunks,
+    /// so more are requested until there are enough documents or no more chunks.
     fn best_chunks(&self, terms: &[String], limit: usize) -> Result<Vec<Candidate>, SearchError> {
-        // Few are faster than many: the index skips what cannot be among so few.
+        // A small count is faster: the index skips chunks that cannot be among so few.
         let mut wanted = limit * 2 + CANDIDATES_SPARE;
         let wanted_max = (wanted * CANDIDATE_GROWTH_MAX).max(CANDIDATES_MAX);
         loop {
@@ -292,7 +293,8 @@ impl Search<'_> {
             let mut seen = HashSet::new();
             let best: Vec<Candidate> =
                 candidates.into_iter().filter(|candidate| seen.insert(candidate.place.0)).collect();
-            // Where the last candidates score like the last hit, more of them may be newer than it.
+            // Ties are broken by date: candidates beyond the last one may have the score of the last hit and be
+            // newer.
             let undecided = match (limit.checked_sub(1).and_then(|last| best.get(last)), best.last()) {
                 (Some(hit), Some(last)) => hit.score <= last.score,
                 _ => limit > 0,
@@ -304,7 +306,7 @@ impl Search<'_> {
         }
     }
 
-    /// Makes hits of documents: ordered, without copies, as many as were asked for.
+    /// Turns ranked documents into hits: sorted, without near-duplicates, at most as many as requested.
     fn hits(&self, mode: Mode, terms: &[String], ranked: Vec<Ranked>) -> Result<Vec<Hit>, SearchError> {
         let keys: Vec<u64> = ranked.iter().map(|ranked| ranked.place.0).collect();
         let rows: HashMap<u64, DocumentSummary> =
@@ -350,7 +352,7 @@ impl Search<'_> {
     }
 }
 
-/// The first `limit` documents; of those that say nearly the same, only the first.
+/// The first `limit` documents; of near-duplicates only the first.
 fn without_copies(ranked: Vec<(Ranked, &DocumentSummary)>, limit: usize) -> Vec<(Ranked, &DocumentSummary)> {
     let mut kept: Vec<(Ranked, &DocumentSummary)> = Vec::with_capacity(limit);
     for (ranked, row) in ranked {
@@ -358,7 +360,7 @@ fn without_copies(ranked: Vec<(Ranked, &DocumentSummary)>, limit: usize) -> Vec<
             break;
         }
         let is_copy = kept.iter().any(|(_, other)| match (&other.sketch, &row.sketch) {
-            (Some(a), Some(b)) => sketch::are_copies(a, b),
+            (Some(a), Some(b)) => sketch::are_near_duplicates(a, b),
             _ => false,
         });
         if !is_copy {
@@ -368,23 +370,23 @@ fn without_copies(ranked: Vec<(Ranked, &DocumentSummary)>, limit: usize) -> Vec<
     kept
 }
 
-/// BM25 to [0, 1): one half at [`KEYWORD_HALF_SCORE`].
+/// Maps BM25 to [0, 1): 0.5 at [`KEYWORD_HALF_SCORE`].
 fn keyword_score(bm25: f32) -> f64 {
     let bm25 = f64::from(bm25.max(0.0));
     rounded(bm25 / (bm25 + KEYWORD_HALF_SCORE))
 }
 
-/// A cosine to [0, 1].
+/// Maps a cosine to [0, 1].
 fn semantic_score(cosine: f32) -> f64 {
     rounded(((1.0 + f64::from(cosine)) / 2.0).clamp(0.0, 1.0))
 }
 
-/// Deviations above the average candidate to (0, 1): one half is the average.
+/// Maps standard deviations above the average candidate to (0, 1): the average is 0.5.
 fn hybrid_score(deviations: f64) -> f64 {
     rounded(1.0 / (1.0 + (-deviations).exp()))
 }
 
-/// Four decimals: more would only look exact.
+/// Rounds to four decimals: more would suggest a precision that scores do not have.
 fn rounded(score: f64) -> f64 {
     (score * 10_000.0).round() / 10_000.0
 }

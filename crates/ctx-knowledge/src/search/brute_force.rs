@@ -1,6 +1,6 @@
-//! A second retriever, for tests: no index, every chunk is looked at for each answer.
+//! Reference retriever for tests: has no index, and scans all chunks for each query.
 //!
-//! Its BM25 is written down here once more, so that agreeing with the keyword index means something.
+//! It implements BM25 a second time, so that agreement with the keyword index is meaningful.
 
 use super::retriever::{QueryVector, Retriever, Scope};
 use super::{Candidate, Filters, SearchError, analyzer};
@@ -9,10 +9,10 @@ use ctx_rank::Analyzer;
 use ctx_store::{ChangeCursor, ChangeScope, ChunkPlace, IndexedDocument, Store};
 use std::collections::{HashMap, HashSet};
 
-/// How soon more of a word stops counting, and how much the length of a chunk does: the usual constants of BM25.
+/// The usual constants of BM25: term frequency saturation, and length normalisation.
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
-/// How much more an identifier counts than a word.
+/// Boost of identifiers against ordinary words.
 const IDENTIFIER_WEIGHT: f32 = 2.0;
 
 /// The documents of a store as they were when it was read.
@@ -22,7 +22,7 @@ struct BruteForce<'a> {
     chunks: Vec<ChunkTerms>,
 }
 
-/// A chunk by its words.
+/// The term frequencies of a chunk.
 struct ChunkTerms {
     place: ChunkPlace,
     frequencies: HashMap<String, u32>,
@@ -57,7 +57,7 @@ impl<'a> BruteForce<'a> {
         Self { store, documents, chunks }
     }
 
-    /// The chunks that have any of the terms, in the order of their places.
+    /// The BM25 scores of the chunks with any of the terms, ordered by place.
     fn bm25(&self, terms: &[String]) -> Vec<Candidate> {
         let chunks = &self.chunks;
         let count = chunks.len() as f32;
@@ -231,7 +231,7 @@ mod tests {
         "stage",
     ];
 
-    /// A model of words that knows nothing of their meaning.
+    /// Embeds texts by their words only: no two different words are similar.
     struct HashedWords;
 
     impl Embedder for HashedWords {
@@ -311,7 +311,7 @@ mod tests {
             content_type: "text/plain".to_owned(),
             metadata: "{}".to_owned(),
             tags: if number.is_multiple_of(3) { "[\"third\"]" } else { "[]" }.to_owned(),
-            sketch: sketch::sketch(&body),
+            sketch: sketch::signature(&body),
             hash: *blake3::hash(body.as_bytes()).as_bytes(),
             body,
             chunks,
@@ -345,7 +345,7 @@ mod tests {
             }
         }
 
-        /// Makes the vectors of the workspace's own model that are missing.
+        /// Computes the missing vectors of the workspace's own model.
         fn fill(&self) {
             let job = FillJob {
                 store: &self.store,
@@ -418,7 +418,8 @@ mod tests {
         (unscored.collect(), scores)
     }
 
-    /// Every query gets the same hits through both retrievers; scores may differ in what the order of adding does.
+    /// Every query has the same hits through both retrievers; scores may differ by rounding, since terms are added in
+    /// another order.
     fn agree(corpus: &Corpus, views: &ViewRetriever<'_>) {
         let brute_force = BruteForce::new(&corpus.store);
         for query in queries() {
@@ -440,7 +441,7 @@ mod tests {
         let corpus = Corpus::new();
         corpus.put("wiki:a", 0..30);
         corpus.fill();
-        // One source has all vectors of the workspace's model, the other only those of the other model.
+        // One source has all vectors of the workspace's model, the other only those of the bridge model.
         corpus.put("notes:b", 30..60);
         let view = View::beside(&folder.path().join("store"), corpus.store.about().id);
         view.catch_up(&corpus.store).unwrap();

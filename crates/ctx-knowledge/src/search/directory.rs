@@ -1,7 +1,7 @@
-//! The index's folder, readable where nothing can be written.
+//! A tantivy directory that can be opened on a read-only file system.
 //!
-//! tantivy takes a lock file even to read, so that nobody removes files meanwhile. Where that file
-//! cannot be made, because the disk is mounted for reading only, nobody can remove files either.
+//! tantivy takes a lock file even for reading, so that no writer removes files meanwhile. Where that file cannot be
+//! created because the folder is read-only, no writer can remove files either.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use tantivy::directory::{
     DirectoryLock, FileHandle, Lock, MmapDirectory, WatchCallback, WatchHandle, WritePtr,
 };
 
-/// A mapped folder that can do without locks.
+/// A memory-mapped folder that can be read without a lock file.
 #[derive(Clone)]
 pub(super) struct Folder(MmapDirectory);
 

@@ -1,4 +1,4 @@
-//! What the keyword index holds: one entry for each chunk, and how to ask for entries.
+//! The schema of the keyword index, with one entry per chunk, and the queries on it.
 
 use super::{Filters, analyzer};
 use ctx_store::{ChunkPlace, IndexedDocument};
@@ -13,11 +13,11 @@ use tantivy::schema::{
 use tantivy::{Index, Searcher, TantivyDocument, Term};
 
 const ANALYZER: &str = "ctx";
-/// Bits of a chunk's number that are its position; a document is too small for more chunks.
+/// Bits of [`place_number`] for the position of a chunk; no document is large enough for more chunks.
 const POSITION_BITS: u32 = 24;
-/// How much more a name counts than a word.
+/// Boost of identifiers against ordinary words.
 const IDENTIFIER_WEIGHT: f32 = 2.0;
-/// Words that a beginning may stand for, and how many are looked at to choose them.
+/// Maximum number of words that a prefix expands to, and of words per segment that they are chosen from.
 const PREFIX_WORDS_MAX: usize = 32;
 const PREFIX_WORDS_READ: usize = 1_000;
 
@@ -53,12 +53,12 @@ impl Fields {
         (builder.build(), fields)
     }
 
-    /// Tells an index how to make terms of text.
+    /// Registers the analyzer that splits text into terms.
     pub(super) fn register_analyzer(index: &Index) {
         index.tokenizers().register(ANALYZER, analyzer::analyzer());
     }
 
-    /// The term that all entries of a document have.
+    /// The term that all entries of a document share.
     pub(super) fn document_term(&self, key: u64) -> Term {
         Term::from_field_u64(self.document, key)
     }
@@ -88,7 +88,7 @@ impl Fields {
         })
     }
 
-    /// The index's words that begin so, the most common first.
+    /// Indexed words with this prefix, the most common first.
     pub(super) fn words_from(&self, searcher: &Searcher, prefix: &str) -> tantivy::Result<Vec<String>> {
         let mut found: HashMap<String, u32> = HashMap::new();
         for segment in searcher.segment_readers() {
@@ -108,7 +108,7 @@ impl Fields {
         Ok(found.into_iter().map(|(word, _)| word).take(PREFIX_WORDS_MAX).collect())
     }
 
-    /// Any of the terms, in these chunks only.
+    /// Query for any of the terms, restricted to these chunks.
     pub(super) fn query_in(&self, terms: &[String], places: &[ChunkPlace]) -> Box<dyn Query> {
         let places = places.iter().map(|place| Term::from_field_u64(self.place, place_number(*place)));
         let within: Box<dyn Query> = Box::new(TermSetQuery::new(places));
@@ -116,7 +116,7 @@ impl Fields {
         Box::new(BooleanQuery::new(vec![(Occur::Must, self.any_of(terms)), (Occur::Must, unscored)]))
     }
 
-    /// Any of the terms, within the filters.
+    /// Query for any of the terms, restricted by the filters.
     pub(super) fn query(&self, terms: &[String], filters: &Filters) -> Box<dyn Query> {
         let any_term = self.any_of(terms);
         let exact = |field: Field, text: &str| -> Box<dyn Query> {
@@ -143,7 +143,7 @@ impl Fields {
     }
 
     fn any_of(&self, terms: &[String]) -> Box<dyn Query> {
-        // Flat, so that the index can skip chunks that cannot be among the best.
+        // Not nested, so that tantivy can skip chunks that cannot be among the best.
         let any_term = terms.iter().map(|term| {
             let indexed = Term::from_field_text(self.text, term);
             let mut query: Box<dyn Query> = Box::new(TermQuery::new(indexed, IndexRecordOption::WithFreqs));

@@ -1,7 +1,7 @@
-//! Answers: a query in, hits out.
+//! Search: retrieves chunks by keywords and by embeddings, and ranks documents as hits.
 //!
-//! Filters apply inside the index, before anything is cut off. Scores are in [0, 1]; each mode has
-//! one monotone mapping, documented in the search guide.
+//! Filters apply during retrieval, before candidates are cut off. Scores are in [0, 1]; each mode has one monotone
+//! mapping, documented in the search guide.
 
 mod analyzer;
 mod answer;
@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Most hits one query gets; a larger `limit` is cut to this.
+/// Maximum number of hits of a query; a larger `limit` is reduced to this.
 pub(crate) const LIMIT_MAX: usize = 100;
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -42,20 +42,20 @@ pub enum Mode {
     Hybrid,
 }
 
-/// A question.
+/// A search query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// What is asked, in plain words; nothing in it is syntax.
+    /// The query text, in plain words; there is no query syntax.
     pub text: String,
-    /// How to search; `None` is the workspace's way.
+    /// Search mode; `None` uses the workspace's default.
     pub mode: Option<Mode>,
-    /// How many hits at most.
+    /// Maximum number of hits.
     pub limit: usize,
-    /// What may be found at all.
+    /// Restricts which documents are searched.
     pub filters: Filters,
-    /// Whether hits say where their scores come from.
+    /// Whether hits carry an explanation of their scores.
     pub explain: bool,
-    /// Whether the last word may be the beginning of one.
+    /// Whether the last word may be a prefix, as while typing.
     pub prefix: bool,
 }
 
@@ -108,45 +108,45 @@ pub struct Explanation {
     pub terms: Vec<String>,
 }
 
-/// A search that cannot be answered.
+/// A failed search.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// There is nothing to look for.
+    /// The query is empty.
     #[error("the query is empty")]
     EmptyQuery,
-    /// Meaning was asked for, and there are no embeddings.
+    /// The requested mode needs embeddings, and they are disabled.
     #[error("{0} search needs embeddings, and this workspace has none; use mode \"keyword\"")]
     EmbeddingsDisabled(&'static str),
-    /// There is no keyword index yet; another process is at it.
+    /// The keyword index has not been built yet, usually because another process is building it.
     #[error("the keyword index is being built; try again in a moment")]
     Building,
-    /// The query's meaning could not be had.
+    /// The query could not be embedded.
     #[error("cannot make a vector of the query: {0}")]
     Embedder(#[from] EmbedError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The keyword index failed, and rebuilding it did not help.
+    /// The keyword index failed, and a rebuild did not help.
     #[error("the keyword index failed")]
     View(#[from] ViewError),
 }
 
-/// A chunk that matches, as an index sees it.
+/// A matching chunk, with its BM25 score or its cosine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) place: ChunkPlace,
     pub(crate) score: f32,
 }
 
-/// How candidates are gathered and weighed.
+/// How candidates are retrieved and scored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {
-    /// Chunks taken by words.
+    /// Number of chunks retrieved by keywords.
     pub keyword_candidates: usize,
-    /// Chunks taken by meaning.
+    /// Number of chunks retrieved by embeddings.
     pub vector_candidates: usize,
-    /// How much meaning counts beside words, in [0, 1]; `None` leaves it to the model.
+    /// Weight of the cosine against BM25 in hybrid scores, in [0, 1]; `None` uses the model's.
     pub hybrid_alpha: Option<f64>,
-    /// The cosine below which a document without a word of the query is no hit; `None` leaves it to the model.
+    /// Relevance floor: the minimum cosine of a hit that contains no query term; `None` uses the model's.
     pub min_cosine: Option<f64>,
 }

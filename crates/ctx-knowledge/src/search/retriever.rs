@@ -1,22 +1,22 @@
-//! Where candidates come from: the seam between an index of chunks and the ranking of documents.
+//! [`Retriever`]: the interface between indexes of chunks and the ranking of documents.
 //!
-//! A retriever finds chunks and scores them. Which documents become hits, in which order and with which snippet is
-//! decided above it, in `answer.rs`, for every retriever alike. A new one must agree with `brute_force.rs`.
+//! A retriever finds chunks and scores them. `answer.rs` decides for every retriever alike which documents become
+//! hits, in which order and with which snippet. A new retriever must agree with `brute_force.rs`.
 
 use super::{Candidate, Filters, SearchError};
 use ctx_store::{ChunkPlace, DocumentSet, ModelKey, Store, StoreError};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// Finds chunks by their words and by their vectors. Terms are those that [`ctx_rank::query_terms`] makes.
+/// Finds chunks by keywords and by vectors. Terms are those of [`ctx_rank::query_terms`].
 pub(crate) trait Retriever: Send + Sync {
-    /// Whether it can find by words what the store has; `false` while its index is still to be built.
+    /// Whether keyword search covers the store; `false` while the index has not been built.
     fn is_ready(&self) -> Result<bool, SearchError>;
 
-    /// The indexed words that begin with `prefix`, the most common first, no more than a query can use.
+    /// Indexed words with this prefix, the most common first, at most as many as a query can use.
     fn complete(&self, prefix: &str) -> Result<Vec<String>, SearchError>;
 
-    /// The chunks with the highest BM25 scores among those that have any of the terms, best first.
+    /// The chunks with any of the terms that have the highest BM25 scores, best first.
     fn keyword(
         &self,
         terms: &[String],
@@ -24,10 +24,10 @@ pub(crate) trait Retriever: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Candidate>, SearchError>;
 
-    /// The BM25 scores of these chunks, in any order; those that have none of the terms are left out.
+    /// The BM25 scores of these chunks, in any order; chunks without any of the terms are left out.
     fn keyword_scores(&self, terms: &[String], places: &[ChunkPlace]) -> Result<Vec<Candidate>, SearchError>;
 
-    /// The chunks in `scope` with the highest cosines to the query, best first, of equal ones the lower place first.
+    /// The chunks in `scope` with the highest cosines to the query, best first; ties are ordered by place.
     fn nearest(
         &self,
         query: QueryVector<'_>,
@@ -35,7 +35,7 @@ pub(crate) trait Retriever: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Candidate>, SearchError>;
 
-    /// The cosines of those of these chunks that lie in `scope`, in the same order; `None` for a chunk without a
+    /// The cosines of those of these chunks that are in `scope`, in the same order; `None` for a chunk without a
     /// vector.
     fn cosines(
         &self,
@@ -45,19 +45,19 @@ pub(crate) trait Retriever: Send + Sync {
     ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError>;
 }
 
-/// The vector of a query, and the model that made it.
+/// The vector of a query, and the model that computed it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryVector<'a> {
     pub(crate) model: ModelKey,
-    /// Of length one.
+    /// A unit vector.
     pub(crate) values: &'a [f32],
 }
 
-/// The documents that a search by vectors is restricted to.
+/// The documents that a vector search is restricted to.
 #[derive(Debug)]
 pub(crate) struct Scope<'a> {
     pub(crate) filters: &'a Filters,
-    /// `None` is all sources.
+    /// `None` means all sources.
     pub(crate) sources: Option<BTreeSet<String>>,
     documents: OnceCell<DocumentSet>,
 }
@@ -67,8 +67,8 @@ impl<'a> Scope<'a> {
         Self { filters, sources, documents: OnceCell::new() }
     }
 
-    /// The documents in scope, read from the store once; `None` when all are. For retrievers that cannot apply filters
-    /// themselves.
+    /// The documents in scope, read from the store once; `None` when all are in scope. For retrievers that cannot
+    /// apply filters themselves.
     pub(crate) fn documents(&self, store: &dyn Store) -> Result<Option<&DocumentSet>, StoreError> {
         if self.filters.are_empty() && self.sources.is_none() {
             return Ok(None);

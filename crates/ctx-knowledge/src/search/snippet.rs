@@ -1,10 +1,10 @@
-//! The part of a chunk that shows why it was found.
+//! Snippets: the part of a chunk that shows why it matched.
 
 use crate::chunk;
 use ctx_rank::SnippetMatcher;
 use ctx_store::ChunkText;
 
-/// Finds the words of a query in chunks.
+/// Finds the terms of a query in chunks.
 pub(super) struct Matcher<'a>(SnippetMatcher<'a>);
 
 impl<'a> Matcher<'a> {
@@ -15,7 +15,7 @@ impl<'a> Matcher<'a> {
     /// The headings below the document's title, then the part of the chunk with the most distinct query terms, on one
     /// line.
     pub(super) fn snippet(&mut self, chunk: &ChunkText, title: Option<&str>) -> String {
-        // The heading above the text is in the path already.
+        // The heading at the start of the text is already in the heading path.
         let text = match chunk.text.split_once('\n') {
             Some((first, rest))
                 if chunk::heading(first).is_some_and(|(_, own)| chunk.heading.ends_with(own)) =>

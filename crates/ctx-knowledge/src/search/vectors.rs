@@ -1,7 +1,8 @@
-//! Vectors in memory: one byte a dimension, all of them compared with the query.
+//! Vector search in memory: scans all vectors, quantised to one byte per dimension, and rescores the best with exact
+//! ones.
 //!
-//! A copy of the store's vectors that only grows: what is new is appended, what is gone is found
-//! out when its exact score is asked for, and when too much is gone the copy is made anew.
+//! The matrix of a model is a copy of the store's vectors that only grows: new vectors are appended, deleted ones are
+//! noticed when their exact values are read, and with too many deleted the copy is rebuilt.
 
 use super::Candidate;
 use ctx_embed::vector;
@@ -14,41 +15,41 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Vectors read from the change feed at once.
+/// Vectors per page of the change feed.
 const PAGE_VECTORS: usize = 8192;
-/// Rows compared at once: their scores fit into the nearest cache.
+/// Rows scored at a time: their scores fit into the L1 cache.
 const BLOCK: usize = 1024;
-/// Parts that a copy may have before small ones are joined.
+/// Maximum number of segments of a matrix before small ones are merged.
 const SEGMENTS_MAX: usize = 24;
-/// A part of at least this many rows is not copied to be joined.
+/// Segments of at least this many rows are not merged.
 const SEGMENT_LARGE: usize = 1 << 16;
-/// Rows that may be gone before the copy is made anew, besides a quarter of all.
+/// Deleted rows tolerated before a rebuild, in addition to a quarter of the live ones.
 const STALE_SPARE: usize = 4096;
-/// Candidates for each one wanted whose exact scores are looked at.
+/// Candidates that are rescored for each requested one.
 const RESCORED: usize = 3;
-/// Candidates that are looked at in all, where many of the nearest turn out to be gone.
+/// Maximum number of candidates when many of the nearest turn out to be deleted.
 const CANDIDATES_MAX: usize = 8192;
 
-/// The copies, by model.
+/// The matrices of all models in use.
 #[derive(Default)]
 pub(crate) struct Vectors {
     loaded: Mutex<HashMap<ModelKey, Arc<Matrix>>>,
-    /// Held while a copy is brought up to date.
+    /// Held while a matrix is brought up to date.
     refresh: Mutex<()>,
 }
 
 /// All vectors of one model.
 #[derive(Default)]
 struct Matrix {
-    /// Where reading goes on.
+    /// Position in the change feed where the next update continues.
     seen: ChangeCursor,
     rows: usize,
-    /// How many of them the store still has.
+    /// How many of the rows the store still has.
     live: usize,
     segments: Vec<Arc<Segment>>,
 }
 
-/// Some vectors, one after the other.
+/// A part of a matrix: vectors stored column by column.
 #[derive(Default)]
 struct Segment {
     dimensions: usize,
@@ -56,12 +57,12 @@ struct Segment {
     places: Vec<(u64, u32)>,
     scales: Vec<f32>,
     codes: Vec<i8>,
-    /// A bit for each row that was found to be gone.
+    /// One bit per row: whether it was found to be deleted.
     gone: Vec<AtomicU64>,
 }
 
 impl Vectors {
-    /// The chunks nearest to `query`, nearest first, by their exact scores.
+    /// The chunks with the highest exact cosines to `query`, best first.
     pub(crate) fn nearest(
         &self,
         store: &dyn Store,
@@ -83,7 +84,7 @@ impl Vectors {
                 }
             }
             let gone = candidates.len() - nearest.len();
-            // Those that are gone took the place of others; the next scan passes over them.
+            // Deleted rows displaced others; the next scan skips them.
             if gone == 0 || nearest.len() >= count * RESCORED / 2 || wanted >= CANDIDATES_MAX {
                 break nearest;
             }
@@ -94,19 +95,19 @@ impl Vectors {
         Ok(nearest)
     }
 
-    /// Lets go of all models but these.
+    /// Drops the matrices of all models but these.
     pub(crate) fn retain(&self, keep: &[ModelKey]) {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| keep.contains(key));
     }
 
-    /// The copy of a model, brought up to date.
+    /// The matrix of a model, brought up to date.
     fn current(&self, store: &dyn Store, model: ModelKey) -> Result<Arc<Matrix>, StoreError> {
         let known = self.get(model);
         let state = store.vector_state(model)?;
         if let Some(matrix) = known.as_ref().filter(|matrix| matrix.is_at(state)) {
             return Ok(matrix.clone());
         }
-        // Whoever comes while another reads takes what there is, if there is any.
+        // While another thread updates the matrix, the outdated one is used if there is one.
         let _one_at_a_time = match (self.refresh.try_lock(), known) {
             (Ok(guard), _) => guard,
             (Err(_), Some(matrix)) => return Ok(matrix),
@@ -128,14 +129,14 @@ impl Matrix {
         self.live as u64 == state.live && self.seen.vectors >= state.newest
     }
 
-    /// Whether too many rows are gone, or the store is another than it was.
+    /// Whether the matrix must be rebuilt: too many rows are deleted, or the store was replaced.
     fn is_worn(&self, state: VectorState) -> bool {
         let live = usize::try_from(state.live).unwrap_or(usize::MAX);
         state.newest < self.seen.vectors && live > self.rows
             || self.rows > live.saturating_add(live / 4 + STALE_SPARE)
     }
 
-    /// What the store has, given what an older copy holds.
+    /// Reads the vectors of the store; those of an `older` matrix are kept and not read again.
     fn read(store: &dyn Store, model: ModelKey, older: Option<&Self>) -> Result<Self, StoreError> {
         let mut segments: Vec<Arc<Segment>> = older.map_or_else(Vec::new, |older| older.segments.clone());
         let mut seen = older.map_or(ChangeCursor::START, |older| older.seen);
@@ -164,19 +165,19 @@ impl Matrix {
         })
     }
 
-    /// Has later scans pass over a row.
+    /// Marks a row as deleted, so that later scans skip it.
     fn forget(&self, row: &Scored) {
         if let Some(segment) = self.segments.get(row.segment) {
             segment.forget(row.row);
         }
     }
 
-    /// The rows with the highest approximate scores, in no order.
+    /// The rows with the highest approximate scores, unordered.
     fn scan(&self, query: &[f32], within: Option<&DocumentSet>, count: usize) -> Vec<Scored> {
         let (codes, _) = vector::quantize(query);
         let mut best = BinaryHeap::with_capacity(count + 1);
         let mut scores = vec![0i32; BLOCK];
-        // A part made with another size of vector cannot be compared.
+        // Vectors with other dimensions than the query's cannot be compared with it.
         let comparable = |(_, segment): &(usize, &Arc<Segment>)| segment.dimensions == query.len();
         for (number, segment) in self.segments.iter().enumerate().filter(comparable) {
             for (block, rows) in segment.codes.chunks(BLOCK * segment.dimensions).enumerate() {
@@ -212,7 +213,7 @@ impl Matrix {
     }
 }
 
-/// What a score must reach to be among the best.
+/// The score that a row must reach to be among the best `count`.
 fn worst_of(best: &BinaryHeap<Reverse<Scored>>, count: usize) -> f32 {
     match best.peek() {
         Some(Reverse(worst)) if best.len() >= count => worst.score,
@@ -260,7 +261,7 @@ impl Segment {
     }
 }
 
-/// Joins the parts that are small into one.
+/// Merges the small segments into one.
 fn join_small(segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
     let (mut large, small): (Vec<_>, Vec<_>) =
         segments.into_iter().partition(|segment| segment.keys.len() >= SEGMENT_LARGE);
@@ -273,13 +274,13 @@ fn join_small(segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
     large
 }
 
-/// A row among the best so far. Of equal ones the newer is better: the older may be gone.
+/// A row among the best so far. Of equal scores the newer row is better: the older one may be deleted.
 #[derive(PartialEq)]
 struct Scored {
     score: f32,
     key: VectorSequence,
     place: ChunkPlace,
-    /// Where it lies.
+    /// Index of the row's segment in the matrix.
     segment: usize,
     row: usize,
 }

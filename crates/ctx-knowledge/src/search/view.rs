@@ -1,8 +1,8 @@
-//! The keyword index: a view of the store, kept beside it.
+//! The keyword index (tantivy): a view derived from the store, in a folder next to it.
 //!
-//! It records the generation it has seen, catches up from there, and can be deleted at any time: a
-//! missing, foreign or damaged one is built anew from the store. Any number of processes read it
-//! while one writes; a lease of the store decides which one.
+//! It records the store generation that it covers, catches up from there, and can be deleted at any time: a missing,
+//! foreign or damaged index is rebuilt from the store. Any number of processes read it while one writes; the writer
+//! holds a lease of the store.
 
 use super::directory::Folder;
 use super::entries::Fields;
@@ -22,17 +22,18 @@ use tantivy::schema::Schema;
 use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyError};
 use uuid::Uuid;
 
-/// Part of the folder's name; changes with the schema, the analyzer or tantivy's format.
+/// Version of the index format, part of the folder's name. Increment it when the schema, the analyzer or tantivy's
+/// format changes.
 const FORMAT: u32 = 2;
-/// Memory for documents not yet written to a segment.
+/// Memory budget of the index writer, for documents not yet written to a segment.
 const WRITER_BYTES: usize = 48 << 20;
-/// During a long sync, what has been read becomes searchable this often.
+/// Interval of commits during a long sync; a commit makes the documents before it searchable.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(10);
-/// How long to wait for another process that is writing.
+/// Maximum wait while another process writes the index.
 const LEASE_PATIENCE: Duration = Duration::from_secs(60);
 const LEASE_POLL: Duration = Duration::from_millis(20);
 
-/// Documents read from the change feed at once.
+/// Documents per page of the change feed.
 const PAGE_DOCUMENTS: usize = 256;
 
 /// The keyword index of a store.
@@ -45,7 +46,7 @@ pub(crate) struct View {
     writer: Mutex<Option<Writer>>,
 }
 
-/// A keyword index that cannot be used.
+/// Why the keyword index cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ViewErrorKind {
     #[error(transparent)]
@@ -60,14 +61,14 @@ pub(crate) enum ViewErrorKind {
     Store(#[from] StoreError),
 }
 
-/// What went wrong with the keyword index.
+/// An error of the keyword index.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ViewError(Box<ViewErrorKind>);
 
 impl ViewError {
-    /// Whether building the index anew may help. A disk that is full, a file that may not be opened
-    /// or a store that fails are not its fault.
+    /// Whether a rebuild may help. It does not help against a full disk, a file without access permission, or a
+    /// failing store.
     pub(crate) fn is_damage(&self) -> bool {
         match &*self.0 {
             ViewErrorKind::Damaged => true,
@@ -76,7 +77,7 @@ impl ViewError {
         }
     }
 
-    /// Whether another process is writing the index, and will go on.
+    /// Whether waiting for another process that writes the index timed out.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(*self.0, ViewErrorKind::Busy)
     }
@@ -88,38 +89,38 @@ impl<E: Into<ViewErrorKind>> From<E> for ViewError {
     }
 }
 
-/// An index opened for reading.
+/// An index opened for reading, as of one commit.
 struct Loaded {
     searcher: Searcher,
-    /// Document and chunk of each entry, by segment.
+    /// The columns `document` and `chunk`, by segment.
     columns: Vec<(Column, Column)>,
     seen: Seen,
     file: FileStamp,
 }
 
-/// An index opened for writing, and the lease that allows it.
+/// An index opened for writing, with the lease that permits it.
 struct Writer {
     writer: IndexWriter,
-    /// Fed to the writer, not necessarily committed.
+    /// The writer has all changes up to this generation; they may not be committed yet.
     fed: Generation,
     committed: Generation,
     committed_at: Instant,
-    /// Held for its effect.
+    /// Released when the writer is dropped.
     _lease: LeaseGuard,
 }
 
-/// What the index has seen, written into each of its commits.
+/// The store and the generation that a commit covers; saved as the commit's payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     store: Uuid,
     generation: Generation,
 }
 
-/// Changes when the index has another commit.
+/// Modification time, size and inode of `meta.json`, which each commit replaces.
 type FileStamp = (SystemTime, u64, u64);
 
 impl View {
-    /// The view of a store, beside this path. Nothing is opened yet.
+    /// The keyword index of a store, in a folder next to `path`. Opens nothing yet.
     pub(crate) fn beside(path: &Path, store_id: Uuid) -> Self {
         let (schema, fields) = Fields::new();
         Self {
@@ -132,12 +133,12 @@ impl View {
         }
     }
 
-    /// Where it lies.
+    /// The folder of the index.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The best chunks for these terms, best first.
+    /// The chunks with the highest BM25 scores for these terms, best first.
     pub(crate) fn search(
         &self,
         terms: &[String],
@@ -147,7 +148,7 @@ impl View {
         self.ask(|loaded| self.collect(loaded, &*self.fields.query(terms, filters), limit))
     }
 
-    /// The scores of these chunks; those that have none of the terms are left out.
+    /// The BM25 scores of these chunks; chunks without any of the terms are left out.
     pub(crate) fn scores(
         &self,
         terms: &[String],
@@ -159,13 +160,13 @@ impl View {
         self.ask(|loaded| self.collect(loaded, &*self.fields.query_in(terms, places), places.len()))
     }
 
-    /// The words that begin so, the most common first.
+    /// Indexed words with this prefix, the most common first.
     pub(crate) fn words_from(&self, prefix: &str) -> Result<Vec<String>, ViewError> {
         self.ask(|loaded| Ok(self.fields.words_from(&loaded.searcher, prefix)?))
     }
 
-    /// Asks the index, if there is one. A damaged file can make it panic; that must cost a rebuild,
-    /// not the process.
+    /// Runs a query on the index; the result is empty if there is no index. A damaged file can make tantivy panic:
+    /// that must cost a rebuild, not the process.
     fn ask<T>(
         &self,
         question: impl FnOnce(&Loaded) -> Result<Vec<T>, ViewError>,
@@ -175,18 +176,18 @@ impl View {
             .unwrap_or_else(|_| Err(ViewErrorKind::Damaged.into()))
     }
 
-    /// The last generation that a search can see; `None` when there is no usable index.
+    /// The last generation that is visible to searches; `None` without a usable index.
     pub(crate) fn generation(&self) -> Option<Generation> {
         self.load().ok().flatten().map(|loaded| loaded.seen.generation)
     }
 
-    /// Whether there is no index of ours, or one that has seen nothing yet.
+    /// Whether the index is missing, belongs to another store, or covers no change yet.
     pub(crate) fn is_blank(&self) -> Result<bool, ViewError> {
         Ok(self.load()?.is_none_or(|loaded| loaded.seen.generation == Generation::default()))
     }
 
-    /// Feeds what changed to the index while a sync goes on, and commits now and then. Does
-    /// nothing while another process writes.
+    /// Feeds the store's changes to the index during a sync, and commits periodically. Does nothing while another
+    /// process writes.
     pub(crate) fn follow(&self, store: &dyn Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
@@ -199,34 +200,33 @@ impl View {
             followed = self.commit(writer);
         }
         if followed.is_err() {
-            // A writer that failed once fails for ever; a new one may not.
+            // A tantivy writer that failed once keeps failing; a new one may work.
             *slot = None;
         }
         followed
     }
 
-    /// Throws the index away if it is ahead of its store, which then was restored from a copy: as
-    /// soon as the store is written again, nobody could tell any more.
+    /// Deletes the index if it is ahead of its store, which means that the store was restored from a backup. Call
+    /// this before the store is written: later generations would hide the difference.
     pub(crate) fn discard_if_ahead(&self, store: &dyn Store) -> Result<(), ViewError> {
-        // Asked in this order: an index never gets ahead of a store that goes on.
+        // The index is read first: it is never ahead of a store that only moves forward.
         match self.generation() {
             Some(seen) if seen > store.generation()? => self.discard(store),
             _ => Ok(()),
         }
     }
 
-    /// Builds the index anew because of `error`.
+    /// Rebuilds the index from the store because of `error`.
     pub(crate) fn rebuild(&self, store: &dyn Store, error: &ViewError) -> Result<(), ViewError> {
         tracing::warn!(%error, "the keyword index is rebuilt");
         self.discard(store)?;
         self.follow_to_end(store)
     }
 
-    /// Brings the index up to the store and lets go of it; a damaged one is built anew.
+    /// Brings the index up to date with the store and releases the writer; rebuilds a damaged index.
     pub(crate) fn catch_up(&self, store: &dyn Store) -> Result<(), ViewError> {
         match self.follow_to_end(store) {
-            // Only what is damaged is thrown away: an index that cannot be written, on a disk that
-            // is full, still answers.
+            // Only a damaged index is deleted: one that cannot be written, as on a full disk, still answers queries.
             Err(error) if store.writable() && error.is_damage() && self.verify(store).is_err() => {
                 self.rebuild(store, &error)
             }
@@ -234,11 +234,12 @@ impl View {
         }
     }
 
-    /// Waits for another process that writes, which may do the work itself.
+    /// Catches up to the store's present generation. Waits while another process writes, which may do the work
+    /// itself.
     fn follow_to_end(&self, store: &dyn Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
-        // What others write from here on is for them to index.
+        // Changes that others store from here on are theirs to index.
         let target = store.generation()?;
         loop {
             let seen = self.generation().unwrap_or_default();
@@ -262,12 +263,12 @@ impl View {
         }
     }
 
-    /// Catches up if the index is behind and nobody else is writing it.
+    /// Catches up if the index is behind and no other process is writing it.
     pub(crate) fn catch_up_if_idle(&self, store: &dyn Store) -> Result<(), ViewError> {
         if !store.writable() || self.is_current(store)? {
             return Ok(());
         }
-        // Asked before waiting: a long sync in another process is not this one's business.
+        // `catch_up` waits for the lease: a long sync in another process must not block this one.
         match self.try_lease(store)? {
             Some(lease) => drop(lease),
             None => return Ok(()),
@@ -275,16 +276,17 @@ impl View {
         self.catch_up(store)
     }
 
-    /// Whether a search sees everything the store has.
+    /// Whether the index covers the store's present generation.
     pub(crate) fn is_current(&self, store: &dyn Store) -> Result<bool, ViewError> {
         let generation = store.generation()?;
         // A store that never held anything needs no index.
         Ok(self.generation().unwrap_or_default() == generation)
     }
 
-    /// Reads every file of the index and compares checksums.
+    /// Reads all files of the index and verifies their checksums.
     pub(crate) fn verify(&self, store: &dyn Store) -> Result<(), ViewError> {
-        // While somebody writes, files come and go; where nothing can be written, nobody does.
+        // While another process writes, files come and go. A lease that fails is ignored: in a read-only folder
+        // nobody writes.
         let lease = self.try_lease(store);
         if matches!(lease, Ok(None)) || !self.folder.join("meta.json").exists() {
             return Ok(());
@@ -294,7 +296,7 @@ impl View {
         if damaged.is_empty() { Ok(()) } else { Err(ViewErrorKind::Damaged.into()) }
     }
 
-    /// Throws the index away; the next catching up builds it anew.
+    /// Deletes the index; the next catch-up rebuilds it.
     pub(crate) fn discard(&self, store: &dyn Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         *slot = None;
@@ -312,13 +314,13 @@ impl View {
         }
     }
 
-    /// The index as of its last commit; `None` when there is none that is ours.
+    /// The index as of its last commit; `None` if there is none of this store.
     fn load(&self) -> Result<Option<Arc<Loaded>>, ViewError> {
         let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone();
         let stamp = file_stamp(&self.folder.join("meta.json"));
         match (&loaded, stamp) {
             (Some(loaded), Some(stamp)) if loaded.file == stamp => return Ok(Some(loaded.clone())),
-            // Deleted, or being replaced: what is in memory still answers.
+            // Deleted, or being replaced: the loaded index still answers queries.
             (Some(loaded), None) => return Ok(Some(loaded.clone())),
             (None, None) => return Ok(None),
             _ => {}
@@ -367,7 +369,7 @@ impl View {
             }
         };
         let writer = index.writer_with_num_threads(1, WRITER_BYTES)?;
-        // A writer that was killed may have left files that this one would give the same names.
+        // A killed writer may have left files whose names this one would use again.
         writer.garbage_collect_files().wait()?;
         Ok(Writer {
             writer,
@@ -390,7 +392,7 @@ impl View {
         loop {
             let cursor = ChangeCursor::at(writer.fed);
             let Some(page) = store.changes(cursor, ChangeScope::Documents, PAGE_DOCUMENTS)? else {
-                // The store was restored from a copy, or forgot what was deleted: start over.
+                // The store was restored from a backup, or has forgotten deletions that the index needs: start over.
                 writer.writer.delete_all_documents()?;
                 writer.fed = Generation::default();
                 self.commit(writer)?;

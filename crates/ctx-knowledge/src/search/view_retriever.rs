@@ -1,11 +1,11 @@
-//! The retriever of a workspace: the keyword index beside the store, and its vectors in memory.
+//! The retriever of a workspace: the keyword index next to the store, and the vectors in memory.
 
 use super::retriever::{QueryVector, Retriever, Scope};
 use super::{Candidate, Filters, SearchError, Vectors, View};
 use ctx_embed::vector;
 use ctx_store::{ChunkPlace, Generation, Store};
 
-/// Finds chunks in views that follow the store's change feed. A damaged index is an error for which
+/// Retrieves from views that follow the store's change feed. A damaged index is an error for which
 /// [`ViewError::is_damage`](super::ViewError::is_damage) holds; the caller rebuilds it.
 pub(crate) struct ViewRetriever<'a> {
     pub(crate) view: &'a View,
@@ -15,7 +15,7 @@ pub(crate) struct ViewRetriever<'a> {
 
 impl Retriever for ViewRetriever<'_> {
     fn is_ready(&self) -> Result<bool, SearchError> {
-        // An index that has seen nothing finds nothing, which is right only for a store that never had anything.
+        // An empty index is right only for a store that never held anything.
         Ok(!self.view.is_blank()? || self.store.generation()? == Generation::default())
     }
 

@@ -1,10 +1,9 @@
-//! The crash journal of a source: records which document is being read, so that one that crashes the process
-//! (an abort, the kernel's out-of-memory killer) can be identified by the next process.
+//! The crash journal of a source: identifies documents that crash the process (an abort, the kernel's out-of-memory
+//! killer).
 //!
-//! A small file in the source's cache names the current document and is cleared once its text is extracted and
-//! split: embedding and storing come after, and are not the document's fault. If a sync finds a document named there,
-//! the previous process died while reading it. That document is a suspect: it is read exclusively, and if the process
-//! dies again, it is skipped until it changes. Nothing is fsynced: the file has to survive the process, not the machine.
+//! A file in the source's cache names the document being read, until its text is extracted and split. A document that
+//! a later sync finds there is a suspect: it is read exclusively, and after a second crash it is skipped until it
+//! changes. Nothing is fsynced: the file must survive the process, not the machine.
 
 use ctx_core::{Content, Document};
 use ctx_extract::EXTRACTION_VERSION;
@@ -19,7 +18,7 @@ const FILE: &str = "reading.json";
 const CRASHES_MAX: u32 = 2;
 /// Maximum number of suspects per source.
 const SUSPECTS_MAX: usize = 100;
-/// Maximum bytes that are read of a journal; one of ours is smaller.
+/// Maximum bytes read of a journal; one that ctx wrote is smaller.
 const JOURNAL_BYTES_MAX: u64 = 4 << 20;
 /// Warning for a skipped document.
 const SKIPPED: &str = "reading it has ended ctx twice; it is skipped until it changes";
@@ -50,7 +49,7 @@ struct JournalContents {
     suspects: Vec<Suspect>,
 }
 
-/// How to treat a document.
+/// Decision whether to read a document.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Read,
@@ -95,7 +94,7 @@ impl Journal {
         if let Some(suspect) = suspects.iter_mut().find(|suspect| suspect.version == version) {
             suspect.ends = suspect.ends.saturating_add(1);
         } else {
-            // The oldest gives way, so that a new one is never overlooked.
+            // The oldest is dropped, so that a new one is always recorded.
             suspects.drain(..(suspects.len() + 1).saturating_sub(SUSPECTS_MAX));
             suspects.push(Suspect { version, ends: 1 });
         }

@@ -1,7 +1,7 @@
-//! One source into the store: pull, extract, chunk, put.
+//! Sync: brings the documents of one source into the store.
 //!
-//! Unchanged content stops at its hash and writes nothing. What vanished is deleted only after a
-//! complete listing. The cursor is saved last. One failure of one document never stops the rest.
+//! Content with an unchanged hash is not written again. Missing documents are deleted only after a complete listing.
+//! The cursor is saved last. A failure of one document never stops the others.
 
 mod gate;
 mod journal;
@@ -24,50 +24,50 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use writer::{Ended, Memory, Writer};
 
-/// Documents between the connector and the store. Small: each may be as large as the limit.
+/// Capacity of the queue between connector and writer, in documents. Small: each may be as large as the limit.
 const QUEUE: usize = 8;
 
-/// Files of a source that are read from the store at once.
+/// Files of a source that are read from the store per page.
 const FILES_PAGE: usize = 1_024;
 
-/// Deletions remembered for views that lag behind; an older view is built anew.
+/// Deletions remembered for keyword indexes that lag behind; an index that is older is rebuilt.
 pub(crate) const DELETIONS_KEPT: usize = 10_000;
 
-/// How to sync.
+/// Options of a sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncOptions {
-    /// Read everything again, whatever is known; content hashes still decide what is written.
+    /// Reads everything again; content hashes still decide what is written.
     pub full: bool,
-    /// Write nothing, only count.
+    /// Counts changes, but writes nothing.
     pub dry_run: bool,
     /// Only documents changed at this time or later.
     pub since: Option<Timestamp>,
     /// Only documents changed at this time or earlier.
     pub until: Option<Timestamp>,
-    /// Stop after this many documents.
+    /// Stops after this many added or updated documents.
     pub limit: Option<u64>,
 }
 
-/// What a sync did, or would have done.
+/// The result of a sync, or of its dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncReport {
     /// The source.
     pub source: String,
-    /// Documents that are new.
+    /// New documents.
     pub added: u64,
     /// Documents whose content changed.
     pub updated: u64,
-    /// Documents that are as they were.
+    /// Unchanged documents.
     pub unchanged: u64,
-    /// Documents that are gone.
+    /// Deleted documents.
     pub deleted: u64,
-    /// Files that hold no text.
+    /// Files without text.
     pub skipped: u64,
     /// Files that were left out because they usually hold secrets, or contain a private key.
     pub secret_files: u64,
-    /// How many documents could not be read.
+    /// Number of documents that could not be read.
     pub warning_count: u64,
-    /// The first of those.
+    /// The first of these warnings.
     pub warnings: Vec<Warning>,
 }
 
@@ -76,25 +76,25 @@ pub struct SyncReport {
 pub struct Warning {
     /// Its name within the source.
     pub source_id: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// How far a sync has come.
+/// Progress of a sync.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The source.
     pub source: String,
-    /// Documents looked at.
+    /// Documents examined so far.
     pub seen: u64,
-    /// Documents written.
+    /// Documents written so far.
     pub written: u64,
-    /// Documents that the source has, as soon as that is known.
+    /// Documents in the source, once their number is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
 }
 
-/// A sync that did not finish. What it stored before stays.
+/// A failed sync. Documents that it stored before remain.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// Another process is syncing this source.
@@ -108,35 +108,35 @@ pub enum SyncError {
     Source {
         /// The source.
         source_name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The user stopped it.
+    /// The sync was cancelled.
     #[error("{source_name}: interrupted; what was read so far is kept")]
     Interrupted {
         /// The source.
         source_name: String,
     },
-    /// Its lease cannot be asked for.
+    /// The lease of the source could not be requested.
     #[error("cannot lock {source_name}")]
     Lock {
         /// The source.
         source_name: String,
-        /// Why.
+        /// The reason.
         source: StoreError,
     },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The documents are stored, but the keyword index could not follow.
+    /// The documents are stored, but the keyword index could not be updated.
     #[error("the keyword index could not be brought up to date; the next sync tries again")]
     View(#[from] ViewError),
 }
 
-/// Everything one sync works with.
+/// The sync of one source, with everything it needs.
 pub(crate) struct SyncJob<'a> {
     pub(crate) store: &'a Arc<dyn Store>,
-    /// The path that caches lie beside.
+    /// Path of the store; caches are next to it.
     pub(crate) files: &'a Path,
     pub(crate) view: &'a Arc<View>,
     pub(crate) source: &'a Source,
@@ -153,7 +153,7 @@ impl SyncJob<'_> {
     pub(crate) async fn run(self) -> Result<SyncReport, SyncError> {
         let name = &self.source.name;
         let lease = Arc::new(lease(&**self.store, name)?);
-        // Whoever drops this sync stops its writer too.
+        // Dropping this future stops the writer too.
         let cancellation = self.cancellation.child_token();
         let _stop = cancellation.clone().drop_guard();
         let cursor = match self.options.full {
@@ -187,7 +187,7 @@ impl SyncJob<'_> {
             () = cancellation.cancelled() => Err(SinkClosed.into()),
         };
         let secret_files = sink.secret_file_count();
-        // The writer ends when the last sink is gone.
+        // The writer ends when the last sink is dropped.
         drop(sink);
         let (written, mut report) = writing.await.map_err(|error| SyncError::Source {
             source_name: name.to_string(),
@@ -202,7 +202,7 @@ impl SyncJob<'_> {
             let catch_up =
                 move || view.catch_up(&*store).and_then(|()| Ok(store.forget_old_deletions(DELETIONS_KEPT)?));
             let caught_up = tokio::task::spawn_blocking(catch_up).await;
-            // A failed sync is worth more words than an index that lags.
+            // First: the error of a failed sync matters more than an index that lags behind.
             outcome?;
             match caught_up {
                 Ok(Err(error)) if error.is_busy() => {
@@ -248,7 +248,8 @@ impl SyncJob<'_> {
                 return Err(SyncError::Source { source_name: name.to_string(), reason });
             }
         };
-        // A sync that leaves documents out deletes none, and the next one must see them again.
+        // A sync restricted by time or number deletes nothing and keeps the old cursor, so that the next one sees the
+        // rest.
         let SyncOptions { since, until, limit, .. } = self.options;
         let whole = since.is_none() && until.is_none() && limit.is_none();
         if whole && pulled.listing == Listing::Complete && ended == Ended::Exhausted {
@@ -278,7 +279,7 @@ impl SyncJob<'_> {
     }
 }
 
-/// Walks the ids of all that is known of a source, page by page; those of a page may be deleted.
+/// Calls `visit` with the ids of all known files of a source, page by page; `visit` may delete those files.
 pub(crate) fn each_file_page(
     store: &dyn Store,
     source: &SourceName,
@@ -295,15 +296,14 @@ pub(crate) fn each_file_page(
     }
 }
 
-/// Takes the lease of a source.
+/// Acquires the lease of a source.
 pub(crate) fn lease(store: &dyn Store, source: &SourceName) -> Result<LeaseGuard, SyncError> {
     let failed = |error| SyncError::Lock { source_name: source.to_string(), source: error };
     let lease = store.lease(&Lease::Sync(source.clone())).map_err(failed)?;
     lease.ok_or_else(|| SyncError::Busy { source_name: source.to_string() })
 }
 
-/// Where a source's connector may keep what it needs between syncs: beside the store, and gone when the
-/// source is forgotten.
+/// The cache folder of a source's connector: next to the store, deleted when the source is forgotten.
 pub fn cache_path(store_path: &Path, source: &SourceName) -> PathBuf {
     store_path.with_extension("cache").join(source_file_stem(source))
 }

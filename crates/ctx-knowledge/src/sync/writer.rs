@@ -1,7 +1,7 @@
-//! The storing half of a sync: changes off the sink, text out of bytes, documents into the store.
+//! The writer of a sync: extracts the text of the documents that a connector sends, and stores them.
 //!
-//! Runs on a thread of its own. Whether a source was listed completely, and what follows from that,
-//! is not decided here.
+//! Runs on a blocking thread. Leaves the cursor, and the deletion of documents that a complete listing lacks, to
+//! [`SyncJob`](super::SyncJob).
 
 use super::gate::GATE;
 use super::journal::{Journal, Verdict};
@@ -28,30 +28,31 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Written documents after which the keyword index is fed.
+/// Number of written documents after which their changes are fed to the keyword index.
 const FOLLOW_EVERY: u64 = 256;
-/// Warnings kept in a report; the rest are counted.
+/// Maximum number of warnings in a report; the rest are only counted.
 const WARNINGS_MAX: usize = 100;
-/// How much of a title is kept; it is part of every chunk.
+/// Maximum length of a stored title, which is part of every chunk.
 const TITLE_BYTES_MAX: usize = 500;
-/// How long a text may be: SQLite keeps nothing of a thousand million bytes or more.
+/// Maximum length of a text: SQLite stores no value of a thousand million bytes or more.
 const TEXT_BYTES_MAX: usize = 900_000_000;
 /// Timeout for chunking one document; the largest takes a few seconds.
 const SPLIT_TIME_MAX: Duration = Duration::from_secs(60);
 /// Chunks embedded between two checks for cancellation.
 const VECTOR_BATCH_SIZE: usize = 256;
-/// The note on a document that is left out because it contains a private key; kept in stores.
+/// Note on a document that is left out because it contains a private key. Must not change: stores contain it.
 const PRIVATE_KEY_NOTE: &str = "it contains a private key";
 /// Added to fingerprints of documents whose secrets the settings admit, so that a change of those settings is noticed.
 const ADMITTED_MARK: &str = "secrets";
-/// Changes whenever the same content would be stored otherwise, so that the next sync does it.
+/// Version of the processing of documents. Increment it if the same content would be stored differently, so that the
+/// next sync stores it again.
 const PREPARATION: u32 = 2;
-/// Names of skipped files that are stored in one transaction.
+/// Names of skipped files per transaction.
 const NAMES_AT_ONCE: usize = 1_024;
-/// Changes whenever other content counts as secret, so that the next sync looks at all documents again.
+/// Version of the rules for secret content. Increment it when they change, so that the next sync examines all
+/// documents again.
 const SECRET_RULES: u32 = 1;
-/// Document ids are made of source and name in this namespace: the same document has the same id
-/// in every store.
+/// UUID namespace of document ids, which are derived from source and name: a document has the same id in every store.
 const ID_NAMESPACE: Uuid = Uuid::from_u128(0x6374_7800_6463_4d5e_9f3a_0b1c_2d3e_4f50);
 
 /// How the stream of changes ended.
@@ -62,27 +63,28 @@ pub(super) enum Ended {
     Cancelled,
 }
 
-/// What the source had at its last sync, and what it has been seen to have now.
+/// The source's documents as stored by earlier syncs, and those that this sync has seen.
 pub(super) struct Memory {
     store: Arc<dyn Store>,
     source: SourceName,
     connector: Arc<dyn Connector>,
     full: bool,
-    /// Part of every stored fingerprint, so that other settings make documents new.
+    /// Hash of the settings. Part of every stored fingerprint, so that documents are processed again when settings
+    /// change.
     settings: String,
     seen: Mutex<HashSet<Uuid>>,
     current: AtomicU64,
-    /// Documents that were left out because they contain a private key, and are as they were.
+    /// Unchanged documents that an earlier sync left out because they contain a private key.
     private_keys: AtomicU64,
-    /// How many documents the source has, if it has told.
+    /// Number of documents in the source, if the connector announced it.
     expected: Mutex<Option<u64>>,
-    /// What was said of documents before that are still as they were.
+    /// Warnings of earlier syncs about documents that are unchanged.
     repeated: Mutex<Repeated>,
-    /// Stamps that were read ahead, until they are used. Only this sync writes documents of its source.
+    /// Prefetched stamps, until they are used. They stay valid: only this sync writes documents of its source.
     stamps: Mutex<HashMap<Uuid, Stamp>>,
-    /// Skipped files that an earlier version stored without their names.
+    /// Skipped files whose names an earlier version of ctx did not store.
     unnamed: Mutex<Vec<(Uuid, String)>>,
-    /// Documents that this sync has written: what was read ahead of them does not hold any more.
+    /// Documents that this sync has written: their prefetched stamps are outdated.
     written: Mutex<HashSet<Uuid>>,
 }
 
@@ -91,7 +93,7 @@ pub(super) struct Memory {
 struct Repeated {
     first: Vec<Warning>,
     count: u64,
-    /// How many of them are about documents that could not be read at all.
+    /// Number of warnings about documents without a stored text.
     unreadable: u64,
 }
 
@@ -114,17 +116,17 @@ impl Memory {
         }
     }
 
-    /// How many documents were found to be stored as they are.
+    /// Number of documents that are unchanged by their fingerprint.
     pub(super) fn current(&self) -> u64 {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// How many documents were found to contain a private key before, and are as they were.
+    /// Number of unchanged documents that an earlier sync left out because of a private key.
     pub(super) fn private_keys(&self) -> u64 {
         self.private_keys.load(Ordering::Relaxed)
     }
 
-    /// How many documents need not be read: stored as they are, left out, or known to be unreadable.
+    /// Number of documents that need not be read: unchanged, left out, or known to be unreadable.
     fn known(&self) -> u64 {
         let repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
         self.current() + self.private_keys() + repeated.unreadable
@@ -134,12 +136,12 @@ impl Memory {
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the source has named this document.
+    /// Whether the connector has reported this document.
     pub(super) fn has_seen(&self, id: Uuid) -> bool {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
-    /// Whether the source has named the document of this source id.
+    /// Whether the connector has reported the document with this source id.
     pub(super) fn has_seen_name(&self, source_id: &str) -> bool {
         self.has_seen(document_id(&self.source, source_id))
     }
@@ -176,7 +178,7 @@ impl Memory {
         self.take_stamp(id)
     }
 
-    /// Notes that a document is about to be written; tells whether it is for the first time.
+    /// Records that a document is about to be written; returns whether this is the first time in this sync.
     fn begin_write(&self, id: Uuid) -> bool {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(id)
     }
@@ -188,8 +190,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether a document is known in this state. Tells again what was said of it then; one that
-    /// could not be read is known, but not counted as stored.
+    /// Whether an earlier sync processed the document with this fingerprint. Repeats the warning of that sync; an
+    /// unreadable document is known, but not counted as unchanged.
     fn is_known(&self, source_id: &str, id: Uuid, fingerprint: &str) -> Result<bool, StoreError> {
         let fingerprint = self.stamped(source_id, fingerprint);
         let stamp = self.take_stamp(id)?;
@@ -198,7 +200,7 @@ impl Memory {
         let said: Option<SkipNote> = stamp.skipped.clone().filter(|said| said.fingerprint == fingerprint);
         let known = stored || said.is_some();
         if !known {
-            // Needed once more, when it is stored.
+            // Needed again when the document is stored.
             self.stamps.lock().unwrap_or_else(PoisonError::into_inner).insert(id, stamp);
         }
         if said.as_ref().is_some_and(|said| !said.is_named) {
@@ -227,12 +229,12 @@ impl Memory {
 impl Known for Memory {
     fn is_current(&self, source_id: &str, fingerprint: &str) -> bool {
         let id = self.note(source_id);
-        // A store that cannot be asked will say so when it is written.
+        // A store error is not reported here: the write that follows reports it.
         !self.full && self.is_known(source_id, id, fingerprint).unwrap_or(false)
     }
 
     fn prefetch(&self, source_ids: &[&str]) {
-        // A store that cannot be asked will say so when it is written.
+        // A store error is not reported here: the write that follows reports it.
         if let Err(error) = self.read_ahead(source_ids) {
             tracing::debug!(%error, "cannot read ahead what is stored");
         }
@@ -243,7 +245,7 @@ impl Known for Memory {
     }
 }
 
-/// Takes changes off the sink and stores them, on a thread of its own.
+/// Stores the changes that a connector sends.
 pub(super) struct Writer {
     pub(super) store: Arc<dyn Store>,
     pub(super) view: Arc<View>,
@@ -251,7 +253,7 @@ pub(super) struct Writer {
     pub(super) tags: Vec<String>,
     pub(super) extraction: Extraction,
     pub(super) chunking: Chunking,
-    /// What gives documents their vectors, unless embeddings are disabled.
+    /// The embedding models; `None` if embeddings are disabled.
     pub(super) models: Option<Arc<Models>>,
     pub(super) options: SyncOptions,
     pub(super) memory: Arc<Memory>,
@@ -259,9 +261,9 @@ pub(super) struct Writer {
     pub(super) journal: Journal,
     pub(super) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     pub(super) cancellation: CancellationToken,
-    /// Held for its effect, even when the sync itself was dropped.
+    /// Keeps the source leased until the writer ends, even if the sync's future is dropped.
     pub(super) _lease: Arc<LeaseGuard>,
-    /// Documents that came off the sink.
+    /// Documents received from the connector, readable or not.
     pub(super) handled: u64,
     pub(super) report: SyncReport,
 }
@@ -281,7 +283,7 @@ impl Writer {
             self.name_skipped();
         }
         if !self.options.dry_run && !matches!(ended, Ok(Ended::Exhausted)) {
-            // Nobody else may be left to let go of the index.
+            // If the sync's future was dropped, nothing else releases the index writer.
             self.log_lag(self.view.catch_up(&*self.store));
         }
         self.journal.close();
@@ -325,7 +327,7 @@ impl Writer {
                 self.log_lag(self.view.follow(&*self.store));
             }
         }
-        // A connector that was cut short looks like one that is done.
+        // A cancelled connector closes the channel as well.
         Ok(if self.cancellation.is_cancelled() { Ended::Cancelled } else { Ended::Exhausted })
     }
 
@@ -360,7 +362,7 @@ impl Writer {
         }
     }
 
-    /// Adds the names that an earlier version did not store. A sync that cannot do that is no worse for it.
+    /// Stores the names that an earlier version did not store. A failure is only logged.
     fn name_skipped(&self) {
         let unnamed = mem::take(&mut *self.memory.unnamed.lock().unwrap_or_else(PoisonError::into_inner));
         for names in unnamed.chunks(NAMES_AT_ONCE) {
@@ -371,7 +373,7 @@ impl Writer {
         }
     }
 
-    /// Warnings of earlier syncs hold until their documents change.
+    /// Adds the warnings of earlier syncs, which hold until their documents change.
     fn repeat_warnings(&mut self) {
         let repeated = mem::take(&mut *self.memory.repeated.lock().unwrap_or_else(PoisonError::into_inner));
         self.report.warning_count += repeated.count;
@@ -398,7 +400,7 @@ impl Writer {
         let Some(permit) = GATE.acquire(verdict == Verdict::ReadAlone, &cancellation) else { return Ok(()) };
         self.journal.begin(reading);
         let read = self.read(&mut document, runtime);
-        // Before embedding and storing: a process that ends during those does not end because of the document.
+        // Before embedding and storing: a crash during those is not caused by the document.
         self.journal.finish(!cancellation.is_cancelled());
         drop(permit);
         match read {
@@ -413,13 +415,13 @@ impl Writer {
         }
     }
 
-    /// Whether the text contains a private key, and nothing in the settings admits that. By the text, so that neither the
-    /// encoding nor the format of a document hides it.
+    /// Whether the text contains a private key that the settings do not admit. Checks the extracted text, so that
+    /// neither the encoding nor the format of a document hides a key.
     fn is_refused(&self, document: &Document, extracted: &ExtractedText) -> bool {
         is_private_key(extracted.body.as_bytes()) && !self.memory.admits_secret(&document.source_id)
     }
 
-    /// Counts a document as a secret file. What was stored of it goes, and it is not read again until it changes.
+    /// Counts a document as a secret file, deletes its stored version, and skips it until it changes.
     fn leave_out_private_key(&mut self, id: Uuid, document: Document) -> Result<(), StoreError> {
         self.report.secret_files += 1;
         let is_stored = self.memory.stamp_to_write(id)?.stored.is_some();
@@ -440,7 +442,7 @@ impl Writer {
         self.store.apply(&mutations).map(drop)
     }
 
-    /// Text, title and chunks of a document, which is left without content.
+    /// Extracts text, title and chunks of a document, and takes its content.
     fn read(
         &self,
         document: &mut Document,
@@ -536,12 +538,12 @@ impl Writer {
         match no_text {
             ExtractError::NotText => {}
             ExtractError::NotNow(reason) => {
-                // Kept as it was and tried again next time.
+                // The stored version stays; the next sync tries again.
                 self.warn(document.source_id, reason);
                 return Ok(());
             }
             ExtractError::Failed(reason) => {
-                // Kept as it was and tried again when it has changed.
+                // The stored version stays; tried again when the document changes.
                 if let Some(fingerprint) = document.fingerprint.filter(|_| !self.options.dry_run) {
                     let (source, source_id) = (self.source.clone(), document.source_id.clone());
                     let reason = reason.clone();
@@ -596,7 +598,7 @@ impl Writer {
             content_type: extracted.content_type,
             metadata: serde_json::Value::Object(metadata).to_string(),
             tags: serde_json::Value::from(tags).to_string(),
-            sketch: sketch::sketch(&extracted.body),
+            sketch: sketch::signature(&extracted.body),
             body: extracted.body,
             chunks,
             vectors: NewVectors::default(),
@@ -609,7 +611,7 @@ impl Writer {
     }
 }
 
-/// Deletes documents, or only tells how many there are to delete.
+/// Deletes documents and returns their number; a dry run only counts those that are stored.
 pub(super) fn delete(store: &dyn Store, ids: &[Uuid], dry_run: bool) -> Result<u64, StoreError> {
     if dry_run {
         let stored = store.stamps(ids)?.into_iter().filter(|stamp| stamp.stored.is_some());
@@ -619,7 +621,7 @@ pub(super) fn delete(store: &dyn Store, ids: &[Uuid], dry_run: bool) -> Result<u
     Ok(store.apply(&mutations)?.deleted)
 }
 
-/// Whether there is nothing to find: no text, no title but the file's name, and nothing to warn about.
+/// Whether there is nothing to index: no text, no title but the file name, and no warning.
 fn is_blank(extracted: &ExtractedText, document: &Document) -> bool {
     let has_title = document.title.is_some() || extracted.title.is_some();
     extracted.body.trim().is_empty() && !has_title && extracted.note.is_none()
@@ -633,7 +635,7 @@ fn title(extracted: &ExtractedText, document: &Document) -> Option<String> {
     (!title.is_empty()).then(|| title.to_owned())
 }
 
-/// The content of a document, which is left without it.
+/// Takes the content of a document, which is then empty.
 fn take_content(document: &mut Document) -> RawDocument {
     let content = mem::replace(&mut document.content, Content::Text(String::new()));
     let (name, content_type) = (&document.source_id, document.content_type.as_deref());
@@ -656,7 +658,7 @@ fn document_id(source: &SourceName, source_id: &str) -> Uuid {
     Uuid::new_v5(&ID_NAMESPACE, format!("{source}\n{source_id}").as_bytes())
 }
 
-/// Everything that is stored but the times: a file that was only touched has not changed.
+/// Hash of everything that is stored except the times: a file that was only touched counts as unchanged.
 fn content_hash(document: &NewDocument, chunking: Chunking) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     let mut part = |text: Option<&str>| {
@@ -671,12 +673,12 @@ fn content_hash(document: &NewDocument, chunking: Chunking) -> [u8; 32] {
     part(Some(&document.metadata));
     part(Some(&document.tags));
     part(Some(&document.body));
-    // Other sizes make other chunks, and so does another way to split.
+    // Chunk sizes and the version of the splitter determine the chunks.
     part(Some(&format!("{PREPARATION} {}/{}", chunking.max_tokens, chunking.overlap_tokens)));
     *hasher.finalize().as_bytes()
 }
 
-/// What besides its content decides how a document is stored.
+/// Hash of the settings and versions that determine how documents are stored.
 fn settings_stamp(chunking: Chunking, tags: &[String]) -> String {
     let Chunking { max_tokens, overlap_tokens } = chunking;
     let versions = format!("{PREPARATION} {EXTRACTION_VERSION} {SECRET_RULES}");

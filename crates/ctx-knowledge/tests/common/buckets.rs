@@ -1,4 +1,4 @@
-//! A real S3 service on this machine, which checks signatures, and a proxy that counts what it is asked.
+//! A real S3 service on this machine, which checks signatures, and a proxy that counts requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Serves until its input ends, which it does when the test ends, however it ends.
+/// Serves until its input ends, that is, until the test ends in any way.
 const SERVE: &str = "
 import os, sys, threading
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
@@ -44,7 +44,7 @@ impl Buckets {
         );
         let mut child = Command::new(python)
             .args(["-u", "-c", SERVE])
-            // So many requests are believed; then signatures are checked.
+            // This many requests are accepted unsigned; then signatures are checked.
             .env("INITIAL_NO_AUTH_ACTION_COUNT", (3 + buckets.len()).to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -101,7 +101,7 @@ fn request(host: &str, line: &str, service: &str, body: &str) -> String {
     answer
 }
 
-/// Stands before the service, remembers what was asked, and goes away when told.
+/// A proxy in front of the service, which records requests and can be stopped.
 pub(crate) struct Proxy {
     pub(crate) url: String,
     seen: Arc<Mutex<Seen>>,
@@ -128,18 +128,18 @@ impl Proxy {
         Self { url, seen }
     }
 
-    /// What was asked since the last time: `GET /bucket/key`.
+    /// Requests since the last time: `GET /bucket/key`.
     pub(crate) fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock().unwrap().requests)
     }
 
-    /// Answers so many more requests, then none.
+    /// Answers this many more requests, then none.
     pub(crate) fn stop_after(&self, requests: Option<usize>) {
         self.seen.lock().unwrap().left = requests;
     }
 }
 
-/// One request and its answer; the connection ends then.
+/// Handles one request, then closes the connection.
 fn relay(client: TcpStream, host: &str, seen: &Mutex<Seen>) -> Option<()> {
     let mut reader = BufReader::new(client.try_clone().ok()?);
     let mut head = String::new();

@@ -1,4 +1,4 @@
-//! A store as a process sees it that crashes: up to one operation everything works, from then on nothing does.
+//! A store that simulates a crash of the process: operations work up to one of them, and fail from then on.
 
 use ctx_core::SourceName;
 use ctx_knowledge::{Filters, StoreError, StoredDocument, UnreadableDocument};
@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex};
 /// A moment between two operations of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash {
-    /// The operation that nobody gets an answer to; the first is 1.
+    /// Number of the operation whose result is lost; the first is 1.
     pub(crate) at: usize,
-    /// Whether it still happens.
+    /// Whether that operation still takes effect.
     pub(crate) lands: bool,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Crash {
 pub(crate) struct CrashingStore {
     inner: Arc<dyn Store>,
     crash: Option<Crash>,
-    /// Held during each operation, so that none is under way while it crashes.
+    /// Held during each operation, so that none is running at the crash.
     operations: Mutex<Operations>,
 }
 
@@ -57,7 +57,7 @@ impl CrashingStore {
         self.operations.lock().unwrap().count
     }
 
-    /// How often an operation of this name was asked for.
+    /// Number of calls of the operation with this name.
     pub(crate) fn calls(&self, name: &str) -> usize {
         self.operations.lock().unwrap().by_name.get(name).copied().unwrap_or_default()
     }

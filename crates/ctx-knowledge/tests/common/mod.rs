@@ -1,4 +1,4 @@
-//! A workspace in a temporary folder, and a source that does what a test tells it.
+//! A workspace in a temporary folder, and a source that a test scripts.
 
 #![allow(dead_code, unused_imports, reason = "each of the two test programs uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
@@ -32,10 +32,10 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// When files were changed that do not say: long enough ago to be settled.
+/// Default modification time of files: long enough ago to be settled.
 const WRITTEN_AT: &str = "2026-01-01T12:00:00.5Z";
 
-/// A folder `docs` with files, a store in `data`, and what to open them with.
+/// A folder `docs` with files, a store in `data`, and the options to open them.
 pub(crate) struct Workspace {
     folder: TempDir,
     settings: Value,
@@ -63,7 +63,7 @@ impl Workspace {
         }
     }
 
-    /// With documents read in the workers of a test that starts them.
+    /// Extracts text in workers that the test starts.
     pub(crate) fn extraction(mut self, extraction: Extraction) -> Self {
         self.extraction = extraction;
         self
@@ -97,19 +97,19 @@ impl Workspace {
         self
     }
 
-    /// With vectors of the built-in model of this name.
+    /// Uses the built-in model with this name.
     pub(crate) fn embedding(self, model: &str) -> Self {
         let settings = EmbedderSettings { model: Some(model.to_owned()), ..EmbedderSettings::default() };
         self.embedding_options(options("builtin", &settings))
     }
 
-    /// With vectors made like this from now on.
+    /// Uses this embedder from now on.
     pub(crate) fn embedding_options(mut self, embedding: EmbeddingOptions) -> Self {
         self.embedding = Some(embedding);
         self
     }
 
-    /// Without vectors from now on.
+    /// Disables embeddings from now on.
     pub(crate) fn without_embedding(mut self) -> Self {
         self.embedding = None;
         self
@@ -194,7 +194,7 @@ impl Workspace {
         self.connector_in(kind, settings, &|_| None)
     }
 
-    /// The same, in an environment.
+    /// A connector of any kind, with these environment variables.
     pub(crate) fn connector_in(
         &self,
         kind: &str,
@@ -211,7 +211,7 @@ impl Workspace {
         (KINDS.iter().find(|candidate| candidate.name == kind).unwrap().open)(settings, options)
     }
 
-    /// Where the connector of this kind keeps what it needs; tests have one of each.
+    /// The cache folder of the connector of this kind; tests have one of each.
     pub(crate) fn cache(&self, kind: &str) -> PathBuf {
         cache_path(&self.store_path(), &SourceName::new(kind, "test"))
     }
@@ -225,7 +225,7 @@ impl Workspace {
         Knowledge::open(self.options())
     }
 
-    /// Knowledge on another store; its index and caches are in the workspace.
+    /// A knowledge base on another store; its index and caches are in the workspace.
     pub(crate) fn open_on(&self, store: Arc<dyn Store>) -> Knowledge {
         self.try_open_on(store).unwrap()
     }
@@ -259,10 +259,10 @@ impl Workspace {
     }
 }
 
-/// A source of its own kind, for tests that have one beside the files.
+/// A source with its own kind, for tests that use one besides the files.
 pub(crate) const JIRA: &str = "script:jira";
 
-/// A workspace that must outlive its knowledge, and the knowledge with these documents in it.
+/// A workspace, which must outlive its knowledge base, and the knowledge base with these documents.
 pub(crate) async fn knowing(documents: impl IntoIterator<Item = Document>) -> (Workspace, Knowledge) {
     let workspace = Workspace::new().source(JIRA, &Scripted::with(documents));
     let knowledge = workspace.open();
@@ -270,7 +270,7 @@ pub(crate) async fn knowing(documents: impl IntoIterator<Item = Document>) -> (W
     (workspace, knowledge)
 }
 
-/// A PEM private key, put together so that no file of ours has one.
+/// A PEM private key, assembled at run time so that no file of the repository contains one.
 pub(crate) fn private_key() -> String {
     let line = "QUJD".repeat(16);
     format!("-----BEGIN {0} KEY-----\n{line}\n{line}\n-----END {0} KEY-----\n", "PRIVATE")
@@ -312,7 +312,7 @@ pub(crate) async fn try_sync(
     knowledge.sync(name, options, Arc::new(|_| ()), CancellationToken::new()).await
 }
 
-/// A report of the files' sync, to compare with; the rest is zero.
+/// The expected report of the files' sync, with zeros for the rest.
 pub(crate) fn report() -> SyncReport {
     SyncReport { source: notes().to_string(), ..SyncReport::default() }
 }
@@ -332,12 +332,12 @@ pub(crate) fn search(knowledge: &Knowledge, text: &str) -> Vec<Hit> {
     knowledge.search(&query(text)).unwrap()
 }
 
-/// The names of what a text finds, best first.
+/// The names of the documents that a query finds, best first.
 pub(crate) fn found(knowledge: &Knowledge, text: &str) -> Vec<String> {
     names(&search(knowledge, text))
 }
 
-/// The same with filters.
+/// The names of the documents that a query with filters finds, best first.
 pub(crate) fn filtered(knowledge: &Knowledge, text: &str, filters: Filters) -> Vec<String> {
     names(&knowledge.search(&Query { filters, ..query(text) }).unwrap())
 }
@@ -346,7 +346,7 @@ pub(crate) fn names(hits: &[Hit]) -> Vec<String> {
     hits.iter().map(|hit| hit.source_id.clone()).collect()
 }
 
-/// The only document that a text finds.
+/// The only document that a query finds.
 #[track_caller]
 pub(crate) fn the_document(knowledge: &Knowledge, text: &str) -> StoredDocument {
     let hits = search(knowledge, text);
@@ -367,7 +367,7 @@ pub(crate) fn stored(knowledge: &Knowledge) -> Vec<String> {
     names
 }
 
-/// Copies a folder and what is in it over whatever was there.
+/// Copies a folder with its content over an existing one.
 pub(crate) fn copy_folder(from: &Path, to: &Path) {
     if to.exists() {
         fs::remove_dir_all(to).unwrap();

@@ -1,4 +1,4 @@
-//! A model served over HTTP that does what a test tells it: OpenAI's interface and Ollama's.
+//! A scripted embedding service with the APIs of OpenAI and Ollama.
 
 use ctx_core::Secret;
 use ctx_knowledge::{EmbedderSettings, EmbeddingOptions, Fill, PROVIDERS};
@@ -11,10 +11,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// How many numbers its vectors have unless a request says.
+/// Default dimensions of its vectors.
 const DIMENSIONS: usize = 64;
 
-/// A server on any port of this machine; gone when it goes out of scope.
+/// A server on a free port of this machine, stopped on drop.
 pub(crate) struct ModelServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -37,7 +37,7 @@ struct State {
     held: bool,
 }
 
-/// What it was asked.
+/// A request that it received.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) path: String,
@@ -45,14 +45,14 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
-/// What it answers instead of vectors.
+/// A response of the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// A status, headers and a body.
     Status(u16, Vec<(&'static str, String)>, String),
-    /// The vectors, after what they say was changed.
+    /// The vectors, in a modified body.
     Changed(fn(&mut Value)),
-    /// Nothing: the connection is closed.
+    /// None: the connection is closed.
     Closed,
     /// The vectors.
     Vectors,
@@ -74,45 +74,45 @@ impl ModelServer {
                     return;
                 }
                 let (shared, stream) = (accepting.clone(), stream.unwrap());
-                // A client that goes away ends the conversation and nothing else.
+                // A client that disconnects ends only its own connection.
                 thread::spawn(move || converse(&shared, stream).ok());
             }
         });
         Self { address, shared }
     }
 
-    /// Its address as settings have it.
+    /// Its URL for settings.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The next requests are answered so, one by one; then with vectors again.
+    /// Answers the next requests like this, one by one; then with vectors again.
     pub(crate) fn then(&self, replies: impl IntoIterator<Item = Reply>) {
         self.shared.state.lock().unwrap().replies.extend(replies);
     }
 
-    /// All requests are answered so from now on.
+    /// Answers all requests like this from now on.
     pub(crate) fn always(&self, reply: Reply) {
         self.shared.state.lock().unwrap().for_ever = Some(reply);
     }
 
-    /// Vectors have another size from now on.
+    /// Returns vectors with other dimensions from now on.
     pub(crate) fn dimensions(&self, dimensions: usize) {
         self.shared.state.lock().unwrap().dimensions = Some(dimensions);
     }
 
-    /// Requests with this word in a text are bad requests from now on.
+    /// Rejects requests with this word in a text from now on.
     pub(crate) fn refuse(&self, word: Option<&str>) {
         self.shared.state.lock().unwrap().refused = word.map(str::to_owned);
     }
 
-    /// Requests get no answer until they are released.
+    /// Holds requests until they are released.
     pub(crate) fn hold(&self, held: bool) {
         self.shared.state.lock().unwrap().held = held;
         self.shared.changed.notify_all();
     }
 
-    /// Waits until there were that many requests.
+    /// Waits until it has received this many requests.
     pub(crate) fn wait_for(&self, count: usize) {
         let state = self.shared.state.lock().unwrap();
         let waited = Duration::from_secs(60);
@@ -121,22 +121,22 @@ impl ModelServer {
         assert!(!timeout.timed_out(), "waited in vain for {count} requests");
     }
 
-    /// What it was asked since this was last called.
+    /// The requests since this was last called.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.shared.state.lock().unwrap().requests)
     }
 
-    /// How many texts each request had since this was last called.
+    /// The number of texts of each request since this was last called.
     pub(crate) fn batches(&self) -> Vec<usize> {
         self.asked().iter().map(|asked| asked.texts().len()).collect()
     }
 
-    /// The texts it was asked for since this was last called.
+    /// The texts of all requests since this was last called.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.asked().iter().flat_map(Asked::texts).collect()
     }
 
-    /// Settings to be asked with.
+    /// Settings that use this server.
     pub(crate) fn settings(&self, provider: &str, model: &str) -> EmbedderSettings {
         let path = if provider == "openai" { "/v1" } else { "" };
         EmbedderSettings {
@@ -147,7 +147,7 @@ impl ModelServer {
         }
     }
 
-    /// How a workspace uses it, with few texts in a request and a key.
+    /// Embedding options that use this server, with few texts per request and an API key.
     pub(crate) fn openai(&self, model: &str) -> EmbeddingOptions {
         let api_key = Some(Secret::new(API_KEY));
         let settings = EmbedderSettings { batch_size: Some(4), api_key, ..self.settings("openai", model) };
@@ -155,10 +155,10 @@ impl ModelServer {
     }
 }
 
-/// The key that [`ModelServer::openai`] is asked with.
+/// The API key of [`ModelServer::openai`].
 pub(crate) const API_KEY: &str = "hunter2-hunter2-hunter2";
 
-/// How a workspace uses a provider.
+/// Embedding options of a provider.
 pub(crate) fn options(provider: &str, settings: &EmbedderSettings) -> EmbeddingOptions {
     let kind = PROVIDERS.iter().find(|kind| kind.name == provider).unwrap();
     EmbeddingOptions { embedder: (kind.open)(settings).unwrap(), fill: Fill::Behind }
@@ -175,7 +175,7 @@ impl Drop for ModelServer {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
         self.hold(false);
-        // So that it notices, and its port is closed.
+        // Wakes the server, so that it stops and closes its port.
         TcpStream::connect(self.address).ok();
     }
 }
@@ -240,7 +240,7 @@ fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<Asked>> {
     Ok(Some(Asked { path, authorization, body }))
 }
 
-/// The answer in the way of the interface that was asked.
+/// The response in the format of the API that was called.
 fn vectors(asked: &Asked, dimensions: usize) -> Value {
     let asked_for = asked.body["dimensions"].as_u64().and_then(|size| usize::try_from(size).ok());
     let model = asked.body["model"].as_str().unwrap_or_default();
@@ -255,7 +255,7 @@ fn vectors(asked: &Asked, dimensions: usize) -> Value {
     json!({"object": "list", "data": data, "model": model})
 }
 
-/// Texts with the same words are near; each model has directions of its own. Not a unit vector.
+/// Texts with the same words are similar; each model has its own directions. Not a unit vector.
 fn vector(model: &str, text: &str, dimensions: usize) -> Vec<f32> {
     let mut vector = vec![0.01; dimensions];
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
-/// Who may read from a [`GitServer`], and how that is said in a request.
+/// User name and password of a [`GitServer`], and the header that contains them.
 pub(crate) const LOGIN: &str = "jane:hunter2%21x@";
 pub(crate) const AUTHORIZATION: &str = "Basic amFuZTpodW50ZXIyIXg=";
 
@@ -21,7 +21,7 @@ impl Repository {
     pub(crate) fn new() -> Self {
         let repository = Self { folder: tempfile::tempdir().unwrap() };
         repository.git(&["init", "--quiet", "-b", "main"]);
-        // As the hosts on the web are.
+        // As the usual git hosts do.
         repository.git(&["config", "uploadpack.allowFilter", "true"]);
         repository.git(&["config", "uploadpack.allowAnySHA1InWant", "true"]);
         repository
@@ -43,7 +43,7 @@ impl Repository {
         self
     }
 
-    /// Commits everything as it is.
+    /// Commits all files.
     pub(crate) fn commit(&self, author: &str, at: &str) -> &Self {
         self.git(&["add", "--all"]);
         self.run(&["commit", "--quiet", "--allow-empty", "-m", "a change"], author, at);
@@ -79,8 +79,8 @@ impl Repository {
     }
 }
 
-/// Serves a repository over HTTP to who knows the password, until the test ends. As an HTTP proxy it serves it at every
-/// URL.
+/// Serves a repository over HTTP with a password, until the test ends. Used as an HTTP proxy, it serves the
+/// repository at every URL.
 pub(crate) struct GitServer {
     host: String,
     fetches: Arc<Mutex<Vec<String>>>,
@@ -91,7 +91,7 @@ impl GitServer {
         Self::speaking("version=2", repository)
     }
 
-    /// One from before git's second protocol.
+    /// A server that knows only version 0 of git's protocol.
     pub(crate) fn old(repository: &Repository) -> Self {
         Self::speaking("version=0", repository)
     }
@@ -110,12 +110,12 @@ impl GitServer {
         Self { host, fetches }
     }
 
-    /// The address of the repository for this login.
+    /// The URL of the repository with these credentials.
     pub(crate) fn url(&self, login: &str) -> String {
         format!("http://{login}{}/.git", self.host)
     }
 
-    /// The address of the server, for those who use it as a proxy.
+    /// The URL of the server as a proxy.
     pub(crate) fn proxy_url(&self) -> String {
         format!("http://{}", self.host)
     }
@@ -126,7 +126,7 @@ impl GitServer {
     }
 }
 
-/// One request, answered by git's own program for it.
+/// Answers one request with git's own HTTP backend.
 fn answer(stream: TcpStream, root: &Path, protocol: &str, seen: &Mutex<Vec<String>>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut head = Vec::new();
@@ -142,7 +142,7 @@ fn answer(stream: TcpStream, root: &Path, protocol: &str, seen: &Mutex<Vec<Strin
     };
     let mut words = head.split_whitespace();
     let (method, target) = (words.next()?, words.next()?);
-    // A proxy is asked for a whole URL.
+    // Requests to a proxy have a whole URL.
     let target = target.strip_prefix("http://").map_or(target, |rest| &rest[rest.find('/').unwrap_or(0)..]);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut body = vec![0; header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0)];
@@ -198,7 +198,7 @@ pub(crate) fn redirecting_host(to: String) -> String {
     host
 }
 
-/// Every file below a folder that holds these bytes.
+/// Every file below a folder that contains these bytes.
 pub(crate) fn files_with(folder: &Path, needle: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {

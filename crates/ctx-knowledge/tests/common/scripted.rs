@@ -1,4 +1,4 @@
-//! A source that does what a test tells it, for what files cannot do.
+//! A scripted source, for behaviour that files do not have.
 
 use async_trait::async_trait;
 use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError};
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Answers each pull with the next of its parts, and the last one for ever.
+/// Answers each pull with its next step, and repeats the last one for ever.
 #[derive(Default)]
 pub(crate) struct Scripted {
     parts: Mutex<VecDeque<Part>>,
@@ -36,23 +36,23 @@ impl Scripted {
         source
     }
 
-    /// The next pull names all there is.
+    /// The next pull reports a complete listing.
     pub(crate) fn lists(&self, changes: impl IntoIterator<Item = Change>) {
         self.push(changes, false, Ok(Pulled { cursor: None, listing: Listing::Complete }));
     }
 
-    /// The next pull names what changed, and where to go on.
+    /// The next pull reports changes and a new cursor.
     pub(crate) fn continues(&self, changes: impl IntoIterator<Item = Change>, cursor: Option<&str>) {
         let cursor = cursor.map(|cursor| Cursor(cursor.to_owned()));
         self.push(changes, false, Ok(Pulled { cursor, listing: Listing::Partial }));
     }
 
-    /// The next pull names these and fails.
+    /// The next pull reports these documents and fails.
     pub(crate) fn fails_after(&self, changes: impl IntoIterator<Item = Change>, reason: &str) {
         self.push(changes, false, Err(reason.to_owned()));
     }
 
-    /// The next pull names these and waits to be released before it ends.
+    /// The next pull reports these documents and waits to be released before it ends.
     pub(crate) fn waits_after(&self, changes: impl IntoIterator<Item = Change>) {
         self.push(changes, true, Ok(Pulled { cursor: None, listing: Listing::Partial }));
     }

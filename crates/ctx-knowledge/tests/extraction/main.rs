@@ -1,7 +1,6 @@
-//! Documents read in confined processes: formats that are not plain text, with workers that are killed, hang, crash, or
-//! take more than they may.
+//! Extraction in sandboxed processes, with workers that are killed, hang, crash, or exceed their limits.
 //!
-//! Workers are this program, started again with an argument; so it has a `main` of its own.
+//! The workers are this program, started with an argument, so it has a `main` of its own.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Workers whose extractor does harm: what a document could make a parser do at worst.
+//! Misbehaving workers: the worst that a document could make a parser do.
 
 use crate::Test;
 use crate::common::{Workspace, found, sync};
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = tests!(misbehaving:
 const MEMORY_BYTES: usize = 256 << 20;
 const TIME: Duration = Duration::from_secs(2);
 
-/// A worker that is confined as every other, and does what the name of a document says.
+/// A sandboxed worker that does what the name of a document says.
 pub(crate) fn worker_main() -> ExitCode {
     ctx_worker::worker_main(|| Ok(()), |pipe, ()| ctx_worker::serve_requests(pipe, misbehave))
 }

@@ -1,4 +1,4 @@
-//! Syncs whose documents are read by workers.
+//! Syncs whose documents are extracted by workers.
 
 use crate::Test;
 use crate::common::{Workspace, found, notes, stored, sync, try_sync};
@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[Test] = tests!(syncs:
     hostile_files_are_read_cut_short_or_refused,
 );
 
-/// Processes whose parent is this one, and the CPU time of each, in ticks.
+/// The child processes of this one, with their CPU time in ticks.
 pub(crate) fn children() -> Vec<(u32, u64)> {
     let ids = fs::read_dir("/proc").unwrap();
     let ids = ids.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
@@ -73,7 +73,7 @@ async fn every_format_is_read_by_a_worker_and_plain_text_is_not() {
     assert_eq!(found(&knowledge, "pilots").len(), 2, "docx and odt");
     assert_eq!(extraction.figures().unwrap().workers, 1, "one worker reads one document after the other");
 
-    // The same texts as without workers.
+    // The texts are the same as without workers.
     let plain = workspace.extraction(Extraction::in_process());
     let in_process = plain.open();
     let report = try_sync(&in_process, &notes(), SyncOptions { full: true, ..SyncOptions::default() }).await;
@@ -100,7 +100,7 @@ async fn a_worker_killed_while_it_reads_costs_its_file_a_warning() {
     assert_eq!(report.warnings[0].source_id, "mm.html");
     assert_eq!(report.warnings[0].reason, "the process that read it was killed");
     assert_eq!(found(&knowledge, "harbour"), ["zz.html"]);
-    // Perhaps it was not its fault, so the next sync tries again.
+    // The document may not be the cause, so the next sync tries again.
     let report = sync(&knowledge).await;
     assert_eq!((report.added, report.warning_count), (1, 0), "{report:?}");
 }

@@ -1,25 +1,25 @@
-//! Where a repository is: what git is given, what people are shown, and where its files are on the web.
+//! Repository addresses: the URL for git, the URL for messages, and the web URLs of files.
 //!
-//! Credentials in an address are taken out of it here, and reach git by another way.
+//! Passwords are removed from URLs here; git gets them through its environment.
 
 use crate::connectors::names::percent_encoded;
 use ctx_core::Secret;
 use percent_encoding::percent_decode_str;
 use std::path::Path;
 
-/// An address, understood.
+/// A parsed repository address.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
-    /// What git is given.
+    /// URL or path for git, without a password.
     pub(super) url: String,
-    /// What messages and documents show.
+    /// URL or path for messages and documents, without password and query.
     pub(super) shown: String,
     pub(super) transport: Transport,
     pub(super) login: Option<Login>,
     web: Option<Web>,
 }
 
-/// How a repository is reached.
+/// Transport protocol of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Http,
@@ -28,24 +28,24 @@ pub(super) enum Transport {
     Local,
 }
 
-/// Who to be at a web server.
+/// Credentials for HTTP.
 #[derive(Clone, Debug)]
 pub(super) struct Login {
-    /// Scheme, host and port: nobody else is told.
+    /// Scheme, host and port: the only origin that gets the credentials.
     pub(super) scope: String,
     pub(super) username: String,
-    /// Without one, the user's own credential helpers know it.
+    /// If `None`, git asks the user's credential helpers.
     pub(super) password: Option<Secret>,
 }
 
-/// Where a repository's files can be opened.
+/// The web pages of a repository.
 #[derive(Clone, Debug)]
 struct Web {
     base: String,
     host: Host,
 }
 
-/// Software that shows repositories, each with its own addresses.
+/// Hosting software, each with its own form of URLs.
 #[derive(Clone, Copy, Debug)]
 enum Host {
     GitHub,
@@ -55,7 +55,7 @@ enum Host {
 }
 
 impl Address {
-    /// Understands the `url` of the settings.
+    /// Parses the `url` of the settings.
     pub(super) fn parse(text: &str, workspace_root: &Path) -> Result<Self, String> {
         if text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control) {
             return Err("url: it is not the address of a repository".to_owned());
@@ -104,7 +104,7 @@ impl Address {
         let (username, password) =
             login.split_once(':').map_or((login, None), |(name, password)| (name, Some(password)));
         let scope = format!("{scheme}://{host}");
-        // The login of ssh is a name, and often part of the address: `git@`.
+        // The user name of ssh is often part of the address: `git@`.
         let kept = match transport {
             Transport::Ssh if !username.is_empty() => format!("ssh://{username}@{host}"),
             _ => scope.clone(),
@@ -123,7 +123,7 @@ impl Address {
         Ok(Self { url: format!("{kept}{path}"), shown: format!("{kept}{shown_path}"), transport, login, web })
     }
 
-    /// Where a person can open a file of the repository.
+    /// The web URL of a file of the repository.
     pub(super) fn web_url(&self, branch: &str, path: &[u8]) -> Option<String> {
         let web = self.web.as_ref()?;
         let between = match web.host {
@@ -139,7 +139,7 @@ impl Address {
 
 impl Web {
     fn find(scheme: &str, host: &str, path: &str) -> Option<Self> {
-        // Hosts that exist only so that ssh passes through port 443.
+        // Hosts that serve ssh on port 443.
         let host = match host {
             "ssh.github.com" => "github.com",
             "altssh.gitlab.com" => "gitlab.com",
@@ -165,7 +165,7 @@ fn unknown_scheme(scheme: &str) -> String {
     format!("url: `{scheme}:` is no way to reach a repository; use https, ssh, git, file or a path")
 }
 
-/// A host that looks like an option could become one, of ssh.
+/// Rejects a host that ssh would parse as an option.
 fn refuse_option(host: &str) -> Result<(), String> {
     if host.starts_with('-') { Err("url: a host cannot begin with `-`".to_owned()) } else { Ok(()) }
 }

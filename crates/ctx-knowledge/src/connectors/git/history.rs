@@ -1,4 +1,4 @@
-//! When files came to be and who changed them last, in one pass over the commits.
+//! Dates and authors of files, from one pass over `git log`.
 
 use super::objects::{no_pipe, read_token};
 use super::program::{Failure, Program};
@@ -6,17 +6,17 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 use tokio::io::BufReader;
 
-/// How much of an author's name is kept.
+/// Maximum length of an author's name in bytes.
 const AUTHOR_BYTES_MAX: usize = 200;
-/// Begins what is said of a commit. No raw entry begins like this, and a path only follows one.
+/// First byte of a commit in the log. No raw entry begins with it, and a path only follows a raw entry.
 const COMMIT_MARK: u8 = 2;
 
 const LOG: [&str; 15] = [
     "log",
-    // Children before parents, whatever their clocks said.
+    // Children before parents, even with wrong clocks.
     "--date-order",
     "--root",
-    // A merge touches a file if it made of it what none of its parents had.
+    // A merge changes a file only if the result differs from all parents.
     "-c",
     "--raw",
     "--no-abbrev",
@@ -31,21 +31,20 @@ const LOG: [&str; 15] = [
     "--format=%x02%H %ct %an",
 ];
 
-/// What a history tells of a file.
+/// Dates and last author of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dates {
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) author: String,
-    /// The commit that changed it last.
+    /// The last commit that changed the file.
     pub(super) commit: String,
 }
 
-/// Files by their path in the repository, and what is known of them so far.
+/// Dates of files by their path in the repository; `None` until a commit of the file is found.
 pub(super) type History = BTreeMap<Vec<u8>, Option<Dates>>;
 
-/// Fills in the dates of these files from the commits that led to `after`, without those that led to
-/// `before`.
+/// Fills in the dates of these files, from the commits that are reachable from `after` and not from `before`.
 pub(super) async fn read(
     program: &Program,
     after: &str,
@@ -70,7 +69,7 @@ pub(super) async fn read(
     running.finish().await
 }
 
-/// Understands the log, a piece at a time.
+/// Incremental parser of the log, which takes one NUL-terminated token at a time.
 #[derive(Default)]
 struct Parser {
     commit: Option<Commit>,
@@ -111,7 +110,7 @@ impl Commit {
         Some(Self { id: id.to_owned(), at, author })
     }
 
-    /// Later commits come first.
+    /// Updates the dates of a file that this commit changed. Later commits come first in the log.
     fn touches(&self, dates: &mut Option<Dates>) {
         match dates {
             Some(dates) => dates.created_at = self.at,

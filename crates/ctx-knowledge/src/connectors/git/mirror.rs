@@ -1,8 +1,8 @@
-//! The copy of a repository beside the store: commits and folders whole, contents as far as they were
-//! wanted, never a working tree.
+//! The mirror: a bare copy of a repository in the source's cache, with all commits and trees, and the blobs read so
+//! far.
 //!
-//! It can be thrown away at any time, and is when it is damaged or of another repository. Its own
-//! configuration is what `git init` writes; the remote is known only to the commands that reach it.
+//! It can be deleted at any time, and is recreated if it is damaged or of another repository. Its configuration is
+//! that of `git init`; only commands that contact the remote know its URL.
 
 use super::address::Address;
 use super::program::{Failure, Program, REMOTE, UserOverrides};
@@ -14,26 +14,26 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the branch's newest commit is kept.
+/// Ref of the newest commit of the branch.
 const TIP: &str = "refs/ctx/tip";
-/// How long a question to the remote may take when somebody waits for the answer: calls have 30 seconds.
+/// Timeout of a query to the remote while a user waits: calls have 30 seconds.
 const CHECK_MAX: Duration = Duration::from_secs(10);
-/// How long one may take otherwise, to the remote or to the copy.
+/// Timeout of other queries, to the remote or the mirror.
 const ASK_MAX: Duration = Duration::from_secs(60);
-/// Says of which repository the copy is; written last.
+/// File that names the repository of a mirror; written last.
 const IDENTITY: &str = "ctx-mirror";
 
 const FETCH: [&str; 6] =
     ["fetch", "--progress", "--no-tags", "--force", "--no-write-fetch-head", "--recurse-submodules=no"];
 
-/// What the remote has to read from.
+/// The revision to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// A branch of this name.
+    /// The branch with this name.
     Branch(String),
-    /// A commit without a name.
+    /// The remote's `HEAD`, which is not on a branch.
     Detached,
-    /// No commit at all.
+    /// None: the repository has no commits.
     Empty,
 }
 
@@ -45,7 +45,7 @@ impl Head {
         }
     }
 
-    /// What addresses on the web call it.
+    /// Its name in web URLs.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Branch(name) => name,
@@ -54,7 +54,7 @@ impl Head {
     }
 }
 
-/// One state of the repository.
+/// A commit, and the tree to read.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     pub(super) commit: String,
@@ -66,7 +66,7 @@ pub(super) struct Snapshot {
 pub(super) enum NoSnapshot {
     /// The commit has no such folder.
     NoFolder,
-    /// The copy cannot be read.
+    /// The mirror cannot be read.
     Damaged(Failure),
 }
 
@@ -119,18 +119,18 @@ fn is_init_line(line: &str) -> bool {
     line == "[core]" || key.is_some_and(|key| INIT_SETTINGS.contains(&key.as_str()))
 }
 
-/// The copy of one source's repository.
+/// The mirror of one source's repository.
 pub(super) struct Mirror<'a> {
     pub(super) program: Program,
     pub(super) address: &'a Address,
     pub(super) folder: PathBuf,
-    /// Whether contents stay away until they are wanted.
+    /// Whether it is a partial clone, which fetches blobs only when they are read.
     pub(super) partial: bool,
     patience: Duration,
 }
 
 impl<'a> Mirror<'a> {
-    /// `own`: what the environment variables set.
+    /// `own`: overrides by environment variables.
     pub(super) async fn new(
         folder: &Path,
         address: &'a Address,
@@ -156,7 +156,7 @@ impl<'a> Mirror<'a> {
         Ok(mirror)
     }
 
-    /// What the remote has to read from: the branch of this name, or its default.
+    /// The revision to read: the branch with this name, or the remote's default.
     pub(super) async fn head(&self, branch: Option<&str>) -> Result<Head, SourceError> {
         if let Some(branch) = branch {
             return Ok(Head::Branch(branch.to_owned()));
@@ -178,7 +178,7 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// Whether the remote answers, and has what is to be read.
+    /// Checks that the remote answers and has the branch.
     pub(super) async fn check(mut self, branch: Option<&str>) -> Result<(), SourceError> {
         self.patience = CHECK_MAX;
         let head = self.head(branch).await?;
@@ -197,14 +197,14 @@ impl<'a> Mirror<'a> {
         Ok(String::from_utf8_lossy(&told).into_owned())
     }
 
-    /// Brings the newest commit here. A copy that cannot take it is made anew.
+    /// Fetches the newest commit. Recreates a mirror that cannot store it.
     pub(super) async fn update(&mut self, head: &Head) -> Result<(), SourceError> {
         let fresh = self.prepare().await.map_err(|failure| self.unavailable(&failure))?;
         let Err(failure) = self.fetch_tip(head).await else { return Ok(()) };
         if failure.says("couldn't find remote ref") {
             return Err(self.no_branch(head));
         }
-        // If the remote has what we asked for, the fault is ours.
+        // If the remote has the ref, the mirror is at fault.
         let reachable =
             || async { self.ask(&[REMOTE, &head.reference()]).await.is_ok_and(|told| !told.is_empty()) };
         if fresh || !matches!(failure, Failure::Said(_)) || !reachable().await {
@@ -214,14 +214,14 @@ impl<'a> Mirror<'a> {
         self.renew(head).await
     }
 
-    /// Throws the copy away and makes another.
+    /// Deletes the mirror and creates another.
     pub(super) async fn renew(&mut self, head: &Head) -> Result<(), SourceError> {
         self.discard().map_err(|error| self.unavailable(&error.into()))?;
         self.prepare().await.map_err(|failure| self.unavailable(&failure))?;
         self.fetch_tip(head).await.map_err(|failure| self.unavailable(&failure))
     }
 
-    /// Removes the copy.
+    /// Deletes the mirror.
     pub(super) fn discard(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -229,7 +229,7 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// Makes sure that there is a copy of this repository; tells whether it is new.
+    /// Ensures that there is a mirror of this repository; returns whether it is new.
     async fn prepare(&mut self) -> Result<bool, Failure> {
         let identity = |partial| {
             format!(
@@ -240,7 +240,7 @@ impl<'a> Mirror<'a> {
         };
         let path = self.folder.join(IDENTITY);
         let found = fs::read_to_string(&path).unwrap_or_default();
-        // A whole copy has all that a partial one has.
+        // A full mirror has everything that a partial one has.
         if found == identity(false) {
             self.partial = false;
             return Ok(false);
@@ -262,7 +262,7 @@ impl<'a> Mirror<'a> {
         self.program.fetch(&arguments, self.partial, b"").await
     }
 
-    /// Brings the contents of these objects here, all at once.
+    /// Fetches these blobs, all at once.
     pub(super) async fn fetch_contents(
         &mut self,
         ids: &BTreeSet<String>,
@@ -278,7 +278,7 @@ impl<'a> Mirror<'a> {
         let Err(failure) = self.program.fetch(&arguments, true, list.as_bytes()).await else {
             return Ok(());
         };
-        // Servers that keep contents back but do not hand them out one by one.
+        // Some servers support partial clones, but not fetching single blobs: fetch everything.
         if failure.says("not our ref") || failure.says("unadvertised object") {
             self.partial = false;
             return self.renew(head).await;
@@ -286,7 +286,7 @@ impl<'a> Mirror<'a> {
         Err(self.unavailable(&failure))
     }
 
-    /// The newest commit, and in it the folder to read.
+    /// The newest commit, and its tree of the folder to read.
     pub(super) async fn snapshot(&self, root: &str) -> Result<Snapshot, NoSnapshot> {
         let commit = self.read(&["rev-parse", "--verify", "--quiet", &format!("{TIP}^{{commit}}")]).await?;
         let commit = String::from_utf8_lossy(&commit).trim().to_owned();
@@ -295,7 +295,7 @@ impl<'a> Mirror<'a> {
                 self.read(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]).await?;
             return Ok(Snapshot { tree: String::from_utf8_lossy(&tree).trim().to_owned(), commit });
         }
-        // Says nothing of a folder that is not there, and fails where it cannot know.
+        // Prints nothing for a missing folder, and fails on a damaged mirror.
         let entry = self.read(&["ls-tree", "-z", &commit, "--", root]).await?;
         let entry = String::from_utf8_lossy(&entry).into_owned();
         let tree = entry.strip_prefix("040000 tree ").and_then(|rest| rest.split('\t').next());
@@ -303,7 +303,7 @@ impl<'a> Mirror<'a> {
             .ok_or(NoSnapshot::NoFolder)
     }
 
-    /// Whether one commit led to the other; of a commit that is not here, no.
+    /// Whether one commit is an ancestor of the other; `false` if the mirror lacks one.
     pub(super) async fn is_ancestor(&self, before: &str, after: &str) -> bool {
         self.read(&["merge-base", "--is-ancestor", before, after]).await.is_ok()
     }

@@ -1,7 +1,7 @@
-//! Files of a git repository, at the tip of a branch.
+//! The git connector: files of a repository, at the tip of a branch.
 //!
-//! The `git` program fetches, with the user's own keys and credential helpers, into a copy beside the
-//! store that never has a working tree. A file is read again only when its blob changed.
+//! The `git` program fetches into a bare mirror in the source's cache, with the user's own keys and credential
+//! helpers. A file is read again only if its blob changed.
 
 mod address;
 mod history;
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Files whose stamps are looked up in one go.
+/// Files per prefetch of stored stamps.
 const PREFETCHED: usize = 256;
 pub(super) const KIND: ConnectorKind = ConnectorKind {
     name: "git",
@@ -37,11 +37,11 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
     open,
 };
 
-/// What stands in for a large file's content; the content is elsewhere.
+/// First line of a Git LFS pointer, which replaces the content of a large file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
-/// Variables by which users choose their own ssh.
+/// Environment variables that set the user's own ssh command.
 const OWN_SSH: [&str; 2] = ["GIT_SSH_COMMAND", "GIT_SSH"];
-/// Variables by which users choose a proxy, as libcurl reads them.
+/// Environment variables that set a proxy, as libcurl reads them.
 const OWN_PROXY: [&str; 5] = ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
 /// Settings of `[connectors.git.<name>]`.
@@ -77,7 +77,7 @@ fn yes() -> bool {
 struct Git {
     address: Address,
     branch: Option<String>,
-    /// Without slashes around it.
+    /// Without leading and trailing slashes.
     root: String,
     globs: Globs,
     shallow: bool,
@@ -85,7 +85,7 @@ struct Git {
     own: UserOverrides,
     document_bytes_max: u64,
     own_files: OwnFiles,
-    /// Part of the cursor: with other settings, other files may need their history.
+    /// Hash of the settings, part of the cursor: with other settings, other files may need their history.
     settings_stamp: String,
 }
 
@@ -124,7 +124,7 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
     }))
 }
 
-/// What git itself allows, and nothing that means something in a refspec.
+/// Whether git allows the name, and no part of it has a meaning in a refspec.
 fn is_branch_name(name: &str) -> bool {
     let forbidden = |char: char| char.is_control() || " ~^:?*[\\".contains(char);
     !name.is_empty()
@@ -136,20 +136,20 @@ fn is_branch_name(name: &str) -> bool {
         && !name.chars().any(forbidden)
 }
 
-/// A file whose blob is not known.
+/// A file to read, since its fingerprint is not stored.
 struct Wanted {
     source_id: String,
     id: String,
     fingerprint: String,
 }
 
-/// Moves the files of a page that must be read to the others.
+/// Moves the files of a page that must be read to `files`; drops the others.
 fn keep_wanted(page: &mut Vec<(Vec<u8>, Wanted)>, files: &mut Files, sink: &Sink) {
     sink.prefetch(&page.iter().map(|(_, file)| file.source_id.as_str()).collect::<Vec<_>>());
     files.extend(page.drain(..).filter(|(_, file)| sink.wants(&file.source_id, &file.fingerprint)));
 }
 
-/// Wanted files by their path below the root.
+/// Files to read by their path below the root.
 type Files = BTreeMap<Vec<u8>, Wanted>;
 
 #[async_trait]
@@ -158,7 +158,7 @@ impl Connector for Git {
         let mut mirror = self.mirror().await?;
         let head = mirror.head(self.branch.as_deref()).await?;
         if head == Head::Empty {
-            // Somebody emptied it, or answered in its place: no reason to forget what it had.
+            // The repository was emptied, or another server answers: the documents stay.
             return match cursor {
                 Some(_) => Err(mirror.refused("it has no commits any more")),
                 None => Ok(Pulled { cursor: None, listing: Listing::Partial }),
@@ -197,7 +197,7 @@ impl Git {
         Mirror::new(&self.cache, &self.address, self.shallow, self.own).await
     }
 
-    /// The newest state; it has been listed once to the end, so that what follows can be relied on.
+    /// The snapshot at the tip. It was listed completely once, so that damage is noticed before any file is reported.
     async fn snapshot(&self, mirror: &mut Mirror<'_>, head: &Head) -> Result<Snapshot, SourceError> {
         match self.listed(mirror).await {
             Err(NoSnapshot::Damaged(failure)) => {
@@ -227,7 +227,8 @@ impl Git {
         mirror.refused(&format!("it has no folder `{}`", self.root))
     }
 
-    /// A copy that turns out damaged half-way goes; nothing is deleted, and the next sync makes another.
+    /// Discards a mirror that turns out to be damaged during a sync. No document is deleted; the next sync creates
+    /// another mirror.
     fn damaged(&self, mirror: &Mirror<'_>, failure: &Failure) -> SourceError {
         let _ = mirror.discard();
         mirror.refused(&format!(
@@ -236,7 +237,7 @@ impl Git {
         ))
     }
 
-    /// Names every file, and returns those that must be read.
+    /// Reports every file to the sink, and returns those that must be read.
     async fn wanted(
         &self,
         mirror: &Mirror<'_>,
@@ -247,7 +248,7 @@ impl Git {
         let mut files = Files::new();
         let mut page = Vec::with_capacity(PREFETCHED);
         let mut total = 0;
-        // Part of what documents say besides their content.
+        // Documents contain the repository and the branch, so fingerprints cover both.
         let place = format!("{}\n{}", self.address.shown, head.name());
         let place = &blake3::hash(place.as_bytes()).to_hex()[..8];
         objects::list(&mirror.program, &snapshot.tree, |entry| {
@@ -273,7 +274,8 @@ impl Git {
         Ok(files)
     }
 
-    /// The commit that the last sync saw, if everything since then tells all that is needed.
+    /// The commit of the last sync, if the history since then suffices: settings are the same and the commit is an
+    /// ancestor.
     async fn resume<'c>(
         &self,
         mirror: &Mirror<'_>,
@@ -298,7 +300,7 @@ impl Git {
         let mut history = unknown();
         history::read(&mirror.program, &snapshot.commit, before, &self.root, &mut history).await?;
         if before.is_some() && history.values().any(Option::is_none) {
-            // Something else than a commit made it wanted.
+            // A file is read for another reason than a new commit: walk the whole history.
             history = unknown();
             history::read(&mirror.program, &snapshot.commit, None, &self.root, &mut history).await?;
         }

@@ -1,4 +1,4 @@
-//! What is in a copy: the files of a folder, and their sizes and contents, one at a time.
+//! Reads objects of a mirror: lists the files of a tree, and reads sizes and contents one at a time.
 
 use super::program::{Failure, Program, Running};
 use crate::connectors::names;
@@ -8,22 +8,22 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufR
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-/// How long git may take to read one thing from the disk.
+/// Timeout of reading one object or token from git.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(60);
-/// More files than this are no folder of documents; a small repository can pretend to have billions.
+/// Maximum number of files; a small repository can claim to have billions.
 const FILES_MAX: usize = 2_000_000;
-/// How much of a name or a line is kept.
+/// Maximum length of a path or line; the rest is cut off.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-/// A file of the folder.
+/// A file of a tree.
 pub(super) struct Entry<'a> {
     pub(super) mode: &'a str,
     pub(super) id: &'a str,
-    /// Relative to the folder.
+    /// Relative to the tree.
     pub(super) path: &'a [u8],
 }
 
-/// Shows every file below a tree; links and other repositories are none.
+/// Calls `visit` with every file below a tree, except symbolic links and submodules.
 pub(super) async fn list(
     program: &Program,
     tree: &str,
@@ -55,7 +55,8 @@ fn parse_entry(token: &[u8]) -> Option<Entry<'_>> {
     is_file.then_some(Entry { mode, id, path: &token[tab + 1..] })
 }
 
-/// Reads up to `end`, which is left out; tells whether there was anything. What is too long is cut.
+/// Reads a token up to the byte `end`, which is left out; returns `false` at the end of the output. A token that is
+/// too long is truncated.
 pub(super) async fn read_token(
     reader: &mut (impl AsyncBufRead + Unpin),
     end: u8,
@@ -80,7 +81,7 @@ pub(super) async fn read_token(
     }
 }
 
-/// A git that answers questions about objects, one after the other.
+/// A running `git cat-file`, which answers one query about an object after the other.
 pub(super) struct Objects {
     running: Running,
     stdin: ChildStdin,
@@ -89,12 +90,12 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// One that tells sizes.
+    /// Starts a process for sizes only.
     pub(super) fn sizes(program: &Program) -> Result<Self, Failure> {
         Self::start(program, "--batch-check")
     }
 
-    /// One that tells contents too.
+    /// Starts a process for sizes and contents.
     pub(super) fn contents(program: &Program) -> Result<Self, Failure> {
         Self::start(program, "--batch")
     }
@@ -109,7 +110,7 @@ impl Objects {
         Ok(Self { running, stdin, stdout: BufReader::new(stdout), line: Vec::new() })
     }
 
-    /// The size of an object, or `None` where it is not here.
+    /// The size of an object; `None` if the mirror lacks it.
     pub(super) async fn size(&mut self, id: &str) -> Result<Option<u64>, Failure> {
         self.stdin.write_all(format!("{id}\n").as_bytes()).await?;
         if !read_token(&mut self.stdout, b'\n', &mut self.line).await? {
@@ -123,7 +124,7 @@ impl Objects {
         size.map(Some).ok_or_else(|| Failure::Said(format!("git answered `{answer}`")))
     }
 
-    /// The content of an object that is here and whose size is bearable.
+    /// The content of an object; `None` if the mirror lacks it. The caller has checked the size.
     pub(super) async fn content(&mut self, id: &str) -> Result<Option<Vec<u8>>, Failure> {
         let Some(size) = self.size(id).await? else { return Ok(None) };
         let mut bytes = names::room(size).map_err(Failure::Said)?;
@@ -136,7 +137,7 @@ impl Objects {
         Ok(Some(bytes))
     }
 
-    /// Waits for its end.
+    /// Closes the input and waits for the process to exit.
     pub(super) async fn finish(self) -> Result<(), Failure> {
         drop(self.stdin);
         self.running.finish().await

@@ -1,24 +1,24 @@
-//! Our own files in the repository that the workspace is in: neither configuration nor scripts are documents there.
+//! ctx's own files in the repository of the workspace: configuration and scripts are not documents.
 //!
-//! The repository is recognised without `git`: by the paths of its folders, and by the `url` of `origin`, which is read
-//! from its configuration and used for nothing else.
+//! The repository is recognised without `git`: by the paths of its folders, and by the `url` of `origin`, which is
+//! read from its configuration and used for nothing else.
 
 use super::address::{Address, Transport};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The most of a repository's configuration that is read.
+/// Maximum bytes read of a repository's configuration.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
-/// How a local address may begin.
+/// Scheme of a local URL.
 const FILE_SCHEME: &str = "file://";
 
-/// Paths from the top of a repository.
+/// ctx's own files, as paths from the top of a repository.
 #[derive(Debug, Default)]
 pub(super) struct OwnFiles(Vec<Vec<u8>>);
 
 impl OwnFiles {
-    /// The own files that are in the repository of this address; none unless the workspace is in it.
+    /// The own files in the repository at this address; none unless the workspace is in it.
     pub(super) fn find(address: &Address, workspace_root: &Path, own_files: &[PathBuf]) -> Self {
         let Some(checkout) = Checkout::around(workspace_root).filter(|checkout| checkout.is_of(address))
         else {
@@ -44,10 +44,10 @@ fn is_end_or_below(rest: &[u8]) -> bool {
     rest.is_empty() || rest.starts_with(b"/")
 }
 
-/// The work tree that the workspace is in.
+/// The working tree that contains the workspace.
 struct Checkout {
     top: PathBuf,
-    /// The repository itself, which several work trees may share.
+    /// The git directory, which several working trees may share.
     repository: PathBuf,
 }
 
@@ -63,7 +63,7 @@ impl Checkout {
         is_here || self.origin().is_some_and(|origin| self.is_same_remote(&origin, &address.url))
     }
 
-    /// Whether the repository is at this path, or below it as `.git`.
+    /// Whether the repository or its working tree is at this path, or the repository is below it as `.git`.
     fn is_at(&self, path: &Path) -> bool {
         let is_repository = |path: PathBuf| fs::canonicalize(path).is_ok_and(|path| path == self.repository);
         is_repository(path.to_owned()) || is_repository(path.join(".git")) || {
@@ -103,7 +103,7 @@ impl Checkout {
     }
 }
 
-/// The repository of a `.git`: a folder, or a file that names one.
+/// The git directory of a `.git`: the folder itself, or the one that a file names.
 fn repository(git: &Path) -> Option<PathBuf> {
     if git.is_dir() {
         return fs::canonicalize(git).ok();
@@ -118,12 +118,12 @@ fn repository(git: &Path) -> Option<PathBuf> {
     fs::canonicalize(shared.unwrap_or(folder)).ok()
 }
 
-/// The path of a local address.
+/// The path of a local URL.
 fn local(url: &str) -> &str {
     url.strip_prefix(FILE_SCHEME).unwrap_or(url)
 }
 
-/// Host and path of a remote address, however it is written: `https://host/path.git`, `git@host:path`. None for a path.
+/// Host and path of a remote URL in any form: `https://host/path.git`, `git@host:path`. `None` for a path.
 fn host_and_path(url: &str) -> Option<String> {
     if url.starts_with(FILE_SCHEME) {
         return None;

@@ -1,9 +1,8 @@
-//! Running the `git` program: nothing asks a person, nothing runs what a repository brings, nothing
-//! outlives whoever waits for it.
+//! Runs the `git` program: without prompts, without hooks or configuration of a repository, and killed when its
+//! future is dropped.
 //!
-//! Everything that decides how git behaves is in the child's environment, where no other user can
-//! see it; arguments hold only names and numbers. Commands that read the copy know of no remote, so
-//! they cannot reach for the network.
+//! Settings and credentials are in the child's environment, which other users cannot see, and not in its arguments.
+//! Commands that read the mirror know no remote, so they cannot use the network.
 
 use super::address::{Address, Transport};
 use super::reach::Remote;
@@ -20,24 +19,24 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// What the remote is called, in the child's configuration only.
+/// Name of the remote, in the child's configuration only.
 pub(super) const REMOTE: &str = "ctx";
 
-/// How long a fetch may say nothing.
+/// Maximum time of a fetch without output.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
-/// How long a fetch may take.
+/// Maximum time of a fetch.
 const FETCH_MAX: Duration = Duration::from_secs(3600);
 /// Timeout of a local command that touches neither the mirror nor the remote.
 const LOCAL_MAX: Duration = Duration::from_secs(20);
-/// How much of what git says is kept: its end.
+/// Maximum bytes of stderr that are kept, from its end.
 const STDERR_BYTES_MAX: usize = 8 << 10;
-/// How much a short answer may be.
+/// Maximum bytes of stdout that are kept.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
-/// How much of an error is shown.
+/// Maximum characters of an error in a message.
 const SHOWN_CHARS_MAX: usize = 300;
 
-/// A server slower than this many bytes a second, for this many seconds, is given up. One that is busy
-/// sends a sign of life now and then.
+/// Git aborts a transfer that is slower than this many bytes per second for this many seconds. A busy server sends
+/// keep-alive packets.
 const LOW_SPEED: [(&str, &str); 2] = [("http.lowSpeedLimit", "1"), ("http.lowSpeedTime", "120")];
 
 /// Settings of every command; they override any config file. The user's and the system's config files are not read:
@@ -66,7 +65,7 @@ const CONFIG: &[(&str, &str)] = &[
     ("maintenance.autoDetach", "false"),
 ];
 
-/// Variables that would lead git elsewhere, or make it talk.
+/// Environment variables that are removed: they point git to other files, or enable tracing.
 const REMOVED: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_ATTR_SOURCE",
@@ -97,10 +96,10 @@ const REMOVED: &[&str] = &[
     "GIT_WORK_TREE",
 ];
 
-/// Variables that every git gets.
+/// Environment variables of every command.
 const VARIABLES: &[(&str, &str)] = &[
     ("GIT_ATTR_NOSYSTEM", "1"),
-    // Set and empty: neither the configuration's nor the desktop's dialog.
+    // Set and empty: disables the askpass program of the configuration and of the desktop.
     ("GIT_ASKPASS", ""),
     // The formats of a mirror, whatever the user's defaults are: others need `[extensions]` in its config, which counts
     // as tampering.
@@ -117,31 +116,31 @@ const VARIABLES: &[(&str, &str)] = &[
     ("LC_ALL", "C"),
 ];
 
-/// ssh that never asks and notices a dead peer.
+/// An ssh command that never prompts, and detects a dead connection.
 const SSH: &str =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 -o ServerAliveCountMax=4";
 
-/// Answers with the password that is in the child's environment.
+/// A credential helper that prints the user name and password of the child's environment.
 const CREDENTIAL_HELPER: &str = "!f() { test \"$1\" = get && \
      printf 'username=%s\\npassword=%s\\n' \"$CTX_GIT_USERNAME\" \"$CTX_GIT_PASSWORD\"; }; f";
 
-/// Why git did not do it.
+/// Why a git command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// There is no such program.
+    /// The program is not installed.
     Missing,
-    /// It took too long.
+    /// Timeout.
     Late,
-    /// The SSRF policy forbids the address of the remote; why.
+    /// The address of the remote is forbidden by the SSRF policy or cannot be resolved; the reason.
     Unreachable(String),
-    /// It said no; what it said, masked.
+    /// git failed, or printed something unusable; the message, with secrets masked.
     Said(String),
-    /// It could not be talked to.
+    /// Starting the process, or reading or writing its pipes, failed.
     Io(io::Error),
 }
 
 impl Failure {
-    /// Why, in a line.
+    /// The reason in one line.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Missing => "the program `git` is not on the PATH; install git 2.37 or later".to_owned(),
@@ -172,7 +171,7 @@ pub(super) struct UserOverrides {
     pub(super) has_proxy: bool,
 }
 
-/// How git is run for one source.
+/// Runs git commands for one source.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     folder: PathBuf,
@@ -195,7 +194,7 @@ impl Program {
         let login = address.login.iter();
         let secrets = login.flat_map(|login| match &login.password {
             Some(password) => vec![password.clone()],
-            // A name alone may be a token.
+            // A user name without a password may be a token.
             None => vec![Secret::new(login.username.clone())],
         });
         let query = address.url.split_once('?').map(|(_, query)| Secret::new(query));
@@ -242,12 +241,12 @@ impl Program {
         self.remote.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A command that reads the copy, and knows of nothing else.
+    /// A command that reads the mirror and knows no remote.
     pub(super) fn local<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
         self.command(arguments, &[])
     }
 
-    /// A command that may reach the remote; `filter` keeps contents there until they are wanted.
+    /// A command that may contact the remote; `filter` leaves blobs there until they are needed (partial clone).
     fn remote<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>, filter: bool) -> Command {
         let remote = self.resolved_remote();
         let url = remote.as_ref().map_or(&self.address.url, |remote| &remote.url);
@@ -270,7 +269,7 @@ impl Program {
         if let Some(login) = login {
             config.push((format!("credential.{}.username", login.scope), login.username.clone()));
             if login.password.is_some() {
-                // Nobody else is asked, and nobody else is told to remember it.
+                // No other helper is asked for the password, or told to store it.
                 config.push(("credential.helper".to_owned(), String::new()));
                 config.push((format!("credential.{}.helper", login.scope), CREDENTIAL_HELPER.to_owned()));
             }
@@ -281,7 +280,7 @@ impl Program {
         {
             command.env("CTX_GIT_USERNAME", &login.username).env("CTX_GIT_PASSWORD", password.expose());
         }
-        // The user may have said that one address stands for another, but never for a program or a file.
+        // `insteadOf` may rewrite the URL to another host, but never to a program or a file.
         let protocols =
             if self.address.transport == Transport::Local { "file" } else { "http:https:ssh:git" };
         command.env("GIT_ALLOW_PROTOCOL", protocols);
@@ -312,7 +311,7 @@ impl Program {
         command
     }
 
-    /// What a command prints, if that is little.
+    /// The output of a command, up to [`OUTPUT_BYTES_MAX`].
     pub(super) async fn answer(&self, command: Command, within: Duration) -> Result<Vec<u8>, Failure> {
         let (status, printed, said) = collect_output(command, within).await?;
         self.judge(status, &said)?;
@@ -345,7 +344,7 @@ impl Program {
         }
     }
 
-    /// Runs a fetch to its end, for as long as it makes progress; `input` is written to it.
+    /// Runs a fetch for as long as it makes progress; `input` is written to its stdin.
     async fn fetch_once(&self, mut command: Command, input: &[u8]) -> Result<(), Failure> {
         command.stdout(Stdio::null()).stdin(Stdio::piped());
         let mut running = Running::start(command)?;
@@ -353,7 +352,7 @@ impl Program {
         let until = Instant::now() + FETCH_MAX;
         let write = async {
             if let Some(mut stdin) = stdin {
-                // A git that has no use for it says why on its own.
+                // Ignored: if git exits early, its stderr says why.
                 let _ = stdin.write_all(input).await;
             }
         };
@@ -364,9 +363,9 @@ impl Program {
         self.judge(status, &said)
     }
 
-    /// Starts a command whose output is read as it comes.
+    /// Starts a command whose stdout is read as a stream.
     pub(super) fn start(&self, mut command: Command) -> Result<Running, Failure> {
-        // What it says would have to be read, or it might wait for ever.
+        // Discarded: git would block on a full pipe that nobody reads.
         command.stderr(Stdio::null());
         Running::start(command)
     }
@@ -427,7 +426,7 @@ async fn collect_output(
     Ok((status, printed?, said?))
 }
 
-/// A git that is running; it and its children end when this is dropped.
+/// A running git command; it and its children are killed on drop.
 pub(super) struct Running {
     pub(super) child: Child,
 }
@@ -441,7 +440,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end; it must have gone well.
+    /// Waits for the process to exit successfully.
     pub(super) async fn finish(mut self) -> Result<(), Failure> {
         drop(self.child.stdin.take());
         let status = timeout(SILENCE_MAX, self.child.wait()).await.map_err(|_| Failure::Late)??;
@@ -451,7 +450,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Without an id it has ended and was waited for.
+        // A process without an id has already exited and been reaped.
         #[cfg(unix)]
         if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
             let _ =
@@ -465,13 +464,13 @@ async fn read_bounded(from: Option<impl AsyncRead + Unpin>, bytes_max: u64) -> i
     if let Some(from) = from {
         let mut from = from.take(bytes_max);
         from.read_to_end(&mut bytes).await?;
-        // More is an answer to another question, and must not block whoever gives it.
+        // The rest is discarded, but read, so that the process does not block.
         tokio::io::copy(&mut from.into_inner(), &mut tokio::io::sink()).await?;
     }
     Ok(bytes)
 }
 
-/// The end of what is said, for as long as something is said now and then.
+/// The end of stderr. Fails after `silence` without output, or at `until`.
 async fn tail(from: Option<ChildStderr>, until: Instant, silence: Duration) -> Result<Vec<u8>, Failure> {
     let Some(mut from) = from else { return Ok(Vec::new()) };
     let mut kept = VecDeque::with_capacity(STDERR_BYTES_MAX);
@@ -487,7 +486,7 @@ async fn tail(from: Option<ChildStderr>, until: Instant, silence: Duration) -> R
     }
 }
 
-/// The line of git's many that says what is wrong.
+/// The most informative line of git's stderr.
 fn telling_line(said: &str) -> String {
     let lines: Vec<&str> = said
         .split(['\n', '\r'])
@@ -496,7 +495,7 @@ fn telling_line(said: &str) -> String {
         .collect();
     let fatal = lines.iter().position(|line| line.starts_with("fatal: ") || line.starts_with("error: "));
     let line = match fatal {
-        // What ssh says comes before this, and says more.
+        // The line before is from ssh and is more specific.
         Some(at) if lines[at].contains("Could not read from remote repository") && at > 0 => lines[at - 1],
         Some(at) => lines[at],
         None => lines.last().copied().unwrap_or("git failed and did not say why"),

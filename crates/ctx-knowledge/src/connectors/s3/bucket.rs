@@ -1,4 +1,4 @@
-//! A bucket: listed page by page, objects read one by one, failures in plain words.
+//! Access to a bucket: lists keys page by page, reads objects, and turns errors into messages for users.
 
 use super::connect::CheckedConnector;
 use super::credentials::{Environment, Keys};
@@ -13,34 +13,35 @@ use object_store::{Attribute, BackoffConfig, ClientOptions, Error, ObjectMeta, O
 use std::error::Error as StdError;
 use std::time::Duration;
 
-/// How often a request is tried again, and for how long. The store does it by itself: it alone knows which of its requests
-/// may be sent twice.
+/// Maximum retries of a request, and the time for them. The store retries by itself: only it knows which of its
+/// requests may be repeated.
 const RETRIES: usize = 4;
 const RETRY_MAX: Duration = Duration::from_secs(60);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long a server may send nothing.
+/// Maximum time without data from the server.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long one object may take.
+/// Timeout of reading one object.
 const REQUEST_MAX: Duration = Duration::from_secs(600);
-/// Keys in a page; what the service gives at most.
+/// Keys per page: the maximum of the service.
 const PAGE: usize = 1000;
-/// Bytes of a listing or an error: a page has at most a thousand keys of a kilobyte each, several times over when escaped.
+/// Maximum size of a listing or an error: a page has at most a thousand keys of a kilobyte each, several times over
+/// when escaped.
 const LISTING_BYTES_MAX: u64 = 16 << 20;
-/// How much of an error is shown.
+/// Maximum characters of an error in a message.
 const SHOWN_CHARS_MAX: usize = 300;
 
-/// Where a bucket is.
+/// Location and credentials of a bucket.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) bucket: String,
     pub(super) region: Option<String>,
     pub(super) endpoint_url: Option<String>,
-    /// Keys of the settings, which come before all others.
+    /// Credentials of the settings, which take precedence over all others.
     pub(super) keys: Option<Keys>,
     pub(super) environment: Environment,
 }
 
-/// A bucket that can be asked.
+/// An opened bucket.
 pub(super) struct Bucket {
     store: AmazonS3,
     name: String,
@@ -49,18 +50,18 @@ pub(super) struct Bucket {
     connector: CheckedConnector,
 }
 
-/// An object, whole.
+/// An object with its content.
 pub(super) struct Object {
     pub(super) bytes: Vec<u8>,
     pub(super) meta: ObjectMeta,
     pub(super) content_type: Option<String>,
 }
 
-/// Why there is no object.
+/// Why an object could not be read.
 pub(super) enum NotRead {
-    /// Something about this one.
+    /// A reason that concerns this object only.
     Object(String),
-    /// Something that the next one would meet too.
+    /// A reason that concerns other objects too; the sync fails.
     Service(String),
 }
 
@@ -68,19 +69,19 @@ pub(super) enum NotRead {
 #[derive(Default)]
 pub(super) struct Page {
     pub(super) objects: Vec<ObjectMeta>,
-    /// A key that the store cannot name, and so cannot read.
+    /// A key that the store's client cannot represent, and so cannot read.
     pub(super) unnameable: Option<String>,
     pub(super) next: Option<Next>,
 }
 
-/// Where a listing goes on.
+/// Where a listing continues.
 pub(super) enum Next {
     Token(String),
     After(String),
 }
 
 impl Bucket {
-    /// Looks credentials up; asks nobody yet.
+    /// Looks up credentials; sends no request yet.
     pub(super) fn open(place: &Place, object_bytes_max: u64) -> Result<Self, String> {
         let environment = &place.environment;
         let keys = match &place.keys {
@@ -96,7 +97,8 @@ impl Bucket {
             .with_timeout(REQUEST_MAX);
         let retry =
             RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: RETRY_MAX };
-        // More than an object: one that is larger than its head says is told of as too large.
+        // Above the limit of an object, so that [`Bucket::read`] reports one that is larger than announced as too
+        // large.
         let connector = CheckedConnector::new(object_bytes_max.saturating_add(LISTING_BYTES_MAX));
         let region = place.region.clone().or_else(|| environment.region());
         let mut builder = AmazonS3Builder::new()
@@ -105,7 +107,8 @@ impl Bucket {
             .with_client_options(options)
             .with_http_connector(connector.clone())
             .with_retry(retry)
-            // A dot would not fit the certificate; other services seldom have a name for each bucket.
+            // A bucket with a dot does not match the wildcard certificate; other services rarely have a host name per
+            // bucket.
             .with_virtual_hosted_style_request(endpoint_url.is_none() && !place.bucket.contains('.'));
         if let Some(url) = endpoint_url {
             builder = builder.with_endpoint(url);
@@ -135,7 +138,7 @@ impl Bucket {
         })
     }
 
-    /// Asks for one key, to see whether one may.
+    /// Lists one key, to check access.
     pub(super) async fn check(&self, prefix: &str) -> Result<(), String> {
         match self.request(prefix, 1, None).await {
             Ok(_) | Err(Error::InvalidPath { .. }) => Ok(()),
@@ -149,7 +152,7 @@ impl Bucket {
         loop {
             match self.request(prefix, size, next).await {
                 Ok(page) => return Ok(page),
-                // One key spoils its whole page: ask for less, until it is alone.
+                // One key that cannot be represented fails its whole page: halve the page until the key is alone.
                 Err(Error::InvalidPath { .. }) if size > 1 => size /= 2,
                 Err(Error::InvalidPath {
                     source: PathError::EmptySegment { path } | PathError::BadSegment { path, .. },
@@ -175,7 +178,7 @@ impl Bucket {
         Ok(Page { objects: listed.result.objects, unnameable: None, next })
     }
 
-    /// An object, unless it is too large.
+    /// Reads an object, unless it is too large.
     pub(super) async fn read(&self, location: &Path, bytes_max: u64) -> Result<Object, NotRead> {
         let got = self.store.get(location).await.map_err(|error| self.not_read(&error))?;
         let meta = got.meta.clone();
@@ -209,7 +212,7 @@ impl Bucket {
         }
     }
 
-    /// What is wrong, in words a person can act on.
+    /// The error as a message that a user can act on.
     fn reason(&self, error: &Error) -> String {
         let text = self.redactor.text(chain(error));
         let name = &self.name;
@@ -242,7 +245,7 @@ impl Bucket {
     }
 }
 
-/// Why no response came, if that is what failed: the innermost cause.
+/// The innermost cause, if the service could not be reached.
 fn unreached(error: &Error) -> Option<String> {
     let net = causes(error).find_map(|cause| cause.downcast_ref::<NetError>())?;
     if !matches!(net.kind(), NetErrorKind::Timeout | NetErrorKind::Connect | NetErrorKind::Closed) {
@@ -255,7 +258,7 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// The code in the service's answer.
+/// The error code in the service's XML response.
 fn code(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;

@@ -77,10 +77,10 @@ impl HttpService for CheckedService {
         sent.headers = parts.headers;
         let body: Bytes = body.collect().await?.to_bytes();
         sent.body = Some(body).filter(|body| !body.is_empty());
-        // The store's settings name every host that is asked first.
+        // The store's settings name the host of every request before redirects.
         let host = sent.url.host_str().unwrap_or_default();
         let reach = Reach::configured(host);
-        // No bucket is at such an address.
+        // Buckets are never at such an address, but the instance metadata service is.
         let is_metadata = Reach::OWN.check_host(host).is_err();
         // A request signature is valid for one host only, so a redirect to another host is not followed.
         let is_same_host = |response: &Response, to: &Url| {
@@ -117,12 +117,12 @@ fn http_error(error: NetError) -> HttpError {
 fn body_error(error: BodyError) -> HttpError {
     match error {
         BodyError::Net(error) => http_error(error),
-        // It would be as large the next time.
+        // Not retried: the response would be as large again.
         error @ BodyError::TooLarge(_) => HttpError::new(HttpErrorKind::Unknown, error),
     }
 }
 
-/// A duration of the options, which give it as text: `1m 30s`.
+/// A duration of the options, which have it as text: `1m 30s`.
 fn duration(options: &ClientOptions, key: &ClientConfigKey) -> Option<Duration> {
     options.get_config_value(key)?.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
@@ -199,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_keeps_to_the_timeouts_and_the_scheme_of_its_options() {
-        // Accepts, and says nothing.
+        // Accepts connections and never responds.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let failure = |options: ClientOptions| {
@@ -269,7 +269,7 @@ mod tests {
     async fn a_machine_without_credentials_is_told_so_whatever_its_metadata_service_answers() {
         let (metadata, _) =
             serve(|_| "HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned());
-        // An address that nothing but a setting may name, like those of the metadata services.
+        // Like those of metadata services, this address is allowed only if a setting names it.
         let metadata = metadata.replace("127.0.0.1", "0.0.0.0");
         let environment = Environment::new(&|name: &str| {
             (name == "AWS_EC2_METADATA_SERVICE_ENDPOINT").then(|| metadata.clone())

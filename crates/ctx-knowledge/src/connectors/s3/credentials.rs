@@ -1,5 +1,5 @@
-//! Who to be: the settings, the environment, the user's profile, or the machine itself, in the order
-//! that AWS's own tools look.
+//! AWS credentials and region, from the environment, the user's profile or the machine, in the order of AWS's own
+//! tools. Credentials of the settings take precedence.
 
 use ctx_core::Secret;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// Everything in the environment that matters here.
+/// The environment variables that are read.
 const VARIABLES: [&str; 18] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_CONFIG_FILE",
@@ -29,7 +29,7 @@ const VARIABLES: [&str; 18] = [
     "HOME",
 ];
 
-/// Where tokens come from that the machine hands out, as the store's own settings call it.
+/// Variables that point to credentials of the machine, with the store's options for them.
 const MACHINE: [(&str, AmazonS3ConfigKey); 6] = [
     ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", AmazonS3ConfigKey::ContainerAuthorizationTokenFile),
     ("AWS_CONTAINER_CREDENTIALS_FULL_URI", AmazonS3ConfigKey::ContainerCredentialsFullUri),
@@ -39,16 +39,16 @@ const MACHINE: [(&str, AmazonS3ConfigKey); 6] = [
     ("AWS_WEB_IDENTITY_TOKEN_FILE", AmazonS3ConfigKey::WebIdentityTokenFile),
 ];
 
-/// Keys of a profile that name another way to get credentials, which we do not know.
+/// Profile keys of credential sources that are not supported.
 const OTHER_WAYS: [&str; 4] = ["credential_process", "role_arn", "sso_session", "sso_start_url"];
 
-/// The part of the user's environment that AWS's tools read.
+/// The environment variables that AWS's tools read.
 #[derive(Clone, Default)]
 pub(super) struct Environment {
     variables: BTreeMap<&'static str, String>,
 }
 
-/// What lets one in.
+/// Credentials: an access key, and for a session its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) access_key_id: String,
@@ -66,18 +66,18 @@ impl Environment {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// Where the service is, unless it is AWS.
+    /// URL of the service, unless it is AWS.
     pub(super) fn endpoint_url(&self) -> Option<&str> {
         self.get("AWS_ENDPOINT_URL_S3").or_else(|| self.get("AWS_ENDPOINT_URL"))
     }
 
-    /// The region that environment or profile name.
+    /// The region of the environment or the profile.
     pub(super) fn region(&self) -> Option<String> {
         let named = self.get("AWS_REGION").or_else(|| self.get("AWS_DEFAULT_REGION")).map(str::to_owned);
         named.or_else(|| self.profile().ok()?.remove("region"))
     }
 
-    /// Keys from the environment or the profile; none where the machine must be asked.
+    /// Credentials of the environment or the profile; `None` if the machine must provide them.
     pub(super) fn keys(&self) -> Result<Option<Keys>, String> {
         if let (Some(id), Some(secret)) = (self.get("AWS_ACCESS_KEY_ID"), self.get("AWS_SECRET_ACCESS_KEY")) {
             return Ok(Some(Keys {
@@ -106,7 +106,7 @@ impl Environment {
         }
     }
 
-    /// Tells the store where the machine hands out credentials.
+    /// Configures the store to get credentials from the machine.
     pub(super) fn machine(&self, builder: AmazonS3Builder) -> AmazonS3Builder {
         let builder = MACHINE.into_iter().fold(builder, |builder, (name, key)| match self.get(name) {
             Some(value) => builder.with_config(key, value),
@@ -122,7 +122,7 @@ impl Environment {
         self.get("AWS_PROFILE").unwrap_or("default")
     }
 
-    /// The profile as both files have it; the one with the credentials wins.
+    /// The profile, merged from both files; the credentials file takes precedence.
     fn profile(&self) -> Result<BTreeMap<String, String>, String> {
         let name = self.profile_name();
         let file = |variable, usual: &str| {
@@ -144,7 +144,7 @@ impl Environment {
     }
 }
 
-/// The keys of a section of an ini file, as AWS writes them.
+/// Keys and values of a section of an INI file, as AWS writes them.
 fn section(text: &str, name: &str) -> Option<BTreeMap<String, String>> {
     let mut found = None;
     let mut inside = false;

@@ -1,6 +1,6 @@
-//! Objects of an S3 bucket, or of anything that speaks the same protocol.
+//! The S3 connector: objects of a bucket on AWS or a compatible service.
 //!
-//! The listing tells what changed: an object is read again only when its ETag or size is another.
+//! The listing shows what changed: an object is read again only if its ETag or size differs.
 
 mod bucket;
 mod connect;
@@ -33,13 +33,13 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
 
 /// Pages listed before the first object is read; for a larger bucket no total is announced.
 const LISTED_PAGES_MAX: usize = 64;
-/// Objects read at once.
+/// Objects read concurrently.
 const FETCHES: usize = 8;
-/// Kilobytes that those may hold together; one that is larger goes alone.
+/// Memory budget of these objects in kilobytes; a larger object is read alone.
 const FETCHED_KILOBYTES: u32 = 64 << 10;
-/// How long a check may take; calls that ask have 30 seconds.
+/// Timeout of a check; calls have 30 seconds.
 const CHECK_MAX: Duration = Duration::from_secs(10);
-/// What objects are said to be when nobody said what they are.
+/// Default content types of services, which say nothing about an object.
 const UNKNOWN_TYPES: [&str; 2] = ["binary/octet-stream", "application/octet-stream"];
 
 /// Settings of `[connectors.s3.<name>]`.
@@ -76,7 +76,7 @@ struct S3 {
     prefix: String,
     globs: Globs,
     document_bytes_max: u64,
-    /// Part of every fingerprint: documents say where they are.
+    /// Hash of the location. Part of every fingerprint, since documents contain their location.
     stamp: String,
 }
 
@@ -129,7 +129,7 @@ impl Connector for S3 {
         let next_page = async |next: Option<Next>| {
             bucket.page(&self.prefix, next.as_ref()).await.map_err(|reason| self.unavailable(&reason))
         };
-        // Listed first, so that it is known how many objects there are before the first one is read.
+        // Listed first, to announce the number of objects before the first is read.
         let mut listed = VecDeque::from([next_page(None).await?]);
         let mut count = self.count_selected(&listed[0]);
         let mut failed = None;
@@ -141,7 +141,7 @@ impl Connector for S3 {
                     count += self.count_selected(&page);
                     listed.push_back(page);
                 }
-                // The pages before it are read all the same.
+                // The pages before are still read.
                 Err(error) => failed = Some(error),
             }
         }
@@ -172,7 +172,7 @@ impl Connector for S3 {
     }
 }
 
-/// A change and the room it takes until it is sent, or why reading is of no use any more.
+/// A change with its share of the memory budget until it is sent, or an error that ends the sync.
 type Fetched<'a> = Result<(Change, Option<SemaphorePermit<'a>>), SourceError>;
 
 async fn send(fetched: Fetched<'_>, sink: &Sink) -> Result<(), SourceError> {
@@ -181,7 +181,7 @@ async fn send(fetched: Fetched<'_>, sink: &Sink) -> Result<(), SourceError> {
 }
 
 impl S3 {
-    /// Opened anew each time, since profiles change.
+    /// Opened for every sync and check, since profiles change.
     fn bucket(&self) -> Result<Bucket, SourceError> {
         Bucket::open(&self.place, self.document_bytes_max).map_err(|reason| self.unavailable(&reason))
     }
@@ -194,7 +194,7 @@ impl S3 {
         key.strip_prefix(&self.prefix).unwrap_or(key).to_owned()
     }
 
-    /// Reads the objects of a page that must be read; returns where the listing goes on.
+    /// Reads the objects of a page that must be read; returns where the listing continues.
     async fn read(
         &self,
         bucket: &Bucket,
@@ -226,7 +226,7 @@ impl S3 {
         Ok(page.next)
     }
 
-    /// How many objects of a page will be told of.
+    /// Number of objects of a page that are selected, or reported as unreadable.
     fn count_selected(&self, page: &Page) -> usize {
         let is_selected = |meta: &&ObjectMeta| {
             meta.size > 0 && self.globs.select(self.source_id(meta.location.as_ref())) == Selection::Read
@@ -234,7 +234,7 @@ impl S3 {
         page.objects.iter().filter(is_selected).count() + usize::from(page.unnameable.is_some())
     }
 
-    /// Has what is known of these objects looked up in one go.
+    /// Prefetches the stored stamps of these objects.
     fn prefetch(&self, objects: &[ObjectMeta], sink: &Sink) {
         let filled = objects.iter().filter(|meta| meta.size > 0);
         let names = filled.map(|meta| self.source_id(meta.location.as_ref()));
@@ -242,9 +242,9 @@ impl S3 {
         sink.prefetch(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
-    /// Whether an object is of interest and not stored as it is.
+    /// Whether an object is selected and its fingerprint is not stored.
     fn is_wanted(&self, source_id: &str, meta: &ObjectMeta, sink: &Sink) -> bool {
-        // Folders are empty objects; what is empty has no text anyway.
+        // Folders are empty objects, and an empty object has no text.
         if meta.size == 0 {
             return false;
         }

@@ -1,4 +1,4 @@
-//! What the small files in a model's folder say about it.
+//! The configuration of a model in the sentence-transformers format: architecture, pooling, tokenizer, prompts.
 
 use super::vocabulary;
 use ctx_embed::{Pooling, Shape};
@@ -10,9 +10,9 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-/// Bytes of a file other than the weights: some times what a tokenizer has.
+/// Maximum size of a file other than the weights: several times that of a usual tokenizer.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Said where something else is found.
+/// Appended to errors about unsupported models.
 const SUPPORTED: &str = "what can be used are BERT models with the uncased English vocabulary, like \
                          all-MiniLM-L6-v2, bge-small-en-v1.5 or gte-small";
 
@@ -23,18 +23,18 @@ const LENGTH: &str = "sentence_bert_config.json";
 const TOKENIZER: &str = "tokenizer_config.json";
 const PROMPTS: &str = "config_sentence_transformers.json";
 
-/// The parts of a sentence model that are known.
+/// Supported modules of a sentence-transformers model.
 const MODULE_KINDS: [&str; 3] = ["Transformer", "Pooling", "Normalize"];
-/// What the beginning of a document is called, the first of them that there is.
+/// Names of the prompt for documents; the first that exists is used.
 const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
 const QUERY_PROMPTS: [&str; 1] = ["query"];
 
-/// What is known of a model without its weights.
+/// The configuration of a model.
 pub(super) struct Folder {
     pub(super) shape: Shape,
-    /// What stands before each document.
+    /// Prefix of each document.
     pub(super) document_prompt: String,
-    /// What stands before each query.
+    /// Prefix of each query.
     pub(super) query_prompt: String,
 }
 
@@ -70,7 +70,7 @@ struct Module {
     kind: String,
 }
 
-/// Lengths are floats where they mean that there is no bound.
+/// Floats, since huge floats stand for `unlimited`.
 #[derive(Default, Deserialize)]
 struct Length {
     max_seq_length: Option<f64>,
@@ -98,7 +98,7 @@ impl Prompts {
 }
 
 impl Folder {
-    /// Reads the files; the error names the one that is wrong.
+    /// Reads and checks the files; the error names the file.
     pub(super) fn read(folder: &Path) -> Result<Self, String> {
         let wrong = |name: &str, problem: String| format!("{}: {problem}", folder.join(name).display());
         let config = config(folder)?;
@@ -110,7 +110,7 @@ impl Folder {
         vocabulary::check(folder).map_err(|problem| format!("{problem}; {SUPPORTED}"))?;
         let length: Length = json(folder, LENGTH)?.unwrap_or_default();
         let lengths = [length.max_seq_length, tokenizer.model_max_length];
-        // What is beyond all bounds becomes the greatest whole number.
+        // The cast saturates: a huge length becomes the largest integer.
         let places = lengths.into_iter().flatten().map(|length| length as usize);
         let places = places.fold(config.max_position_embeddings, usize::min);
         let shape = Shape {
@@ -140,7 +140,7 @@ fn config(folder: &Path) -> Result<Config, String> {
     let Some(read) = json::<Map<String, Value>>(folder, CONFIG)? else {
         return Err(format!("{} has no `{CONFIG}`", folder.display()));
     };
-    // Before the rest, which other models call otherwise.
+    // First, since other model types have other fields.
     let kind = read.get("model_type").and_then(Value::as_str).unwrap_or("none");
     if kind != "bert" {
         return Err(wrong(&format!("the model type is `{kind}`, not `bert`")));
@@ -186,7 +186,7 @@ fn pooling(folder: &Path) -> Result<Pooling, String> {
     }
 }
 
-/// The bytes of a file; `None` where there is none.
+/// The content of a file; `None` if it does not exist.
 pub(super) fn bytes(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, String> {
     let path = folder.join(name);
     let wrong = |problem: String| format!("{}: {problem}", path.display());
@@ -203,7 +203,7 @@ pub(super) fn bytes(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, String
     Ok(Some(bytes))
 }
 
-/// A file of JSON; `None` where there is none.
+/// The content of a JSON file; `None` if it does not exist.
 pub(super) fn json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>, String> {
     let Some(bytes) = bytes(folder, name)? else { return Ok(None) };
     let read = serde_json::from_slice(&bytes);

@@ -1,6 +1,6 @@
-//! A model of the user's own: a folder on this computer, as sentence-transformers writes it.
+//! Local models: a folder in the sentence-transformers format, provided by the user.
 //!
-//! Opening looks at what is cheap to look at; the weights are read with the first text.
+//! Opening reads the configuration, and only a sample of the weights; the weights are loaded with the first text.
 
 mod folder;
 mod safetensors;
@@ -18,20 +18,20 @@ pub(super) const KIND: EmbedderKind =
     EmbedderKind { name: "local", summary: "a model of the BERT family in a folder", open };
 
 const WEIGHTS: &str = "model.safetensors";
-/// What vectors are computed with. One more whenever they would be others.
+/// Version of the computation. Increment it if vectors change.
 const ARITHMETIC: &str = "1";
-/// Characters of a hash that tell models apart.
+/// Hex digits of the hash in a model's identifier.
 const HASH_CHARS: usize = 16;
-/// Fewer tokens of a text would tell nothing about it.
+/// Minimum tokens that prompts must leave for a text; fewer would not represent it.
 const TEXT_TOKENS_MIN: usize = 8;
 
 struct Local {
-    /// What we call it.
+    /// The model's identifier, as in [`Embedder::model`].
     id: String,
     folder: Folder,
     weights: PathBuf,
     max_tokens: usize,
-    /// Made with the first text: most commands embed none.
+    /// Loaded with the first text: most commands embed none.
     model: Mutex<Option<Arc<LocalModel>>>,
 }
 
@@ -63,7 +63,7 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
     Ok(Arc::new(Local { id, folder, weights, max_tokens, model: Mutex::new(None) }))
 }
 
-/// Where the weights are.
+/// Path of the weights; the error names weights in an unsupported format.
 fn weights_in(folder: &Path) -> Result<PathBuf, String> {
     let path = folder.join(WEIGHTS);
     if path.is_file() {
@@ -76,7 +76,7 @@ fn weights_in(folder: &Path) -> Result<PathBuf, String> {
     Err(format!("{} has no `{WEIGHTS}`{other}", folder.display()))
 }
 
-/// Tells a model from all that make other vectors of documents.
+/// Hash of everything that determines the vectors of documents.
 fn hash(folder: &Folder, tensors: &mut Tensors) -> Result<String, String> {
     let shape = &folder.shape;
     let pooling = match shape.pooling {
@@ -109,7 +109,7 @@ impl Local {
         LocalModel::new(self.folder.shape.clone(), |name, shape| tensors.numbers(name, shape))
     }
 
-    /// Vectors of texts with what the model wants to stand before them.
+    /// Embeds texts, each after the prompt.
     fn prompted(&self, prompt: &str, texts: &[&str], effort: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
         let model = self.model()?;
         if prompt.is_empty() {

@@ -1,7 +1,7 @@
-//! Tensors in a `.safetensors` file: where they lie, and their numbers.
+//! Reads tensors from a `.safetensors` file.
 //!
-//! The file is the length of a header, the header, and data. Nothing in the header is believed before it
-//! is compared with the file, and nothing is made room for that the file does not have.
+//! The file consists of the header's length, a JSON header, and data. The header is untrusted: it is checked against
+//! the size of the file, and memory is only allocated for data that the file contains.
 
 use ctx_embed::vector::half_to_float;
 use serde::Deserialize;
@@ -11,21 +11,20 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Bytes that say how long the header is.
+/// Size of the field with the header's length.
 const LENGTH_BYTES: u64 = 8;
-/// Bytes of a header: some hundred times what a model of this family has.
+/// Maximum size of a header: some hundred times that of a supported model.
 const HEADER_BYTES_MAX: u64 = 4 << 20;
-/// What is said about the file as a whole, among the tensors.
+/// Key of the file's metadata among the tensors.
 const METADATA: &str = "__metadata__";
-/// What some models' tensor names begin with.
+/// Prefix of the tensor names of some models.
 const PREFIX: &str = "bert.";
-/// Bytes that are made numbers at a time.
+/// Bytes converted to numbers at a time.
 const PART_BYTES: usize = 1 << 20;
-/// Bytes of each tensor that tell a model from others with the same tensors. Whoever trains a model on
-/// changes all of its tensors.
+/// Bytes hashed of each tensor to identify a model. A sample suffices: training changes all tensors of a model.
 const SAMPLE_BYTES: u64 = 4 << 10;
 
-/// A file of tensors.
+/// An open `.safetensors` file.
 pub(super) struct Tensors {
     path: PathBuf,
     file: File,
@@ -34,7 +33,7 @@ pub(super) struct Tensors {
     entries: BTreeMap<String, Entry>,
 }
 
-/// Where a tensor lies.
+/// Number format, shape and data range of a tensor.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(rename = "dtype")]
@@ -44,7 +43,7 @@ struct Entry {
     range: (u64, u64),
 }
 
-/// What numbers are written as.
+/// Format of floating-point numbers.
 #[derive(Clone, Copy)]
 enum Kind {
     Float,
@@ -103,7 +102,7 @@ impl Tensors {
         Ok(Self { path: path.to_owned(), file, bytes, header, entries })
     }
 
-    /// The numbers of a tensor that must have this shape; the error names the file.
+    /// The numbers of a tensor, which must have this shape; the error names the file.
     pub(super) fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, String> {
         let path = self.path.display().to_string();
         let wrong = |problem: &str| format!("{path}: `{name}` {problem}");
@@ -135,7 +134,7 @@ impl Tensors {
         Ok(values)
     }
 
-    /// Adds what tells these tensors from others: length, header, and a part of each tensor.
+    /// Hashes what identifies these tensors: file size, header, and a sample of each tensor.
     pub(super) fn identify(&mut self, hasher: &mut blake3::Hasher) -> Result<(), String> {
         hasher.update(&self.bytes.to_le_bytes()).update(&self.header);
         let middles: Vec<(u64, u64)> = self.entries.values().map(|entry| sample(entry.range)).collect();
@@ -154,13 +153,13 @@ impl Tensors {
     }
 }
 
-/// The middle of a tensor: beginning and length.
+/// The middle of a tensor: offset and length.
 fn sample((begin, end): (u64, u64)) -> (u64, u64) {
     let length = (end - begin).min(SAMPLE_BYTES);
     (begin + (end - begin - length) / 2, length)
 }
 
-/// Understands a header, where there are so many bytes of data.
+/// Parses a header; `data` is the size of the data after it, which all ranges must fit.
 fn entries(header: &[u8], data: u64) -> Result<BTreeMap<String, Entry>, String> {
     let read: Map<String, Value> =
         serde_json::from_slice(header).map_err(|error| format!("its header cannot be read: {error}"))?;
@@ -197,7 +196,7 @@ mod tests {
         (folder, path)
     }
 
-    /// What is wrong with a file when its tensor `a` of two numbers is read.
+    /// The error of reading tensor `a`, of two numbers, from this file.
     fn problem(header: &str, data: &[u8]) -> String {
         let (_folder, path) = written(header, data);
         let read = Tensors::open(&path).and_then(|mut tensors| tensors.numbers("a", &[2]));

@@ -1,4 +1,4 @@
-//! Whether a model sees text as our tokenizer cuts it.
+//! Checks that a model's vocabulary is that of the built-in tokenizer.
 
 use super::folder::{bytes, json};
 use ctx_embed::Tokenizer;
@@ -6,9 +6,9 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The pieces, one in each line.
+/// File with one word piece per line.
 const LINES: &str = "vocab.txt";
-/// The pieces and everything else about a tokenizer.
+/// File with the word pieces and all settings of a tokenizer.
 const WHOLE: &str = "tokenizer.json";
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ struct Model {
     vocab: serde_json::Value,
 }
 
-/// Compares every word piece with ours; the error names the file.
+/// Compares every word piece with the built-in vocabulary; the error names the file.
 pub(super) fn check(folder: &Path) -> Result<(), String> {
     let wrong = |name: &str, problem: String| Err(format!("{}: {problem}", folder.join(name).display()));
     let (name, pieces) = if let Some(bytes) = bytes(folder, LINES)? {
@@ -68,7 +68,7 @@ pub(super) fn check(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// The pieces by their numbers; one whose number is out of range leaves a gap.
+/// The word pieces in the order of their numbers; one whose number is out of range leaves a gap.
 fn in_order(numbers: HashMap<String, u32>) -> Vec<String> {
     let mut pieces = vec![String::new(); numbers.len()];
     for (piece, number) in numbers {
