@@ -1,9 +1,9 @@
-//! What a script answers: data, or a whole `CallToolResult` of MCP.
+//! Converts the value of a script to the output of `execute`: plain data, or a whole `CallToolResult` of MCP.
 
 use ctx_core::{ContentBlock, ErrorKind, LogLine, Output, ToolError, is_call_tool_result};
 use serde_json::{Map, Value};
 
-/// The answer that a script gives by its value.
+/// The output for the value of a script.
 pub(crate) fn answer(value: Value, logs: Vec<LogLine>) -> Result<Output, ToolError> {
     match value {
         Value::Object(fields) if is_call_tool_result(&fields) => tool_result(fields, logs),

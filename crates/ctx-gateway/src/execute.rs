@@ -1,4 +1,4 @@
-//! `execute`: runs a script that was sent.
+//! The tool `execute`: checks and runs the script that a client sends.
 
 use crate::answer::answer;
 use crate::check::check;
@@ -24,7 +24,7 @@ fn description(has_knowledge: bool) -> String {
     )
 }
 
-/// The tool.
+/// The tool `execute`.
 pub(crate) struct Execute {
     scripts: Scripts,
     kept: KeptResults,
@@ -39,7 +39,7 @@ impl Execute {
             "required": ["script"],
             "additionalProperties": false,
         });
-        // What it does to the world is whatever its script does.
+        // Without annotations: the effects are those of the script.
         let spec = ToolSpec {
             title: Some("Run a script".to_owned()),
             ..ToolSpec::new("execute", description(has_knowledge), input_schema)
@@ -56,11 +56,12 @@ impl Tool for Execute {
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let script = arguments.get("script").and_then(Value::as_str).unwrap_or_default();
-        // With the functions of upstreams that have answered since the call's catalog was made; nobody is waited for.
+        // Includes the functions of upstreams that answered after the call's catalog was made; waits for
+        // none.
         let known = call.catalog().settled(|_| false, Duration::ZERO).await;
         check_off_runtime(script, &known).await?;
         let completed = self.scripts.execute(script, call).await.map_err(|error| match error.kind {
-            // It never ran: what was sent is at fault, not what it did.
+            // The script never ran: the argument is invalid.
             RunErrorKind::Source => ToolError::bad_request(error.message),
             _ => error.into_tool_error(call),
         })?;
@@ -77,7 +78,7 @@ impl Tool for Execute {
     }
 }
 
-/// Checks a script; a long one on the blocking pool.
+/// Checks a script, on the blocking thread pool if it is long.
 async fn check_off_runtime(script: &str, catalog: &Arc<Catalog>) -> Result<(), ToolError> {
     if script.len() <= INLINE_BYTES_MAX {
         return check(script, catalog);

@@ -1,8 +1,9 @@
-//! What an agent sees first: the tool `execute`, and those that find what it can call.
+//! The gateway for AI agents: the tool `execute`, and the tools that find the functions that its scripts can
+//! call.
 //!
-//! An agent that has to call ten functions sends one script instead. What the functions answer stays in
-//! the script; only what it makes of them, and what it logged, comes back. Which functions there are, however
-//! many, it asks for as it needs them.
+//! An agent sends one script instead of many tool calls. The results of the functions stay in the script, and
+//! only the script's own result and log come back. Documentation of the functions is fetched as needed,
+//! however many there are.
 
 mod answer;
 mod check;
@@ -26,15 +27,16 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Scripts that are sent run as these do. `has_knowledge` tells whether there are documents to search.
+    /// Creates the provider; `execute` runs its scripts with `scripts`. `has_knowledge` says whether there
+    /// are documents to search.
     pub fn new(scripts: Scripts, has_knowledge: bool) -> Self {
         let kept = KeptResults::default();
         let execute = Arc::new(Execute::new(scripts, kept.clone(), has_knowledge));
         Self { execute, directories: Arc::default(), kept, files: KeptFiles::default() }
     }
 
-    /// What of `ctx` is for scripts alone, to be in the same catalog: results that were too large for an
-    /// answer, and files. They are kept as long as the gateway is.
+    /// Further providers for the same catalog, visible to scripts only: kept results, which were too large
+    /// for an answer, and kept files. Both are kept for as long as the gateway exists, at most.
     pub fn kept(&self) -> [Arc<dyn Provider>; 2] {
         [Arc::new(self.kept.clone()), Arc::new(self.files.clone())]
     }

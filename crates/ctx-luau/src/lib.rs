@@ -1,7 +1,8 @@
-//! Scripts: one engine that runs Luau in worker processes.
+//! Luau scripts, run in sandboxed worker processes.
 //!
-//! A worker holds a Luau VM and a pipe, and nothing else. What a script wants from the world is a
-//! question on the pipe, which the parent answers. This is the only crate that knows mlua.
+//! A worker process holds a Luau VM and a pipe to its parent, and nothing else: whatever a script does beyond
+//! computing (HTTP, files, calls of tools) is a host request over the pipe, which the parent handles. This is
+//! the only crate that depends on mlua.
 
 mod engine;
 mod host;

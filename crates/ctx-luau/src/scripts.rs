@@ -1,4 +1,4 @@
-//! Scripts as the rest of the product sees them: tools, agents, connectors, and the body of `execute`.
+//! [`Scripts`]: turns Luau scripts into tools, agents and connectors, and runs the scripts sent to `execute`.
 
 use crate::engine::{Completed, Engine, Entry, RunError};
 use crate::kinds::{self, Kind, Script};
@@ -9,54 +9,55 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How errors call a script that was sent, not configured.
+/// The name of a script sent to `execute` in error messages.
 const SENT: &str = "script";
 
-/// One configured script. It may hold secrets, so it cannot be printed.
+/// The settings of a configured script. Has no `Debug`, because `config` may hold secrets.
 #[derive(Clone, PartialEq)]
 pub struct ScriptSettings {
-    /// Its key in the configuration, which is its name.
+    /// The name: the script's key in the configuration.
     pub name: String,
-    /// Where it is; absolute.
+    /// Absolute path of the script's file.
     pub path: PathBuf,
-    /// Its path as configured, as errors call it: `tools/x.lua`.
+    /// The path as configured, for error messages: `tools/x.lua`.
     pub shown: String,
-    /// Every other key of its section: an object.
+    /// All other keys of the script's section of the configuration: a JSON object.
     pub config: Value,
-    /// How long it may run, where that is not the usual bound of its kind.
+    /// Time limit, if it differs from the default of the script's kind.
     pub timeout: Option<Duration>,
-    /// How often it may be called.
+    /// Rate limit of calls.
     pub rate_limit: Option<RateLimit>,
-    /// Globs of the hosts it may reach by `http`; empty for all.
+    /// Globs of the hosts that `http` may contact; empty allows all hosts.
     pub allow_hosts: Vec<String>,
 }
 
-/// What scripts may use at most.
+/// Resource limits of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptLimits {
-    /// How long a script may run.
+    /// Time limit of a run, unless its settings have one.
     pub timeout: Duration,
-    /// How long a connector's scan may take.
+    /// Time limit of a connector's scan, unless its settings have one.
     pub connector_timeout: Duration,
-    /// Memory of a script.
+    /// Memory limit of a tool, an agent or an `execute` script.
     pub memory_bytes: usize,
-    /// Memory of a connector; at most the engine's own bound.
+    /// Memory limit of a connector; at most the engine's
+    /// [`memory_bytes_max`](crate::EngineSettings::memory_bytes_max).
     pub connector_memory_bytes: usize,
-    /// Size of a result as JSON.
+    /// Maximum size of a result as JSON.
     pub result_bytes: usize,
-    /// How much a script may log.
+    /// Maximum size of the log of a run.
     pub log_bytes: usize,
-    /// Size of a script's text.
+    /// Maximum size of a script's source.
     pub source_bytes: usize,
-    /// Size of what `http` brings back, and of what `fs.read` reads.
+    /// Maximum size of an HTTP response, and of a file that `fs.read` reads.
     pub http_response_bytes: usize,
-    /// Redirects that one request follows.
+    /// Maximum number of redirects that one HTTP request follows.
     pub http_redirects: usize,
-    /// HTTP requests per run of a tool or an agent.
+    /// Maximum number of HTTP requests in one run of a tool or an agent.
     pub http_requests: u32,
-    /// HTTP requests per scan of a connector.
+    /// Maximum number of HTTP requests in one scan of a connector.
     pub connector_requests: u32,
-    /// Size of a document that a connector hands over.
+    /// Maximum size of the body of a document from a connector.
     pub document_bytes: usize,
 }
 
@@ -79,35 +80,36 @@ impl Default for ScriptLimits {
     }
 }
 
-/// What is wrong with a script, for people: `tools/x.lua:3: …`.
+/// A problem of a script, as a message for its author: `tools/x.lua:3: …`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ScriptProblem {
-    /// The sentence, with file and line where they are known.
+    /// The message, with file and line if they are known.
     pub message: String,
 }
 
-/// What a script says of itself.
+/// The definition that a script declares: the fields of `tool`, `connector` or `agent`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Described {
     /// `tool`, `connector` or `agent`.
     pub kind: String,
-    /// Its name.
+    /// The declared name.
     pub name: Option<String>,
-    /// What it is for.
+    /// The declared description.
     pub description: Option<String>,
-    /// Its version.
+    /// The declared version.
     pub version: Option<String>,
-    /// How many parameters a tool, or arguments an agent, declares.
+    /// Number of declared parameters of a tool, or of arguments of an agent.
     pub parameters: usize,
-    /// The functions of its table: `execute`.
+    /// Names of the functions in the table, such as `execute`.
     pub functions: Vec<String>,
 }
 
-/// Looks up a variable of the environment.
+/// Looks up an environment variable.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Makes tools, agents and connectors of scripts, and runs scripts that are sent. Clones share the engine.
+/// Creates tools, agents and connectors from scripts, and runs the scripts sent to `execute`. Clones share
+/// the engine.
 #[derive(Clone)]
 pub struct Scripts {
     pub(crate) inner: Arc<Inner>,
@@ -122,14 +124,14 @@ pub(crate) struct Inner {
 }
 
 impl Scripts {
-    /// Scripts that run on this engine. `environment` answers `env.get`.
+    /// Runs scripts on this engine. `environment` backs `env.get`.
     pub fn new(engine: Engine, limits: ScriptLimits, environment: Environment) -> Self {
         let (redactor, http) = (Redactor::default(), Arc::default());
         Self { inner: Arc::new(Inner { engine, limits, environment, redactor, http }) }
     }
 
-    /// The same, which masks what this redactor does where no catalog can: in what is wrong with scripts
-    /// and in what connectors say.
+    /// Sets the redactor for text that no catalog masks: problems of scripts, and the errors and logs of
+    /// connectors.
     #[must_use]
     pub fn masking(self, redactor: Redactor) -> Self {
         let Inner { engine, limits, environment, http, .. } = &*self.inner;
@@ -137,30 +139,30 @@ impl Scripts {
         Self { inner: Arc::new(Inner { engine, limits: *limits, environment, redactor, http }) }
     }
 
-    /// What scripts may use at most.
+    /// The resource limits of scripts.
     pub fn limits(&self) -> &ScriptLimits {
         &self.inner.limits
     }
 
-    /// The tool that a script is. Call it again to take up a changed file.
+    /// Loads a script as a tool. Reads the file once: call it again after the file has changed.
     pub async fn tool(&self, settings: &ScriptSettings) -> Result<Arc<dyn Tool>, ScriptProblem> {
         let (script, told) = self.load(settings, Kind::Tool).await?;
         Ok(Arc::new(kinds::ScriptTool::new(script, &told)?))
     }
 
-    /// The agent that a script is. Call it again to take up a changed file.
+    /// Loads a script as an agent. Reads the file once: call it again after the file has changed.
     pub async fn agent(&self, settings: &ScriptSettings) -> Result<Arc<dyn Agent>, ScriptProblem> {
         let (script, told) = self.load(settings, Kind::Agent).await?;
         Ok(Arc::new(kinds::ScriptAgent::new(script, &told)?))
     }
 
-    /// The connector that a script is. Call it again to take up a changed file.
+    /// Loads a script as a connector. Reads the file once: call it again after the file has changed.
     pub async fn connector(&self, settings: &ScriptSettings) -> Result<Arc<dyn Connector>, ScriptProblem> {
         let (script, told) = self.load(settings, Kind::Connector).await?;
         Ok(Arc::new(kinds::ScriptConnector::new(script, &told)?))
     }
 
-    /// What a script says of itself, whatever its kind and name.
+    /// Reads the definition that a script declares, without checks of its kind and name.
     pub async fn describe(&self, settings: &ScriptSettings) -> Result<Described, ScriptProblem> {
         let script = Script::read(&self.inner, settings).await?;
         let told = script.describe().await?;
@@ -174,7 +176,7 @@ impl Scripts {
         })
     }
 
-    /// Runs a script that was sent, inside of `call`: the body of `execute`.
+    /// Runs the source of an `execute` call, within `call`.
     pub async fn execute(&self, source: &str, call: &Call) -> Result<Completed, RunError> {
         let script = Script::sent(&self.inner, SENT, source);
         let mut run = script.run(Entry::Chunk, Vec::new());

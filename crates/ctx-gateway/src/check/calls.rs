@@ -1,39 +1,39 @@
-//! The calls of functions that a script writes down, and what it writes into them.
+//! Finds the calls of functions in a script's source, and the literals among their arguments.
 
 use ctx_luau::{KEYWORDS, OPEN_STRING, TokenKind, TokenTree};
 use ctx_types::Literal;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How deep tables are read.
+/// Maximum nesting of tables that are read.
 const DEPTH_MAX: usize = 32;
 
-/// A call as it is written.
+/// A call in the source.
 #[derive(Debug, PartialEq)]
 pub(super) struct Written {
     pub(super) provider: String,
     pub(super) name: String,
     /// Whether it is written `sdk.provider.name`, not `provider.name`.
     pub(super) is_sdk: bool,
-    /// Whether it is left to `paginate`.
+    /// Whether the function is given to `paginate`, which calls it.
     pub(super) is_paged: bool,
-    /// What it is called with; `None` where that cannot be seen.
+    /// The arguments; `None` if the source does not show them.
     pub(super) arguments: Option<Vec<Literal>>,
-    /// Where it begins, in bytes.
+    /// Byte offset of its start.
     pub(super) at: usize,
 }
 
-/// The calls of a script, and the names that it reads.
+/// The calls in a script, and the names that it reads.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) calls: Vec<Written>,
-    /// Names that are read, each once, with the first token that does. Names that the script binds are among them.
+    /// Names that are read, each with the first token that reads it. Includes names that the script binds.
     pub(super) read: BTreeMap<String, usize>,
-    /// Providers, and functions as `provider.name`, that are looked at without being called: the script may
-    /// know that they can be missing.
+    /// Providers, and functions as `provider.name`, that are read without being called: the script may test
+    /// whether they exist.
     pub(super) looked_at: BTreeSet<String>,
 }
 
-/// Looks through the words of a script. Calls inside of `pcall` are left out: whoever writes that expects it to
+/// Collects the calls and names of a script. Skips `pcall(…)`, whose author expects that the calls inside can
 /// fail.
 pub(super) fn look(words: &TokenTree<'_>) -> Seen {
     let mut seen = Seen::default();
@@ -55,7 +55,7 @@ pub(super) fn look(words: &TokenTree<'_>) -> Seen {
     seen
 }
 
-/// Notes a name that is read: no keyword, no target of an assignment and no key of a table.
+/// Records a name that is read: no keyword, no target of an assignment and no key of a table.
 fn read(words: &TokenTree<'_>, at: usize, seen: &mut Seen) {
     if let Some(name) = words.name(at).filter(|name| !KEYWORDS.contains(name))
         && !words.symbol(at + 1, "=")
@@ -64,7 +64,7 @@ fn read(words: &TokenTree<'_>, at: usize, seen: &mut Seen) {
     }
 }
 
-/// Notes a call, or a look at what might be called.
+/// Records a call, or a function or provider that is read without being called.
 fn written(words: &TokenTree<'_>, at: usize, seen: &mut Seen) {
     let is_sdk = words.name(at) == Some("sdk");
     let (provider, after) = match is_sdk {
@@ -94,7 +94,7 @@ fn written(words: &TokenTree<'_>, at: usize, seen: &mut Seen) {
     seen.calls.push(Written { provider, name, is_sdk, is_paged, arguments, at: words.byte(at) });
 }
 
-/// `.name` or `["name"]`, and where it ends.
+/// The name in `.name` or `["name"]`, and the index after it.
 fn field(words: &TokenTree<'_>, at: usize) -> Option<(String, usize)> {
     if words.symbol(at, ".") {
         return words.name(at + 1).map(|name| (name.to_owned(), at + 2));
@@ -103,7 +103,7 @@ fn field(words: &TokenTree<'_>, at: usize) -> Option<(String, usize)> {
     Some((name.to_owned(), at + 3))
 }
 
-/// What a function is called with.
+/// The arguments of a function, as far as the source shows them.
 enum Given {
     NoCall,
     Hidden,
@@ -128,7 +128,8 @@ fn arguments(words: &TokenTree<'_>, at: usize) -> Given {
     }
 }
 
-/// What `paginate(function, arguments)` calls its function with; `open` is its bracket, `after` follows the function.
+/// The arguments with which `paginate(function, arguments)` calls its function; `open` is the bracket of
+/// `paginate`, `after` the index after the function.
 fn paged_arguments(words: &TokenTree<'_>, open: usize, after: usize) -> Given {
     let Some(close) = words.closing(open).filter(|close| !words.has_function(open, *close)) else {
         return Given::Hidden;
@@ -136,12 +137,12 @@ fn paged_arguments(words: &TokenTree<'_>, open: usize, after: usize) -> Given {
     match split(words, open + 1, close)[..] {
         [(_, end)] if end == after => Given::Seen(Vec::new()),
         [(_, end), (from, to)] if end == after => Given::Seen(vec![value(words, from, to, 0)]),
-        // The function is called, or asked for something, before `paginate` gets it.
+        // The function is called or indexed before `paginate` gets it.
         _ => arguments(words, after),
     }
 }
 
-/// The parts between commas.
+/// The ranges of tokens between commas or semicolons.
 fn split(words: &TokenTree<'_>, from: usize, to: usize) -> Vec<(usize, usize)> {
     let mut parts = Vec::new();
     let (mut start, mut at) = (from, from);
@@ -200,7 +201,7 @@ fn table(words: &TokenTree<'_>, open: usize, close: usize, depth: usize) -> Lite
     match (fields.is_empty(), items.is_empty()) {
         (true, false) if whole => Literal::List(items),
         (_, true) => Literal::Table { fields, whole },
-        // Both at once is nothing that JSON has.
+        // A table with both has no form in JSON.
         _ => Literal::Unknown,
     }
 }

@@ -1,9 +1,10 @@
-//! Habits of other languages that Luau reads as something else, or refuses with a message that does not lead to the fix.
+//! Detects habits from other languages that Luau reads as something else, or refuses with a message that does
+//! not lead to the fix.
 
 use ctx_luau::{DOLLAR_IN_STRING, KEYWORDS, TokenKind, TokenTree};
 use std::collections::HashMap;
 
-/// A form that does not mean what it seems to.
+/// A construct that does not mean what its author intends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Habit {
     /// `local a, b = parallel{…}`
@@ -27,7 +28,7 @@ pub(super) enum Habit {
 }
 
 impl Habit {
-    /// The Luau form.
+    /// The hint, with the Luau form.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::ParallelNames => {
@@ -53,7 +54,7 @@ impl Habit {
     }
 }
 
-/// All of them, with their positions in bytes.
+/// All habits in a script, with their byte offsets.
 pub(super) fn habits(script: &str, words: &TokenTree<'_>) -> Vec<(Habit, usize)> {
     let lists = own_lists(words);
     let found = (0..words.len()).filter_map(|at| {
@@ -111,7 +112,7 @@ fn habit_of_name(words: &TokenTree<'_>, at: usize, name: &str, lists: &HashMap<&
     }
 }
 
-/// Several names for the one list of `parallel`, and two names for the items of `paginate`.
+/// Detects several names for the one list that `parallel` returns, and two names for the items of `paginate`.
 fn several_names(words: &TokenTree<'_>, at: usize) -> Option<Habit> {
     let names = words.names(at + 1);
     let last = *names.last()?;
@@ -141,7 +142,7 @@ fn is_braced_function(words: &TokenTree<'_>, at: usize) -> bool {
     close.is_some_and(|close| words.symbol(close + 1, "{"))
 }
 
-/// `list.length` and `list[0]`, read.
+/// Detects reads of `list.length` and `list[0]`.
 fn list_habit(words: &TokenTree<'_>, at: usize) -> Option<Habit> {
     if words.symbol(at + 1, ".") && words.name(at + 2) == Some("length") {
         return Some(Habit::ListLength);
@@ -150,8 +151,9 @@ fn list_habit(words: &TokenTree<'_>, at: usize) -> Option<Habit> {
     (words.symbol(at + 1, "[") && is_zero && words.symbol(at + 3, "]")).then_some(Habit::ListZero)
 }
 
-/// The tables that are seen to be lists: local variables of one meaning, made with items or filled with `table.insert` or
-/// `list[#list + 1] = …`, to which no other field is ever assigned.
+/// Local variables that certainly hold lists: bound once, with a table of items or one that is filled by
+/// `table.insert` or `list[#list + 1] = …`, and never assigned another field. The value says whether items
+/// are known.
 fn own_lists<'a>(words: &TokenTree<'a>) -> HashMap<&'a str, bool> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for binding in words.bindings() {

@@ -1,7 +1,8 @@
-//! The check before a script runs: whether the functions it names are there, and can take what it gives them.
+//! The static check before a script runs: whether the functions that it calls exist, and accept its
+//! arguments.
 //!
-//! Everything that is wrong is told at once, before anything was called. What cannot be seen is not judged:
-//! the door checks the arguments of every call anyway.
+//! All problems are reported at once, before anything is called. Code that cannot be analysed is accepted:
+//! the catalog validates the arguments of every call anyway.
 
 mod calls;
 mod habits;
@@ -15,23 +16,23 @@ use habits::{Habit, habits};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Problems told at once.
+/// Maximum number of reported problems.
 const PROBLEMS_MAX: usize = 20;
 
 /// Calls of a script that are checked statically; further ones are validated only when they are made.
 const CALLS_MAX: usize = 1_000;
 
-/// Bytes of a script that is checked; the engine refuses longer ones.
+/// Maximum size of a checked script; the engine refuses longer ones.
 const SCRIPT_BYTES_MAX: usize = 256 << 10;
 
-/// Providers that a message lists.
+/// Maximum number of providers that a message lists.
 const PROVIDERS_SHOWN: usize = 10;
 
-/// Types of the language, which annotations name.
+/// Types of the language, which may occur in annotations.
 const TYPE_NAMES: [&str; 9] =
     ["any", "boolean", "buffer", "never", "number", "string", "thread", "unknown", "userdata"];
 
-/// Refuses a script that would surely fail.
+/// Refuses a script that would certainly fail.
 pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
     if script.len() > SCRIPT_BYTES_MAX {
         return Ok(());
@@ -61,10 +62,11 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
         let (line, column) = position(script, *at);
         problems.push(format!("{line}:{column}: {}", habit.advice()));
     }
-    // Names in functions and loops of JavaScript are bound in ways that are not read here.
+    // The syntax of functions and loops of JavaScript is not analysed, so the names that they bind would look
+    // undefined.
     if !habits.iter().any(|(habit, _)| matches!(habit, Habit::Arrow | Habit::Braces)) {
         let undefined = undefined(script, &words, &seen, &defined, catalog);
-        // The name of a `{ name: value }` is told once.
+        // A `{ name: value }` may be found as a habit and as an undefined name; it is reported once.
         let untold: Vec<String> =
             undefined.into_iter().filter(|problem| !problems.contains(problem)).collect();
         problems.extend(untold);
@@ -77,7 +79,7 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
     Err(ToolError::bad_request(message))
 }
 
-/// Names that nothing defines.
+/// Messages about names that nothing defines.
 fn undefined(
     script: &str,
     words: &TokenTree<'_>,
@@ -99,7 +101,7 @@ fn undefined(
     let told = unknown.into_iter().take(PROBLEMS_MAX).map(|(name, at)| {
         let (line, column) = position(script, words.byte(*at));
         let others = providers.iter().copied().filter(|name| !is_our_own(name));
-        // `{ name: f(x) }` is a call of a method in Luau, of a variable that would have to be there.
+        // Luau reads `{ name: f(x) }` as a method call on the variable `name`, which does not exist.
         let problem = match words.is_item(*at) && words.symbol(at + 1, ":") {
             true => Habit::ColonField.advice().to_owned(),
             false => describe_undefined(&cut(name), defined, others),
@@ -109,19 +111,19 @@ fn undefined(
     told.collect()
 }
 
-/// Whether a provider is no global of scripts, or is something else there.
+/// Whether scripts have no global for this provider, or the global of that name is another one.
 fn is_our_own(provider: &str) -> bool {
     BuiltinProvider::named(provider).is_some_and(BuiltinProvider::has_bare_names)
 }
 
-/// ` (there are `a`, `b`)`: the first few providers.
+/// A hint with the first few providers: ``; there are `a`, `b`, … ``
 fn provider_list<'a>(providers: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<String> = providers.into_iter().map(|name| format!("`{name}`")).collect();
     let more = if names.len() > PROVIDERS_SHOWN { ", …" } else { "" };
     format!("; there are {}{more}", names[..names.len().min(PROVIDERS_SHOWN)].join(", "))
 }
 
-/// What is wrong with a call, and how the function is called.
+/// The problems of a call, each with the function's signature where it helps.
 fn problems_of(
     call: &Written,
     lookup: &mut FunctionLookup<'_>,
@@ -130,19 +132,19 @@ fn problems_of(
     let catalog = lookup.catalog;
     let provider = Identifier::sanitize(&call.provider);
     if catalog.is_unknown(&provider) {
-        // Whether it has such a function shows when it is called.
+        // Its functions are not known yet: the call itself will show.
         return Vec::new();
     }
-    // Asked first: most of what is called by a dotted name is the language's own, and functions are many.
+    // Tested first: most dotted names are the language's own, and there are many functions.
     let is_known = catalog.providers().any(|known| *known == provider);
     let found = is_known.then(|| lookup.find(&provider, &call.name)).flatten();
     let provides =
         found.is_some() || (is_known && catalog.functions().any(|entry| *entry.name.provider() == provider));
     if !call.is_sdk && (!provides || is_our_own(&call.provider)) {
-        // A name of the script's own, or of the language.
+        // A name of the script itself, or of the language.
         return Vec::new();
     }
-    // A name may be as long as its script; neither messages nor the search for the nearest should be.
+    // A name may be as long as the script; neither messages nor the search for similar names should be.
     let (provider_shown, name_shown) = (cut(&call.provider), cut(&call.name));
     let shown = format!("sdk.{provider_shown}.{name_shown}");
     if !provides {
@@ -186,7 +188,7 @@ fn problems_of(
 fn told(misfit: &Misfit) -> String {
     let place = misfit.place();
     match &misfit.problem {
-        // As the door says it.
+        // The wording of the catalog.
         Problem::Missing if !place.is_empty() => format!("missing required parameter: {place}"),
         problem if place.is_empty() => format!("argument {} {problem}", misfit.argument + 1),
         problem => format!("`{place}` {problem}"),

@@ -1,4 +1,4 @@
-//! What the check finds, and that it finds nothing in scripts that are sound.
+//! Tests of the check: it finds problems, and none in sound scripts.
 
 use super::check;
 use ctx_core::{Catalog, Identifier, Provider, Tool};
@@ -329,7 +329,7 @@ return sdk.pet_store.add_tags(tags)
 const FREE: &str =
     "x, tool, name, arguments, other, list, a, key, make, title_of, n, s, labels, who, pet, tags";
 
-/// The same script in places of all kinds.
+/// The same code in all kinds of positions in a script.
 fn wrapped(script: &str) -> Vec<String> {
     let script = &format!("local {FREE} = ...\n{script}");
     let without_return = script.replace("return ", "local _ = ");
@@ -484,7 +484,7 @@ fn what_cannot_be_read_is_left_to_the_engine() {
     for script in ["sdk.nope.x('", "sdk.nope.x([[", "sdk.nope.", "sdk", "sdk.nope.x"] {
         assert_eq!(problems(script), [""; 0], "{script}");
     }
-    // However deep it nests, it is read in one go.
+    // Deep nesting is read in linear time, without recursion.
     let deep = format!("sdk.pet_store.ping{{ a = {}{} }}", "{".repeat(100_000), "}".repeat(100_000));
     assert_eq!(problems(&deep), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! All functions of one catalog: a line for each, and what they are found by.
+//! [`Directory`]: the functions of one catalog, each with a line of text, and a search index over them.
 
 use super::text::{cut, hint, line};
 use ctx_core::{Catalog, Entry, ToolError, ToolName, nearest};
@@ -7,18 +7,18 @@ use ctx_types::Function;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Ends the line of a function that was seen to answer JSON text.
+/// Suffix for the line of a function that was seen to answer JSON text.
 const JSON_TEXT_MARK: &str = " (answers JSON text: json.decode)";
 
 /// The functions of a catalog, by full name.
 pub(crate) struct Directory {
     functions: Vec<Listed>,
-    /// The places of each provider's functions, which stand together.
+    /// The range of each provider's functions, which are adjacent.
     providers: Vec<(String, Range<usize>)>,
     texts: SmallTexts,
 }
 
-/// One function.
+/// One function of a directory.
 pub(super) struct Listed {
     pub(super) name: ToolName,
     /// `github.create_issue(title, body?) – Opens an issue.`
@@ -27,8 +27,8 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The line, with a mark where the function was seen to answer JSON text. That is not part of the directory: it is
-    /// learnt while the catalog stays the same.
+    /// The line, with a suffix if the function was seen to answer JSON text. That is looked up for each
+    /// answer, because it is learnt while the catalog is in use.
     pub(super) fn marked_line(&self, catalog: &Catalog) -> Cow<'_, str> {
         match catalog.answers_json_text(&self.name) {
             true => Cow::Owned(format!("{}{JSON_TEXT_MARK}", self.line)),
@@ -38,7 +38,7 @@ impl Listed {
 }
 
 impl Directory {
-    /// Reads a catalog. Blocks.
+    /// Indexes a catalog. CPU-bound: call it on the blocking thread pool.
     pub(super) fn of(catalog: &Catalog) -> Self {
         let mut functions = Vec::new();
         let mut found_by = Vec::new();
@@ -59,17 +59,17 @@ impl Directory {
         Self { functions, providers, texts: SmallTexts::new(&texts) }
     }
 
-    /// All of them, those of a provider together.
+    /// All functions, grouped by provider.
     pub(super) fn all(&self) -> &[Listed] {
         &self.functions
     }
 
-    /// The functions of one provider; the error names the nearest.
+    /// The functions of one provider; an error suggests the most similar name.
     pub(super) fn provider(&self, name: &str) -> Result<&[Listed], ToolError> {
         self.places(name).map(|places| self.within(places))
     }
 
-    /// The functions that answer a query, best first.
+    /// The functions that match a query, best first.
     pub(super) fn search(
         &self,
         query: &str,
@@ -95,7 +95,7 @@ impl Directory {
     }
 }
 
-/// Parameters with what is said of them, types and their fields, and tags.
+/// Further search text: the names of parameters, types and fields, tags, and the descriptions of parameters.
 fn detail(function: &Function, tags: &[String]) -> String {
     let mut words: Vec<&str> = function.names();
     words.extend(tags.iter().map(String::as_str));

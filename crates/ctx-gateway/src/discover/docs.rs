@@ -1,4 +1,4 @@
-//! `get_function_docs`: how a function is called, and everything it takes and answers.
+//! The tool `get_function_docs`: signatures, parameters and types of functions.
 
 use super::text::{cut, hint};
 use super::{must_be_known, settled, spec};
@@ -8,16 +8,16 @@ use ctx_types::Function;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Functions in one answer.
+/// Maximum number of functions in one answer.
 const NAMES_MAX: usize = 20;
 
-/// Characters of an answer; the first function is shown whatever it takes.
+/// Maximum length of an answer; the first function is shown whatever its length.
 const ANSWER_CHARS_MAX: usize = 40_000;
 
-/// Functions of one name that a message tells.
+/// Maximum number of functions of the same name that a message lists.
 const ALIKE_MAX: usize = 5;
 
-/// The tool.
+/// The tool `get_function_docs`.
 pub(crate) struct GetFunctionDocs {
     spec: Arc<ToolSpec>,
 }
@@ -68,7 +68,7 @@ impl Tool for GetFunctionDocs {
     }
 }
 
-/// As many as fit; what is wrong with a name stands where its function would.
+/// Joins as many descriptions as fit; an error stands in the place of its function.
 fn joined(names: &[&str], told: Vec<Result<String, ToolError>>) -> String {
     let mut text = String::new();
     let mut chars = 0;
@@ -91,18 +91,18 @@ fn joined(names: &[&str], told: Vec<Result<String, ToolError>>) -> String {
     text
 }
 
-/// A name that was asked for, as the catalog has it.
+/// A requested name without the prefix `sdk.`.
 fn full_name(asked: &str) -> &str {
     let asked = asked.trim();
     asked.strip_prefix("sdk.").unwrap_or(asked)
 }
 
-/// The provider that a name begins with.
+/// The provider in a requested name.
 fn provider(asked: &str) -> Option<Identifier> {
     full_name(asked).split_once('.').map(|(provider, _)| Identifier::sanitize(provider))
 }
 
-/// All that is known of one function, or of one of its types.
+/// The documentation of one function, or of one of its types.
 pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> {
     let name = full_name(asked);
     if let Some(entry) = find(catalog, name) {
@@ -128,7 +128,7 @@ pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> 
     }
 }
 
-/// A function by full or outward name.
+/// A function by its full name, or by the name under which clients see it.
 fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Entry> {
     let entry = catalog.entry(name)?;
     catalog.functions().find(|function| function.name == entry.name)

@@ -1,4 +1,4 @@
-//! `list_functions`: who provides functions, and which.
+//! The tool `list_functions`: lists the providers, or the functions of one provider.
 
 use super::directory::Listed;
 use super::text::{ANSWER_CHARS_MAX, Lines, cut, hint};
@@ -9,16 +9,16 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Functions on one page, and providers: as many as fit into an answer at their usual length.
+/// Number of functions or providers on one page: as many as fit into an answer at their usual length.
 const PAGE: usize = 50;
 
-/// Names of functions that the overview gives for each provider.
+/// Maximum number of function names for each provider in the overview.
 const NAMES_MAX: usize = 5;
 
-/// Tags that a message tells.
+/// Maximum number of tags that a message lists.
 const TAGS_MAX: usize = 30;
 
-/// The tool.
+/// The tool `list_functions`.
 pub(crate) struct ListFunctions {
     directories: Arc<Directories>,
     spec: Arc<ToolSpec>,
@@ -67,10 +67,10 @@ impl Tool for ListFunctions {
                 let known = functions
                     .chunk_by(|one, next| one.name.provider() == next.name.provider())
                     .map(|functions| about(functions[0].name.provider().as_str(), functions));
-                // What is not known has no tags that are.
+                // Functions that are not known have no known tags.
                 let unknown = catalog.unknown().filter(|_| tag.is_none());
                 let unknown = unknown.map(|(name, why)| {
-                    // It may have become known since.
+                    // The functions may have become known since.
                     let why = why.as_deref().unwrap_or("its functions are known now; ask again");
                     format!("{name} – {}", told(why))
                 });
@@ -86,7 +86,8 @@ impl Tool for ListFunctions {
     }
 }
 
-/// Those with a tag, where one is asked for; the error names the nearest and tells which there are.
+/// The functions with a tag, or all without one. An error suggests the most similar tag and lists the tags
+/// that exist.
 fn tagged<'a>(functions: &'a [Listed], tag: Option<&str>) -> Result<Vec<&'a Listed>, ToolError> {
     let Some(tag) = tag else { return Ok(functions.iter().collect()) };
     let found: Vec<&Listed> =
@@ -107,7 +108,7 @@ fn tagged<'a>(functions: &'a [Listed], tag: Option<&str>) -> Result<Vec<&'a List
     Err(ToolError::not_found(format!("no function here has the tag `{tag}`{near}{there_are}")))
 }
 
-/// `github – 42 functions: create_issue, get_issue, …`
+/// A provider on one line: `github – 42 functions: create_issue, get_issue, …`
 pub(super) fn about(provider: &str, functions: &[&Listed]) -> String {
     let mut names: Vec<&str> =
         functions.iter().take(NAMES_MAX).map(|listed| listed.name.tool().as_str()).collect();
@@ -117,12 +118,12 @@ pub(super) fn about(provider: &str, functions: &[&Listed]) -> String {
     format!("{provider} – {}: {}", counted(functions.len(), "function"), names.join(", "))
 }
 
-/// `1 function`, `2 functions`
+/// A count with its noun: `1 function`, `2 functions`.
 pub(super) fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// One page of lines under a heading that says which.
+/// One page of lines, under a heading with the number of the page.
 fn paged(heading: &str, all: &[&str], page: usize) -> Result<String, ToolError> {
     let pages = all.len().div_ceil(PAGE).max(1);
     if page > pages {

@@ -1,7 +1,7 @@
-//! Finding functions: what there is, which of it answers a need, and how it is called.
+//! Discovery of functions: lists, search and documentation.
 //!
-//! However many functions a catalog has, an agent sees three tools and asks for the rest. What they answer
-//! is text, short and bounded.
+//! However many functions a catalog has, an agent sees only three tools, whose answers are short text of
+//! bounded length.
 
 mod directory;
 mod docs;
@@ -22,14 +22,14 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// The directory of the catalog that was asked about last.
+/// A cache of the directory of the most recently used catalog.
 #[derive(Default)]
 pub(crate) struct Directories {
     latest: Mutex<Option<(Weak<Catalog>, Arc<Directory>)>>,
 }
 
 impl Directories {
-    /// The functions of a catalog. Made when it is first asked about; those who ask at once may make it twice.
+    /// The directory of a catalog, built on first use. Concurrent first uses may build it twice.
     pub(crate) async fn of(&self, catalog: &Arc<Catalog>) -> Result<Arc<Directory>, ToolError> {
         if let Some(known) = self.known(catalog) {
             return Ok(known);
@@ -45,21 +45,22 @@ impl Directories {
 
     fn known(&self, catalog: &Arc<Catalog>) -> Option<Arc<Directory>> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        // As long as there is a weak pointer, no other catalog can come to lie at the same place.
+        // The weak pointer keeps the allocation, so that no other catalog can have the same address.
         latest.as_ref().filter(|(of, _)| of.as_ptr() == Arc::as_ptr(catalog)).map(|(_, made)| made.clone())
     }
 }
 
-/// How long whoever looks for functions waits for providers that are still being reached.
+/// Maximum time that discovery waits for providers that are still connecting.
 const SETTLING_MAX: Duration = Duration::from_secs(3);
 
-/// The catalog of a call, with the functions of those providers (all, where none is named) that have answered since.
+/// The catalog of a call, with the functions of providers that have answered since. Waits for the named
+/// providers, or for all if none is named.
 async fn settled(call: &Call, providers: &[Identifier]) -> Arc<Catalog> {
     let is_wanted = |name: &Identifier| providers.is_empty() || providers.contains(name);
     call.catalog().settled(is_wanted, SETTLING_MAX).await
 }
 
-/// Refuses what is asked of a provider whose functions are not known, or may not be used.
+/// Fails for a provider whose functions are not known, or may not be used.
 fn must_be_known(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
     let provider = Identifier::sanitize(provider);
     if let Some(reason) = catalog.left_out_reason(&provider)
@@ -73,15 +74,15 @@ fn must_be_known(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
     }
 }
 
-/// Characters that are told of why functions are not known.
+/// Maximum length of the shown reason why functions are not known.
 const WHY_CHARS_MAX: usize = 300;
 
-/// Why functions are not known, as far as it is told.
+/// Truncates the reason why functions are not known.
 fn told(why: &str) -> String {
     why.chars().take(WHY_CHARS_MAX).collect()
 }
 
-/// What a tool that finds functions says of itself.
+/// The specification of a discovery tool; all of them are read-only.
 fn spec(name: &str, title: &str, description: &str, input_schema: Value) -> Arc<ToolSpec> {
     Arc::new(ToolSpec {
         title: Some(title.to_owned()),

@@ -1,4 +1,5 @@
-//! The same documentation by URI: `sdk://<provider>/overview`, `…/functions` and `…/functions/<name>`.
+//! The documentation of functions as resources: `sdk://<provider>/overview`, `…/functions` and
+//! `…/functions/<name>`.
 
 use super::Directories;
 use super::docs::docs;
@@ -10,17 +11,17 @@ use ctx_core::{
 };
 use std::sync::Arc;
 
-/// What all URIs begin with.
+/// URI prefix of the resources.
 const PREFIX: &str = "sdk://";
 
-/// The two that every provider has.
+/// The two resources that every provider has.
 const OVERVIEW: &str = "overview";
 const FUNCTIONS: &str = "functions";
 
-/// Characters of a list of all functions of a provider.
+/// Maximum length of the list of a provider's functions.
 const LIST_CHARS_MAX: usize = 200_000;
 
-/// The documentation of functions.
+/// The documentation of functions as resources.
 pub(crate) struct FunctionDocs {
     directories: Arc<Directories>,
 }
@@ -102,7 +103,7 @@ impl Resources for FunctionDocs {
     }
 }
 
-/// The kinds of content.
+/// MIME types.
 const TEXT: &str = "text/plain";
 const LUAU: &str = "text/x-luau";
 

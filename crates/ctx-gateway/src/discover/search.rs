@@ -1,4 +1,4 @@
-//! `search_docs`: which functions answer a need.
+//! The tool `search_docs`: ranked search for functions.
 
 use super::text::{ANSWER_CHARS_MAX, Lines};
 use super::{Directories, must_be_known, settled, spec};
@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Functions in an answer, and the most that can be asked for.
+/// Default and maximum number of functions in an answer.
 const LIMIT: usize = 10;
 const LIMIT_MAX: usize = 50;
 
-/// Bytes of a query that are searched for; the rest is ignored.
+/// Maximum size of a query; the rest is ignored.
 const QUERY_BYTES_MAX: usize = 2_000;
 
-/// Providers that are told not to have been searched, for each reason.
+/// Maximum number of providers that are listed as not searched, for each reason.
 const UNKNOWN_MAX: usize = 10;
 
-/// The tool.
+/// The tool `search_docs`.
 pub(crate) struct SearchDocs {
     directories: Arc<Directories>,
     spec: Arc<ToolSpec>,
@@ -88,7 +88,7 @@ impl Tool for SearchDocs {
     }
 }
 
-/// Names the providers that may not be used, in one line for each reason.
+/// Lists the providers that may not be used, on one line for each reason.
 fn add_left_out(catalog: &Catalog, lines: &mut Lines) {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, reason) in catalog.left_out() {

@@ -1,24 +1,24 @@
-//! Answers as lines of text, never more than a bound.
+//! Text answers of bounded length.
 
 use ctx_types::Function;
 use std::fmt::Write as _;
 
-/// Characters of an answer that lists functions: about two thousand tokens.
+/// Maximum length of an answer that lists functions: about two thousand tokens.
 pub(super) const ANSWER_CHARS_MAX: usize = 8_000;
 
-/// Characters kept for what stands below the lines.
+/// Characters reserved for the closing line.
 const CLOSING_CHARS: usize = 200;
 
-/// Characters of what a line says about a function.
+/// Maximum length of the sentence about a function.
 const SENTENCE_CHARS_MAX: usize = 120;
 
-/// Parameters named in a line.
+/// Maximum number of parameters named on a line.
 const PARAMETERS_MAX: usize = 10;
 
-/// Characters of a name of somebody else's that a message repeats.
+/// Maximum length of an untrusted name that a message repeats.
 const SHOWN_CHARS_MAX: usize = 100;
 
-/// Lines up to a bound.
+/// Lines of text, up to a total length.
 pub(super) struct Lines {
     text: String,
     chars_left: usize,
@@ -42,7 +42,7 @@ impl Lines {
         self.text.push('\n');
     }
 
-    /// All of them; `more` says what to do about so many that did not fit.
+    /// The text. `more` makes the closing line, from the number of lines that did not fit.
     pub(super) fn close(mut self, more: impl FnOnce(usize) -> String) -> String {
         if self.left_out > 0 {
             let _ = writeln!(self.text, "{}", more(self.left_out));
@@ -52,7 +52,7 @@ impl Lines {
     }
 }
 
-/// `sdk.github.create_issue(title, body?) – Opens an issue.`
+/// A function on one line: `sdk.github.create_issue(title, body?) – Opens an issue.`
 pub(super) fn line(function: &Function) -> String {
     let parameters = function.parameters();
     let mut names: Vec<String> = parameters
@@ -68,7 +68,7 @@ pub(super) fn line(function: &Function) -> String {
     format!("sdk.{}({}){dash}{sentence}", function.name(), names.join(", "))
 }
 
-/// The beginning of a description, on one line.
+/// The first sentence of a description, on one line.
 fn first_sentence(description: &str) -> String {
     let paragraph = description.trim().split("\n\n").next().unwrap_or_default();
     let mut sentence = String::new();
@@ -89,7 +89,7 @@ fn first_sentence(description: &str) -> String {
     }
 }
 
-/// A name as a message may repeat it.
+/// Truncates a name for a message.
 pub(crate) fn cut(name: &str) -> String {
     match name.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),
@@ -97,7 +97,7 @@ pub(crate) fn cut(name: &str) -> String {
     }
 }
 
-/// ` (did you mean …?)`, where something is near.
+/// The hint ` (did you mean …?)`, if there is a similar name.
 pub(crate) fn hint(near: Option<&str>) -> String {
     near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
 }

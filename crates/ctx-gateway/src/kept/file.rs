@@ -1,7 +1,7 @@
-//! Files that functions answer with: the bytes stay here, and whoever asked gets a URI.
+//! Kept files: when a function answers with a file, its bytes stay here and the caller gets a URI.
 //!
-//! A script hands the URI on, to a function that takes a file; `ctx.file` gives it the bytes where it needs them.
-//! Clients read the resource.
+//! A script passes the URI on to a function that takes a file, or reads the bytes by `ctx.file`. Clients read
+//! the resource.
 
 use super::Shelf;
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Files that are kept, and what reads them.
+/// The kept files, and the provider that reads them.
 #[derive(Clone, Default)]
 pub(crate) struct KeptFiles {
     shelf: Arc<Shelf<KeptFile>>,
@@ -63,7 +63,7 @@ impl Resources for KeptFiles {
         FILE_PREFIX
     }
 
-    /// None: only whoever made one may know of it.
+    /// Lists nothing: only the caller that made a file may know of it.
     async fn list(&self, _: Option<&str>, _: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
         Ok(ResourcePage::default())
     }
@@ -85,7 +85,7 @@ impl Resources for KeptFiles {
     }
 }
 
-/// The tool `ctx.file`: the bytes of a file, or some of them. For scripts.
+/// The tool `ctx.file`, for scripts: the bytes of a file, or a range of them.
 struct FilePart {
     spec: Arc<ToolSpec>,
 }

@@ -1,7 +1,8 @@
-//! Results that are too large for an answer: kept for a while, to be read in parts.
+//! Kept results: results that are too large for an answer are kept in memory for a while, and read in parts.
 //!
-//! The answer tells what such a result looks like and how it begins. A later script takes what it needs by
-//! `sdk.ctx.result{…}`; `ctx://result/{id}` is the whole. Files that functions answer with are kept the same way.
+//! The answer shows the shape and the beginning of such a result. A later script reads parts of it by
+//! `sdk.ctx.result{…}`; the resource `ctx://result/{id}` is the whole. Files that functions return are kept
+//! the same way.
 
 mod file;
 mod part;
@@ -24,28 +25,28 @@ use shelf::Shelf;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What the URIs of kept results begin with.
+/// URI prefix of kept results.
 const URI_PREFIX: &str = "ctx://result/";
 
-/// Bytes of a result that are shown in place of it.
+/// Maximum size of the preview that stands for a result.
 const PREVIEW_BYTES: usize = 1_000;
 
-/// Steps of the path that is given as an example.
+/// Maximum length of the path in the example, in steps.
 const EXAMPLE_STEPS_MAX: usize = 4;
 
-/// Items that are given as an example.
+/// Number of items in the example.
 const EXAMPLE_COUNT: usize = 20;
 
-/// Results that are kept, and what reads them. Scripts see its tool; clients do not, to whom every tool
-/// costs tokens.
+/// The kept results, and the provider that reads them. Its tool is visible to scripts only, since every tool
+/// costs clients tokens.
 #[derive(Clone, Default)]
 pub(crate) struct KeptResults {
     shelf: Arc<Shelf<Arc<str>>>,
 }
 
 impl KeptResults {
-    /// The answer as its caller gets it: one that is too large for it is kept, and told in short. A script
-    /// that asked, or a person at a terminal, gets it whole.
+    /// Replaces an output that is too large for its caller by a summary, and keeps the whole. Calls of
+    /// scripts and people at a terminal get any output whole.
     pub(crate) fn shorten(&self, output: Output, call: &Call) -> Result<Output, ToolError> {
         let bytes_max = call.catalog().limits().answer_bytes;
         if call.depth() > 0 || *call.caller() == Caller::Cli || size(&output) <= bytes_max {
@@ -93,7 +94,7 @@ impl Provider for KeptResults {
     }
 }
 
-/// Bytes of an answer that have to be read; images and sounds are not read as text.
+/// The size of an output as text; images and audio do not count.
 fn size(output: &Output) -> usize {
     let block = |block: &ContentBlock| match block {
         ContentBlock::Text(text) => text.len(),
@@ -105,7 +106,7 @@ fn size(output: &Output) -> usize {
     json_size(&output.value) + output.content.iter().map(block).sum::<usize>()
 }
 
-/// The whole `CallToolResult` that a script gave.
+/// A value with content blocks as the whole `CallToolResult`.
 fn tool_result(value: Value, content: Vec<ContentBlock>) -> Result<Value, ToolError> {
     let mut fields = Map::new();
     fields.insert("content".to_owned(), serde_json::to_value(content).map_err(untellable)?);
@@ -119,7 +120,7 @@ fn untellable(error: serde_json::Error) -> ToolError {
     ToolError::internal("the result cannot be kept", error)
 }
 
-/// How to read parts of it, by the example of its largest.
+/// The instructions for reading parts of a result, with its largest part as the example.
 fn advice(id: &str, value: &Value) -> String {
     let mut path = Path::default();
     let mut part = value;
@@ -146,7 +147,7 @@ fn advice(id: &str, value: &Value) -> String {
     )
 }
 
-/// What a value is, in JSON's words.
+/// The JSON type of a value.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,5 +1,5 @@
-//! `ctx.result`: a part of a result that was kept. For scripts; clients that see it not in their list read
-//! the whole by its URI.
+//! The tool `ctx.result`, for scripts: a part of a kept result. Clients do not see it in their list; they
+//! read the whole result by its URI.
 
 use super::Shelf;
 use super::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// The tool.
+/// The tool `ctx.result`.
 pub(super) struct ResultPart {
     shelf: Arc<Shelf<Arc<str>>>,
     spec: Arc<ToolSpec>,
@@ -61,7 +61,8 @@ impl Tool for ResultPart {
     }
 }
 
-/// Which items of a list, keys of an object or characters of a text; all where neither is said.
+/// A range of the items of a list, the keys of an object or the characters of a string; all without `from`
+/// and `count`.
 struct Piece {
     from: Option<usize>,
     count: Option<usize>,

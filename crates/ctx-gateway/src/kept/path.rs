@@ -1,28 +1,28 @@
-//! Where a part of a value is, as a script would write it: `issues[1].title`, `["a b"].c`.
+//! Paths to a part of a value, as a script would write them: `issues[1].title`, `["a b"].c`.
 
 use crate::discover::{cut, hint};
 use ctx_core::{ToolError, nearest};
 use serde_json::Value;
 use std::fmt;
 
-/// Bytes of a path.
+/// Maximum size of a path.
 const PATH_BYTES_MAX: usize = 4_096;
 
-/// From a value to one inside it.
+/// A step of a path: from a value to one inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The field of an object.
+    /// A field of an object.
     Key(String),
-    /// The item of a list; the first is 1.
+    /// An item of a list; the first is 1.
     Index(usize),
 }
 
-/// Steps from a value to a part of it; none is the whole.
+/// The steps from a value to a part of it; without steps, the whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Path(Vec<Step>);
 
 impl Path {
-    /// Reads one.
+    /// Parses a path.
     pub(crate) fn parse(text: &str) -> Result<Self, ToolError> {
         let wrong =
             |why: String| ToolError::bad_request(format!("the path `{}` is no path: {why}", cut(text)));
@@ -43,13 +43,13 @@ impl Path {
         Ok(Self(steps))
     }
 
-    /// One step further.
+    /// Appends a step.
     pub(super) fn with(mut self, step: Step) -> Self {
         self.0.push(step);
         self
     }
 
-    /// The part of a value that it leads to; the error names the nearest.
+    /// The part of a value at this path; an error suggests the most similar key.
     pub(crate) fn find<'a>(&self, value: &'a Value) -> Result<&'a Value, ToolError> {
         let mut found = value;
         for (taken, step) in self.0.iter().enumerate() {
@@ -64,13 +64,13 @@ fn take<'a>(value: &'a Value, step: &Step) -> Option<&'a Value> {
     match (value, step) {
         (Value::Array(items), Step::Index(index)) => items.get(index.checked_sub(1)?),
         (Value::Object(fields), Step::Key(key)) => fields.get(key),
-        // A table of a script has numbers for keys where JSON has texts.
+        // A script may write a number for a key, which in JSON is always a string.
         (Value::Object(fields), Step::Index(index)) => fields.get(&index.to_string()),
         _ => None,
     }
 }
 
-/// Why a value has no such part.
+/// The error message for a part that does not exist.
 fn missing(value: &Value, step: &Step, at: &Path) -> String {
     let here = if at.0.is_empty() { "the result".to_owned() } else { format!("`{}`", cut(&at.to_string())) };
     let step = match step {
@@ -90,7 +90,7 @@ fn missing(value: &Value, step: &Step, at: &Path) -> String {
     }
 }
 
-/// `name` at the beginning, `.name` anywhere.
+/// Parses `name` at the beginning, or `.name` anywhere; returns the rest as well.
 fn named(rest: &str, is_first: bool) -> Result<(Step, &str), String> {
     let rest = match rest.strip_prefix('.') {
         Some(rest) => rest,
@@ -109,7 +109,7 @@ fn named(rest: &str, is_first: bool) -> Result<(Step, &str), String> {
     Ok((Step::Key(name.to_owned()), after))
 }
 
-/// What follows a `[`: a number or a text, and `]`.
+/// Parses what follows a `[`: a number or a quoted string, and `]`.
 fn bracketed(inside: &str) -> Result<(Step, &str), String> {
     let inside = inside.trim_start();
     if let Some(quote) = inside.chars().next().filter(|first| ['"', '\''].contains(first)) {
@@ -125,7 +125,7 @@ fn bracketed(inside: &str) -> Result<(Step, &str), String> {
     }
 }
 
-/// A text up to its closing quote, and what follows.
+/// Parses a string up to its closing quote; returns the rest as well.
 fn quoted(text: &str, quote: char) -> Result<(String, &str), String> {
     let mut key = String::new();
     let mut letters = text.char_indices();
@@ -151,7 +151,7 @@ pub(super) fn is_plain(key: &str) -> bool {
         && key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// A text as a script writes it.
+/// A string as a Luau literal.
 pub(super) fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

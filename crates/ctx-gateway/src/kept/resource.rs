@@ -1,4 +1,4 @@
-//! Kept results by URI: `ctx://result/{id}`.
+//! Kept results as resources: `ctx://result/{id}`.
 
 use super::{Shelf, URI_PREFIX};
 use async_trait::async_trait;
@@ -6,10 +6,10 @@ use ctx_core::{Call, Catalog, ResourceContent, ResourcePage, ResourceTemplate, R
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What a kept result is.
+/// MIME type of kept results.
 const JSON: &str = "application/json";
 
-/// Kept results.
+/// The kept results as resources.
 pub(super) struct ResultResources(pub(super) Arc<Shelf<Arc<str>>>);
 
 #[async_trait]
@@ -18,7 +18,7 @@ impl Resources for ResultResources {
         URI_PREFIX
     }
 
-    /// None: only whoever made one may know of it.
+    /// Lists nothing: only the caller that made a result may know of it.
     async fn list(&self, _: Option<&str>, _: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
         Ok(ResourcePage::default())
     }

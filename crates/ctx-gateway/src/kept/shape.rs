@@ -1,23 +1,24 @@
-//! What a value looks like, without what it holds: `{ issues: [ 4312 × { id: number } ], total: number }`.
+//! The shape of a value: its keys, types and counts, as in `{ issues: [ 4312 × { id: number } ], total:
+//! number }`.
 
 use super::kind;
 use super::path::is_plain;
 use crate::discover::cut;
 use serde_json::{Map, Value};
 
-/// How deep it is told.
+/// Maximum depth of a shape.
 const DEPTH: usize = 4;
 
-/// Items of lists that are looked at.
+/// Maximum number of items of lists that are inspected.
 const ITEMS_MAX: usize = 50;
 
-/// Keys of one object that are told.
+/// Maximum number of shown keys of one object.
 const KEYS_MAX: usize = 20;
 
-/// Characters of a text whose length is worth telling.
+/// Length above which the length of a string is shown.
 const LONG_TEXT: usize = 200;
 
-/// Characters of the whole.
+/// Maximum length of a shape.
 const SHAPE_CHARS_MAX: usize = 2_000;
 
 /// The shape of a value.
@@ -29,7 +30,7 @@ pub(super) fn shape(value: &Value) -> String {
     }
 }
 
-/// The shape of values that stand in the same place.
+/// The combined shape of values in the same position, such as the items of a list.
 fn of(values: &[&Value], depth: usize) -> String {
     let mut shapes: Vec<String> = Vec::new();
     for first in values {

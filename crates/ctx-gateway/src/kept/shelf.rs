@@ -1,4 +1,5 @@
-//! Where results and files wait for whoever made them: in memory, the newest, for a while.
+//! [`Shelf`]: an in-memory store of kept results and files, with bounds on number, size and age. Each entry
+//! can be read only by the identity that stored it.
 
 use crate::discover::cut;
 use ctx_core::{Identity, KeptFile, ToolError};
@@ -8,21 +9,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Things kept at once, of each sort.
+/// Maximum number of entries of one sort.
 const THINGS_MAX: usize = 100;
 
-/// Their bytes. One that is larger alone is kept alone.
+/// Maximum total size of the entries of one sort. An entry that alone is larger is kept alone.
 const BYTES_MAX: usize = 64 << 20;
 
-/// How long one is kept.
+/// Maximum age of an entry.
 const AGE_MAX: Duration = Duration::from_secs(3_600);
 
-/// What can be kept.
+/// Content that can be kept.
 pub(super) trait Thing: Clone {
-    /// What it is called.
+    /// Its noun in error messages.
     const SORT: &'static str;
 
-    /// How large it is.
+    /// Size in bytes.
     fn size(&self) -> usize;
 }
 
@@ -43,7 +44,7 @@ impl Thing for KeptFile {
     }
 }
 
-/// Things of one sort, oldest first.
+/// The entries of one sort, oldest first.
 pub(super) struct Shelf<T> {
     things: Mutex<VecDeque<Kept<T>>>,
 }
@@ -56,14 +57,14 @@ impl<T> Default for Shelf<T> {
 
 struct Kept<T> {
     id: Uuid,
-    /// Whom its maker had proved to be.
+    /// The authenticated subject that stored the entry; `None` without authentication.
     subject: Option<String>,
     since: Instant,
     thing: T,
 }
 
 impl<T: Thing> Shelf<T> {
-    /// Keeps a thing; its id cannot be guessed.
+    /// Stores an entry; returns its id, which is random and cannot be guessed.
     pub(super) fn put(&self, thing: T, maker: Option<&Identity>, now: Instant) -> Uuid {
         let id = Uuid::new_v4();
         let subject = maker.map(|maker| maker.subject.clone());
@@ -73,14 +74,15 @@ impl<T: Thing> Shelf<T> {
         id
     }
 
-    /// The thing of this id, for whoever made it.
+    /// The entry with this id, if `reader` stored it.
     pub(super) fn get(&self, id: &str, reader: Option<&Identity>, now: Instant) -> Result<T, ToolError> {
         let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
         clear(&mut things, now);
         let subject = reader.map(|reader| reader.subject.as_str());
         let wanted = Uuid::try_parse(id.trim()).ok();
         let found = things.iter().find(|kept| Some(kept.id) == wanted && kept.subject.as_deref() == subject);
-        // Whether it is another's is nobody's business.
+        // The error is the same for an entry of another identity, so that it does not reveal that there is
+        // one.
         found.map(|kept| kept.thing.clone()).ok_or_else(|| {
             let (sort, id) = (T::SORT, cut(id));
             ToolError::not_found(format!(
@@ -91,7 +93,7 @@ impl<T: Thing> Shelf<T> {
     }
 }
 
-/// Lets go of what is too old, and of the oldest while there is too much.
+/// Removes expired entries, and the oldest entries while there are too many.
 fn clear<T: Thing>(things: &mut VecDeque<Kept<T>>, now: Instant) {
     let mut bytes: usize = things.iter().map(|kept| kept.thing.size()).sum();
     while let Some(oldest) = things.front() {

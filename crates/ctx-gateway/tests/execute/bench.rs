@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const WORKER: &str = "__worker";
-/// How long scripts may take that end by themselves, however busy the machine.
+/// Time limit of scripts that end by themselves, however busy the machine.
 const LONG: Duration = Duration::from_secs(60);
-/// How long scripts may take that do not.
+/// Time limit of scripts that do not end by themselves.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
 pub(crate) fn settings() -> EngineSettings {
@@ -22,14 +22,14 @@ pub(crate) fn limits() -> ScriptLimits {
     ScriptLimits { timeout: LONG, ..ScriptLimits::default() }
 }
 
-/// A catalog of `execute` and these.
+/// A catalog with `execute` and the test's own tools.
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
     pub(crate) catalog: Arc<Catalog>,
 }
 
 impl Bench {
-    /// With these tools.
+    /// A catalog with these tools.
     pub(crate) fn with<const N: usize>(tools: [TestTool; N]) -> Self {
         Self::of(settings(), limits(), vec![provider("tools", tools)])
     }
@@ -42,7 +42,7 @@ impl Bench {
         Self::bounded(settings, limits, Limits::default(), providers)
     }
 
-    /// With these bounds on calls.
+    /// A catalog with these limits.
     pub(crate) fn bounded(
         settings: EngineSettings,
         script_limits: ScriptLimits,
@@ -82,7 +82,7 @@ impl Bench {
         self.run(script).await.value
     }
 
-    /// How a script fails.
+    /// The error of a script that must fail.
     pub(crate) async fn failure(&self, script: &str) -> (ErrorKind, String) {
         match self.try_run(script).await {
             Ok(output) => panic!("{script}: {output:?}"),

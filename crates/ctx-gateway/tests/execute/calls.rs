@@ -1,4 +1,4 @@
-//! What scripts call, one after the other and side by side.
+//! Calls of scripts, one after the other and in parallel.
 
 use crate::Test;
 use crate::bench::{Bench, limits, settings};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Barrier;
 
-/// Calls of one `parallel`.
+/// Number of calls in one `parallel`.
 const SIDE_BY_SIDE: usize = 10;
 
 pub(crate) const TESTS: &[Test] = tests![calls:
@@ -63,7 +63,7 @@ pub(crate) async fn a_server_is_a_global_whose_calls_are_awaited() {
 }
 
 pub(crate) async fn calls_in_parallel_overlap_and_keep_their_order() {
-    // Nobody passes until all have come: calls one after the other would wait for ever.
+    // The barrier opens when all calls have arrived: sequential calls would never end.
     let barrier = Arc::new(Barrier::new(SIDE_BY_SIDE));
     let meet = tool("meet", move |arguments, _| {
         let barrier = barrier.clone();

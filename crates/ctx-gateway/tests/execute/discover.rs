@@ -1,4 +1,4 @@
-//! Finding functions: by hand, from a script, by URI.
+//! Discovery of functions: by a client, from a script, and by URI.
 
 use crate::Test;
 use crate::bench::{Bench, limits, settings};
@@ -261,7 +261,7 @@ pub(crate) async fn wrong_names_are_told_the_nearest() {
         ("zebra", "no function is called zebra; `search_docs` finds functions"),
         ("github", "github is a provider; `list_functions` with it lists its functions"),
         ("github.create_issue.Lable", "sdk.github.create_issue has no type Lable (did you mean `Label`?)"),
-        // Behind these stand agents and resources, which scripts do not call.
+        // This built-in provider reads resources; it has no functions for scripts.
         ("resources.sdk___", "no function is called resources.sdk___; `search_docs` finds functions"),
     ] {
         let refused = refused(&bench, "get_function_docs", json!({ "name": name })).await;
@@ -379,7 +379,7 @@ pub(crate) async fn documentation_is_read_by_uri() {
     }
 }
 
-/// A provider that is still being reached, and answers as soon as somebody waits for it, or never.
+/// A provider that is still connecting, and answers as soon as somebody waits for it, or never.
 struct Connecting {
     known: Arc<dyn Provider>,
     is_known: AtomicBool,

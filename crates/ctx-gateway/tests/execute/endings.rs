@@ -1,4 +1,4 @@
-//! How scripts end that do not end well.
+//! Scripts that fail, time out or are cancelled.
 
 use crate::Test;
 use crate::bench::{Bench, SHORT, limits, settings, told};
@@ -91,7 +91,7 @@ pub(crate) async fn a_result_that_cannot_be_told_fails() {
     }
 }
 
-/// A call that tells when it is there and when it is gone.
+/// A call that reports when it has begun and when it was dropped.
 struct Stay(Arc<Semaphore>);
 
 impl Drop for Stay {
@@ -129,7 +129,7 @@ pub(crate) async fn cancelling_a_call_ends_its_script_and_what_it_called() {
     let error = running.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     take(&gone).await;
-    // The engine is as good as new.
+    // The engine still runs scripts.
     assert_eq!(bench.value("return 1").await, json!(1));
 }
 

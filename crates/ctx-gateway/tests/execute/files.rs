@@ -1,4 +1,4 @@
-//! Files that functions answer with: kept outside of scripts, and handed on.
+//! Kept files: results of functions that scripts pass on without holding the bytes.
 
 use crate::Test;
 use crate::bench::{Bench, limits, settings};
@@ -7,7 +7,7 @@ use ctx_testkit::{provider, tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What is in the file.
+/// The content of the file.
 const BYTES: &[u8] = &[0x89, b'P', b'N', b'G', 0, 0xff];
 
 pub(crate) const TESTS: &[Test] = tests![files:
@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] = tests![files:
     a_command_in_a_terminal_keeps_nothing,
 ];
 
-/// A place that files are taken from, and one that they are put to; it answers with what arrived.
+/// A provider with a function that returns a file, and one that takes a file and answers with what arrived.
 fn places() -> Arc<dyn Provider> {
     let download = tool("download", |_, call| {
         let file = KeptFile {

@@ -1,4 +1,5 @@
-//! The golden set: needs in somebody's own words, and more than a thousand real functions to find them among.
+//! The golden set: questions in a person's own words, and more than a thousand real functions to find the
+//! answers among.
 
 use crate::Test;
 use crate::bench::{Bench, limits, settings};
@@ -12,20 +13,20 @@ pub(crate) const TESTS: &[Test] = tests![golden:
     questions_quote_no_description,
 ];
 
-/// Where the right function must be, for how many of how many questions.
+/// The right function must be among the first `FIRST` results, for `FOUND_MIN` of `ASKED` questions.
 const FIRST: usize = 5;
 const FOUND_MIN: usize = 57;
 const ASKED: usize = 60;
 const FUNCTIONS_MIN: usize = 1_000;
 
-/// So many words in a row are a quotation.
+/// Number of consecutive words that count as a quotation.
 const QUOTATION_WORDS: usize = 4;
 
 fn world() -> Bench {
     Bench::of(settings(), limits(), real_functions())
 }
 
-/// The place of the first right function, if it is in the answer at all.
+/// The rank of the first right function, if it is among the results.
 async fn rank(bench: &Bench, question: &Question) -> Option<usize> {
     let asked = json!({ "query": question.question, "limit": 50 });
     let answer = Catalog::call("search_docs", asked, bench.call()).await.unwrap().value;
@@ -72,7 +73,7 @@ async fn questions_quote_no_description() {
     assert_eq!(quoting, [""; 0]);
 }
 
-/// Every so many words in a row.
+/// All sequences of so many consecutive words.
 fn runs(text: &str) -> HashSet<Vec<String>> {
     let words: Vec<String> = text
         .split(|letter: char| !letter.is_alphanumeric())

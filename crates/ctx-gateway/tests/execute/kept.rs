@@ -1,4 +1,4 @@
-//! Results that are too large for an answer.
+//! Kept results, which are too large for an answer.
 
 use crate::Test;
 use crate::bench::{Bench, limits, settings};
@@ -7,7 +7,7 @@ use ctx_testkit::{echo, provider};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Bytes of an answer here.
+/// Maximum size of an answer in these tests.
 const ANSWER_BYTES: usize = 1_000;
 
 /// A result of three hundred items.
@@ -168,7 +168,7 @@ pub(crate) async fn its_tool_is_for_scripts_and_takes_no_name_from_others() {
     let bench = bench();
     let listed: Vec<String> = bench.catalog.listed().map(|entry| entry.name.to_string()).collect();
     assert!(!listed.contains(&"ctx.result".to_owned()), "{listed:?}");
-    // The bench has a tool of that name, too.
+    // The test's own provider has a tool of that name, too.
     assert_eq!(bench.catalog.entry("result").unwrap().name.to_string(), "tools.result");
     assert_eq!(bench.value("return sdk.tools.result{ a = 1 }").await, json!({"a": 1}));
     let docs = Catalog::call("get_function_docs", json!({"name": "ctx.result"}), bench.call()).await.unwrap();

@@ -1,6 +1,4 @@
-//! `execute` over real workers, and finding what it can call.
-//!
-//! Workers are this program, started again with an argument; so it has a `main` of its own.
+//! `execute` with real worker processes, and the discovery of functions.
 
 #![allow(
     clippy::unwrap_used,

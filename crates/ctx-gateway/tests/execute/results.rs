@@ -1,4 +1,4 @@
-//! What scripts answer, and what comes with it.
+//! Results of scripts, and their logs.
 
 use crate::Test;
 use crate::bench::{Bench, told};

@@ -1,19 +1,19 @@
-//! The clock of one run.
+//! The deadline of one run, and its pauses.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// From the deadline until a worker that does not end its run is ended.
+/// Time after the deadline until a worker that has not ended its run is killed.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The run's deadline, which stands still while a person is asked.
+/// The deadline of a run, paused while the run waits for a person.
 pub(super) struct Clock {
     deadline: Instant,
-    /// Open questions to people, and since when there is one.
+    /// Number of open requests to people; the first began at `paused_at`.
     pauses: u32,
     paused_at: Instant,
     pause_left: Duration,
-    /// The deadline has passed; what is left is the worker's grace.
+    /// Whether the deadline has passed and only the grace period is left.
     pub(super) is_over: bool,
 }
 
@@ -22,8 +22,8 @@ impl Clock {
         Self { deadline, pauses: 0, paused_at: deadline, pause_left: pause_max, is_over: false }
     }
 
-    /// When something is to happen: a question to a person ends by itself, so that only a worker's
-    /// time rings.
+    /// When the timer fires next. While the clock is paused that is at the latest possible deadline: requests
+    /// to people have a timeout of their own.
     pub(super) fn rings_at(&self) -> Instant {
         if self.is_over {
             self.deadline + GRACE
@@ -34,7 +34,7 @@ impl Clock {
         }
     }
 
-    /// Stands still; says until when at most.
+    /// Pauses the clock; returns when the pause must end.
     pub(super) fn pause(&mut self) -> Instant {
         if self.pauses == 0 {
             self.paused_at = Instant::now();

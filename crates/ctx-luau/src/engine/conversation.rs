@@ -1,7 +1,7 @@
-//! One run: the script goes to a worker, its questions are answered as they come, its end comes back.
+//! One run on a worker: sends the script, answers its host requests, and receives the result.
 //!
-//! Reading, writing, answering and the clock go on side by side, so that neither end can wait for the
-//! other for ever. Everything belongs to the one future: when it is dropped, so are all open answers.
+//! Reading, writing, handling requests and the deadline run concurrently in one future, so that neither
+//! process can block the other for ever. When the future is dropped, so are all open requests.
 
 use super::clock::Clock;
 use super::protocol::{ABOUT_PERSON, Bounds, Failure, FailureKind, Job};
@@ -18,30 +18,31 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep_until, timeout_at};
 
-/// While so much waits to be written, no more answers are taken in.
+/// Backpressure: while this many bytes wait to be written, no further responses are queued.
 const OUTGOING_BYTES_MAX: usize = 64 << 20;
 
-/// What a result may take beyond its bound: the worker keeps the bound, this keeps the worker.
+/// Tolerance above the limit of a result. The worker enforces the exact limit; beyond the tolerance it is
+/// faulty.
 const RESULT_SLACK_BYTES: usize = 1 << 10;
 
-/// The code of an answer that did not come in time.
+/// Error code of a host request that was not answered in time.
 const TIMEOUT: &str = "timeout";
 
-/// The code of an answer that cannot be handed over.
+/// Error code of a response that does not fit into a frame.
 const TOO_LARGE: &str = "too_large";
 
-/// Why a run has no end of its own. The worker is of no use after any of these.
+/// Why a run has no outcome. The worker can be used again only after [`Self::TooLarge`].
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// The script was not taken: the worker had ended before.
+    /// The worker exited before it received the script.
     NotTaken,
-    /// The script and its arguments do not fit on the pipe.
+    /// The script and its arguments do not fit into a frame.
     TooLarge,
-    /// The pipe ended.
+    /// The worker closed the pipe.
     Ended,
-    /// The worker did not keep to the rules.
+    /// The worker violated the protocol.
     Breach(ProtocolViolation),
-    /// The worker did not end at the deadline.
+    /// The worker did not end the run within the grace period after the deadline.
     Late,
 }
 
@@ -51,17 +52,17 @@ impl From<ProtocolViolation> for Broken {
     }
 }
 
-/// How a run ended by itself.
+/// The outcome of a run, as the worker reports it.
 pub(super) type Ended = Result<Value, Failure>;
 
-/// An answer on its way.
+/// A host request that was handled, with its response.
 struct Answered {
     number: u32,
     pauses: bool,
     answer: Result<(Value, Vec<u8>), Refusal>,
 }
 
-/// Runs a script on a worker. Whatever it logs is there however it ends.
+/// Runs a script on a worker. `logs` receives the script's log, whatever the outcome.
 pub(super) async fn converse(
     worker: &mut WorkerProcess,
     run: &ScriptRun,
@@ -98,7 +99,7 @@ pub(super) async fn converse(
         }
         let pending = outgoing.pending();
         tokio::select! {
-            // In this order: however much a worker says, its time ends.
+            // The deadline comes first, so that a worker that sends without pause cannot starve it.
             biased;
             () = &mut sleep => talk.time_is_over(outgoing)?,
             Some(answered) = talk.answers.next(),
@@ -108,7 +109,7 @@ pub(super) async fn converse(
             },
             written = stdin.write(pending), if !pending.is_empty() => match written {
                 Ok(length) => outgoing.wrote(length),
-                // Its end of the pipe may still hold what it said before it went.
+                // The worker has exited; its output may still contain frames.
                 Err(_) => outgoing.clear(),
             },
             read = stdout.read_buf(incoming.room(READ_BYTES)) => match read {
@@ -119,7 +120,7 @@ pub(super) async fn converse(
     }
 }
 
-/// Writes the script and its arguments, as much as the pipe takes at once.
+/// Queues the script and its arguments, and writes as much as the pipe accepts without waiting.
 fn hand_over(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), Broken> {
     let too_large = |_| Broken::TooLarge;
     let raw = |value: &Value| to_raw_value(value).map_err(too_large);
@@ -140,7 +141,7 @@ fn hand_over(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), Broken> 
     let json = serde_json::to_vec(&job).map_err(too_large)?;
     let frame = Frame { json: &json, bytes: &run.source, ..Frame::new(FrameKind::Job, 0) };
     worker.outgoing.push(&frame).map_err(|_| Broken::TooLarge)?;
-    // The rest, if any, goes while we listen.
+    // The loop in `converse` writes the rest.
     match worker.stdin.write(worker.outgoing.pending()).now_or_never() {
         Some(Ok(written)) => worker.outgoing.wrote(written),
         Some(Err(_)) => return Err(Broken::NotTaken),
@@ -149,7 +150,7 @@ fn hand_over(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), Broken> 
     Ok(())
 }
 
-/// What is known of a run while it goes on.
+/// The state of a run in progress.
 struct Talk<'a> {
     run: &'a ScriptRun,
     world: &'a dyn World,
@@ -162,7 +163,7 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Takes in what the worker says; says how the run ended when it has.
+    /// Handles a frame from the worker; returns the outcome once the run has ended.
     fn hear(
         &mut self,
         frame: &Frame<'_>,
@@ -186,7 +187,7 @@ impl Talk<'_> {
             }
             FrameKind::Failed => {
                 let mut failure: Failure = frame.parse()?;
-                // Whatever it says went wrong then, it did because its questions were cut short.
+                // After the deadline every failure is a timeout: the run's host requests were cut short.
                 if self.clock.is_over {
                     failure.kind = FailureKind::Time;
                 }
@@ -241,7 +242,8 @@ impl Talk<'_> {
         reply(outgoing, number, answer)
     }
 
-    /// First the worker may end the run by itself: nothing it waits for comes any more. Then it is ended.
+    /// At the deadline, refuses the open host requests, so that the worker can end the run. At the end of the
+    /// grace period, gives the worker up.
     fn time_is_over(&mut self, outgoing: &mut OutgoingFrames) -> Result<(), Broken> {
         if self.clock.is_over {
             return Err(Broken::Late);
@@ -283,7 +285,7 @@ fn refuse(outgoing: &mut OutgoingFrames, number: u32, refusal: &Refusal) -> Resu
     };
     outgoing.push(&Frame {
         name: code.unwrap_or_default(),
-        // What is too large is left out: the message tells the most of it.
+        // Data that is too large is left out; the message has the essential part.
         json: if data.len() > Refusal::DATA_BYTES_MAX { &[] } else { &data },
         bytes: message.unwrap_or_default().as_bytes(),
         ..Frame::new(FrameKind::Refusal, number)

@@ -1,4 +1,4 @@
-//! Runs scripts in a pool of confined worker processes, and answers what they ask.
+//! Runs scripts in a pool of sandboxed worker processes. Their host requests go to a [`World`].
 
 mod clock;
 mod conversation;
@@ -21,42 +21,42 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Questions of one run that may be open at once; a worker holds back the others.
+/// Maximum number of concurrent host requests of one run; the worker holds back further ones.
 pub(crate) const QUESTIONS_OPEN_MAX: usize = 64;
 
-/// Questions that one run may ask in all. What they may cost is for those who answer to bound.
+/// Maximum number of host requests of one run. Limits on their cost are left to the handlers.
 pub(crate) const QUESTIONS_MAX: u32 = 1_000_000;
 
-/// How deep runs may nest. Each depth has workers of its own, so that a run never waits for one that
-/// waits for it.
+/// Maximum nesting of runs. Each depth has workers of its own, so that a run never waits for a worker whose
+/// run waits for it.
 pub const DEPTH_MAX: u32 = 8;
 
-/// Memory of its own beyond which a worker is replaced after a run.
+/// Private memory beyond which a worker is replaced after a run.
 const KEPT_BYTES_MAX: u64 = 64 << 20;
 
-/// How the engine runs.
+/// Settings of the engine and its worker pool.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
-    /// The program that is a worker, and its arguments; it must call [`worker_main`].
+    /// The worker executable; started with `arguments`, it must call [`worker_main`].
     pub program: PathBuf,
-    /// See `program`.
+    /// Arguments of `program`.
     pub arguments: Vec<OsString>,
-    /// How many runs may go on at once, at each depth.
+    /// Maximum number of concurrent runs, at each depth.
     pub workers_max: usize,
-    /// How many workers wait for work, so that a run finds one that is ready.
+    /// Number of idle workers that are kept ready, so that a run finds one.
     pub workers_spare: usize,
-    /// How many runs may wait for a worker, at each depth.
+    /// Maximum number of runs that wait for a worker, at each depth.
     pub queue_max: usize,
-    /// How long more workers than the spare ones stay without work.
+    /// Idle time after which workers beyond the spare ones exit.
     pub idle_max: Duration,
-    /// The most memory that any script may use.
+    /// Maximum memory limit of any script.
     pub memory_bytes_max: usize,
-    /// How long a run may wait for people, in all.
+    /// Maximum time in total that a run waits for people.
     pub pause_max: Duration,
 }
 
 impl EngineSettings {
-    /// Settings as they ship, for workers of this program.
+    /// Default settings, for workers of this program.
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
         Self {
             program,
@@ -71,86 +71,86 @@ impl EngineSettings {
     }
 }
 
-/// A script to run, with what it is given and its bounds. It may hold secrets, so it cannot be printed.
+/// A script to run, with its arguments and limits. Has no `Debug`, because it may hold secrets.
 pub struct ScriptRun {
-    /// How errors call the script: `tools/x.lua`.
+    /// The script's name in error messages: `tools/x.lua`.
     pub chunk_name: String,
-    /// Its text.
+    /// The source.
     pub source: Arc<[u8]>,
-    /// Which function of it is called.
+    /// The function to call.
     pub entry: Entry,
     /// The arguments of that function, in order.
     pub arguments: Vec<Value>,
-    /// What its section of the configuration says.
+    /// The script's section of the configuration.
     pub config: Option<Value>,
-    /// The host APIs it sees, by name.
+    /// Names of the host APIs that the script sees.
     pub apis: Vec<String>,
-    /// When it must have ended.
+    /// The time by which the run must have ended.
     pub deadline: Instant,
-    /// How much memory it may use.
+    /// Memory limit.
     pub memory_bytes: usize,
-    /// How large its result may be, as JSON.
+    /// Maximum size of the result as JSON.
     pub result_bytes: usize,
-    /// How much it may log.
+    /// Maximum size of the log.
     pub log_bytes: usize,
-    /// How many runs this one is inside of.
+    /// Number of runs that this run is nested in.
     pub depth: u32,
 }
 
 /// A line that a script logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// How serious it is.
+    /// Severity.
     pub level: LogLevel,
-    /// What it says.
+    /// The text.
     pub message: String,
 }
 
-/// A run that ended well.
+/// A successful run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completed {
-    /// What the script answers.
+    /// The result of the script.
     pub value: Value,
-    /// What it logged.
+    /// The log.
     pub logs: Vec<LogLine>,
 }
 
-/// A run that did not end well.
+/// A failed run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RunError {
-    /// In which way.
+    /// The kind of failure.
     pub kind: RunErrorKind,
-    /// For people: with the script's name and line, without paths of this machine.
+    /// The message for people. It names the script and the line, and no absolute paths of this machine.
     pub message: String,
-    /// The code of the failed question, where the script let such an error through.
+    /// The code of a failed host request whose error the script did not catch.
     pub code: Option<String>,
-    /// What it logged until then.
+    /// The log up to the failure.
     pub logs: Vec<LogLine>,
 }
 
-/// How runs fail.
+/// Kinds of failed runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunErrorKind {
-    /// The script is not one: syntax, bytecode, too large.
+    /// The source is invalid: a syntax error, bytecode, or too large.
     Source,
-    /// The script does not define what its kind must.
+    /// The script does not define what its kind requires, or has no result or several.
     Contract,
-    /// It raised an error.
+    /// The script raised an error.
     Raised,
-    /// Its time is over.
+    /// The time limit was exceeded.
     Time,
-    /// Its memory is used up.
+    /// The memory limit was exceeded.
     Memory,
-    /// Its result cannot be told as JSON, or is too large.
+    /// The result has no form in JSON, or is too large.
     Result,
-    /// What it was to be given is too large.
+    /// The script and its arguments are too large to send to a worker.
     Arguments,
-    /// Its worker ended, or did not keep to the rules.
+    /// The worker exited or violated the protocol.
     Crashed,
-    /// Too many runs at once, or too deep.
+    /// Too many concurrent runs, or nested too deeply.
     Overloaded,
-    /// Workers cannot be started here.
+    /// Workers cannot be started on this machine.
     Unavailable,
     /// The engine was shut down.
     Stopped,
@@ -176,36 +176,36 @@ impl From<Failure> for RunError {
     }
 }
 
-/// Why a question has no answer. The script sees an error that it may catch.
+/// The error of a host request. The script sees it as an error that it can catch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// For programs: `timeout`, `not_found`.
+    /// The code for programs, such as `timeout` or `not_found`.
     pub code: String,
-    /// For people.
+    /// The message for people.
     pub message: String,
-    /// What else a script finds in its error.
+    /// Further fields of the error that the script sees.
     pub data: Map<String, Value>,
 }
 
 impl Refusal {
-    /// A refusal.
+    /// An error without further fields.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), data: Map::new() }
     }
 
-    /// The same with more for a script to find in its error.
+    /// Sets the further fields of the error that the script sees.
     #[must_use]
     pub fn with_data(self, data: Map<String, Value>) -> Self {
         Self { data, ..self }
     }
 }
 
-/// Whatever scripts may reach: it answers their questions.
+/// The host APIs of scripts, implemented in the parent process: handles their host requests.
 #[async_trait]
 pub trait World: Send + Sync {
-    /// Answers a question with a value, and with what need not be text. Several may be open at once. The
-    /// future is dropped when the run ends first. While `ask` is answered, which asks a person, the
-    /// run's time stands still.
+    /// Handles a host request; returns a JSON value and raw bytes. Several requests may be open at once. The
+    /// future is dropped when the run ends first. During an `ask`, which waits for a person, the run's
+    /// deadline is paused.
     async fn answer(
         &self,
         about: &str,
@@ -213,16 +213,16 @@ pub trait World: Send + Sync {
         bytes: Vec<u8>,
     ) -> Result<(Value, Vec<u8>), Refusal>;
 
-    /// Hears a line as it is logged.
+    /// Receives each line when the script logs it.
     fn log(&self, _level: LogLevel, _message: &str) {}
 }
 
-/// What the engine is doing.
+/// Counts of workers and waiting runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineFigures {
     /// Worker processes.
     pub workers: usize,
-    /// Those of them that wait for work.
+    /// Idle worker processes.
     pub idle: usize,
     /// Runs that wait for a worker.
     pub waiting: usize,
@@ -236,7 +236,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine without workers yet; they come with the first runs, or by [`Engine::warm_up`].
+    /// Creates an engine. The first runs start workers, or [`Engine::warm_up`] does.
     pub fn new(settings: EngineSettings) -> std::io::Result<Self> {
         let pause_max = settings.pause_max;
         let pool = Pool::new(PoolSettings {
@@ -257,9 +257,9 @@ impl Engine {
         self.pool.top_up();
     }
 
-    /// Runs a script to its end, or to its deadline. Dropping the future ends the script at once.
+    /// Runs a script until it ends or its deadline passes. Dropping the future ends the script at once.
     ///
-    /// Boxed, so that the conversation with a worker is compiled here only (decision 0012).
+    /// Boxed, so that the exchange with a worker is compiled in this crate only (decision 0012).
     pub fn run<'a>(
         &'a self,
         run: &'a ScriptRun,
@@ -298,7 +298,7 @@ impl Engine {
                 Err(broken) => broken,
             };
             match broken {
-                // It ended while it had nothing to do. The script did not begin, so another may run it.
+                // The worker exited while idle. The script did not start, so another worker may run it.
                 Broken::NotTaken => {}
                 Broken::TooLarge => {
                     lease.give_back(Duration::ZERO);
@@ -320,13 +320,13 @@ impl Engine {
         }
     }
 
-    /// What the engine is doing.
+    /// Counts of workers and waiting runs.
     pub fn figures(&self) -> EngineFigures {
         let PoolFigures { workers, idle, waiting } = self.pool.figures();
         EngineFigures { workers, idle, waiting }
     }
 
-    /// Ends every run and every worker.
+    /// Stops all runs and all workers.
     pub async fn shutdown(&self) {
         self.pool.shutdown().await;
     }

@@ -1,34 +1,33 @@
-//! What is said on a worker's pipe, and within which bounds.
+//! Messages on the pipe of a worker.
 //!
-//! One message is one frame: a few numbers, a JSON text, and bytes that need not be text (a source,
-//! the body of an HTTP answer). Values cross as JSON text, so that a worker turns them into Lua
-//! values, and back, without anything in between.
+//! A message is one frame: a few numbers, a JSON text, and raw bytes (the source of a script, the body of an
+//! HTTP response). Values travel as JSON text, which a worker converts to and from Lua values directly.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// A script to run, and how. Its source travels as the frame's bytes.
+/// A script to run. Its source is in the frame's bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// How errors call the script: `tools/x.lua`.
+    /// The script's name in error messages: `tools/x.lua`.
     pub(crate) chunk_name: String,
-    /// What to do with it.
+    /// The function to call.
     pub(crate) entry: Entry,
-    /// The arguments of its function, in order; empty where only the chunk runs.
+    /// The arguments of that function, in order; empty if only the chunk runs.
     pub(crate) arguments: Vec<Box<RawValue>>,
-    /// What its section of the configuration says: `context.config`.
+    /// The script's section of the configuration: `context.config`.
     pub(crate) config: Option<Box<RawValue>>,
-    /// The host APIs it sees, by name.
+    /// Names of the host APIs that the script sees.
     pub(crate) apis: Vec<String>,
-    /// Bounds that the worker keeps by itself; the parent keeps them once more.
+    /// Limits of the run, which the worker enforces and the parent enforces again.
     pub(crate) bounds: Bounds,
 }
 
-/// Which function of a script is called.
+/// The function of a script that a run calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// None: answers with what the table `tool`, `connector` or `agent` says of itself.
+    /// No function: returns the definition in the table `tool`, `connector` or `agent`.
     Describe,
     /// `tool.execute(params, context)`.
     Tool,
@@ -36,11 +35,11 @@ pub enum Entry {
     Connector,
     /// `agent.resolve(args, config, context)`.
     Agent,
-    /// The chunk itself; it answers by `result(v)` or `return v`.
+    /// Only the chunk itself, whose result comes from `result(v)` or `return v`.
     Chunk,
 }
 
-/// Bounds of one run.
+/// Limits of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bounds {
     pub(crate) time_ms: u64,
@@ -49,67 +48,69 @@ pub(crate) struct Bounds {
     pub(crate) log_bytes: usize,
 }
 
-/// The question whose time does not count, because a person is being asked: both clocks stand still.
+/// The kind of host request that waits for a person. Meanwhile the deadline is paused, in the worker and in
+/// the parent.
 pub(crate) const ABOUT_PERSON: &str = "ask";
 
-/// Something a script wants from the world.
+/// A host request: what a script needs from the parent process.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// `http.request`, `fs.read`, `fs.list`, `env.get`, `sleep`, `call`, `emit`, `progress`, `ask`.
+    /// Kind of request: `http.request`, `fs.read`, `fs.list`, `env.get`, `sleep`, `call`, `emit`, `progress`,
+    /// `ask`.
     pub(crate) about: String,
-    /// Its arguments, as JSON text.
+    /// Arguments, as JSON text.
     pub(crate) arguments: Vec<u8>,
-    /// What need not be text.
+    /// Raw bytes, such as the body of an HTTP request.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What the world says.
+/// The response to a host request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A value as JSON text, and what need not be text.
+    /// A value as JSON text, and raw bytes.
     Value { json: Vec<u8>, bytes: Vec<u8> },
-    /// It failed; the script sees an error that it may catch.
+    /// The request failed; the script sees an error that it can catch.
     Failed {
         code: String,
         message: String,
-        /// What else the error holds, as JSON text; none where that is nothing.
+        /// Further fields of the error, as JSON text; empty if there are none.
         data: Vec<u8>,
     },
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// With this value, as JSON text.
+    /// The result, as JSON text.
     Value(Vec<u8>),
-    /// Not well.
+    /// The run failed.
     Failed(Failure),
 }
 
-/// Why a run did not end well.
+/// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
-    /// For people: with the script's name and line, without paths of this machine.
+    /// The message for people. It names the script and the line, and no absolute paths of this machine.
     pub(crate) message: String,
-    /// The code of the failed question, where the script let such an error through.
+    /// The code of a failed host request whose error the script did not catch.
     pub(crate) code: Option<String>,
 }
 
-/// How runs fail.
+/// Kinds of failed runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
-    /// The script is not one: syntax, bytecode, too large.
+    /// The source is invalid: a syntax error, bytecode, or too large.
     Source,
-    /// The script does not define what its kind must.
+    /// The script does not define what its kind requires, or has no result or several.
     Contract,
-    /// It raised an error.
+    /// The script raised an error.
     Raised,
-    /// Its time is over.
+    /// The time limit was exceeded.
     Time,
-    /// Its memory is used up.
+    /// The memory limit was exceeded.
     Memory,
-    /// Its result cannot be told as JSON, or is too large.
+    /// The result has no form in JSON, or is too large.
     Result,
 }

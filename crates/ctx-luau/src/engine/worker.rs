@@ -1,4 +1,4 @@
-//! The inside of a worker process: a VM, a pipe, one script at a time.
+//! The worker process: a VM and a pipe, one script at a time.
 
 use super::protocol::{Answer, Ending, Failure, FailureKind, Job, Question};
 use super::{QUESTIONS_MAX, QUESTIONS_OPEN_MAX};
@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// Runs the scripts that come in on the standard input until it ends. This is what the program does when
-/// it is started as a worker; it must not have started any threads before.
+/// The main function of a worker process: runs the scripts that arrive on standard input until it ends. The
+/// process must not have started any threads before.
 pub fn worker_main() -> ExitCode {
     let prepare = || {
         read_time_zone();
@@ -20,15 +20,15 @@ pub fn worker_main() -> ExitCode {
     ctx_worker::worker_main(prepare, |parent, vm| serve(&Rc::new(Pipe::new(parent)), vm))
 }
 
-/// The C library reads the time zone's file once, at the first question for a local time. A confined
-/// process cannot, and `os.date` would be in UTC.
+/// Loads the time zone's file, which the C library does once, at the first use of a local time. A sandboxed
+/// process could not read it, and `os.date` would be in UTC.
 fn read_time_zone() {
     if let Err(error) = mlua::Lua::new().load("return os.date('*t')").exec() {
         tracing::debug!("no time zone: {error}");
     }
 }
 
-/// Until there is no parent any more.
+/// Runs scripts until the parent closes the pipe.
 fn serve(pipe: &Rc<Pipe>, mut vm: Vm) -> Result<(), String> {
     loop {
         let received = pipe.parent.receive(|frame| match frame.kind {
@@ -36,7 +36,7 @@ fn serve(pipe: &Rc<Pipe>, mut vm: Vm) -> Result<(), String> {
                 let job: Job = serde_json::from_slice(frame.json).map_err(|_| ProtocolViolation::Json)?;
                 Ok(Some((job, frame.bytes.to_vec())))
             }
-            // To questions of a run that ended without waiting for them.
+            // Responses for an earlier run, which ended without waiting for them.
             FrameKind::Answer | FrameKind::Refusal => Ok(None),
             _ => Err(ProtocolViolation::Order),
         });
@@ -52,7 +52,7 @@ fn serve(pipe: &Rc<Pipe>, mut vm: Vm) -> Result<(), String> {
         if pipe.send_ending(&ending).is_err() {
             return Ok(());
         }
-        // The next one is made ready while nobody waits for it.
+        // Prepares the next run while nobody waits for it.
         if vm.is_worn() {
             vm = Vm::new().map_err(|error| error.to_string())?;
         } else {
@@ -61,17 +61,18 @@ fn serve(pipe: &Rc<Pipe>, mut vm: Vm) -> Result<(), String> {
     }
 }
 
-/// The pipe to the parent, and what this run has open on it.
+/// The pipe to the parent, and the host requests of the current run.
 struct Pipe {
     parent: ParentPipe,
-    /// The number of this run's last question. An answer to a former run's comes before this run does.
+    /// The number of this run's last host request. Responses for an earlier run arrive before the job of this
+    /// run.
     asked: Cell<u32>,
-    /// How many of this run's questions the parent has, those that wait for room there, and answers
-    /// that need no parent.
+    /// Number of requests that the parent is handling. `held_back` has those that wait because it is at its
+    /// maximum, and `refused` the errors of those that are never sent.
     open: Cell<usize>,
     held_back: RefCell<VecDeque<(u32, Question)>>,
     refused: RefCell<VecDeque<(u32, Answer)>>,
-    /// What this run may still log.
+    /// The rest of this run's log budget.
     log_left: Cell<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! The functions that only compute on bytes.
+//! Native functions that only compute on bytes: base64, hashes, and parts of the string library.
 
 use crate::host::outward::{failed, string};
 use crate::vm::{NO_MEMORY, Slot};
@@ -10,13 +10,13 @@ use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-/// Reads base64 with or without padding, in either alphabet (the other is changed first).
+/// Base64 with or without padding. [`standard`] converts text of the URL-safe alphabet before.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Adds them to `host`.
+/// Adds the functions to `host`.
 pub(super) fn add(lua: &Lua, host: &Table, slot: &Rc<Slot>) -> mlua::Result<()> {
     let encode = lua.create_function(|lua, bytes: Value| {
         with_bytes(lua, "base64.encode", &bytes, |lua, bytes| {
@@ -74,7 +74,7 @@ fn with_bytes(
     }
 }
 
-/// The text in the common alphabet, without white space.
+/// The text in the standard alphabet, without white space.
 fn standard(text: &[u8]) -> Vec<u8> {
     let letter = |byte: &u8| match byte {
         b'-' => b'+',
@@ -92,11 +92,12 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// `string.find` for text that is not a pattern, in time that grows with the sum of the lengths.
+/// `string.find` for plain text, in linear time.
 fn find(lua: &Lua, (text, wanted, init): (LuaString, LuaString, f64)) -> mlua::Result<MultiValue> {
     let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
     let length = text.len() as f64;
-    // As the language has it: from the end if negative, and never before the beginning.
+    // As in Lua: a negative `init` counts from the end, and the search begins at the first byte at the
+    // earliest.
     let start = if init < 0.0 { (length + init).max(0.0) } else { (init - 1.0).max(0.0) };
     if start > length {
         return Value::Nil.into_lua_multi(lua);

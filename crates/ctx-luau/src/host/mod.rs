@@ -1,7 +1,7 @@
-//! What scripts can call besides the language, seen from inside of the VM.
+//! The host APIs inside of the VM: what scripts can call besides the language.
 //!
-//! Each API is a chunk of Luau over a few functions of ours (`host` in those chunks), which compute or
-//! ask. It answers the same in every run: whatever belongs to one is in `vm::Run`.
+//! Each API is a Luau chunk over a few native functions (`host` in the chunks), which compute or send host
+//! requests. The APIs hold no state of a run; `vm::Run` does.
 
 mod bytes;
 mod outward;
@@ -15,14 +15,14 @@ use mlua::{Function, Lua, Table, Value};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-/// One API, as scripts see it: a global.
+/// One host API: a global of scripts.
 pub(crate) struct HostApi {
     pub(crate) name: &'static str,
-    /// Makes it.
+    /// Luau source that creates the global.
     body: &'static str,
-    /// Says what it is, in Luau's types.
+    /// Luau type declarations.
     pub(crate) types: &'static str,
-    /// The scripts that see it.
+    /// The runs in which the global is visible.
     pub(crate) entries: &'static [Entry],
 }
 
@@ -41,7 +41,7 @@ macro_rules! host_api {
     };
 }
 
-/// All of them.
+/// All host APIs.
 pub(crate) const HOST_APIS: &[HostApi] = &[
     host_api!("base64", EVERY),
     host_api!("context", CALLERS),
@@ -59,12 +59,12 @@ pub(crate) const HOST_APIS: &[HostApi] = &[
     host_api!("sleep", EVERY),
 ];
 
-/// What each API is, in Luau's types, by its name.
+/// The name and the Luau type declarations of each host API.
 pub fn api_types() -> impl Iterator<Item = (&'static str, &'static str)> {
     HOST_APIS.iter().map(|api| (api.name, api.types))
 }
 
-/// The chunks that come before the APIs: what they share, and changes of the standard library.
+/// Chunks that run before those of the APIs: shared functions, and changes of the standard library.
 const BEFORE: &[&str] = &[
     include_str!("show.luau"),
     include_str!("common.luau"),
@@ -72,27 +72,27 @@ const BEFORE: &[&str] = &[
     include_str!("server.luau"),
     include_str!("catch.luau"),
 ];
-/// Before the name of a provider that a script also sees as a global of its own.
+/// Prefix of a provider, in the list of a run's host APIs, that the script also sees as a global.
 pub(crate) const SERVER_PREFIX: &str = "sdk.";
 
-/// What scripts see, and how more of it is made.
+/// The host APIs of one VM, and the functions behind them.
 pub(crate) struct Host {
-    /// By their place in `HOST_APIS`.
+    /// In the order of [`HOST_APIS`].
     pub(crate) apis: Vec<Value>,
-    /// Makes the global of a provider.
+    /// Creates the global of a provider.
     pub(crate) server: Function,
-    /// The metamethod of strings for `..`.
+    /// The `__concat` metamethod of strings.
     pub(crate) concat: Function,
-    /// By an error that a script may let through: the code of the failed question, or true where `result(value)` refused
-    /// its value.
+    /// For each error value that may end a run: the code of the failed host request, or true if
+    /// `result(value)` refused its value.
     pub(crate) codes: Table,
-    /// The metamethod of numbers and booleans for reading a field.
+    /// The `__index` metamethod of numbers and booleans.
     pub(crate) plain_index: Function,
-    /// The metatable of the shared globals: reading one that is not there may be an error.
+    /// The metatable of the shared globals, through which reading an undefined global may raise an error.
     pub(crate) undefined: Table,
 }
 
-/// Makes every API and changes the standard library.
+/// Creates the host APIs and changes the standard library.
 pub(crate) fn install(lua: &Lua, marks: &Marks, slot: &Rc<Slot>) -> mlua::Result<Host> {
     let host = lua.create_table()?;
     outward::add(lua, &host, marks, slot)?;
@@ -118,7 +118,7 @@ fn chunk<'a>(lua: &Lua, code: &'a [u8]) -> Chunk<'a> {
     lua.load(code).set_mode(ChunkMode::Binary).set_name("=host")
 }
 
-/// Our own chunks, compiled once for all VMs of a process. Without line numbers: see `common.luau`.
+/// The chunks in this folder, compiled once per process. Without line numbers: see `common.luau`.
 fn compiled() -> mlua::Result<&'static Vec<Vec<u8>>> {
     static COMPILED: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     if let Some(compiled) = COMPILED.get() {
@@ -130,7 +130,7 @@ fn compiled() -> mlua::Result<&'static Vec<Vec<u8>>> {
     Ok(COMPILED.get_or_init(|| compiled))
 }
 
-/// Freezes a value, whatever it holds, and its metatables.
+/// Makes a table read-only, with all tables in it and its metatables.
 pub(crate) fn freeze(value: &Value) -> mlua::Result<()> {
     let Value::Table(table) = value else { return Ok(()) };
     if table.is_readonly() {
@@ -146,7 +146,7 @@ pub(crate) fn freeze(value: &Value) -> mlua::Result<()> {
     Ok(())
 }
 
-/// A table that a run may change, with the same fields.
+/// A shallow copy of a table, which a run may change.
 pub(crate) fn copied(lua: &Lua, table: &Table) -> mlua::Result<Table> {
     let copy = lua.create_table()?;
     table.for_each(|name: Value, value: Value| copy.raw_set(name, value))?;

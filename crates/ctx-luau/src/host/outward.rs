@@ -1,4 +1,4 @@
-//! The functions that concern the run: questions, values, the log, the result.
+//! Native functions that concern the run: host requests, conversion of values, the log and the result.
 
 use crate::engine::protocol::{Answer, Question};
 use crate::value::{Marks, Reading, ValueError, Writing, make_room, read, write};
@@ -6,12 +6,12 @@ use crate::vm::{LogLevel, NO_MEMORY, Run, Slot};
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
 
-/// Bytes of a JSON text that a script makes, or sends with a question.
+/// Maximum size of a JSON text that a script encodes or sends with a host request.
 const JSON_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What a host function says when it is called between runs.
+/// Error of a host function that is called between runs.
 const NO_RUN: &str = "there is no run";
 
-/// Adds them to `host`.
+/// Adds the functions to `host`.
 pub(super) fn add(lua: &Lua, host: &Table, marks: &Marks, slot: &Rc<Slot>) -> mlua::Result<()> {
     host.raw_set("null", Value::NULL)?;
     host.raw_set("no_memory", NO_MEMORY)?;
@@ -105,14 +105,14 @@ fn add_questions(lua: &Lua, host: &Table, marks: &Marks, slot: &Rc<Slot>) -> mlu
 
     let runs = slot.clone();
     let arrived = lua.create_function(move |_, id: u32| {
-        // When nobody answers any more, nobody should wait either.
+        // After the end of a run no response arrives, so nothing should wait for one.
         Ok(runs.run().is_none_or(|run| run.has_arrived(id) || run.was_over()))
     })?;
     host.raw_set("arrived", arrived)?;
 
     let runs = slot.clone();
     let wait = lua.create_function(move |_, ids: Vec<u32>| {
-        // That nobody answers any more is said by `take`.
+        // An error is ignored here: `take` reports that there is no response.
         let _ = runs.run().map(|run| run.wait_any(&ids));
         Ok(())
     })?;
@@ -215,13 +215,13 @@ fn add_values(lua: &Lua, host: &Table, marks: &Marks, slot: &Rc<Slot>) -> mlua::
     host.raw_set("result", result)
 }
 
-/// A string of the VM, for which garbage is collected if need be.
+/// Creates a Lua string; collects garbage before if memory is short.
 pub(super) fn string(lua: &Lua, bytes: &[u8]) -> mlua::Result<LuaString> {
     make_room(lua, bytes.len())?;
     lua.create_string(bytes)
 }
 
-/// False and why.
+/// The return values of a failed function: false and the message.
 pub(super) fn failed(lua: &Lua, message: &str) -> mlua::Result<MultiValue> {
     (false, message).into_lua_multi(lua)
 }

@@ -1,4 +1,4 @@
-//! Agents that are scripts.
+//! Agents defined by a script.
 
 use super::{GRACE, Script, Told, deadline, type_name};
 use crate::engine::Entry;
@@ -20,7 +20,7 @@ pub(crate) struct ScriptAgent {
 }
 
 impl ScriptAgent {
-    /// The agent that a script says it is.
+    /// The agent that a script defines.
     pub(crate) fn new(script: Script, told: &Told) -> Result<Self, ScriptProblem> {
         let wrong = |message: String| told.problem(&message);
         let spec = AgentSpec {
@@ -66,7 +66,8 @@ impl Agent for ScriptAgent {
     }
 }
 
-/// The prompt that a script resolves to: its instructions alone, or with tools and messages.
+/// Converts the result of `agent.resolve`: instructions alone, or a table that may also have tools and
+/// messages.
 fn prompt_of(value: Value, usual_tools: &[String]) -> Result<Prompt, String> {
     let fields = match value {
         Value::String(system) => {
@@ -144,7 +145,7 @@ fn texts(value: Option<&Value>, place: &str) -> Result<Vec<String>, String> {
     texts.collect::<Option<_>>().ok_or_else(|| format!("{place} must be a list of names"))
 }
 
-/// A list; nothing and an empty table are an empty one.
+/// A list. A missing value, a null and an empty table are an empty list.
 fn list<'a>(value: Option<&'a Value>, place: &str) -> Result<&'a [Value], String> {
     match value {
         None | Some(Value::Null) => Ok(&[]),

@@ -1,8 +1,9 @@
-//! Connectors that are scripts.
+//! Connectors defined by a script.
 //!
-//! A scan names everything there is, and then whatever it does not name is gone; or it uses a cursor and
-//! names what changed, and then only `deleted` removes anything. A scan that fails, names nothing, logs
-//! an error or hands over an item without a `source_id` may have missed something: it removes nothing.
+//! A complete scan lists all items of the source, and documents that it does not list are deleted. A scan
+//! with a cursor lists changes, and deletes only the items that it names in `deleted`. A scan that lists
+//! nothing, logs an error or emits an item without a `source_id` may be incomplete: it deletes no unlisted
+//! documents, like a scan that fails.
 
 use super::item::{BadItem, changes};
 use super::{Script, Told};
@@ -16,18 +17,18 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The code of an item that nobody takes any more.
+/// Error code of `emit` after the sync has ended.
 const CLOSED: &str = "closed";
 
 /// A script that defines `connector`.
 pub(crate) struct ScriptConnector {
     script: Script,
-    /// Whether a scan without a cursor names everything there is.
+    /// Whether a scan without a cursor lists all items of the source.
     complete: bool,
 }
 
 impl ScriptConnector {
-    /// The connector that a script says it is.
+    /// The connector that a script defines.
     pub(crate) fn new(script: Script, told: &Told) -> Result<Self, ScriptProblem> {
         let complete = match told.table.get("complete") {
             None | Some(Value::Null) => true,
@@ -55,7 +56,7 @@ impl ScriptConnector {
 #[async_trait]
 impl Connector for ScriptConnector {
     async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
-        // A cursor that cannot be read is not one of ours: the scan begins anew.
+        // An unreadable cursor was not issued here: the scan starts from the beginning.
         let began_at = cursor.and_then(|Cursor(text)| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
         let uses_cursor = !began_at.is_null();
         let limits = &self.script.inner.limits;
@@ -94,18 +95,18 @@ impl Connector for ScriptConnector {
     }
 }
 
-/// Takes in the items of one scan.
+/// Receives the items of one scan, and sends them to the sync as changes.
 pub(crate) struct Emitter<'a> {
     sink: &'a Sink,
     document_bytes_max: usize,
     pub(crate) redactor: Redactor,
-    /// Items that were handed over.
+    /// Number of items received.
     taken: AtomicU64,
-    /// Documents that were named.
+    /// Number of changes other than deletions.
     named: AtomicU64,
-    /// Something that exists may not have been named.
+    /// Whether the scan may have missed an existing item.
     doubtful: AtomicBool,
-    /// Nobody takes items any more.
+    /// Whether the sync has ended and accepts no more changes.
     closed: AtomicBool,
 }
 
@@ -122,7 +123,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Takes one item, when there is room for it.
+    /// Sends one item to the sync; waits while the sync's queue is full.
     pub(crate) async fn emit(&self, item: Value) -> Result<(), Refusal> {
         let position = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
         let changes = changes(item, self.document_bytes_max).unwrap_or_else(|bad| self.bad(bad, position));
@@ -138,20 +139,20 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    /// An item that is wrong is told of; the document it is about stays as it was.
+    /// Reports an invalid item as unreadable; its stored document stays unchanged.
     fn bad(&self, bad: BadItem, position: u64) -> Vec<Change> {
         let reason = self.redactor.text(bad.reason);
         match bad.source_id {
             Some(source_id) => vec![Change::Unreadable { source_id, reason }],
             None => {
-                // Whichever it is, it must not be taken for gone.
+                // Any stored document may be this item, so the scan must not delete unlisted ones.
                 self.doubtful.store(true, Ordering::Relaxed);
                 vec![Change::Unreadable { source_id: format!("(item {position})"), reason }]
             }
         }
     }
 
-    /// Hears that the script logged a line.
+    /// Notes a log line: a scan that logs an error is not complete.
     pub(crate) fn hear(&self, level: LogLevel) {
         if level == LogLevel::Error {
             self.doubtful.store(true, Ordering::Relaxed);

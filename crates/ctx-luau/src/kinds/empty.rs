@@ -1,16 +1,17 @@
-//! An empty Lua table is both an empty list and an empty object; a schema tells which one is meant.
+//! Converts empty Lua tables to lists where a JSON Schema wants a list: `{}` in Lua is both a list and an
+//! object.
 
 use ctx_core::BodyArgument;
 use serde_json::{Map, Value};
 
-/// How deep values and references are followed.
+/// Maximum depth of nested values and `$ref`s.
 const DEPTH_MAX: usize = 64;
 
-/// Pairs of subschema and value that are visited: branching `$ref`s would make exponentially many. The rest of the value
-/// is left unchanged.
+/// Maximum number of visited pairs of subschema and value, of which branching `$ref`s would make
+/// exponentially many. Beyond it the value is left unchanged.
 const STEPS_MAX: usize = 100_000;
 
-/// Scalar items and fields that take as long as one step.
+/// Number of list items, and of object fields, that count as one step.
 const ITEMS_PER_STEP: usize = 32;
 const FIELDS_PER_STEP: usize = 8;
 
@@ -19,7 +20,8 @@ pub(crate) fn fit_empty(schema: &Value, value: &mut Value) {
     EmptyFitter::new(schema).fit(schema, value, 0);
 }
 
-/// The same for fields of a body that stand beside the other arguments, and for a body that is all there is to give.
+/// [`fit_empty`] for the body of a request: for body fields that are given among the other arguments, and for
+/// a body that is given in place of all arguments.
 pub(crate) fn fit_body(schema: &Value, body: &BodyArgument, value: &mut Value) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let of_body = properties.and_then(|properties| properties.get(&body.name));
@@ -37,7 +39,7 @@ pub(crate) fn fit_body(schema: &Value, body: &BodyArgument, value: &mut Value) {
                 std::mem::take(given).into_iter().partition(|(name, _)| properties.contains_key(name));
             *given = parameters;
             let mut fields = Value::Object(fields);
-            // Nothing beside the parameters is no empty body.
+            // Without further fields there is no body, rather than an empty one.
             if fields != Value::Object(Map::new()) {
                 EmptyFitter::new(schema).fit(of_body, &mut fields, 0);
             }
@@ -50,7 +52,7 @@ pub(crate) fn fit_body(schema: &Value, body: &BodyArgument, value: &mut Value) {
     }
 }
 
-/// Walks schema and value together, within `STEPS_MAX`.
+/// Walks schema and value together, for at most [`STEPS_MAX`] steps.
 struct EmptyFitter<'a> {
     root: &'a Value,
     steps_left: usize,
@@ -103,7 +105,7 @@ impl<'a> EmptyFitter<'a> {
     }
 }
 
-/// Whether the schema takes a list and no object.
+/// Whether the schema accepts a list and no object.
 fn wants_list(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::String(name)) => name == "array",

@@ -1,20 +1,20 @@
-//! Runs that failed, as those who called see them.
+//! Converts failed runs to tool errors.
 
 use super::tracing_level;
 use crate::engine::{self, RunError, RunErrorKind};
 use ctx_core::{Call, ErrorKind, LogLine, ToolError, Unanswered};
 use std::time::Duration;
 
-/// When it is worth trying again what found no worker.
+/// Suggested retry delay of a call that found no free worker.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl RunError {
-    /// The failure of the call that the run was made for.
+    /// Converts the error to that of `call`, for which the script ran.
     pub fn into_tool_error(self, call: &Call) -> ToolError {
         let in_time = !call.time_left().is_zero();
         let kind = match self.kind {
             RunErrorKind::Time => ErrorKind::Timeout,
-            // What it waited for ended with the deadline that both have.
+            // The nested call timed out because it shares this call's deadline.
             RunErrorKind::Raised if self.code.as_deref() == Some(ErrorKind::Timeout.code()) && !in_time => {
                 ErrorKind::Timeout
             }

@@ -1,11 +1,11 @@
-//! Agents that are written in the configuration, without a script.
+//! Agents defined in the configuration, without a script.
 
 use async_trait::async_trait;
 use ctx_core::{Agent, AgentArgument, AgentSource, AgentSpec, Call, Prompt, ToolError};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// An agent that always says the same, but for `{{name}}` in its instructions, which stands for an argument.
+/// An agent with fixed instructions, in which `{{name}}` stands for an argument.
 #[derive(Clone, Debug)]
 pub struct InlineAgent {
     spec: Arc<AgentSpec>,
@@ -21,14 +21,15 @@ impl InlineAgent {
         Self { spec, system_prompt }
     }
 
-    /// Sets what it can be told.
+    /// Sets the arguments that the agent declares.
     #[must_use]
     pub fn with_arguments(self, arguments: Vec<AgentArgument>) -> Self {
         let spec = AgentSpec { arguments, ..(*self.spec).clone() };
         Self { spec: Arc::new(spec), ..self }
     }
 
-    /// The instructions with arguments in place, once: what an argument says is not looked at again.
+    /// Substitutes arguments in the instructions, in one pass: placeholders in the value of an argument are
+    /// not expanded.
     fn system(&self, given: &Map<String, Value>) -> String {
         let mut system = String::with_capacity(self.system_prompt.len());
         let mut rest = self.system_prompt.as_str();

@@ -1,4 +1,4 @@
-//! One item of a connector, as a change of its source.
+//! Converts the items of a connector to changes of its source.
 
 use super::type_name;
 use ctx_core::{Change, Content, Document};
@@ -7,21 +7,21 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use serde_json::{Map, Number, Value};
 
-/// Bytes of a `source_id`.
+/// Maximum size of a `source_id`.
 const SOURCE_ID_BYTES_MAX: usize = 4 << 10;
-/// Seconds since 1970 beyond which a number must mean milliseconds: later than any date there is.
+/// A Unix time above this is in milliseconds: in seconds it would be after the year 5000.
 const SECONDS_MAX: f64 = 1e11;
 
-/// An item that cannot be taken.
+/// An invalid item.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadItem {
-    /// Which document it is about, where that is known.
+    /// The id of the document, if it is known.
     pub(super) source_id: Option<String>,
-    /// What is wrong with it.
+    /// The error message.
     pub(super) reason: String,
 }
 
-/// What an item says: a document, or some that are gone.
+/// The changes in an item: one document, or deletions.
 pub(super) fn changes(item: Value, document_bytes_max: usize) -> Result<Vec<Change>, BadItem> {
     let unnamed = |reason: String| BadItem { source_id: None, reason };
     let Value::Object(mut fields) = item else {
@@ -102,7 +102,7 @@ fn document(
         metadata: metadata(&fields)?,
         tags: tags(fields.get("tags"))?,
         content: Content::Text(body),
-        // What changed is told by the content.
+        // Changes are detected by the content.
         fingerprint: None,
         source_id,
     })
@@ -132,13 +132,13 @@ fn tags(value: Option<&Value>) -> Result<Vec<String>, String> {
     }
 }
 
-/// A date as people and programs write it.
+/// Parses a date: RFC 3339, ISO 8601 without a zone, RFC 2822 or Unix time.
 fn timestamp(value: &Value) -> Option<Timestamp> {
     match value {
         Value::Number(number) => unix(number),
         Value::String(text) => {
             let text = text.trim();
-            // Without a zone it is taken as UTC.
+            // A time without a zone is in UTC.
             let civil =
                 || text.parse::<DateTime>().ok().or_else(|| Some(text.parse::<civil::Date>().ok()?.into()));
             let number = || text.parse::<Number>().ok();
@@ -161,7 +161,7 @@ fn unix(number: &Number) -> Option<Timestamp> {
     Timestamp::from_millisecond(milliseconds.round() as i64).ok()
 }
 
-/// Text, or a number as text.
+/// A string, or a number as a string.
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

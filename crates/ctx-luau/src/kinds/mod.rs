@@ -1,4 +1,4 @@
-//! The kinds of script, each as the rest of the product knows it.
+//! The kinds of script, as implementations of `Tool`, `Agent` and `Connector`.
 
 mod agent;
 mod connector;
@@ -21,16 +21,16 @@ use crate::vm::LogLevel;
 use serde_json::Value;
 use std::time::Duration;
 
-/// How much longer than its deadline a run may last, when it must be ended by force: the grace of tools that
-/// run scripts.
+/// Grace period of tools and agents that run scripts: a worker that does not stop at the deadline is killed
+/// within it.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How many parameters or arguments a script declares.
+/// Number of parameters or arguments that a script declares.
 pub(crate) fn declared(told: &Told) -> usize {
     parameters::count(&told.table)
 }
 
-/// How serious a line is, in the words of the rest.
+/// Converts a log level to that of `tracing`.
 pub(crate) fn tracing_level(level: LogLevel) -> tracing::Level {
     match level {
         LogLevel::Debug => tracing::Level::DEBUG,
@@ -40,7 +40,7 @@ pub(crate) fn tracing_level(level: LogLevel) -> tracing::Level {
     }
 }
 
-/// How errors call what a value is.
+/// The type of a value, as error messages name it.
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "nil",

@@ -1,4 +1,4 @@
-//! One script: its text, what it says of itself, and how it is run.
+//! [`Script`]: the source of one script, the definition that it declares, and its runs.
 
 use crate::engine::{Entry, RunErrorKind, ScriptRun};
 use crate::host::{HOST_APIS, SERVER_PREFIX};
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a script may take to say what it is.
+/// Time limit for loading a script to read its definition.
 const DESCRIBE_TIME: Duration = Duration::from_secs(10);
 
-/// What a script can be configured as.
+/// The kinds of configured script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tool,
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The global it defines, the function it must have, and how that is called.
+    /// The global that the script defines, the function that it must have, and that function's signature.
     fn contract(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Tool => ("tool", "execute", "tool.execute(params, context)"),
@@ -37,12 +37,12 @@ impl Kind {
     }
 }
 
-/// A script that was read, and may be run often.
+/// A script whose source was read, and which can run any number of times.
 pub(crate) struct Script {
     pub(crate) inner: Arc<Inner>,
-    /// How errors call it.
+    /// The script's name in error messages.
     pub(crate) shown: String,
-    /// Its own directory; one that was sent has none.
+    /// The directory of the script's file; `None` for a script sent to `execute`.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) settings: Option<ScriptSettings>,
@@ -72,7 +72,7 @@ impl Script {
         })
     }
 
-    /// A script that was sent, not configured.
+    /// A script sent to `execute`.
     pub(crate) fn sent(inner: &Arc<Inner>, shown: &str, source: &str) -> Self {
         Self {
             inner: inner.clone(),
@@ -84,22 +84,22 @@ impl Script {
         }
     }
 
-    /// Its name in the configuration.
+    /// The name in the configuration.
     pub(crate) fn name(&self) -> &str {
         self.settings.as_ref().map_or(&self.shown, |settings| &settings.name)
     }
 
-    /// What its section of the configuration says.
+    /// The script's section of the configuration.
     pub(crate) fn config(&self) -> Value {
         self.settings.as_ref().map_or_else(|| Value::Object(Map::new()), |settings| settings.config.clone())
     }
 
-    /// How long it may run.
+    /// The configured time limit, or `usual`.
     pub(crate) fn timeout(&self, usual: Duration) -> Duration {
         self.settings.as_ref().and_then(|settings| settings.timeout).unwrap_or(usual)
     }
 
-    /// A run of it, as long and as deep as any.
+    /// A run with the default limits, at depth 0.
     pub(crate) fn run(&self, entry: Entry, arguments: Vec<Value>) -> ScriptRun {
         let limits = &self.inner.limits;
         let apis = HOST_APIS.iter().filter(|api| api.entries.contains(&entry));
@@ -118,7 +118,8 @@ impl Script {
         }
     }
 
-    /// What it says of itself. It runs to its end for that, but cannot reach anything.
+    /// Reads the definition that the script declares. Executes the script's top level, where every host
+    /// request fails.
     pub(crate) async fn describe(&self) -> Result<Told, ScriptProblem> {
         let mut run = self.run(Entry::Describe, Vec::new());
         run.deadline = Instant::now() + DESCRIBE_TIME;
@@ -134,27 +135,27 @@ impl Script {
         Ok(Told { shown: self.shown.clone(), ..told })
     }
 
-    /// What is wrong with it.
+    /// A problem of this script.
     pub(crate) fn problem(&self, message: &str) -> ScriptProblem {
         problem(&self.shown, message)
     }
 }
 
-/// What a script says of itself.
+/// The definition that a script declares: the contents of its global.
 #[derive(Deserialize)]
 pub(crate) struct Told {
-    /// The global that it defines.
+    /// The global that the script defines: `tool`, `connector` or `agent`.
     pub(crate) kind: String,
-    /// What is in that, besides functions.
+    /// The known fields of that global, without functions.
     pub(crate) table: Map<String, Value>,
-    /// The functions in it.
+    /// Names of the functions in that global.
     pub(crate) functions: Vec<String>,
     #[serde(skip)]
     shown: String,
 }
 
 impl Told {
-    /// Whether it is what it was configured as.
+    /// Checks that the script has the configured kind and name, and the function of that kind.
     pub(crate) fn must_be(&self, kind: Kind, name: &str) -> Result<(), ScriptProblem> {
         let (global, function, signature) = kind.contract();
         if self.kind != global {
@@ -175,7 +176,7 @@ impl Told {
         }
     }
 
-    /// A field that is text.
+    /// An optional field that must be a string.
     pub(crate) fn text(&self, field: &str) -> Result<Option<String>, ScriptProblem> {
         match self.table.get(field) {
             None | Some(Value::Null) => Ok(None),
@@ -188,21 +189,21 @@ impl Told {
         }
     }
 
-    /// What is wrong with the script.
+    /// A problem of the script.
     pub(crate) fn problem(&self, message: &str) -> ScriptProblem {
         problem(&self.shown, message)
     }
 }
 
-/// Until when a script may run inside of a call.
+/// The deadline of a script that runs within a call.
 pub(crate) fn deadline(call: &Call, usual: Duration) -> Instant {
     Instant::now() + call.time_left().min(usual)
 }
 
-/// The providers that a script may use as globals of their own, of those that its text names.
+/// The providers that a script sees as globals: those whose name its source contains and no other global has.
 pub(crate) fn servers(source: &str, catalog: &Catalog) -> Vec<String> {
     let is_free = |name: &str| {
-        // Scripts reach these by `context` and `sdk` alone.
+        // Scripts reach built-in providers through `context` and `sdk` only.
         BuiltinProvider::named(name).is_none()
             && !LANGUAGE.contains(&name)
             && !HOST_APIS.iter().any(|api| api.name == name)
@@ -216,7 +217,7 @@ pub(crate) fn servers(source: &str, catalog: &Catalog) -> Vec<String> {
         .collect()
 }
 
-/// Puts the script's name before what is wrong with it, unless it is there.
+/// Prefixes a message with the script's name, unless it begins with it.
 fn problem(shown: &str, message: &str) -> ScriptProblem {
     let named = message.strip_prefix(shown).is_some_and(|rest| rest.starts_with(':'));
     let message = if named { message.to_owned() } else { format!("{shown}: {message}") };
@@ -225,7 +226,7 @@ fn problem(shown: &str, message: &str) -> ScriptProblem {
 
 fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let not_regular = || io::Error::other("it is not a file");
-    // Before it is opened: some that are none would wait for somebody to write.
+    // Checked before opening: to open a FIFO would block until somebody writes to it.
     if !std::fs::metadata(path)?.is_file() {
         return Err(not_regular());
     }

@@ -1,4 +1,4 @@
-//! Tools that are scripts.
+//! Tools defined by a script.
 
 use super::{GRACE, Script, Told, deadline, fit_empty, parameters};
 use crate::engine::Entry;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The hints a tool can give, by either of their names.
+/// Tool annotations, under their Lua name and their MCP name.
 const HINTS: [[&str; 2]; 4] = [
     ["read_only", "readOnlyHint"],
     ["destructive", "destructiveHint"],
@@ -25,7 +25,7 @@ pub(crate) struct ScriptTool {
 }
 
 impl ScriptTool {
-    /// The tool that a script says it is.
+    /// The tool that a script defines.
     pub(crate) fn new(script: Script, told: &Told) -> Result<Self, ScriptProblem> {
         let wrong = |message: String| told.problem(&message);
         let output_schema = told.table.get("output_schema").or_else(|| told.table.get("outputSchema"));
@@ -84,11 +84,11 @@ impl ScriptTool {
     }
 }
 
-/// What a tool says that it belongs to.
+/// Reads the tags of a tool.
 fn tags_of(given: Option<&Value>) -> Result<Vec<String>, String> {
     let given = match given {
         None | Some(Value::Null) => return Ok(Vec::new()),
-        // A script's empty table may be either.
+        // An empty Lua table may be a list.
         Some(Value::Object(fields)) if fields.is_empty() => return Ok(Vec::new()),
         Some(Value::Array(given)) => given,
         Some(other) => {
@@ -109,7 +109,7 @@ fn tags_of(given: Option<&Value>) -> Result<Vec<String>, String> {
     given.iter().map(tag).collect()
 }
 
-/// What a tool says it does to the world. What it does not say is not known.
+/// Reads the annotations of a tool; missing hints stay unset.
 fn annotations_of(given: Option<&Value>) -> Result<Annotations, String> {
     let hint = |names: [&str; 2]| {
         let value = names.iter().find_map(|name| given?.get(*name));

@@ -1,18 +1,18 @@
-//! Type annotations, which are taken out: they say nothing about what a script does.
+//! Removes type annotations, which do not affect what a script does.
 
 use super::brackets::BracketIndex;
 use super::lex::{Token, TokenKind};
 
-/// Tokens within `<…>` at most; no type has more.
+/// Maximum number of tokens within `<…>`; a longer range is not taken for type parameters.
 const GENERIC_TOKENS_MAX: usize = 256;
 
-/// Words that no type begins with.
+/// Keywords that cannot begin a type.
 const NO_TYPES: [&str; 18] = [
     "and", "break", "do", "else", "elseif", "end", "for", "function", "if", "in", "local", "not", "or",
     "repeat", "return", "then", "until", "while",
 ];
 
-/// The tokens without annotations, casts and the declarations of types.
+/// The tokens without type annotations, casts and type declarations.
 pub(super) fn without_types(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
     let brackets = BracketIndex::of(&tokens);
     let mut types = Types { tokens: &tokens, brackets: &brackets, is_type: vec![false; tokens.len()] };
@@ -63,7 +63,7 @@ impl<'a> Types<'_, 'a> {
         }
     }
 
-    /// `type Name<T> = …`, with an `export` before it.
+    /// Marks `type Name<T> = …`, and an `export` before it.
     fn mark_declaration(&mut self, at: usize) {
         let is_name = self.name(at + 1).is_some_and(|name| !NO_TYPES.contains(&name));
         let is_field = at > 0 && (self.symbol(at - 1, ".") || self.symbol(at - 1, ":"));
@@ -74,7 +74,7 @@ impl<'a> Types<'_, 'a> {
         }
     }
 
-    /// `a: T, b: U`
+    /// Marks the types in `a: T, b: U`.
     fn mark_names(&mut self, mut at: usize) {
         while self.name(at).is_some_and(|name| !NO_TYPES.contains(&name)) || self.symbol(at, "...") {
             at += 1;
@@ -90,7 +90,7 @@ impl<'a> Types<'_, 'a> {
         }
     }
 
-    /// `function a.b:c<T>(d: U): V`
+    /// Marks the types in `function a.b:c<T>(d: U): V`.
     fn mark_function(&mut self, at: usize) {
         let mut open = at + 1;
         if self.name(open).is_some_and(|name| !NO_TYPES.contains(&name)) {
@@ -115,7 +115,7 @@ impl<'a> Types<'_, 'a> {
         }
     }
 
-    /// Where a type that begins at `at` has ended.
+    /// The index after the type that begins at `at`.
     fn type_end(&self, mut at: usize) -> usize {
         loop {
             while ["|", "&", "..."].iter().any(|symbol| self.symbol(at, symbol)) {
@@ -143,7 +143,7 @@ impl<'a> Types<'_, 'a> {
         }
     }
 
-    /// `Name`, `module.Name<T>`, `typeof(x)`, `T...`
+    /// The index after a named type: `Name`, `module.Name<T>`, `typeof(x)`, `T...`.
     fn named_end(&self, at: usize) -> usize {
         if self.name(at) == Some("typeof") && self.symbol(at + 1, "(") {
             return self.brackets.closing(at + 1).map_or(at + 1, |close| close + 1);
@@ -158,7 +158,7 @@ impl<'a> Types<'_, 'a> {
         if self.symbol(end, "...") { end + 1 } else { end }
     }
 
-    /// Behind the `>` that closes the `<` at `open`; `open` itself where none does.
+    /// The index after the `>` that closes the `<` at `open`; `open` itself if none does.
     fn generic_end(&self, open: usize) -> usize {
         let (mut at, mut depth) = (open, 0_usize);
         while at < self.tokens.len().min(open + GENERIC_TOKENS_MAX) {

@@ -1,11 +1,11 @@
-//! The names that a script gives a meaning.
+//! The bindings of a script: where names are declared or assigned.
 
 use super::tree::{KEYWORDS, TokenTree};
 
-/// Tokens that a list of names or of assigned variables has at most.
+/// Maximum number of tokens in a list of names or of assigned variables.
 const LIST_TOKENS_MAX: usize = 64;
 
-/// How a name gets its meaning.
+/// How a name is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingKind {
     /// `local name`, `local function name`
@@ -14,32 +14,33 @@ pub enum BindingKind {
     Loop,
     /// `function (name)`
     Parameter,
-    /// `name = …`, `function name()`: of a global, or of a local that is bound elsewhere.
+    /// `name = …`, `function name()`: assignment to a global, or to a local variable that is declared
+    /// elsewhere.
     Assigned,
 }
 
-/// A place where a name gets a meaning.
+/// A declaration of a name or an assignment to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding<'a> {
     /// The name.
     pub name: &'a str,
-    /// The token.
+    /// The index of the name's token.
     pub at: usize,
-    /// How.
+    /// How the name is bound.
     pub kind: BindingKind,
 }
 
-/// `local a, b = …`
+/// A declaration of local variables: `local a, b = …`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Local {
-    /// The tokens that are the names.
+    /// The indices of the names.
     pub names: Vec<usize>,
-    /// The token where the first value begins.
+    /// The index where the first value begins.
     pub value: Option<usize>,
 }
 
 impl<'a> TokenTree<'a> {
-    /// All places where names get a meaning, in order.
+    /// All bindings, in source order.
     pub fn bindings(&self) -> Vec<Binding<'a>> {
         let mut bindings = Vec::new();
         for at in 0..self.len() {
@@ -62,7 +63,7 @@ impl<'a> TokenTree<'a> {
             }
         }
         bindings.sort_by_key(|binding| binding.at);
-        // A name behind `const` counts once, as does the first of a list.
+        // A declared name with a value may also look like an assignment: it counts once, as a declaration.
         bindings.dedup_by_key(|binding| binding.at);
         bindings
     }
@@ -71,7 +72,7 @@ impl<'a> TokenTree<'a> {
         Some(Binding { name: self.name(at).filter(|name| !KEYWORDS.contains(name))?, at, kind })
     }
 
-    /// `local a, b = …`, which begins at `at`.
+    /// The declaration of local variables that begins at `at`.
     pub fn local(&self, at: usize) -> Option<Local> {
         if !matches!(self.name(at), Some("local" | "const")) || self.is_field(at) {
             return None;
@@ -81,7 +82,7 @@ impl<'a> TokenTree<'a> {
         Some(Local { names, value: self.symbol(after, "=").then_some(after + 1) })
     }
 
-    /// The names of a loop whose `in` is at this place.
+    /// The indices of the variables of the `for` loop whose `in` is at `at`.
     pub fn loop_names(&self, at: usize) -> Vec<usize> {
         let mut first = at;
         while first > 0
@@ -93,7 +94,7 @@ impl<'a> TokenTree<'a> {
         if first > 0 && self.name(first - 1) == Some("for") { self.names(first) } else { Vec::new() }
     }
 
-    /// The names of a list that begins at `at`.
+    /// The indices of the names in the list that begins at `at`.
     pub fn names(&self, mut at: usize) -> Vec<usize> {
         let mut names = Vec::new();
         while self.is_name(at) && names.len() < LIST_TOKENS_MAX {
@@ -121,9 +122,9 @@ impl<'a> TokenTree<'a> {
         }
     }
 
-    /// Whether the variable at this place is the target of an assignment: `a = …`, `a, b.c = …`.
+    /// Whether the variable at `at` is the target of an assignment: `a = …`, `a, b.c = …`.
     fn is_assigned(&self, at: usize) -> bool {
-        // Within brackets only the body of a function assigns.
+        // Within brackets, only the body of a function can assign.
         if self.is_within_brackets(at) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! The brackets of a script.
+//! Matches the brackets of a script.
 
 use super::lex::{CLOSE_STRING, OPEN_STRING, Token, TokenKind};
 
@@ -8,7 +8,7 @@ pub(super) struct BracketIndex {
     closing: Vec<usize>,
     opening: Vec<usize>,
     enclosing: Vec<usize>,
-    /// By token: the number of `function` keywords before it.
+    /// For each token, the number of `function` keywords before it.
     functions_before: Vec<usize>,
 }
 

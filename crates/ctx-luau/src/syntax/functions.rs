@@ -1,22 +1,24 @@
-//! Which function each token is in: where the blocks of a script end.
+//! Finds the function around each token, by the ends of blocks.
 
 use super::brackets::BracketIndex;
 use super::lex::{CLOSE_STRING, Token, TokenKind};
 
 /// A block that an `end` or an `until` closes.
 struct Block {
-    /// The function around it.
+    /// The function around the block.
     around: Option<usize>,
-    /// How many conditions were open where it began.
+    /// Number of open conditions where the block begins.
     conditions: usize,
 }
 
-/// By token: the `function` keyword of the innermost function around it. Of a script that is none, anything.
+/// For each token, the `function` keyword of the innermost function around it. Unspecified for a script with
+/// syntax errors.
 pub(super) fn functions_around(tokens: &[Token<'_>], brackets: &BracketIndex) -> Vec<Option<usize>> {
     let mut functions: Vec<Option<usize>> = Vec::with_capacity(tokens.len());
     let mut function = None;
     let mut blocks = Vec::new();
-    // Whether each condition that is open is an expression, which has no `end`; and the same of the last branch.
+    // For each open `if`, whether it is an expression, which has no `end`; and the same for the `if` of the
+    // last branch.
     let (mut conditions, mut is_expression_branch) = (Vec::new(), false);
     for (at, token) in tokens.iter().enumerate() {
         functions.push(function);
@@ -65,7 +67,7 @@ pub(super) fn functions_around(tokens: &[Token<'_>], brackets: &BracketIndex) ->
     functions
 }
 
-/// Whether a value follows this token, not a statement.
+/// Whether an expression follows this token, rather than a statement.
 fn expects_value(before: Option<&TokenKind<'_>>) -> bool {
     match before {
         Some(TokenKind::Name(name)) => {

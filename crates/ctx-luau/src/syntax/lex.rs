@@ -1,43 +1,44 @@
-//! The tokens of a script: enough to find calls and what is written in them, whatever else there is.
+//! The lexer: finds enough of a script's tokens to analyse its calls and their arguments.
 //!
-//! Not a parser on purpose: a script comes from outside, and one that nests deeply must not use up the stack
-//! of a process that serves others. This reads it once, from left to right.
+//! Not a parser, on purpose: sources are untrusted, and deep nesting must not exhaust the stack of a process
+//! that serves others. Reads the source once, from left to right.
 
 /// One token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token<'a> {
-    /// Its kind.
+    /// The kind.
     pub kind: TokenKind<'a>,
-    /// Where it begins, in bytes.
+    /// Byte offset of its start.
     pub at: usize,
 }
 
-/// The kind of a token, with what it holds.
+/// The kind of a token, with its content.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenKind<'a> {
     /// A name or a keyword.
     Name(&'a str),
-    /// A string without escapes that matter, unescaped where they do.
+    /// A string, unescaped.
     Text(String),
     /// A number.
     Number(f64),
-    /// Anything else: one character, or `==`, `~=`, `<=`, `>=`, `..`, `...`, `::`, `->`, and the two ends of a
-    /// string with expressions in it.
+    /// Any other token: one character, or `==`, `~=`, `<=`, `>=`, `..`, `...`, `::`, `->`, or a boundary in
+    /// an interpolated string, as [`OPEN_STRING`]. A number or an escape that is not decoded makes the symbol
+    /// `?`.
     Symbol(&'a str),
 }
 
-/// The ends of a string with expressions in it; the tokens of the expressions stand between them.
+/// The start of an interpolated string. The tokens of its expressions follow, up to [`CLOSE_STRING`].
 pub const OPEN_STRING: &str = "`(";
-/// See [`OPEN_STRING`].
+/// The end of an interpolated string.
 pub const CLOSE_STRING: &str = "`)";
-/// Stands between two expressions of one string.
+/// Separates two expressions of an interpolated string.
 pub const NEXT_IN_STRING: &str = "`,";
-/// Stands before an expression whose brace follows a dollar sign.
+/// Precedes an expression of an interpolated string that is written `${…}`.
 pub const DOLLAR_IN_STRING: &str = "`$";
 
 const LONG_SYMBOLS: [&str; 8] = ["...", "==", "~=", "<=", ">=", "..", "::", "->"];
 
-/// Reads a script; `None` where it cannot be told what is what.
+/// Tokenizes a script; `None` if a string or a comment has no end.
 pub(super) fn tokens(source: &str) -> Option<Vec<Token<'_>>> {
     let mut lexer = Lexer { source, at: 0, tokens: Vec::new(), strings: Vec::new() };
     lexer.run()?;
@@ -48,7 +49,7 @@ struct Lexer<'a> {
     source: &'a str,
     at: usize,
     tokens: Vec<Token<'a>>,
-    /// For each string that is open around here, how many braces are open in its expression.
+    /// For each open interpolated string, the number of open braces in its current expression.
     strings: Vec<usize>,
 }
 
@@ -138,7 +139,7 @@ impl<'a> Lexer<'a> {
             Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok().map(|value| value as f64),
             None => digits.parse().ok(),
         };
-        // What is no number after all is something that nothing is said about.
+        // A malformed number becomes an unknown token.
         let kind = value.map_or(TokenKind::Symbol("?"), TokenKind::Number);
         self.tokens.push(Token { kind, at: self.at });
         self.at += length;
@@ -153,7 +154,7 @@ impl<'a> Lexer<'a> {
         Some(())
     }
 
-    /// How many `=` are in a long bracket that begins here.
+    /// The level of a long bracket that begins here: its number of `=`.
     fn long_bracket(&self) -> Option<usize> {
         let inside = self.rest().strip_prefix('[')?;
         let level = inside.bytes().take_while(|byte| *byte == b'=').count();
@@ -199,7 +200,7 @@ impl<'a> Lexer<'a> {
         Some(())
     }
 
-    /// The text of a string with expressions, up to its end or the next of them.
+    /// Skips the text of an interpolated string, up to its end or the next expression.
     fn string_part(&mut self, is_first: bool) -> Option<()> {
         let mut before = None;
         loop {

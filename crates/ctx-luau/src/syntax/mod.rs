@@ -1,6 +1,6 @@
-//! The text of a script, looked at without running it: tokens, brackets, and which names mean what.
+//! Static analysis of a script's source: tokens, brackets and the bindings of names.
 //!
-//! Both the check before a run and the VM decide by these, so that they agree. Scripts come from outside: nothing here
+//! The check before a run and the VM both use it, so that they agree. Sources are untrusted: nothing here
 //! recurses with their nesting, and everything takes linear time.
 
 mod annotations;

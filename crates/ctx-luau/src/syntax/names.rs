@@ -4,22 +4,22 @@ use super::bindings::BindingKind;
 use super::tree::TokenTree;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The table of all globals.
+/// The name of the table of all globals.
 const GLOBALS: &str = "_G";
 
 /// The names that a script defines, and where.
 #[derive(Debug, Default)]
 pub struct DefinedNames {
-    /// By name: the line of its first binding, and whether it may be a global.
+    /// For each bound name: the line of its first binding, and whether it may be a global.
     lines: BTreeMap<String, (usize, bool)>,
     /// Fields of `_G` that the script names.
     fields: BTreeSet<String>,
-    /// Whether it may define globals of any name by way of `_G`.
+    /// Whether the script may define globals of any name, through `_G`.
     pub is_open: bool,
 }
 
 impl DefinedNames {
-    /// The names that a script defines, of which these are the tokens.
+    /// Collects the names that a script defines; `tree` has its tokens.
     pub fn of(source: &str, tree: &TokenTree<'_>) -> Self {
         let mut names = Self::default();
         let (mut line, mut counted) = (1, 0);
@@ -42,24 +42,24 @@ impl DefinedNames {
         names
     }
 
-    /// Whether this name has a meaning somewhere in the script.
+    /// Whether the script binds this name anywhere.
     pub fn defines(&self, name: &str) -> bool {
         self.lines.contains_key(name) || self.may_be_global(name)
     }
 
-    /// Whether a global of this name may be defined.
+    /// Whether the script may define a global of this name.
     pub fn may_be_global(&self, name: &str) -> bool {
         self.is_open
             || self.fields.contains(name)
             || self.lines.get(name).is_some_and(|(_, is_global)| *is_global)
     }
 
-    /// The line in which a name has its first meaning.
+    /// The line of the first binding of a name.
     pub fn line_of(&self, name: &str) -> Option<usize> {
         self.lines.get(name).map(|(line, _)| *line)
     }
 
-    /// All names.
+    /// All bound names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.lines.keys().map(String::as_str)
     }

@@ -1,9 +1,8 @@
-//! Which calls of providers' own globals (`shop.list()`) give promises: those whose promise is seen to be used as one and
-//! nothing else. All others give their values at once, which is always right and at most slower, because a promise that is
-//! compared, tested or handed on would pass for a value that it is not.
-//!
-//! A promise is used as one where it is awaited, or given to `parallel`, right there, by a local variable, or by a list in
-//! one. Variables are told apart by their names alone: one that is bound twice holds values.
+//! Decides which calls of provider globals (`shop.list()`) return promises: those whose result is certainly
+//! used as a promise only, that is awaited or given to `parallel`, directly or through a local variable or a
+//! list in one. All other calls block and return values. That is always correct and at most slower, whereas a
+//! promise that is compared, tested or passed on would be mistaken for a value. Variables are identified by
+//! name: one that is bound twice holds values.
 
 use super::bindings::{Binding, BindingKind};
 use super::lex::TokenKind;
@@ -13,24 +12,24 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Words without one of which no promise is used as one.
+/// Every use of a result as a promise contains one of these words.
 const PROMISE_WORDS: [&str; 2] = ["await", "parallel"];
 
-/// Variables that one judgement goes through: a promise in a list in a loop.
+/// Maximum length of a chain of variables that is followed, such as a promise in a list in a loop.
 const DEPTH_MAX: usize = 8;
 
-/// The field of a provider's global that holds the functions which give promises; no function has this name.
+/// The field of a provider's global with the functions that return promises; no function has this name.
 pub(crate) const PROMISES_FIELD: &str = "\0";
-/// How a script reads it.
+/// Luau source that reads [`PROMISES_FIELD`].
 const READ_PROMISES_FIELD: &str = "[\"\\0\"]";
 
-/// Whether calls of a script may give promises: most have neither word, and pay for no more than this.
+/// Whether calls of a script may return promises. A cheap test, which is all that most scripts need.
 pub(crate) fn may_promise(source: &[u8]) -> bool {
     PROMISE_WORDS.iter().any(|word| memmem::find(source, word.as_bytes()).is_some())
 }
 
-/// The script with every call that gives a promise marked as such; lines stay where they are. `servers` are the providers
-/// that it sees as globals.
+/// Rewrites each call that returns a promise to a read of [`PROMISES_FIELD`]; line numbers stay. `servers`
+/// are the providers that the script sees as globals.
 pub(crate) fn with_promises<'s>(source: &'s [u8], servers: &[&str]) -> Cow<'s, [u8]> {
     if servers.is_empty() || !may_promise(source) {
         return Cow::Borrowed(source);
@@ -54,15 +53,15 @@ pub(crate) fn with_promises<'s>(source: &'s [u8], servers: &[&str]) -> Cow<'s, [
 /// A use of a variable or an element that may hold a promise.
 #[derive(Clone, Copy, PartialEq)]
 enum PromiseUse {
-    /// Awaits it, or hands it to `parallel`.
+    /// Awaits it, or gives it to `parallel`.
     Awaits,
-    /// Takes its value, as every operation does that a promise can answer like its value; or does not touch it.
+    /// Reads its value, by an operation for which a promise behaves like its value; or does not touch it.
     Settles,
-    /// Would see the promise itself.
+    /// Would observe the promise itself.
     Sees,
 }
 
-/// The value that a local variable is made with.
+/// The initial value of a local variable.
 #[derive(Clone, Copy)]
 enum Initial {
     Call,
@@ -73,17 +72,18 @@ struct Promises<'t, 'a> {
     tree: &'t TokenTree<'a>,
     /// How often each name is bound.
     bound: HashMap<&'a str, usize>,
-    /// Calls of providers' globals: the token of the provider, and the first token behind the call.
+    /// Calls of providers' globals: the index of the provider's name, and the index after the call.
     calls: BTreeMap<usize, usize>,
-    /// Local variables that are bound once, with a call or a table.
+    /// Local variables that are bound once, and whose initial value is a call or a table.
     initial: HashMap<&'a str, Initial>,
-    /// The variable that each of those calls and tables is the value of.
+    /// The variable that holds each of these calls and tables.
     holder: HashMap<usize, &'a str>,
-    /// Where those variables, and variables of loops, are used.
+    /// Uses of these variables, and of the variables of loops.
     uses: HashMap<&'a str, Vec<usize>>,
-    /// Judgements of variables: whether they hold promises, or lists of promises. One that is being made is `false`.
+    /// Decisions on variables: whether each holds a promise, or a list of promises. `false` while it is being
+    /// decided.
     judged: RefCell<HashMap<&'a str, bool>>,
-    /// How many are being made.
+    /// Number of decisions in progress.
     depth: Cell<usize>,
 }
 
@@ -172,7 +172,7 @@ impl<'t, 'a> Promises<'t, 'a> {
         }
     }
 
-    /// Where providers' names end, in bytes, in calls that give promises.
+    /// Byte offsets after the providers' names, for the calls that return promises.
     fn places(&self) -> Vec<usize> {
         let gives_promise = |at: usize, after: usize| {
             let held = || self.holder.get(&at).is_some_and(|name| self.holds_promise(name));
@@ -186,17 +186,18 @@ impl<'t, 'a> Promises<'t, 'a> {
         self.bound.get(name) == Some(&1)
     }
 
-    /// Whether the name at `at` is a global of the language, not a variable of the script.
+    /// Whether `name` is at `at` and is a global of the language, not a variable of the script.
     fn is_language(&self, at: usize, name: &str) -> bool {
         self.tree.name(at) == Some(name) && !self.tree.is_field(at) && !self.bound.contains_key(name)
     }
 
-    /// Whether `:await()` is at this place.
+    /// Whether `:await()` is at `at`.
     fn is_awaited(&self, at: usize) -> bool {
         self.tree.symbol(at, ":") && self.tree.name(at + 1) == Some("await") && self.tree.symbol(at + 2, "(")
     }
 
-    /// Judges a variable once; uses by itself are judged unfit, and those at the end of a long chain of variables.
+    /// Decides once whether a variable holds promises. A use that depends on the variable itself counts
+    /// against it, as does one at the end of a chain longer than [`DEPTH_MAX`].
     fn judge(&self, name: &'a str, used: impl Fn(usize) -> PromiseUse) -> bool {
         if let Some(known) = self.judged.borrow().get(name) {
             return *known;
@@ -213,18 +214,18 @@ impl<'t, 'a> Promises<'t, 'a> {
         holds
     }
 
-    /// Whether this variable, which is made with a call, holds a promise.
+    /// Whether this variable, whose initial value is a call, holds a promise.
     fn holds_promise(&self, name: &'a str) -> bool {
         matches!(self.initial.get(name), Some(Initial::Call))
             && self.judge(name, |at| self.promise_use(at, at + 1))
     }
 
-    /// Whether this variable, which is made with a table, holds a list of promises.
+    /// Whether this variable, whose initial value is a table, holds a list of promises.
     fn holds_promises(&self, name: &'a str) -> bool {
         matches!(self.initial.get(name), Some(Initial::Table)) && self.judge(name, |at| self.list_use(at))
     }
 
-    /// How a promise is used that the expression from `at` to `after` gives.
+    /// How a promise is used that is the value of the expression from `at` to `after`.
     fn promise_use(&self, at: usize, after: usize) -> PromiseUse {
         if self.is_awaited(after) || self.is_put_among_promises(at, after) {
             PromiseUse::Awaits
@@ -235,7 +236,7 @@ impl<'t, 'a> Promises<'t, 'a> {
         }
     }
 
-    /// Whether an operator or a loop takes the value of a promise.
+    /// Whether an operator or a loop reads the value of the promise.
     fn is_settled(&self, at: usize, after: usize) -> bool {
         const OPERATORS: [&str; 7] = ["+", "-", "*", "/", "%", "^", ".."];
         let tree = self.tree;
@@ -249,7 +250,7 @@ impl<'t, 'a> Promises<'t, 'a> {
             || (is_operand && tree.name(before) != Some("not"))
     }
 
-    /// The `in` of a loop over the expression, by itself or by `ipairs` or `pairs`.
+    /// The `in` of a loop over the expression, directly or through `ipairs` or `pairs`.
     fn loop_over(&self, at: usize, after: usize) -> Option<usize> {
         let tree = self.tree;
         if tree.name(at.checked_sub(1)?) == Some("in") {
@@ -261,8 +262,7 @@ impl<'t, 'a> Promises<'t, 'a> {
         (is_walk && is_loop).then_some(walks - 1)
     }
 
-    /// Whether the expression is put where only promises are taken out: into the table that `parallel` gets, or into a
-    /// list of promises.
+    /// Whether the expression is put into the table given to `parallel`, or into a list of promises.
     fn is_put_among_promises(&self, at: usize, after: usize) -> bool {
         let tree = self.tree;
         let Some(before) = at.checked_sub(1) else { return false };
@@ -292,7 +292,7 @@ impl<'t, 'a> Promises<'t, 'a> {
         list.is_some_and(|list| self.holds_promises(list))
     }
 
-    /// Whether an item of a table, or the value of a field of one, begins at this place.
+    /// Whether an item of a table, or the value of a field of one, begins at `at`.
     fn is_value_of_item(&self, at: usize) -> bool {
         let tree = self.tree;
         if tree.is_item(at) {
@@ -361,7 +361,7 @@ impl<'t, 'a> Promises<'t, 'a> {
     }
 }
 
-/// All uses together.
+/// Combines uses: one that sees the promise decides, then one that awaits it.
 fn all_of(uses: impl Iterator<Item = PromiseUse>) -> PromiseUse {
     let mut all = PromiseUse::Settles;
     for used in uses {
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The calls that give promises, as the script has them up to their brackets.
+    /// The script with `!` after the provider's name in each call that returns a promise.
     fn marked(source: &str) -> String {
         let marked = with_promises(source.as_bytes(), &["shop"]);
         String::from_utf8(marked.into_owned()).unwrap().replace(READ_PROMISES_FIELD, "!")

@@ -1,26 +1,27 @@
-//! The tokens of a script with their brackets, without type annotations.
+//! [`TokenTree`]: the tokens of a script and its brackets, without type annotations.
 
 use super::annotations::without_types;
 use super::brackets::BracketIndex;
 use super::functions::functions_around;
 use super::lex::{CLOSE_STRING, DOLLAR_IN_STRING, NEXT_IN_STRING, OPEN_STRING, Token, TokenKind, tokens};
 
-/// Words that are no names. `const`, `continue`, `export` and `type` are keywords in some places only.
+/// Keywords, which are not names. `const`, `continue`, `export` and `type` are keywords in some positions
+/// only.
 pub const KEYWORDS: [&str; 25] = [
     "and", "break", "const", "continue", "do", "else", "elseif", "end", "export", "false", "for", "function",
     "if", "in", "local", "nil", "not", "or", "repeat", "return", "then", "true", "type", "until", "while",
 ];
 
-/// The tokens of a script.
+/// The tokens of a script, addressed by index.
 pub struct TokenTree<'a> {
     tokens: Vec<Token<'a>>,
     brackets: BracketIndex,
-    /// By token: the `function` keyword of the innermost function around it.
+    /// For each token, the `function` keyword of the innermost function around it.
     functions: Vec<Option<usize>>,
 }
 
 impl<'a> TokenTree<'a> {
-    /// Reads a script; `None` where a string or a comment does not end.
+    /// Tokenizes a script; `None` if a string or a comment has no end.
     pub fn of(source: &'a str) -> Option<Self> {
         let tokens = without_types(tokens(source)?);
         let brackets = BracketIndex::of(&tokens);
@@ -34,12 +35,12 @@ impl<'a> TokenTree<'a> {
         self.tokens.len()
     }
 
-    /// The kind of the token at this place.
+    /// The kind of the token at an index.
     pub fn kind(&self, at: usize) -> Option<&TokenKind<'a>> {
         self.tokens.get(at).map(|token| &token.kind)
     }
 
-    /// The name or keyword at this place.
+    /// The name or keyword at an index.
     pub fn name(&self, at: usize) -> Option<&'a str> {
         match self.kind(at) {
             Some(TokenKind::Name(name)) => Some(name),
@@ -47,7 +48,7 @@ impl<'a> TokenTree<'a> {
         }
     }
 
-    /// The string at this place.
+    /// The string at an index.
     pub fn text(&self, at: usize) -> Option<&str> {
         match self.kind(at) {
             Some(TokenKind::Text(text)) => Some(text),
@@ -55,33 +56,33 @@ impl<'a> TokenTree<'a> {
         }
     }
 
-    /// Whether this symbol is at this place.
+    /// Whether this symbol is at an index.
     pub fn symbol(&self, at: usize, symbol: &str) -> bool {
         matches!(self.kind(at), Some(TokenKind::Symbol(found)) if *found == symbol)
     }
 
-    /// Whether one of these symbols is at this place.
+    /// Whether one of these symbols is at an index.
     pub fn is_one_of(&self, at: usize, symbols: &[&str]) -> bool {
         matches!(self.kind(at), Some(TokenKind::Symbol(found)) if symbols.contains(found))
     }
 
-    /// Whether the name at this place is a field of the expression before it: `.name` or `:name`.
+    /// Whether the name at an index is a field of the expression before it: `.name` or `:name`.
     pub fn is_field(&self, at: usize) -> bool {
         at > 0 && self.is_one_of(at - 1, &[".", ":"])
     }
 
-    /// Whether the name at this place names a field of a table: `{ name = … }`.
+    /// Whether the name at an index is the key of a field in a table: `{ name = … }`.
     pub fn is_key(&self, at: usize) -> bool {
         self.symbol(at + 1, "=") && self.is_item(at)
     }
 
-    /// Whether an item of a table begins at this place.
+    /// Whether an item of a table begins at an index.
     pub fn is_item(&self, at: usize) -> bool {
         let begins = at > 0 && self.is_one_of(at - 1, &["{", ",", ";"]);
         begins && self.is_within_brackets(at) && self.enclosing(at).is_some_and(|open| self.symbol(open, "{"))
     }
 
-    /// Whether the innermost thing around this place is a bracket, not the body of a function.
+    /// Whether an index is directly in brackets, without the body of a function in between.
     pub fn is_within_brackets(&self, at: usize) -> bool {
         let function = |at: usize| self.functions.get(at).copied().flatten();
         self.enclosing(at).is_some_and(|open| function(open) == function(at))
@@ -97,7 +98,7 @@ impl<'a> TokenTree<'a> {
         self.brackets.opening(close)
     }
 
-    /// The innermost bracket that is open at this place.
+    /// The innermost open bracket at an index.
     pub fn enclosing(&self, at: usize) -> Option<usize> {
         self.brackets.enclosing(at)
     }
@@ -107,7 +108,7 @@ impl<'a> TokenTree<'a> {
         self.brackets.has_function(from, to)
     }
 
-    /// Where the token at this place begins, in bytes of the script.
+    /// Byte offset of the token in the source.
     pub fn byte(&self, at: usize) -> usize {
         self.tokens.get(at).map_or(0, |token| token.at)
     }
@@ -124,7 +125,8 @@ impl<'a> TokenTree<'a> {
         self.symbol(open, "(").then_some(open)
     }
 
-    /// Where a call of a function that is found behind the value at `at` (`.name`, `["name"]` or `:name`) has its arguments.
+    /// The index of the arguments, if a member of the value at `at` is called: `.name`, `["name"]` or
+    /// `:name`.
     pub fn arguments_of_member(&self, at: usize) -> Option<usize> {
         let after = match self.kind(at + 1) {
             Some(TokenKind::Symbol("." | ":")) => self.name(at + 2).map(|_| at + 3),
@@ -135,7 +137,7 @@ impl<'a> TokenTree<'a> {
         is_call.then_some(after)
     }
 
-    /// Where the arguments of a call, which begin at `at`, have ended.
+    /// The index after the arguments of a call, which begin at `at`.
     pub fn after_arguments(&self, at: usize) -> Option<usize> {
         match self.kind(at) {
             Some(TokenKind::Text(_)) => Some(at + 1),
@@ -144,7 +146,7 @@ impl<'a> TokenTree<'a> {
         }
     }
 
-    /// Whether an expression that may end before `at` goes on there.
+    /// Whether an expression that could end before `at` continues there.
     pub fn goes_on(&self, at: usize) -> bool {
         const SYMBOLS: [&str; 22] = [
             ".",
@@ -173,7 +175,7 @@ impl<'a> TokenTree<'a> {
         self.is_one_of(at, &SYMBOLS) || matches!(self.name(at), Some("and" | "or")) || self.text(at).is_some()
     }
 
-    /// Whether the token at this place stands between the expressions of a string, or at one of its ends.
+    /// Whether the token is a boundary of an expression in an interpolated string.
     pub fn is_in_string_end(&self, at: usize) -> bool {
         self.is_one_of(at, &[OPEN_STRING, CLOSE_STRING, NEXT_IN_STRING, DOLLAR_IN_STRING])
     }

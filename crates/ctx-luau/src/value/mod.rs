@@ -1,12 +1,9 @@
-//! One conversion between Lua values and JSON text, both ways.
+//! Converts between Lua values and JSON text, in both directions and without an intermediate tree.
 //!
-//! Nothing stands between the two: a table is written as it is walked, and made as the text is read.
-//!
-//! - A table whose keys are 1 to n is an array, one whose keys are strings an object, an empty one
-//!   `{}`, unless it is marked as an array: those read from JSON are, and those of `json.array`.
+//! - Keys 1 to n make an array, string keys an object; an empty table is `{}`, unless marked as an array.
 //! - A null reads as nil in an object, and as `json.null` in an array, so that positions hold.
-//! - Integers up to 2^53 are numbers. Those beyond are Luau's `integer` where they are in a table, and
-//!   strings of digits where they are alone or need more than 64 bits.
+//! - Integers up to 2^53 are numbers; larger ones are Luau's `integer` in a table, and strings if alone or
+//!   beyond 64 bits.
 
 mod read;
 #[cfg(test)]
@@ -21,49 +18,49 @@ use mlua::{Function, Lua, LuaString, Table, Value};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Tables within tables at most; with what the innermost holds that makes 128 levels.
+/// Maximum nesting of tables; with the values in the innermost table that makes 128 levels.
 pub(crate) const TABLES_DEEP_MAX: usize = 127;
-/// Values in one conversion at most, counted as often as they are visited.
+/// Maximum number of values in one conversion; a table that is visited twice counts twice.
 pub(crate) const NODES_MAX: usize = 100_000;
-/// The largest integer up to which every one is a number.
+/// The largest integer up to which a double represents every integer exactly.
 const NUMBER_EXACT_MAX: u64 = 1 << 53;
 
-/// See `Marks::put_integer`.
+/// Luau source of `Marks::put_integer`.
 const PUT_INTEGER: &str = "local from_digits = integer.fromstring
 return function(into, key, digits) rawset(into, key, from_digits(digits)) end";
 
-/// What the conversion needs of a VM; made once for each.
+/// The metatables and functions of one VM that the conversion uses.
 #[derive(Clone)]
 pub(crate) struct Marks {
-    /// The metatable of arrays. It is frozen, so scripts cannot change what it does.
+    /// The metatable that marks arrays. Frozen, so that scripts cannot change its behaviour.
     array: Table,
-    /// Puts an `integer`, given as digits, into a table: whatever passes through mlua becomes a number.
+    /// Stores an `integer`, given as digits, in a table: mlua itself would convert it to a number.
     put_integer: Function,
-    /// Awaits a promise: `true` and the value, or `false` with the message and the code of its error.
+    /// Awaits a promise; returns `true` and the value, or `false` with the message and the code of its error.
     settle: Rc<OnceCell<Function>>,
 }
 
 impl Marks {
-    /// Makes them, before the globals are frozen.
+    /// Creates the marks; must be called before the globals are frozen.
     pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
         let array = lua.create_table()?;
         let put_integer = lua.load(PUT_INTEGER).set_name("=value").call(())?;
         Ok(Self { array, put_integer, settle: Rc::default() })
     }
 
-    /// Sets the function that arrays read missing fields with, and freezes their metatable.
+    /// Sets the `__index` of arrays, which handles missing fields, and freezes their metatable.
     pub(crate) fn set_list_index(&self, list_index: Function) -> mlua::Result<()> {
         self.array.raw_set("__index", list_index)?;
         self.array.set_readonly(true);
         Ok(())
     }
 
-    /// Sets the function that awaits promises, which are written as their values.
+    /// Sets the function that awaits promises, so that a promise is written as its value.
     pub(crate) fn set_settle(&self, settle: Function) {
         let _ = self.settle.set(settle);
     }
 
-    /// The value of a promise; any other userdata is itself.
+    /// Awaits a promise; any other userdata is returned unchanged.
     fn settled(&self, value: &Value) -> mlua::Result<Value> {
         let Some(settle) = self.settle.get() else { return Ok(value.clone()) };
         let (is_value, settled, code): (bool, Value, Option<String>) = settle.call(value)?;
@@ -73,7 +70,7 @@ impl Marks {
         Err(mlua::Error::external(PromiseError { message: settled.to_string()?, code }))
     }
 
-    /// Marks a table as an array, for ever.
+    /// Marks a table as an array.
     pub(crate) fn mark_array(&self, table: &Table) -> mlua::Result<()> {
         table.set_metatable(Some(self.array.clone()))
     }
@@ -83,7 +80,7 @@ impl Marks {
     }
 }
 
-/// A promise that was to be written and whose call failed.
+/// The error of a promise whose call failed, met while converting a value that contains it.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct PromiseError {
@@ -92,14 +89,14 @@ pub(crate) struct PromiseError {
     pub(crate) code: Option<String>,
 }
 
-/// Why a value cannot become the other.
+/// Why a value cannot be converted.
 #[derive(Debug)]
 pub(crate) enum ValueError {
-    /// It is not fit; the text says where and why.
+    /// The value has no counterpart; the message says where and why.
     Unfit(String),
-    /// It, or its text, is larger than allowed.
+    /// The value or its JSON text exceeds a limit.
     TooLarge(String),
-    /// The VM could not hold it.
+    /// An error of the VM, such as exhausted memory.
     Lua(mlua::Error),
 }
 
@@ -119,12 +116,12 @@ impl std::fmt::Display for ValueError {
     }
 }
 
-/// A string as text, if it is.
+/// A Lua string as text; `None` if it is not UTF-8.
 fn text(string: &LuaString) -> Option<String> {
     std::str::from_utf8(&string.as_bytes()).ok().map(str::to_owned)
 }
 
-/// Collects garbage if these many bytes would not fit otherwise: Luau itself would not.
+/// Collects garbage if `bytes` more would exceed the memory limit: Luau itself does not.
 pub(crate) fn make_room(lua: &Lua, bytes: usize) -> mlua::Result<()> {
     let limit = lua.set_memory_limit(0)?;
     if limit > 0 && lua.used_memory().saturating_add(bytes) > limit {

@@ -1,4 +1,4 @@
-//! JSON text becomes a Lua value.
+//! Reads JSON text into Lua values.
 
 use super::{Marks, NODES_MAX, NUMBER_EXACT_MAX, ValueError, make_room};
 use crate::vm::NO_MEMORY;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-/// How to read.
+/// Options of [`read`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Reading {
     /// Whether a null is `json.null` everywhere, not only in arrays.
@@ -19,8 +19,9 @@ pub(crate) struct Reading {
 pub(crate) fn read(lua: &Lua, marks: &Marks, text: &[u8], how: Reading) -> Result<Value, ValueError> {
     let state = State { lua, marks, how, nodes: Cell::new(0), failed: RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    // Under a limit each step is guarded against running into it, which takes longer than the step.
-    // What one text can become is bounded anyway; so the limit is looked at once, afterwards.
+    // With a memory limit set, mlua protects each step against an allocation error, which takes longer than
+    // the step. The size of a value is bounded by its text and `NODES_MAX`, so the limit is lifted here and
+    // checked once afterwards.
     let limit = lua.set_memory_limit(0)?;
     let read = Seed { state: &state, in_array: false }
         .deserialize(&mut deserializer)
@@ -39,11 +40,11 @@ pub(crate) fn read(lua: &Lua, marks: &Marks, text: &[u8], how: Reading) -> Resul
     }
 }
 
-/// What was read, before it has a place. Text goes to its place without being held by mlua before.
+/// A value that was read and is not stored yet. Text is stored directly, without an intermediate mlua string.
 enum Read<'de> {
     Value(Value),
     Text(Cow<'de, str>),
-    /// One that is not exact as a number.
+    /// An integer that is not exact as a double.
     Integer(i64),
 }
 
@@ -52,7 +53,7 @@ struct State<'a> {
     marks: &'a Marks,
     how: Reading,
     nodes: Cell<usize>,
-    /// What went wrong, where it was not the text: serde carries only its own errors.
+    /// The error if it is not one of syntax: serde can carry only its own errors.
     failed: RefCell<Option<ValueError>>,
 }
 
@@ -157,7 +158,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-/// Reads the name of a field.
+/// Deserializes the name of a field.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {

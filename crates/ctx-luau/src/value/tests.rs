@@ -43,7 +43,7 @@ fn any_json() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Numbers are the same if they are the same number: 1.0 is written as 1.
+/// Compares numbers by value: 1.0 is written as 1.
 fn same(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),

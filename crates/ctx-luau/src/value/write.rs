@@ -1,15 +1,15 @@
-//! A Lua value becomes JSON text.
+//! Writes Lua values as JSON text.
 
 use super::{Marks, NODES_MAX, TABLES_DEEP_MAX, ValueError, text};
 use mlua::{LuaString, Table, Value};
 use std::ffi::c_void;
 
-/// How to write.
+/// Options of [`write`].
 #[derive(Clone, Copy)]
 pub(crate) struct Writing<'a> {
-    /// How errors call the value; with an empty one they begin at its fields.
+    /// The name of the value in errors; if it is empty, paths in errors begin at the value's fields.
     pub(crate) name: &'a str,
-    /// Bytes of text at most.
+    /// Maximum size of the text.
     pub(crate) bytes_max: usize,
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn write(marks: &Marks, value: &Value, how: Writing<'_>) -> Result<Ve
     Ok(writer.out)
 }
 
-/// Writes a table as an object without those of its fields that are functions, which it names.
+/// Writes a table as an object without its functions; returns the text and the names of the functions.
 pub(crate) fn write_fields(
     marks: &Marks,
     table: &Table,
@@ -40,7 +40,7 @@ pub(crate) fn write_fields(
     Ok((writer.out, functions))
 }
 
-/// What is wrong, and where, from the inside out.
+/// An error, and the path of the value that caused it, innermost step first.
 struct Trouble {
     what: What,
     path: Vec<String>,
@@ -93,7 +93,7 @@ struct Writer<'a> {
     out: Vec<u8>,
     bytes_max: usize,
     nodes: usize,
-    /// The tables that the current value is in.
+    /// The tables around the current value, to bound nesting and detect cycles.
     around: Vec<*const c_void>,
 }
 
@@ -185,7 +185,8 @@ impl<'a> Writer<'a> {
         self.object(&fields)
     }
 
-    /// Writes items as they come, which is in order unless the table was filled in a strange one.
+    /// Writes items in the order of iteration. That is the order of their positions, unless the table was
+    /// filled in an unusual order, for which the items are then sorted.
     fn array(&mut self, table: &Table) -> Result<(), Trouble> {
         let start = self.out.len();
         let nodes = self.nodes;
@@ -258,7 +259,7 @@ impl<'a> Writer<'a> {
         self.plain("]")
     }
 
-    /// The fields by name, so that the same table always gives the same text.
+    /// The fields sorted by name, so that equal tables give equal text.
     fn fields(&mut self, table: &Table) -> Result<Vec<(LuaString, Value)>, Trouble> {
         let mut fields = Vec::new();
         let mut strange = None;
@@ -304,7 +305,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// `.name`, or `["a name"]`.
+/// One step of a path: `.name`, or `["a name"]`.
 fn step(name: &LuaString) -> String {
     const SHOWN_MAX: usize = 64;
     let name = name.to_string_lossy();

@@ -1,4 +1,4 @@
-//! What is done with a script, by its kind.
+//! Runs a script as its kind requires: calls its function and converts the result.
 
 use crate::engine::protocol::{Entry, Failure};
 use crate::value::{Writing, write, write_fields};
@@ -7,13 +7,14 @@ use crate::vm::machine::Scene;
 use crate::vm::scan::scanned;
 use mlua::{Function, Lua, LuaString, Table, Value};
 
-/// The kinds of script, by the global that each defines, and the function that it must have.
+/// The kinds of script: the global that each defines, the function that it must have, and that function's
+/// signature.
 const KINDS: &[(&str, &str, &str)] = &[
     ("tool", "execute", "tool.execute(params, context)"),
     ("connector", "scan", "connector.scan(config, cursor)"),
     ("agent", "resolve", "agent.resolve(args, config, context)"),
 ];
-/// What the table of a script says of it. Whatever else is in there is the script's own.
+/// The fields of a definition. All others in the table of a script are its own.
 const SAYINGS: &[&str] = &[
     "annotations",
     "arguments",
@@ -29,15 +30,15 @@ const SAYINGS: &[&str] = &[
     "tools",
     "version",
 ];
-/// A script of a kind that gives nothing back.
+/// Error of an `execute` script without a result.
 const NO_RESULT: &str = "the script ended without a result: call result(value) once or return a value";
-/// A script that gives two things back.
+/// Error of an `execute` script with two results.
 const TWO_RESULTS: &str = "the script called result(value) and also returned a value: do one of them";
 
 /// Hint for `return a, b`.
 const ONE_RESULT: &str = "return one, as in `return { a, b }`; `return (f())` returns the first of several";
 
-/// Runs the chunk and what its kind asks for; gives the answer as JSON.
+/// Runs the chunk, then the function of the script's kind; returns the result as JSON.
 pub(super) fn play(scene: &Scene<'_>, environment: &Table, chunk: &Function) -> Result<Vec<u8>, Failure> {
     let returned = scene.call(chunk, Vec::new()).map_err(|failure| scene.await_promises_after(failure))?;
     scene.await_promises()?;
@@ -76,7 +77,7 @@ pub(super) fn play(scene: &Scene<'_>, environment: &Table, chunk: &Function) -> 
     }
 }
 
-/// The arguments that came with the job, `count` of them, and `context` where the kind has it.
+/// The first `count` arguments of the job, and `context` for the kinds that get it.
 fn arguments(scene: &Scene<'_>, count: usize, context: bool) -> Result<Vec<Value>, Failure> {
     let mut arguments = Vec::with_capacity(count + 1);
     for place in 0..count {
@@ -143,7 +144,7 @@ fn describe(scene: &Scene<'_>, environment: &Table) -> Result<Vec<u8>, Failure> 
     Ok(answer)
 }
 
-/// What the table says, and its functions.
+/// The fields of the definition, and the functions in the table.
 fn sayings(lua: &Lua, table: &Table) -> mlua::Result<Table> {
     let said = lua.create_table()?;
     table.for_each(|name: Value, value: Value| {

@@ -1,12 +1,12 @@
-//! Errors in words for the script's author.
+//! Error messages for the authors of scripts, with hints for those who know other languages better.
 
 use crate::engine::protocol::Entry;
 use mlua::Value;
 
-/// Bytes of an error's text.
+/// Maximum size of an error message.
 const ERROR_BYTES_MAX: usize = 4 * 1024;
 
-/// Functions and libraries of plain Lua that are not here, and what to do instead.
+/// Functions and libraries of plain Lua that scripts do not have, and what to do instead.
 const ABSENT: &[(&str, &str)] = &[
     ("collectgarbage", "memory is collected by itself"),
     ("debug", "there is no `debug` library; log.debug(...) writes to the log"),
@@ -30,7 +30,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("string.dump", "functions cannot be turned into bytes"),
 ];
 
-/// Hints for `execute` scripts, which have neither files nor variables nor a network.
+/// Hints for `execute` scripts, which have no files, no environment variables and no network.
 const ABSENT_IN_EXECUTE: &[(&str, &str)] = &[
     ("dofile", "there are no files here; call a function of `sdk`"),
     ("fs", "there are no files here; call a function of `sdk`"),
@@ -43,7 +43,7 @@ const ABSENT_IN_EXECUTE: &[(&str, &str)] = &[
     ("require", "there are no modules; json, sdk, log and the others are globals"),
 ];
 
-/// Methods that tables have in other languages, and what to write.
+/// Methods of lists and strings in other languages, and what to write in Luau.
 const LIST_METHODS: &[(&str, &str)] = &[
     (".push(", "table.insert(list, value) appends"),
     (":push(", "table.insert(list, value) appends"),
@@ -66,7 +66,7 @@ const NULL_HINT: &str = "a null in a list is json.null: compare it with `value =
 /// Hint for a loop over a text.
 const TEXT_HINT: &str = "it is a text: if it is JSON, json.decode(text) makes a table of it";
 
-/// How functions that walk over a table refuse a text.
+/// Luau's messages for a loop over a string, from functions that expect a table.
 const WALKS_OF_TEXT: &[&str] = &[
     "'ipairs' (table expected, got string)",
     "'pairs' (table expected, got string)",
@@ -141,10 +141,10 @@ const ARGUMENTS_HINT: &str = "named arguments are one table: f({ name = value })
 /// Hint for `{ name: value }`.
 const FIELD_HINT: &str = "a table is written { name = value }";
 
-/// How Luau complains of an `integer` where it wants a number.
+/// Parts of Luau's messages about an `integer` where it expects a number.
 const INTEGER_TROUBLES: &[&str] =
     &["integer and ", " and integer", "attempt to compare integer", "got integer)"];
-/// The hint: how to fix it.
+/// Hint for an `integer` where Luau expects a number.
 const INTEGER_HINT: &str = "whole numbers beyond 2^53 are of the type integer, which keeps every digit; \
     integer.tonumber(x) makes a number of one, integer.add(a, b), integer.sub(a, b) and integer.lt(a, b) work on two";
 
@@ -152,7 +152,7 @@ const INTEGER_HINT: &str = "whole numbers beyond 2^53 are of the type integer, w
 const CONTEXT_HINT: &str =
     "`context` cannot be changed; keep values in a local variable, table.clone(t) copies a table";
 
-/// The text of an error that a script raised.
+/// The message of an error value that a script raised; `None` if it has none.
 pub(super) fn raised(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.to_string_lossy(),
@@ -166,7 +166,7 @@ pub(super) fn raised(value: &Value) -> Option<String> {
     Some(shortened(&text))
 }
 
-/// The innermost cause.
+/// The innermost cause of an error.
 pub(super) fn root(error: &mlua::Error) -> &mlua::Error {
     match error {
         mlua::Error::CallbackError { cause, .. } | mlua::Error::BadArgument { cause, .. } => root(cause),
@@ -174,7 +174,7 @@ pub(super) fn root(error: &mlua::Error) -> &mlua::Error {
     }
 }
 
-/// Cuts a text that would be a flood.
+/// Truncates a text to [`ERROR_BYTES_MAX`].
 pub(super) fn shortened(text: &str) -> String {
     if text.len() <= ERROR_BYTES_MAX {
         return text.to_owned();
@@ -182,7 +182,7 @@ pub(super) fn shortened(text: &str) -> String {
     format!("{}… ({} bytes in all)", &text[..text.floor_char_boundary(ERROR_BYTES_MAX)], text.len())
 }
 
-/// Adds what to do, where the line shows a name that is not here.
+/// Adds a hint to the message of an error, if the line where it happened contains a known mistake.
 pub(super) fn with_hint(chunk_name: &str, source: &str, entry: Entry, message: String) -> String {
     let nil =
         message.contains("attempt to call a nil value") || message.contains("attempt to index nil with");
@@ -222,13 +222,13 @@ pub(super) fn with_hint(chunk_name: &str, source: &str, entry: Entry, message: S
     message
 }
 
-/// The hint on a name that other kinds of script, or plain Lua, have and `execute` has not.
+/// The hint for a name that other kinds of script or plain Lua have, but `execute` does not.
 pub(super) fn absent_in_execute(name: &str) -> Option<&'static str> {
     let hints = ABSENT_IN_EXECUTE.iter().chain(ABSENT);
     hints.filter(|(absent, _)| *absent == name).map(|(_, hint)| *hint).next()
 }
 
-/// Says which line hides the function `result`, if one does.
+/// The hint for a variable that shadows the function `result`, if there is one.
 pub(super) fn result_hidden(source: &str) -> Option<String> {
     let (number, _) = source.lines().enumerate().find(|(_, line)| {
         let line = line.trim_start();
@@ -243,16 +243,16 @@ pub(super) fn result_hidden(source: &str) -> Option<String> {
     ))
 }
 
-/// The text of a syntax error.
+/// The message of a syntax error, with a hint if its cause is a known mistake.
 pub(super) fn syntax(chunk_name: &str, source: &str, error: &mlua::Error) -> String {
     let text = match root(error) {
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         other => other.to_string(),
     };
-    // The compiler does not know the name: it says `3: …`.
+    // The compiler's messages begin with the line, without the script's name.
     let text = format!("{chunk_name}:{}", text.trim_start_matches(':'));
     let text = shortened(&text);
-    // The end that is missing is missed in a line that may not even be there.
+    // A missing `end` is reported at a line that may not even exist, so all lines are searched.
     let has_else_if = || source.lines().any(|line| code_of(line).contains("else if "));
     let hint = match text.contains("Expected 'end'") && has_else_if() {
         true => Some(ELSE_IF_HINT),
@@ -262,8 +262,8 @@ pub(super) fn syntax(chunk_name: &str, source: &str, error: &mlua::Error) -> Str
     hint.map_or_else(|| text.clone(), |hint| format!("{text} ({hint})"))
 }
 
-/// The Luau form of a block that begins with a colon, in the line of the error or the one before: Luau reads on to the call
-/// of a method.
+/// The hint for a block that begins with a colon (`if x:`), in the line of the error or the one before: Luau
+/// reads the colon as the call of a method, and fails only on the next line.
 fn block_hint(chunk_name: &str, source: &str, message: &str) -> Option<&'static str> {
     let number = line_number(chunk_name, message)?;
     let near = source.lines().take(number).skip(number.saturating_sub(2));
@@ -274,7 +274,7 @@ fn block_hint(chunk_name: &str, source: &str, message: &str) -> Option<&'static 
     BLOCKS.iter().find(|(word, _)| words.iter().any(|begun| begun == word)).map(|(_, hint)| *hint)
 }
 
-/// The Luau form of what a line wants to say, where another language says it so.
+/// The hint for a line that is written in the syntax of another language.
 fn syntax_hint(line: &str, message: &str) -> Option<&'static str> {
     if ["//", "/*", "#"].iter().any(|comment| line.trim_start().starts_with(comment)) {
         return Some(COMMENT_HINT);
@@ -291,7 +291,7 @@ fn syntax_hint(line: &str, message: &str) -> Option<&'static str> {
     hint.or_else(|| is_field.then_some(FIELD_HINT))
 }
 
-/// The line without its texts, its comment, and what looks like an operator and is none.
+/// The line without strings, comments and `~=`, which contains what looks like the operator `~`.
 fn code_of(line: &str) -> String {
     let code = line.split("--").next().unwrap_or_default();
     let mut open = None;

@@ -1,4 +1,4 @@
-//! The globals that all scripts of a VM share: nothing that reaches out, and nothing that can be changed.
+//! The globals that all scripts of a VM share: read-only, and without access to the system.
 
 use crate::host::{self, Host, freeze};
 use crate::value::Marks;
@@ -7,7 +7,7 @@ use mlua::state::{GcIncParams, GcMode};
 use mlua::{Function, LightUserData, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use std::rc::Rc;
 
-/// What is taken out of the standard library.
+/// Globals that are removed from the standard library.
 const REMOVED: &[&str] = &[
     "collectgarbage",
     "debug",
@@ -22,19 +22,20 @@ const REMOVED: &[&str] = &[
     "require",
     "setfenv",
 ];
-/// Size of the heap at which a collection should be done, in percent of what lived after the last.
+/// Heap size at which a garbage collection should be complete, in percent of the live heap after the last
+/// one.
 pub(super) const GC_GOAL: i32 = 200;
-/// The same where the heap could not double any more without running into its limit.
+/// [`GC_GOAL`] for a heap that could not double without exceeding its limit.
 pub(super) const GC_GOAL_TIGHT: i32 = 120;
-/// Work of the collector, in percent of what is allocated meanwhile.
+/// Speed of the garbage collector, in percent of the rate of allocation.
 const GC_STEP_MULTIPLIER: i32 = 400;
-/// Memory that is allocated between two steps of the collector, in KiB: by default its steps are small
-/// beside a large string.
+/// Allocation between two steps of the garbage collector, in KiB. The default steps are small compared with a
+/// large string.
 const GC_STEP_KB: i32 = 256;
-/// What `getmetatable` says of values whose metatable is ours.
+/// The result of `getmetatable` for values with a protected metatable.
 const LOCKED: &str = "locked";
 
-/// What a VM keeps of itself for its runs.
+/// The Lua state of a VM, and the values of it that all runs use.
 pub(super) struct Globals {
     pub(super) lua: Lua,
     pub(super) marks: Marks,
@@ -51,13 +52,14 @@ impl Globals {
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
         let globals = lua.globals();
         let marks = Marks::new(&lua)?;
-        // Scripts get another one, which hides the errors that we look for.
+        // The original `pcall`: that of scripts replaces error values by their text, but the VM needs the
+        // values.
         let pcall = globals.raw_get("pcall")?;
         let host = host::install(&lua, &marks, slot)?;
         for name in REMOVED {
             globals.raw_set(*name, Value::Nil)?;
         }
-        // Each run has its own.
+        // Each run has its own `_G`.
         globals.raw_set("_G", Value::Nil)?;
         if let Some(strings) = lua.type_metatable::<LuaString>() {
             strings.raw_set("__concat", &host.concat)?;
@@ -97,7 +99,8 @@ impl Globals {
 
 /// Sets how large the heap may grow between two collections, and begins one.
 ///
-/// Luau does not collect when memory runs out, so garbage must go before it counts against a script.
+/// Luau does not collect when the memory limit is reached, so garbage must be collected before it counts
+/// against a script.
 pub(super) fn collect_at(lua: &Lua, goal: i32) {
     let pace = GcIncParams::default().goal(goal).step_multiplier(GC_STEP_MULTIPLIER).step_size(GC_STEP_KB);
     lua.gc_set_mode(GcMode::Incremental(pace));

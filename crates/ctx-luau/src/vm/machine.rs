@@ -1,4 +1,4 @@
-//! The VM: many runs, one after the other, none of which sees a trace of another.
+//! [`Vm`]: executes runs one after the other, isolated from each other.
 
 use crate::engine::protocol::{Ending, Entry, Failure, FailureKind, Job};
 use crate::host::{HOST_APIS, SERVER_PREFIX, copied, freeze};
@@ -14,40 +14,42 @@ use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
-/// Runs after which a VM is replaced, to bound what may pile up unseen.
+/// Maximum number of runs of a VM, which bounds what may accumulate unnoticed.
 pub(super) const RUNS_MAX: usize = 1_000;
-/// Garbage of earlier runs that may wait: nobody can see it, and each run's limit counts from what is there.
+/// Garbage of earlier runs that may stay uncollected. Scripts cannot see it, and it does not count against
+/// their memory limits.
 const GARBAGE_BYTES_MAX: usize = 512 * 1024;
-/// The error that the VM raises when memory is used up. It is a string, which nothing but its text tells apart.
+/// The error that the VM raises when memory is exhausted. It is a string, recognised by its text alone.
 pub(crate) const NO_MEMORY: &str = "not enough memory";
 
-/// Why there is no VM.
+/// The VM could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("no Luau VM: {0}")]
 pub(crate) struct VmError(String);
 
-/// Raised, again and again, when the time of a run is over.
+/// The error at the deadline, raised at every later interrupt, so that a script that catches it ends
+/// nevertheless.
 #[derive(Debug, thiserror::Error)]
 #[error("the script's time is over")]
 struct TimeOver;
 
-/// A VM.
+/// A Luau VM, which executes one run at a time.
 pub(crate) struct Vm {
     globals: Globals,
     slot: Rc<Slot>,
     compiled: Compiled,
     runs: usize,
     failed: bool,
-    /// Whether nothing of the last run is left.
+    /// Whether the last run was cleaned up.
     tidy: bool,
-    /// Memory before the first run.
+    /// Memory in use before the first run.
     used_at_first: usize,
-    /// Memory from which garbage is collected more eagerly; the largest number once it is.
+    /// Memory use above which garbage is collected more eagerly; `usize::MAX` once it is.
     tight_from: Rc<Cell<usize>>,
 }
 
 impl Vm {
-    /// Makes one.
+    /// Creates a VM.
     pub(crate) fn new() -> Result<Self, VmError> {
         let slot = Rc::new(Slot::default());
         let globals = Globals::new(&slot).map_err(|error| VmError(error.to_string()))?;
@@ -69,7 +71,7 @@ impl Vm {
         Ok(Self { globals, slot, compiled, runs: 0, failed: false, tidy: true, used_at_first, tight_from })
     }
 
-    /// Whether it should not run anything any more: it failed, or is old.
+    /// Whether the VM must be replaced: a run failed, or there were too many.
     pub(crate) fn is_worn(&self) -> bool {
         self.failed || self.runs >= RUNS_MAX
     }
@@ -91,14 +93,14 @@ impl Vm {
         match ended {
             Ok(value) => Ending::Value(value),
             Err(failure) => {
-                // What a refused text leaves behind is nothing.
+                // A source that was refused leaves nothing behind.
                 self.failed = self.failed || failure.kind != FailureKind::Source;
                 Ending::Failed(failure)
             }
         }
     }
 
-    /// Forgets the last run. `run` does it too; called while nobody waits, it costs nobody time.
+    /// Cleans up after the last run. `run` does it too, but between runs nobody waits for it.
     pub(crate) fn tidy(&mut self) {
         if self.tidy {
             return;
@@ -138,7 +140,7 @@ impl Vm {
             run.begin_executing();
             entry::play(&scene, &environment, &chunk)
         });
-        // Nothing that a script does with the error of its deadline counts.
+        // After the deadline the outcome is a timeout, whatever the script made of that error.
         if run.was_over() { Err(scene.over()) } else { ended }
     }
 }
@@ -153,7 +155,7 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The globals of this run: empty, in front of what all runs share.
+    /// The environment of this run: its host APIs, in front of the globals that all runs share.
     fn environment(&self) -> mlua::Result<Table> {
         let lua = &self.globals.lua;
         let environment = lua.create_table()?;
@@ -178,7 +180,8 @@ impl Scene<'_> {
         }
         environment.raw_set("_G", &environment)?;
         environment.set_metatable(Some(self.globals.environment.clone()))?;
-        // Lets Luau look up globals once, at load; a script that names `_G` could change them unseen.
+        // Lets Luau look up globals once, at load. A script that names `_G` could change globals without Luau
+        // noticing.
         environment.set_safeenv(memmem::find(self.source, b"_G").is_none());
         let seed = RandomState::new().hash_one(self.job.chunk_name.as_str()) as i32;
         self.globals.seed_random.call::<()>(seed)?;
@@ -192,7 +195,7 @@ impl Scene<'_> {
         }
     }
 
-    /// A value from outside.
+    /// Reads a JSON value from the parent.
     pub(super) fn read(&self, json: &[u8]) -> mlua::Result<Value> {
         read(&self.globals.lua, &self.globals.marks, json, Reading::default()).map_err(|error| match error {
             ValueError::Lua(error) => error,
@@ -200,7 +203,7 @@ impl Scene<'_> {
         })
     }
 
-    /// What the script's function gets as `context`.
+    /// The argument `context` of the script's function.
     pub(super) fn context(&self) -> Value {
         self.places.borrow().clone().map_or(Value::Nil, Value::Table)
     }
@@ -220,7 +223,8 @@ impl Scene<'_> {
         Err(self.raised(returned.get(1).unwrap_or(&Value::Nil)))
     }
 
-    /// Waits for the calls that the script has started and not awaited: the first that failed fails the run.
+    /// Waits for the calls that the script has started and not awaited. The first error fails the run, the
+    /// others are logged.
     pub(super) fn await_promises(&self) -> Result<(), Failure> {
         let failed = |lost: LostCall| match self.run.was_over() {
             true => self.over(),
@@ -232,15 +236,15 @@ impl Scene<'_> {
         first.map_or(Ok(()), |lost| Err(failed(lost)))
     }
 
-    /// Waits for the calls that a script which has failed had started, so that none is cut off and no error is lost: those
-    /// of calls go to the log. The failure stays the script's own.
+    /// Waits for the calls that a failed script had started, so that none is interrupted. Their errors are
+    /// logged; the run fails with the error of the script itself.
     pub(super) fn await_promises_after(&self, failure: Failure) -> Failure {
         if self.run.was_over() {
             return failure;
         }
         match self.run.await_promises() {
             Ok(errors) => self.log_errors(errors.into_iter()),
-            // The run is over its time now, and that is what is told of it.
+            // The deadline passed meanwhile: the run becomes a timeout, and the script's own error is logged.
             Err(_) => self.run.log(LogLevel::Error, failure.message.as_bytes()),
         }
         failure
@@ -250,7 +254,7 @@ impl Scene<'_> {
         errors.for_each(|lost| self.run.log(LogLevel::Error, lost.message.as_bytes()));
     }
 
-    /// The failure that an error value of the script is.
+    /// Converts an error value of the script to a failure.
     fn raised(&self, value: &Value) -> Failure {
         if self.run.was_over() {
             return self.over();
@@ -275,7 +279,7 @@ impl Scene<'_> {
         Failure { kind: FailureKind::Raised, message, code }
     }
 
-    /// An object that was raised, as it shows itself.
+    /// The text of a raised object, from its `tostring`.
     fn shown(&self, value: &Value) -> String {
         let shown = self.globals.pcall.call::<(bool, Value)>((&self.globals.tostring, value));
         match shown {
@@ -284,7 +288,7 @@ impl Scene<'_> {
         }
     }
 
-    /// A failure of the VM itself.
+    /// Converts an error of the VM to a failure.
     pub(super) fn failed(&self, error: &mlua::Error) -> Failure {
         match explain::root(error) {
             _ if self.run.was_over() => self.over(),
@@ -296,7 +300,7 @@ impl Scene<'_> {
         }
     }
 
-    /// A result that is none.
+    /// The failure of a run whose result cannot be converted to JSON.
     pub(super) fn unfit(&self, error: ValueError) -> Failure {
         match error {
             ValueError::Lua(error) => self.failed(&error),
@@ -307,7 +311,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Something that the kind of script needs and this one does not have.
+    /// The failure of a run whose script does not fulfil the contract of its kind.
     pub(super) fn contract(&self, what: &str) -> Failure {
         let message = format!("{}: {what}", self.job.chunk_name);
         Failure { kind: FailureKind::Contract, message, code: None }

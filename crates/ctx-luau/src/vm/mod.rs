@@ -1,8 +1,8 @@
-//! A Luau VM that only computes and asks.
+//! The Luau VM in a worker: it computes, and sends host requests.
 //!
-//! One VM serves many runs: what it gives to scripts is frozen, and each run has an environment of its
-//! own. Host calls block until their answer is there, so they work everywhere, in metamethods and in
-//! callbacks of the standard library too.
+//! One VM serves many runs: the globals that it shares between scripts are frozen, and each run has an
+//! environment of its own. Host functions block until their response arrives, so that they work everywhere,
+//! also in metamethods and in callbacks of the standard library.
 
 mod entry;
 mod explain;
@@ -22,31 +22,31 @@ pub use undefined::{describe_undefined, execute_globals};
 
 use crate::engine::protocol::{Answer, Question};
 
-/// Where questions go. In a worker that is its pipe.
+/// The channel for host requests and log lines. In a worker it is the pipe to the parent.
 pub(crate) trait Outside {
-    /// Asks, and goes on; the number tells the answer.
+    /// Sends a request without waiting; the number identifies its response.
     fn ask(&self, question: Question) -> Result<u32, Gone>;
 
-    /// Waits for the next answer to any question.
+    /// Waits for the next response to any request.
     fn next_answer(&self) -> Result<(u32, Answer), Gone>;
 
-    /// Passes on a line that the script logged.
+    /// Sends a line that the script logged.
     fn log(&self, level: LogLevel, message: &str) -> Result<(), Gone>;
 }
 
-/// There is no outside any more.
+/// The channel is closed: the parent has exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
-/// How serious a logged line is.
+/// Severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Of use to whoever writes the script.
+    /// Details for the author of the script.
     Debug,
-    /// What happened.
+    /// A normal event.
     Info,
-    /// What may be wrong.
+    /// A possible problem.
     Warn,
-    /// What went wrong.
+    /// A failure.
     Error,
 }

@@ -1,4 +1,4 @@
-//! What belongs to one run: its time, its questions, its log, its result.
+//! [`Run`]: the state of one run: its deadline, host requests, log and result.
 
 use crate::engine::log_cost;
 use crate::engine::protocol::{ABOUT_PERSON, Answer, Bounds, Question};
@@ -9,18 +9,18 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Bytes of one line of the log.
+/// Maximum size of one log line.
 const LINE_BYTES_MAX: usize = 16 * 1024;
-/// What a host function answers while a script is only looked at.
+/// Error of a host function while a script is only loaded to read its definition.
 const LOADING: &str = "not available while the script is loaded: call it inside the script's function";
-/// What a host function answers when nobody is there to ask.
+/// Error of a host function when the parent has exited.
 const NOBODY: &str = "nobody answers any more";
 
-/// Looks at the clock are this many interrupts apart: a look takes as long as a loop's round. The
-/// longest thing without an interrupt takes milliseconds, so a few of them do not matter.
+/// Number of interrupts for each check of the clock, because a check takes as long as an iteration of a loop.
+/// Interrupts are milliseconds apart at most, so checking fewer of them does not matter.
 const INTERRUPTS_A_LOOK: u32 = 8;
 
-/// Holds the current run; the functions of a VM are made once and look here.
+/// Holds the current run. The native functions of a VM are created once, and find the run here.
 #[derive(Default)]
 pub(crate) struct Slot {
     run: RefCell<Option<Rc<Run>>>,
@@ -40,8 +40,8 @@ impl Slot {
         self.run.borrow().clone()
     }
 
-    /// Whether the current run must end now; asked at every interrupt. Now and then it looks, and
-    /// calls the function so that the VM can look, too.
+    /// Whether the current run must end now. Called at every interrupt; every few times it looks at the
+    /// clock, and calls `look` for the VM's own checks.
     pub(crate) fn is_over(&self, look: impl FnOnce()) -> bool {
         let interrupts = self.interrupts.get().wrapping_add(1);
         self.interrupts.set(interrupts);
@@ -58,42 +58,42 @@ impl Slot {
 /// Values that one run numbers for `tostring`; all further ones share the next number.
 const IDENTITIES_MAX: usize = 100_000;
 
-/// One run.
+/// The state of one run.
 pub(crate) struct Run {
     pub(crate) bounds: Bounds,
     pub(crate) started: Instant,
     outside: Rc<dyn Outside>,
     deadline: Cell<Instant>,
     time_over: Cell<bool>,
-    /// Whether the script is only looked at.
+    /// Whether the script is only loaded to read its definition.
     loading: Cell<bool>,
     arrived: RefCell<HashMap<u32, Answer>>,
-    /// Calls whose promises have not been awaited, by question: the function of each.
+    /// For each host request whose promise was not awaited: the function that was called.
     promised: RefCell<BTreeMap<u32, String>>,
-    /// Questions whose promises have been awaited.
+    /// Host requests whose promises were awaited.
     awaited: RefCell<HashSet<u32>>,
     /// Whether a value may stand where the script expects a promise.
     has_given_values: Cell<bool>,
-    /// Judges undefined globals; none where reading one gives nil.
+    /// Detects undefined globals; `None` where reading one gives nil.
     names: Option<GlobalNames>,
-    /// Whether the script's code runs. Before that Luau looks up its imports (`sdk.a.b`) among the globals that all
-    /// scripts share, and takes nil for an answer.
+    /// Whether the script's code runs. Before that, Luau looks up its imports (`sdk.a.b`) in the globals that
+    /// all scripts share; those that are missing there must read as nil.
     executing: Cell<bool>,
-    /// Questions that a person answers.
+    /// Open host requests that wait for a person.
     people: RefCell<HashSet<u32>>,
     /// Numbers that `tostring` shows instead of addresses, by address.
     identities: RefCell<HashMap<*const c_void, usize>>,
     log_left: Cell<usize>,
     log_full: Cell<bool>,
-    /// What `result(v)` was given, as JSON.
+    /// The value given to `result(v)`, as JSON.
     pub(crate) result: RefCell<Option<Vec<u8>>>,
 }
 
-/// A call that a script started, never awaited, and that failed.
+/// A failed call that the script started and never awaited.
 #[derive(Debug)]
 pub(crate) struct LostCall {
     pub(crate) message: String,
-    /// The code of the failed question; none where nobody answered it.
+    /// The code of the failed host request; `None` if the parent has exited.
     pub(crate) code: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl Run {
         }
     }
 
-    /// Whether the run must end now. Once true it stays true, so that nothing can wait it out.
+    /// Whether the deadline has passed. Once true it stays true, even if the deadline is moved.
     pub(crate) fn is_over(&self) -> bool {
         if !self.time_over.get() && Instant::now() >= self.deadline.get() {
             self.time_over.set(true);
@@ -134,12 +134,12 @@ impl Run {
         self.time_over.get()
     }
 
-    /// Whether the run was told that its time is over.
+    /// Whether the run was found to be over, without a new look at the clock.
     pub(crate) fn was_over(&self) -> bool {
         self.time_over.get()
     }
 
-    /// Asks; the answer is waited for with `wait_any`, and taken with `take`.
+    /// Sends a host request. Wait for its response with `wait_any`, then get it with `take`.
     pub(crate) fn ask(&self, question: Question) -> Result<u32, String> {
         if self.loading.get() {
             return Err(LOADING.to_owned());
@@ -152,7 +152,7 @@ impl Run {
         Ok(id)
     }
 
-    /// Waits until one of these has its answer.
+    /// Waits until one of these requests has its response.
     pub(crate) fn wait_any(&self, ids: &[u32]) -> Result<(), String> {
         while !ids.iter().any(|id| self.has_arrived(*id)) {
             let asked = Instant::now();
@@ -167,23 +167,24 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the answer is there, or was taken by another branch of the script that awaits the same promise.
+    /// Whether the response has arrived, or was taken by another task of `parallel` that awaits the same
+    /// promise.
     pub(crate) fn has_arrived(&self, id: u32) -> bool {
         self.arrived.borrow().contains_key(&id) || self.awaited.borrow().contains(&id)
     }
 
-    /// Notes that a question was asked for a promise.
+    /// Records that a host request belongs to a promise.
     pub(crate) fn promise(&self, id: u32, function: String) {
         self.promised.borrow_mut().insert(id, function);
     }
 
-    /// Waits for every call that was started and never awaited; gives those that failed.
+    /// Waits for every call that was started and never awaited; returns those that failed.
     pub(crate) fn await_promises(&self) -> Result<Vec<LostCall>, LostCall> {
         let promised = self.promised.borrow().clone();
         let mut errors = Vec::new();
         for (id, function) in promised {
             self.wait_any(&[id]).map_err(|message| LostCall { message, code: None })?;
-            // Values stay: the result may hold the promise.
+            // Values are not taken: the result may contain the promise.
             let has_failed = matches!(self.arrived.borrow().get(&id), Some(Answer::Failed { .. }));
             if has_failed && let Some(Answer::Failed { code, message, .. }) = self.take(id) {
                 let message = format!("{function} was called and not awaited, and failed: {message}");
@@ -193,27 +194,27 @@ impl Run {
         Ok(errors)
     }
 
-    /// Notes that a call without `sdk.` has given its value at once.
+    /// Records that a call without `sdk.` returned a value instead of a promise.
     pub(crate) fn note_value(&self) {
         self.has_given_values.set(true);
     }
 
-    /// Whether a call without `sdk.` has given its value at once.
+    /// Whether a call without `sdk.` returned a value instead of a promise.
     pub(crate) fn has_given_values(&self) -> bool {
         self.has_given_values.get()
     }
 
-    /// Notes that the script is loaded: from now on its code reads globals.
+    /// Records that the script is loaded: from now on its code reads globals.
     pub(crate) fn begin_executing(&self) {
         self.executing.set(true);
     }
 
-    /// The error of reading an undefined global, where that is one.
+    /// The error for reading an undefined global, if it is one.
     pub(crate) fn undefined(&self, name: &str) -> Option<String> {
         self.names.as_ref().filter(|_| self.executing.get())?.error_of(name)
     }
 
-    /// Takes an answer that has arrived.
+    /// Takes a response that has arrived.
     pub(crate) fn take(&self, id: u32) -> Option<Answer> {
         let answer = self.arrived.borrow_mut().remove(&id)?;
         if self.promised.borrow_mut().remove(&id).is_some() {
@@ -232,7 +233,7 @@ impl Run {
         *identities.entry(at).or_insert(next)
     }
 
-    /// Logs a line, within the run's bound.
+    /// Logs a line, within the run's limit.
     pub(crate) fn log(&self, level: LogLevel, line: &[u8]) {
         if self.log_full.get() {
             return;
@@ -260,7 +261,7 @@ impl Run {
         }
     }
 
-    /// Without an outside a script has nobody to work for.
+    /// Ends the run: without a parent nobody can use its result.
     fn end(&self, _: Gone) -> String {
         self.time_over.set(true);
         NOBODY.to_owned()

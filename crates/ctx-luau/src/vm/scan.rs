@@ -1,5 +1,5 @@
-//! What a connector's scan returns: its items go out one by one, like those it emits, so that neither
-//! their number nor their sizes together count.
+//! Sends the items that a connector's scan returns one by one, like emitted ones, so that neither their
+//! number nor their total size is limited.
 
 use crate::engine::protocol::{Answer, Failure, FailureKind, Question};
 use crate::value::{ValueError, Writing, write};
@@ -7,10 +7,10 @@ use crate::vm::machine::Scene;
 use mlua::{Table, Value};
 use serde_json::json;
 
-/// Bytes of one item; a document has less.
+/// Maximum size of one item as JSON, above that of a document.
 const ITEM_BYTES_MAX: usize = 60 * 1024 * 1024;
 
-/// Hands over the items and answers with the cursor, from `return items`, `return items, cursor` or nothing.
+/// Sends the items and returns the cursor as JSON, from `return items`, `return items, cursor` or nothing.
 pub(super) fn scanned(scene: &Scene<'_>, returned: &[Value]) -> Result<Vec<u8>, Failure> {
     match returned.first() {
         None | Some(Value::Nil) => {}
@@ -31,7 +31,7 @@ pub(super) fn scanned(scene: &Scene<'_>, returned: &[Value]) -> Result<Vec<u8>, 
 fn hand_over_all(scene: &Scene<'_>, items: &Table) -> Result<(), Failure> {
     let count = items.raw_len();
     if count == 0 && !items.is_empty() {
-        // One table that is no list is the only item there is.
+        // A table that is not a list is a single item.
         return hand_over(scene, &Value::Table(items.clone()), "item");
     }
     for position in 1..=count {
@@ -46,7 +46,7 @@ fn hand_over(scene: &Scene<'_>, item: &Value, name: &str) -> Result<(), Failure>
     let arguments = match write(&scene.globals.marks, item, how) {
         Ok(json) => json,
         Err(ValueError::Lua(error)) => return Err(scene.failed(&error)),
-        // One that cannot be told must not take the others with it.
+        // An item that cannot be converted must not fail the others.
         Err(unfit) => in_place_of(item, &unfit),
     };
     let question = Question { about: "emit".to_owned(), arguments, bytes: Vec::new() };
@@ -62,7 +62,7 @@ fn hand_over(scene: &Scene<'_>, item: &Value, name: &str) -> Result<(), Failure>
     }
 }
 
-/// Tells which item is unfit, as far as it can be told.
+/// An item that reports an unconvertible one, with its `source_id` if that is readable.
 fn in_place_of(item: &Value, unfit: &ValueError) -> Vec<u8> {
     let source_id = match item {
         Value::Table(fields) => fields.raw_get::<Value>("source_id").ok(),

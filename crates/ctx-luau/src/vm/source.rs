@@ -1,4 +1,4 @@
-//! The text of a script: what is refused, and what is compiled once.
+//! Validates and compiles the source of scripts, and caches the bytecode.
 
 use crate::syntax::{may_promise, with_promises};
 use crate::vm::explain;
@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-/// Bytes of one script.
+/// Maximum size of a script's source.
 pub(crate) const SOURCE_BYTES_MAX: usize = 256 * 1024;
-/// Scripts whose compiled form is kept.
+/// Maximum number of cached scripts.
 const KEPT_MAX: usize = 64;
-/// Bytes of text whose compiled form is kept.
+/// Maximum total size of the sources of cached scripts.
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Compiled scripts, by their text and what else they depend on.
+/// A cache of compiled scripts, by source and everything else that the bytecode depends on.
 #[derive(Default)]
 pub(super) struct Compiled {
     by_text: HashMap<Rc<[u8]>, Rc<[u8]>>,
@@ -23,8 +23,8 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// The compiled form of a script, or why there is none. Where calls of the servers, which it sees as globals, may give
-    /// promises, it depends on them.
+    /// Compiles a script, unless its bytecode is cached. The bytecode depends on `servers`, the providers
+    /// that the script sees as globals, where calls of them may return promises.
     pub(super) fn get(
         &mut self,
         chunk_name: &str,
@@ -50,7 +50,8 @@ impl Compiled {
     }
 }
 
-/// Tells scripts apart by all that their compiled form depends on; no text contains a zero byte.
+/// The cache key: the source, with `servers` where the bytecode depends on them. No valid source contains a
+/// zero byte.
 fn key<'s>(text: &'s [u8], servers: &[&str]) -> Cow<'s, [u8]> {
     if servers.is_empty() || !may_promise(text) {
         return Cow::Borrowed(text);
@@ -67,7 +68,7 @@ fn refuse_no_text(chunk_name: &str, text: &[u8]) -> Result<(), String> {
     if text.len() > SOURCE_BYTES_MAX {
         return Err(format!("{chunk_name}: the script is larger than {} KiB", SOURCE_BYTES_MAX / 1024));
     }
-    // The compiler would end the script at a zero byte without a word.
+    // The compiler would silently end the script at a zero byte.
     if text.contains(&0) {
         return Err(format!("{chunk_name}: a zero byte in the script: it must be text, not bytecode"));
     }
@@ -78,14 +79,14 @@ fn compile(chunk_name: &str, text: &[u8]) -> Result<Vec<u8>, String> {
     let Ok(text) = std::str::from_utf8(text) else {
         return Err(format!("{chunk_name}: the script is not UTF-8 text"));
     };
-    // A byte order mark is for editors.
+    // A byte order mark is not part of the script.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Compiler::new()
         .compile(hide_shebang(text).as_bytes())
         .map_err(|error| explain::syntax(chunk_name, text, &error))
 }
 
-/// A first line for the shell becomes a comment; line numbers stay.
+/// Turns a shebang line into a comment, so that line numbers stay.
 fn hide_shebang(text: &str) -> std::borrow::Cow<'_, str> {
     if text.starts_with("#!") { format!("--{text}").into() } else { text.into() }
 }

@@ -1,6 +1,6 @@
-//! Undefined globals of an `execute` script: the error that reading one raises, instead of a nil.
+//! Undefined globals of an `execute` script: to read one is an error, instead of nil.
 //!
-//! Scripts in files are spared: `x = x or {}` is common in plain Lua.
+//! Scripts in files are exempt: `x = x or {}` is common in plain Lua.
 
 use super::explain;
 use crate::host::{HOST_APIS, SERVER_PREFIX};
@@ -8,12 +8,12 @@ use crate::syntax::{DefinedNames, TokenTree};
 use ctx_core::nearest_few;
 use std::cell::OnceCell;
 
-/// Names that a message suggests.
+/// Maximum number of names that a message suggests.
 const SUGGESTIONS_MAX: usize = 3;
-/// Bytes of a name that is not too short to be compared with others.
+/// Minimum length of a name for which similar ones are suggested.
 const SUGGESTED_BYTES_MIN: usize = 3;
 
-/// The globals of the language.
+/// The globals of the language itself.
 pub(crate) const LANGUAGE: &[&str] = &[
     "_G",
     "_VERSION",
@@ -49,7 +49,7 @@ pub(crate) const LANGUAGE: &[&str] = &[
     "xpcall",
 ];
 
-/// Names that mean something in JavaScript or Python, and what to write in Luau.
+/// Names of JavaScript and Python, and what to write in Luau.
 const OTHER_LANGUAGES: &[(&str, &str)] = &[
     ("Array", "tables are arrays: { 1, 2 }"),
     ("Date", "os.time() and os.date() tell the time"),
@@ -97,7 +97,7 @@ pub fn execute_globals() -> impl Iterator<Item = &'static str> {
     LANGUAGE.iter().copied().chain(apis)
 }
 
-/// The description of an undefined global, with a way to put it right; `others` are names that the script may use besides
+/// The error message for an undefined global, with a hint. `others` are names that the script may use besides
 /// those that it defines and [`execute_globals`].
 pub fn describe_undefined<'a>(
     name: &str,
@@ -116,7 +116,7 @@ pub fn describe_undefined<'a>(
     }
     let others = execute_globals().map(|name| -> &str { name }).chain(others);
     let known = defined.names().chain(others.filter(|name| defined.line_of(name).is_none()));
-    // Every name of a letter is near every other.
+    // All names of one or two letters are similar.
     let count_max = if name.len() < SUGGESTED_BYTES_MIN { 0 } else { SUGGESTIONS_MAX };
     let near: Vec<String> = nearest_few(name, known, count_max)
         .into_iter()
@@ -130,11 +130,12 @@ pub fn describe_undefined<'a>(
     format!("there is no variable or function `{name}`{hint}")
 }
 
-/// The names that an `execute` script defines or is given, to judge those that it reads.
+/// The names that an `execute` script may read: those that it defines, and its globals.
 pub(crate) struct GlobalNames {
     source: Box<[u8]>,
     servers: Vec<String>,
-    /// Found when the first undefined name is read: most scripts read none. None where the text cannot be read.
+    /// Computed when the first undefined name is read, which most scripts never do. `None` if the source
+    /// cannot be tokenized.
     defined: OnceCell<Option<DefinedNames>>,
 }
 
@@ -144,7 +145,8 @@ impl GlobalNames {
         Self { source: source.into(), servers: servers.collect(), defined: OnceCell::new() }
     }
 
-    /// The error of reading this name; none if the script assigns it somewhere, or if it is part of the language.
+    /// The error for reading this name; `None` if the script assigns it somewhere, or if it is part of the
+    /// language.
     pub(crate) fn error_of(&self, name: &str) -> Option<String> {
         if LANGUAGE.contains(&name) {
             return None;

@@ -1,14 +1,15 @@
-//! `context.elicit`, `context.sample` and `context.roots`: what a script asks whoever made its call.
+//! `context.elicit`, `context.sample` and `context.roots`: requests to the client that made the script's
+//! call.
 
 use super::{Answered, BAD_REQUEST, text};
 use crate::engine::Refusal;
 use ctx_core::{Call, Question, Want};
 use serde_json::{Map, Value, json};
 
-/// The one field of an answer that was asked for without fields.
+/// The field that wraps an answer whose schema is not an object: an elicitation can only return an object.
 const BARE: &str = "value";
 
-/// Asks; `call` gives the call that the named function asks in.
+/// Sends the request to the client. `call` returns the script's call, or an error that names the function.
 pub(super) async fn ask<'a>(
     call: impl FnOnce(&str) -> Result<&'a Call, Refusal>,
     arguments: &Map<String, Value>,
@@ -39,7 +40,7 @@ pub(super) async fn ask<'a>(
     }
 }
 
-/// The schema of an object, since people fill in forms, and whether it was made one here.
+/// The schema as one of an object, which elicitation requires, and whether it was wrapped for that.
 fn object_schema(given: Option<&Value>) -> (Value, bool) {
     let Some(Value::Object(given)) = given else {
         return (json!({ "type": "object", "properties": {} }), false);
@@ -48,7 +49,7 @@ fn object_schema(given: Option<&Value>) -> (Value, bool) {
     if schema.get("type").is_some_and(|kind| kind != "object") {
         return (json!({ "type": "object", "properties": { BARE: schema }, "required": [BARE] }), true);
     }
-    // An empty Lua table is both.
+    // An empty Lua list arrives as an object.
     if schema.get("required").and_then(Value::as_object).is_some_and(Map::is_empty) {
         schema.insert("required".to_owned(), json!([]));
     }

@@ -1,4 +1,4 @@
-//! `sdk` and `context`: calls inside of the script's own call.
+//! `sdk` and `context`: tool calls nested in the script's own call.
 
 use super::{Answered, text};
 use crate::engine::Refusal;
@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// What a body is called where the tool does not say.
+/// Name of the body argument, unless the tool has another.
 const BODY: &str = "body";
 
-/// Calls a tool; the script gets its value, or its content where it has no value. Where it asks for `page`, it is told
-/// besides how a list goes on, as JSON text; an empty one where the answer is no list.
+/// Calls a tool; returns its structured value, or its content if it has none. With `page`, also returns the
+/// [`Page`] of a list as JSON text, which is empty if the answer is not a list.
 pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answered {
     let name = known_name(call.catalog(), text(arguments, "name")?);
     let given = arguments.get("arguments").cloned().unwrap_or_default();
@@ -37,12 +37,13 @@ pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answere
     Ok((value, told.map_err(|error| refusal(ToolError::internal("a page cannot be told", error)))?))
 }
 
-/// What a script is told of a page.
+/// The page information that `paginate` gets.
 #[derive(Serialize)]
 struct Told {
     #[serde(flatten)]
     page: Page,
-    /// Two pages with the same mark are the same page: the service leads in a circle, or does not count pages at all.
+    /// A fingerprint of the page. Two pages with the same fingerprint are the same page: the service repeats
+    /// pages, or ignores the page number.
     mark: String,
 }
 
@@ -54,14 +55,14 @@ fn page_text(page: Option<Page>, value: &Value) -> serde_json::Result<Vec<u8>> {
     let is_empty = items.and_then(Value::as_array).is_none_or(Vec::is_empty);
     let mut mark = DefaultHasher::new();
     serde_json::to_vec(value)?.hash(&mut mark);
-    // Pages without items are all alike; they differ in where they lead.
+    // Empty pages are equal; the arguments of their next pages tell them apart.
     if is_empty {
         serde_json::to_vec(&page.next)?.hash(&mut mark);
     }
     serde_json::to_vec(&Told { page, mark: format!("{:x}", mark.finish()) })
 }
 
-/// Arguments with the body that a script gives beside them.
+/// Adds the body that a script passes separately from the other arguments.
 fn with_body(given: Value, name: &str, body: Value) -> Result<Value, ToolError> {
     let mut fields = match given {
         Value::Null => Map::new(),
@@ -80,7 +81,7 @@ fn refusal(error: ToolError) -> Refusal {
     Refusal::new(code, error.message()).with_data(data)
 }
 
-/// The catalog's name for what a script names, who may also use the name that its origin gives it.
+/// The catalog's name of a tool, which a script may also call by the name that the tool has at its origin.
 fn known_name(catalog: &Catalog, asked: &str) -> String {
     if catalog.entry(asked).is_some() {
         return asked.to_owned();

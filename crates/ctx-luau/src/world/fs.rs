@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
-/// Names that one listing gives at most.
+/// Maximum number of files in one listing.
 const NAMES_MAX: usize = 10_000;
-/// Directories that one listing looks into at most.
+/// Maximum number of directories that one listing reads.
 const DIRECTORIES_MAX: usize = 10_000;
-/// Bytes of a glob pattern.
+/// Maximum size of a glob pattern.
 const GLOB_BYTES_MAX: usize = 1_000;
 const FAILED: &str = "fs";
 const NOT_FOUND: &str = "not_found";
 const TOO_LARGE: &str = "too_large";
 
-/// Reads one file, whatever is in it.
+/// Reads one file as bytes.
 pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: usize) -> Answered {
     within(directory, move |root| {
         refuse_secret(root, "fs.read", &path)?;
@@ -38,8 +38,8 @@ pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: us
     .await
 }
 
-/// Lists the files of a directory whose names a glob matches, by paths that `fs.read` takes. A glob with
-/// `/` or `**` looks into the directories below, too.
+/// Lists the files of a directory that match a glob, as paths for `fs.read`. Recursive only for a glob with
+/// `/` or `**`.
 pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<String>) -> Answered {
     let matcher = match &glob {
         None => None,
@@ -63,7 +63,7 @@ pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<S
     .await
 }
 
-/// Works on the directory where it may block.
+/// Opens the directory and runs `work` on the blocking thread pool.
 async fn within(
     directory: Option<PathBuf>,
     work: impl FnOnce(&Dir) -> Answered + Send + 'static,
@@ -83,7 +83,7 @@ async fn within(
 
 fn read_file(root: &Dir, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
     let path = inside(path)?;
-    // Before it is opened: some that are no files would wait for somebody to write.
+    // Checked before opening: to open a FIFO would block until somebody writes to it.
     if !root.metadata(&path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
     }
@@ -111,7 +111,7 @@ fn list_files(root: &Dir, dir: &str, matcher: Option<&GlobMatcher>, deep: bool) 
                 left.push(relative);
                 continue;
             }
-            // A link counts as what it leads to, unless that is outside.
+            // A symbolic link counts as its target, unless the target is outside.
             let is_file = root.metadata(&whole).is_ok_and(|metadata| metadata.is_file());
             if is_file && matcher.is_none_or(|matcher| matcher.is_match(&relative)) {
                 names.extend(shown(&whole));
@@ -147,7 +147,7 @@ fn secret_refusal(function: &str, path: &str) -> Refusal {
     Refusal::new(FORBIDDEN, message)
 }
 
-/// The path without `.` and `..`, if it stays inside.
+/// The path without `.` and `..`; an error if it leads outside.
 fn inside(path: &str) -> io::Result<PathBuf> {
     let outside = || io::Error::new(io::ErrorKind::PermissionDenied, "outside");
     let mut clean = PathBuf::new();
@@ -162,7 +162,7 @@ fn inside(path: &str) -> io::Result<PathBuf> {
     Ok(if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean })
 }
 
-/// A path as scripts write it; one that is not text cannot be written.
+/// A path as scripts write it; `None` if it is not UTF-8.
 fn shown(path: &Path) -> Option<String> {
     let parts = path.components().filter(|part| *part != Component::CurDir);
     let parts: Option<Vec<&str>> = parts.map(|part| part.as_os_str().to_str()).collect();
@@ -170,7 +170,7 @@ fn shown(path: &Path) -> Option<String> {
 }
 
 fn told(function: &str, path: &str, error: &io::Error) -> Refusal {
-    // The system's own refusal has a number; what leads outside is refused before the system is asked.
+    // Only errors of the operating system have a number; a path that leads outside is refused without one.
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         let message = format!("{function}: `{path}` is outside of the script's directory");
         return Refusal::new(FORBIDDEN, message);

@@ -1,16 +1,16 @@
-//! The hosts that a script may reach, where its section narrows them.
+//! `allow_hosts`: the hosts that a script may contact with `http`.
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use url::Url;
 
-/// Globs over host names; those with a port are over both.
+/// Globs that are matched against `host` and against `host:port`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AllowedHosts {
     globs: Option<GlobSet>,
 }
 
 impl AllowedHosts {
-    /// None at all means every host.
+    /// Compiles the globs; without any, every host is allowed.
     pub(crate) fn new(globs: &[String]) -> Result<Self, globset::Error> {
         if globs.is_empty() {
             return Ok(Self::default());
@@ -22,7 +22,7 @@ impl AllowedHosts {
         Ok(Self { globs: Some(builder.build()?) })
     }
 
-    /// Whether a URL's host is one of them.
+    /// Whether a URL's host is allowed.
     pub(super) fn allow(&self, url: &Url) -> bool {
         let Some(globs) = &self.globs else { return true };
         let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();

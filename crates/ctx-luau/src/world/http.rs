@@ -1,5 +1,7 @@
-//! `http`: one client for all scripts. Every address is checked where it is connected to, and every
-//! redirect like a request of its own, in no nearer network scope than the server that sent it.
+//! `http`: the HTTP client of all scripts, with protection against SSRF.
+//!
+//! An address is checked when the client connects to it. A redirect is checked like a new request, and may
+//! not lead into a nearer network scope than that of the server that sent it.
 
 use super::{AllowedHosts, Answered, BAD_REQUEST, FORBIDDEN, text};
 use crate::engine::Refusal;
@@ -30,11 +32,11 @@ const RESERVED_HEADERS: [&str; 11] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// How long it may take until a connection stands.
+/// Time limit for establishing a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Connections to one host that wait for the next request.
+/// Maximum number of idle connections to one host.
 const IDLE_PER_HOST: usize = 8;
-/// Where no code says more.
+/// Error code of failures that have no code of their own.
 const FAILED: &str = "http";
 const TIMEOUT: &str = "timeout";
 const TOO_LARGE: &str = "too_large";
@@ -48,8 +50,8 @@ impl Default for Http {
     fn default() -> Self {
         let options = ClientOptions {
             user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
-            // A proxy would connect in our place, and where to could not be checked; the variables that
-            // name one are not ours to read.
+            // A proxy would connect in our place, to addresses that cannot be checked here. A library does
+            // not read the environment variables that name a proxy.
             proxy: Proxy::None,
             connect_timeout: CONNECT_TIME,
             idle_per_host_max: IDLE_PER_HOST,
@@ -59,7 +61,7 @@ impl Default for Http {
     }
 }
 
-/// A request as a script puts it.
+/// The validated request of a script.
 pub(super) struct Request {
     sent: ctx_net::Request,
     /// Time limit for the request and all its redirects together.
@@ -71,7 +73,7 @@ impl Request {
         let bad = |message: String| Refusal::new(BAD_REQUEST, format!("http: {message}"));
         let method = text(arguments, "method")?.to_ascii_uppercase();
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| bad("no such method".to_owned()))?;
-        // The URL is not repeated: it may hold secrets.
+        // The error does not repeat the URL, which may contain secrets.
         let url = Url::parse(text(arguments, "url")?);
         let mut url = url.map_err(|error| bad(format!("the URL cannot be read: {error}")))?;
         for (name, value) in fields(arguments, "params")? {
@@ -93,7 +95,7 @@ impl Request {
             let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
             headers.append(header, HeaderValue::from_str(&value).map_err(|_| wrong())?);
         }
-        // The client counts by itself; another count would let a request hide in this one.
+        // The client sets the content length; another one would allow request smuggling.
         headers.remove(CONTENT_LENGTH);
         let timeout = match arguments.get("timeout") {
             None | Some(Value::Null) => None,
@@ -109,7 +111,7 @@ impl Request {
 }
 
 impl Http {
-    /// Sends a request and brings back what it is answered with.
+    /// Sends a request, follows its redirects and returns the response.
     pub(super) async fn send(
         &self,
         request: Request,
@@ -119,7 +121,7 @@ impl Http {
         let (timeout, shown) = (request.timeout, request.sent.shown());
         let sent = self.exchange(request.sent, allowed, limits);
         match timeout {
-            // The run's deadline ends it.
+            // The run's deadline cancels the request.
             None => sent.await,
             Some(timeout) => tokio::time::timeout(timeout, sent).await.unwrap_or_else(|_| {
                 let seconds = timeout.as_secs_f64();
@@ -158,7 +160,7 @@ impl Http {
     }
 }
 
-/// Whether a request may be sent, as far as its section tells; addresses are the client's to check.
+/// Checks the scheme and `allow_hosts`; the client checks addresses.
 fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), Refusal> {
     let refuse = |why: &str| Err(Refusal::new(FORBIDDEN, format!("http: {}: {why}", request.shown())));
     let url = &request.url;

@@ -1,4 +1,5 @@
-//! The parent's side of the host APIs: it answers what scripts ask, within what each may reach.
+//! The host APIs in the parent process: handles the host requests of scripts, with the permissions of each
+//! script.
 
 mod ask;
 mod call;
@@ -18,15 +19,15 @@ use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The code of a question that is asked wrongly.
+/// Error code of an invalid host request.
 const BAD_REQUEST: &str = "bad_request";
-/// The code of a question that this script may not ask.
+/// Error code of a host request that this script may not make.
 const FORBIDDEN: &str = "forbidden";
 
-/// An answer: a value, and what need not be text.
+/// The response to a host request: a JSON value, and raw bytes.
 type Answered = Result<(Value, Vec<u8>), Refusal>;
 
-/// What one run of a script may reach.
+/// Handles the host requests of one run of a script.
 pub(crate) struct ScriptWorld<'a> {
     script: &'a Script,
     far: Far<'a>,
@@ -34,7 +35,7 @@ pub(crate) struct ScriptWorld<'a> {
     requests: AtomicU32,
 }
 
-/// Whoever the script works for.
+/// The origin of a run: a call, or the sync of a source.
 #[derive(Clone, Copy)]
 enum Far<'a> {
     Call(&'a Call),
@@ -42,13 +43,13 @@ enum Far<'a> {
 }
 
 impl<'a> ScriptWorld<'a> {
-    /// For a script that runs inside of a call.
+    /// For a script that runs within a call.
     pub(crate) fn of_call(script: &'a Script, call: &'a Call) -> Self {
         let redactor = call.catalog().redactor().clone();
         Self { script, far: Far::Call(call), redactor, requests: AtomicU32::new(0) }
     }
 
-    /// For a connector.
+    /// For a connector, which runs within a sync.
     pub(crate) fn of_sync(script: &'a Script, emitter: &'a Emitter<'a>) -> Self {
         let redactor = emitter.redactor.clone();
         Self { script, far: Far::Sync(emitter), redactor, requests: AtomicU32::new(0) }
@@ -63,7 +64,7 @@ impl<'a> ScriptWorld<'a> {
 
     fn env_get(&self, arguments: &Map<String, Value>) -> Answered {
         let name = text(arguments, "name")?;
-        // Asking for what cannot be a name must not reach the system's own functions.
+        // A text that cannot be the name of a variable is not passed on to functions of the operating system.
         let is_name = !name.is_empty() && !name.contains(['=', '\0']);
         let value = if is_name { (self.script.inner.environment)(name) } else { None };
         if let Some(value) = &value {
@@ -76,7 +77,7 @@ impl<'a> ScriptWorld<'a> {
         let seconds = arguments.get("seconds").and_then(Value::as_f64).unwrap_or(f64::NAN);
         let wanted = Duration::try_from_secs_f64(seconds)
             .map_err(|_| Refusal::new(BAD_REQUEST, "sleep: expected a number of seconds, 0 or more"))?;
-        // The run's deadline ends it.
+        // The run's deadline cancels the sleep.
         tokio::time::sleep(wanted).await;
         Ok(nothing())
     }
@@ -120,7 +121,7 @@ impl<'a> ScriptWorld<'a> {
 impl World for ScriptWorld<'_> {
     async fn answer(&self, about: &str, arguments: Value, bytes: Vec<u8>) -> Answered {
         let arguments = match (about, self.far) {
-            // Whatever it is, it is the emitter's to judge.
+            // An item can be any value; the emitter validates it.
             ("emit", Far::Sync(emitter)) => return emitter.emit(arguments).await.map(|()| nothing()),
             _ => arguments,
         };
@@ -128,7 +129,7 @@ impl World for ScriptWorld<'_> {
             Value::Object(fields) => fields,
             _ => return Err(Refusal::new(BAD_REQUEST, format!("{about}: expected a table"))),
         };
-        // A script that was sent has neither a file nor the right to these, whatever its worker says.
+        // A script sent to `execute` may not use these, even if its worker sends such a request.
         let configured = self.script.settings.is_some();
         match about {
             "call" => call::call(self.call("calling tools")?, &arguments).await,
@@ -164,7 +165,7 @@ impl World for ScriptWorld<'_> {
     }
 }
 
-/// Where scripts are only looked at.
+/// Refuses all host requests: for scripts that are only loaded to read their definition.
 pub(crate) struct NoWorld;
 
 #[async_trait]

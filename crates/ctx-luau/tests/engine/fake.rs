@@ -1,4 +1,4 @@
-//! Workers that do not keep to the rules.
+//! Faulty workers, which violate the protocol.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ fn frame(kind: u8, number: u32, name: &str, json: &str) -> Vec<u8> {
     [&header[..], name.as_bytes(), json.as_bytes()].concat()
 }
 
-/// Fails where the parent has had enough.
+/// Writes to the parent; sleeps for ever if the parent has closed the pipe.
 fn say(bytes: &[u8]) {
     if std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()).is_err() {
         std::thread::sleep(Duration::MAX);
@@ -44,7 +44,7 @@ fn surroundings() -> String {
     serde_json::json!({ "environment": std::env::vars_os().count(), "folder": folder }).to_string()
 }
 
-/// Behaves as its argument says, and then never says a thing again.
+/// Misbehaves as the argument says, and then stays silent.
 pub(crate) fn main(how: &str) -> ExitCode {
     let greeting = hear();
     if greeting.is_empty() {

@@ -1,4 +1,4 @@
-//! What happens when workers, or we, go wrong.
+//! Faults of workers, and a parent that is killed.
 
 use super::world::{FAKE, LATE, LONG, PARENT, SHORT, TestWorld, WORKER};
 use super::world::{engine, run, script, settings, until, value};
@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[Test] = tests!(faults:
     ended_workers_leave_nothing_behind,
 );
 
-/// Processes whose parent is this one, by a figure of `/proc/<id>/stat`.
+/// Ids of the child processes of a process, from `/proc/<id>/stat`.
 fn children_of(parent: u32) -> BTreeSet<u32> {
     let ids = fs::read_dir("/proc").unwrap();
     let ids = ids.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
@@ -37,7 +37,7 @@ fn children_of(parent: u32) -> BTreeSet<u32> {
     .collect()
 }
 
-/// Ended, if not yet seen by whoever looks after it.
+/// Whether a process has exited, even if its parent has not waited for it.
 fn has_ended(id: &u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.is_empty() || stat.contains(") Z ")
@@ -134,7 +134,8 @@ async fn a_worker_that_ignores_the_deadline_is_ended() {
     }
 }
 
-/// A program with an engine whose scripts, one busy and one waiting, do not end.
+/// The main function of a parent that is to be killed: an engine with one busy and one waiting script, which
+/// do not end.
 pub(crate) fn parent() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Scripts that mean harm, in workers: each ends as it must, and the next one finds nothing of it.
+//! Hostile scripts in workers: each has the expected outcome, and the next run is unaffected.
 
 use super::world::{LATE, LONG, SHORT, TestWorld, engine, script, value};
 use crate::Test;
@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[Test] = tests!(hostile:
     every_hostile_script_ends_as_it_must_and_in_time,
 );
 
-/// Scripts at once: hostile ones do not see each other.
+/// Number of concurrent scripts.
 const AT_ONCE: usize = 4;
 
 async fn complaint(engine: &Engine, case: &Hostile) -> Option<String> {
@@ -19,7 +19,7 @@ async fn complaint(engine: &Engine, case: &Hostile) -> Option<String> {
     let mut run = script(&case.source, if endless { SHORT } else { LONG });
     let apis = ["base64", "context", "crypto", "json", "log", "parallel", "result", "sdk", "sleep"];
     run.apis = apis.map(String::from).to_vec();
-    // What the scripts were written for.
+    // The hostile scripts assume these limits.
     (run.memory_bytes, run.log_bytes) = (16 << 20, 4 << 10);
     let began = Instant::now();
     let ended = engine.run(&run, &TestWorld::default()).await;

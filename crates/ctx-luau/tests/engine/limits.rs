@@ -1,4 +1,4 @@
-//! What runs do at their bounds.
+//! Runs that reach their limits.
 
 use super::world::{LATE, LONG, SHORT, TestWorld, WORKER, engine, run, script, settings, until, value};
 use crate::Test;
@@ -48,7 +48,7 @@ async fn a_question_without_an_answer_ends_at_the_deadline() {
     assert_eq!(error.kind, RunErrorKind::Time);
     assert!(began.elapsed() < SHORT + LATE, "{:?}", began.elapsed());
     assert_eq!(world.open.load(Ordering::SeqCst), 0);
-    // It ended by itself, and is used again.
+    // The worker ended the run by itself, and is used again.
     assert_eq!(engine.figures().idle, engine.figures().workers);
 }
 
@@ -66,7 +66,7 @@ async fn logs_are_bounded() {
     let bytes: usize = completed.logs.iter().map(|line| line.message.len()).sum();
     assert!(bytes <= 260 << 10, "{bytes}");
     assert!(bytes > 32 << 10, "{bytes}");
-    // What is no text grows when it is made one.
+    // Bytes that are not UTF-8 grow when they are converted to text.
     let source = "for i = 1, 100 do print(string.rep('\\xff', 5000)) end return 1";
     assert_eq!(value(&engine(), source).await, json!(1));
 }
@@ -123,7 +123,7 @@ async fn those_who_wait_get_their_turn() {
         async move { assert_eq!(value(&engine, &format!("return {number}")).await, json!(number)) }
     });
     futures::future::join_all(runs).await;
-    // A spare worker that was still starting when both were busy is let go.
+    // A spare worker that was still starting when both were busy is stopped.
     until("there are two workers", || engine.figures().workers <= 2).await;
     assert_eq!(engine.figures().waiting, 0);
 }

@@ -1,7 +1,7 @@
-//! The engine over real processes.
+//! The engine with real worker processes.
 //!
-//! Workers, workers that do not keep to the rules, and parents to be killed are all this program, started
-//! again with an argument; so it has a `main` of its own.
+//! Workers, faulty workers and parents to be killed are all this program, started again with an argument; so
+//! it has a `main` of its own.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What runs do when all is well.
+//! Successful runs.
 
 use super::world::{FAKE, WORKER};
 use super::world::{LONG, SHORT, TestWorld, engine, run, script, settings, until, value};
@@ -127,7 +127,7 @@ async fn time_spent_on_people_does_not_count() {
     assert_eq!(completed.value, json!(500_500));
     let error = engine.run(&script("return env.get('X')", SHORT), &world).await.unwrap_err();
     assert_eq!(error.kind, RunErrorKind::Time);
-    // And afterwards it counts again.
+    // After the pause the time counts again.
     let endless = "context.elicit('?') while true do end";
     let error = engine.run(&script(endless, SHORT), &world).await.unwrap_err();
     assert_eq!(error.kind, RunErrorKind::Time);
@@ -158,7 +158,7 @@ async fn large_values_cross() {
         script("local text = sdk.a.b({ text = string.rep('x', 9000000) }) return #text.text", LONG);
     let world = TestWorld::default();
     assert_eq!(engine.run(&large, &world).await.unwrap().value, json!(9_000_000));
-    // Both ends have much to say at the same time.
+    // Both processes send a lot at the same time.
     let source = "local function f() return #sdk.a.b({ text = string.rep('x', 3000000) }).text end
         local lengths = parallel({ f, f, f, f }) return lengths[1] + lengths[4]";
     assert_eq!(engine.run(&script(source, LONG), &world).await.unwrap().value, json!(6_000_000));

@@ -1,4 +1,4 @@
-//! Engines, scripts and worlds for the tests.
+//! Engines, scripts and host APIs for the tests.
 
 use async_trait::async_trait;
 use ctx_luau::{Completed, Engine, EngineSettings, Entry, LogLevel, Refusal, RunError, ScriptRun, World};
@@ -13,9 +13,9 @@ pub(crate) const PARENT: &str = "__parent";
 
 /// Deadline of scripts that end by themselves, however busy the machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Deadline of scripts that do not.
+/// Deadline of scripts that do not end by themselves.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
-/// Promised are 250 ms; a busy machine gets more.
+/// Time after the deadline by which a run must have ended. Documented are 250 ms; a busy machine gets more.
 pub(crate) const LATE: Duration = Duration::from_secs(2);
 
 pub(crate) fn settings(arguments: &[&str]) -> EngineSettings {
@@ -51,7 +51,7 @@ pub(crate) async fn value(engine: &Engine, source: &str) -> Value {
     run(engine, source, LONG).await.unwrap().value
 }
 
-/// Waits for something that another process, or a task, does.
+/// Waits until another process or task has done something.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -60,7 +60,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Answers `env.get` with a text after a while, or never.
+/// Answers `env.get` after a delay, or never.
 #[derive(Default)]
 pub(crate) struct TestWorld {
     pub(crate) takes: Duration,
@@ -75,7 +75,7 @@ impl TestWorld {
     }
 }
 
-/// An open question, until its future is gone.
+/// Counts an open host request until its future is dropped.
 struct Open<'a>(&'a AtomicUsize);
 
 impl Drop for Open<'_> {

@@ -1,4 +1,4 @@
-//! What runs the tests of a program that is also its own worker: it has a `main` of its own.
+//! A test harness with a `main` of its own, for test programs that are also their own workers.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ macro_rules! tests {
     };
 }
 
-/// Runs those that the arguments name, each on a runtime of its own.
+/// Runs the tests that the arguments name, each on a runtime of its own.
 pub(crate) fn run(tests: &[Test], arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| eprintln!("{name}: test"));

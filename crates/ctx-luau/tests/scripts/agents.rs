@@ -1,4 +1,4 @@
-//! Agents: what they say of themselves, and what they resolve to.
+//! Agents: their definitions, and the prompts that they resolve to.
 
 use crate::Test;
 use crate::bench::{Bench, a_call, catalog_of, told};

@@ -1,4 +1,4 @@
-//! A folder of scripts, what runs them, and a catalog to call them by.
+//! A folder of scripts, an engine for them, and catalogs to call them through.
 
 use ctx_core::{
     Agent, Call, Caller, Catalog, Identifier, Limits, Output, Peer, Provider, Redactor, Secret, Tool,
@@ -13,13 +13,13 @@ use tempfile::TempDir;
 
 pub(crate) const WORKER: &str = "__worker";
 
-/// What the environment of these scripts says.
+/// The only environment variable of these scripts.
 pub(crate) const VARIABLE: (&str, &str) = ("SECRET_VARIABLE", "whispered");
 
 /// Deadline of scripts that do not end by themselves.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
-/// A folder of scripts, and what makes tools of them.
+/// A folder of scripts, and the loader of them.
 pub(crate) struct Bench {
     pub(crate) scripts: Scripts,
     folder: TempDir,
@@ -39,7 +39,7 @@ impl Bench {
         Self { scripts: Scripts::new(engine, limits, environment), folder }
     }
 
-    /// The folder that scripts stand in.
+    /// The folder of the scripts.
     pub(crate) fn tools(&self) -> PathBuf {
         self.folder.path().join("tools")
     }
@@ -64,7 +64,7 @@ impl Bench {
         }
     }
 
-    /// The tool `x` whose function has this body.
+    /// A tool named `x` whose function has this body.
     pub(crate) async fn tool(&self, body: &str) -> Arc<dyn Tool> {
         self.scripts.tool(&self.tool_script(body)).await.unwrap()
     }
@@ -73,12 +73,12 @@ impl Bench {
         self.script("x", &tool_source("x", body))
     }
 
-    /// What such a tool answers.
+    /// The result of a tool whose function has this body.
     pub(crate) async fn answer(&self, body: &str, arguments: Value) -> Result<Value, ToolError> {
         self.answer_with(body, arguments, |_| {}).await
     }
 
-    /// The same, configured otherwise.
+    /// [`Self::answer`] with other settings of the script.
     pub(crate) async fn answer_with(
         &self,
         body: &str,
@@ -91,7 +91,7 @@ impl Bench {
         call(&catalog([tool]), "x", arguments).await.map(|output| output.value)
     }
 
-    /// The error of such a tool.
+    /// The error of a tool whose function has this body.
     pub(crate) async fn error(&self, body: &str) -> ToolError {
         self.answer(body, json!({})).await.unwrap_err()
     }
@@ -104,7 +104,7 @@ pub(crate) fn tool_source(name: &str, body: &str) -> String {
     )
 }
 
-/// The message of a script that is none.
+/// The message about an invalid script.
 pub(crate) fn told<T>(made: Result<T, ScriptProblem>) -> String {
     made.err().map(|problem| problem.message).unwrap()
 }
@@ -130,7 +130,7 @@ pub(crate) fn catalog(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Arc<Cat
     catalog_of(tools, [], [], Limits::default())
 }
 
-/// A catalog of these tools, of what else is there, and with these limits.
+/// A catalog of these tools, agents and further providers, with these limits.
 pub(crate) fn catalog_of(
     tools: impl IntoIterator<Item = Arc<dyn Tool>>,
     agents: impl IntoIterator<Item = Arc<dyn Agent>>,

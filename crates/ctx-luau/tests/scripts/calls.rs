@@ -1,4 +1,4 @@
-//! Calls that scripts make: through the one door, within the budget of their own call.
+//! Tool calls of scripts: through the catalog, within the budget of the script's own call.
 
 use crate::Test;
 use crate::bench::{Bench, call, catalog_of, tool_source};
@@ -133,7 +133,7 @@ async fn what_fails_inside_can_be_caught() {
 async fn an_error_holds_what_a_program_can_make_of_it() {
     let bench = Bench::new();
     let failing = ctx_testkit::tool("get", |arguments, _| {
-        // What is too large to be handed over is left out.
+        // Error data that is too large is left out.
         let body = "x".repeat(arguments.get("bytes").and_then(Value::as_u64).unwrap_or(1) as usize);
         let error = ToolError::new(ErrorKind::Tool, "HTTP 404 Not Found");
         Box::pin(async move { Err(error.with_data(json!({ "status": 404, "body": body }))) })
@@ -204,7 +204,8 @@ async fn calls_nest_so_deep() {
     assert!(answer["why"].as_str().unwrap().contains("calls may nest at most 8 deep"), "{answer}");
 }
 
-/// A list of numbers, three a page, up to `most`; one that does not count pages begins again and again.
+/// Lists of numbers, three on a page, up to `most`; one of them ignores the page number and repeats its first
+/// page.
 fn lists(most: u64) -> Arc<dyn Provider> {
     let answer = move |arguments: &Map<String, Value>, counts: bool| {
         let page = arguments.get("page").and_then(Value::as_u64).unwrap_or(0);

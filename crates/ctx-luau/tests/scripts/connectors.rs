@@ -1,4 +1,4 @@
-//! Connectors: what they hand over, what that removes, and how they fail.
+//! Connectors: emitted items, deletions and failures.
 
 use crate::Test;
 use crate::bench::{Bench, SHORT};
@@ -90,7 +90,7 @@ async fn items_stream_with_back_pressure() {
 }
 
 async fn many_items_may_be_returned_at_once() {
-    // More, in all, than a result or one conversion may have.
+    // More in total than the limit of a result or of one conversion.
     let body = "local items = {}
         for i = 1, 3000 do items[i] = { source_id = i, body = string.rep('x', 1000), metadata = table.create(50, i) } end
         for _, item in items do item.metadata = { list = item.metadata } end
@@ -110,7 +110,7 @@ async fn a_cursor_comes_back_at_the_next_scan() {
         (ids(&changes)[0].as_str(), second.unwrap().cursor.unwrap().0.as_str()),
         ("+2", "{\"page\":3}")
     );
-    // A text is given back as it was; one that is not ours counts as none.
+    // A cursor of ours is returned unchanged; an unreadable one counts as none.
     let (_, pulled) = pull("return {}, (cursor or '') .. 'a'", None).await;
     let (_, pulled) = pull("return {}, (cursor or '') .. 'a'", pulled.unwrap().cursor).await;
     assert_eq!(pulled.unwrap().cursor.unwrap().0, "\"aa\"");
@@ -172,10 +172,10 @@ async fn a_scan_that_fails_says_why() {
     assert_eq!(pulled.unwrap_err().to_string(), "tools/x.lua:3: HTTP 500");
     let (_, pulled) = pull("return 'text'", None).await;
     assert!(pulled.unwrap_err().to_string().starts_with("tools/x.lua: connector.scan must return a list"));
-    // What the environment told is not told on.
+    // Variables of the environment are masked.
     let (_, pulled) = pull("error(env.get('SECRET_VARIABLE'))", None).await;
     assert_eq!(pulled.unwrap_err().to_string(), "tools/x.lua:2: ***");
-    // Nor what the configuration keeps secret.
+    // Secrets of the configuration are masked as well.
     let mut bench = Bench::new();
     bench.scripts = bench.scripts.clone().masking(Redactor::new([Secret::new("hunter2!")]));
     let settings = bench.script("x", &source("error('hunter2!')"));

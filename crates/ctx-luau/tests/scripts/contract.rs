@@ -1,4 +1,4 @@
-//! The scripts that the published contract shows, unchanged.
+//! Runs the scripts of the published documentation, unchanged.
 
 use crate::Test;
 use crate::bench::{Bench, call, catalog_of};

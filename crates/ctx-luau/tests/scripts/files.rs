@@ -1,4 +1,4 @@
-//! `fs`: the script's own directory, and nothing else.
+//! `fs`: access to the script's own directory only.
 
 use crate::Test;
 use crate::bench::Bench;

@@ -1,4 +1,4 @@
-//! `http`: what it sends, what it brings back, and where it does not go.
+//! `http`: requests, responses, redirects and refusals.
 
 use crate::Test;
 use crate::bench::Bench;
@@ -62,7 +62,7 @@ async fn a_response_is_brought_back_whole() {
     assert_eq!(answer.unwrap(), json!([404, false, "A", "b, c", 3, 255, true]));
 }
 
-/// `/n` leads to `/n-1`, and `/0` answers.
+/// A server whose `/n` redirects to `/n-1`, and whose `/0` responds.
 fn stairs(asked: &Asked) -> Vec<u8> {
     let number: u32 = asked.line.split([' ', '/']).nth(2).unwrap().parse().unwrap();
     if number == 0 { reply(200, "bottom") } else { moved(302, &format!("/{}", number - 1)) }
@@ -75,7 +75,7 @@ async fn redirects_are_followed_so_far() {
     assert_eq!(bench.answer(&body, json!({})).await.unwrap(), json!("bottom"));
     let error = bench.error(&format!("return http.get('{}').body", web.url("/6"))).await;
     assert!(error.message().ends_with("more than 5 redirects"), "{error}");
-    // A form that was posted is not posted again; what must stay the same does.
+    // After 302 and 303 a POST becomes a GET without a body; after 307 it stays a POST.
     for (status, line, body) in
         [(303, "GET /end HTTP/1.1", ""), (302, "GET /end HTTP/1.1", ""), (307, "POST /end HTTP/1.1", "data")]
     {
@@ -231,7 +231,7 @@ async fn what_cannot_be_sent_is_refused() {
     assert!(web.asked().is_empty());
 }
 
-/// An answer that leads elsewhere.
+/// A redirect.
 fn moved(status: u16, location: &str) -> Vec<u8> {
     reply_with(status, &[("Location", location)], "")
 }

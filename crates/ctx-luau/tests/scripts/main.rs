@@ -1,6 +1,4 @@
-//! Tools, agents and connectors that are scripts, over real worker processes, files and sockets.
-//!
-//! Workers are this program, started again with an argument; so it has a `main` of its own.
+//! Tools, agents and connectors defined by scripts, with real worker processes, files and sockets.
 
 #![allow(
     clippy::unwrap_used,

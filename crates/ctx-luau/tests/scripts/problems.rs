@@ -1,4 +1,4 @@
-//! Scripts that are none: what people are told of them.
+//! Invalid scripts, and the error messages about them.
 
 use crate::Test;
 use crate::bench::{Bench, told};
@@ -72,7 +72,7 @@ async fn a_script_of_another_kind_or_name_is_refused() {
         told(bench.scripts.tool(&settings).await),
         "tools/x.lua: tool.name is missing: it must be \"x\""
     );
-    // Whoever only looks may look at any.
+    // `describe` accepts a script of any kind and name.
     assert_eq!(bench.scripts.describe(&settings).await.unwrap().kind, "tool");
 }
 

@@ -1,4 +1,4 @@
-//! Tools: what they are given, what they answer, how they fail.
+//! Tools: arguments, results and failures.
 
 use crate::Test;
 use crate::bench::{Bench, SHORT, VARIABLE, a_call, call, call_with_peer, catalog, catalog_of, tool_source};
@@ -137,7 +137,7 @@ async fn an_error_names_file_and_line() {
     assert!(error.message().starts_with("tools/x.lua:4: attempt to index nil"), "{error}");
     let error = bench.error("error('Jira API returned 403: Forbidden', 0)").await;
     assert_eq!(error.message(), "Jira API returned 403: Forbidden");
-    // What a script handles is an answer.
+    // A script that handles an error succeeds.
     let answer = bench.answer("return { error = 'no' }", json!({})).await.unwrap();
     assert_eq!(answer, json!({"error": "no"}));
 }

@@ -1,7 +1,7 @@
-//! What a tool declares of its parameters, as JSON Schema.
+//! Converts the parameters that a tool declares to JSON Schema.
 //!
-//! A list of declarations (`name`, `type`, `required`, …), each with what JSON Schema knows besides; or a
-//! whole JSON Schema, as `tool.schema` or in place of the list.
+//! A tool declares either a list of parameters (`name`, `type`, `required`, …), each with further JSON Schema
+//! keywords; or a whole JSON Schema, as `tool.schema` or in place of the list.
 
 #[cfg(test)]
 mod tests;
@@ -10,9 +10,9 @@ use super::{fit_empty, type_name};
 use ctx_core::{ArgumentSchema, nearest};
 use serde_json::{Map, Value, json};
 
-/// The types there are.
+/// The types of JSON Schema.
 const TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object", "null"];
-/// What other languages call them.
+/// Names of these types in other languages.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("bool", "boolean"),
     ("dict", "object"),
@@ -23,9 +23,9 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("str", "string"),
     ("table", "object"),
 ];
-/// What a declaration says that its schema does not.
+/// Fields of a declaration that are not keywords of its schema.
 const OWN_FIELDS: &[&str] = &["name", "required", "schema"];
-/// What a declaration can say as JSON Schema says it.
+/// JSON Schema keywords that a declaration can have.
 const SCHEMA_FIELDS: &[&str] = &[
     "type",
     "description",
@@ -57,15 +57,15 @@ const SCHEMA_FIELDS: &[&str] = &[
     "not",
     "deprecated",
 ];
-/// What is a list in JSON Schema, also when it is empty.
+/// Keywords whose value is a list, even when it is empty.
 const LISTS: &[&str] = &["required", "enum", "examples"];
 /// Keywords by which a schema may allow more fields than its own `properties`: closing such an object could refuse them.
 const COMBINATORS: &[&str] =
     &["allOf", "anyOf", "oneOf", "not", "if", "$ref", "dependentSchemas", "unevaluatedProperties"];
-/// How deep declarations may nest.
+/// Maximum nesting of declarations.
 const DEPTH_MAX: usize = 32;
 
-/// How many a script declares.
+/// Number of parameters or arguments that a script declares.
 pub(super) fn count(table: &Map<String, Value>) -> usize {
     let schema = table.get("schema").or_else(|| table.get("parameters").filter(|value| is_schema(value)));
     if let Some(schema) = schema {
@@ -75,14 +75,14 @@ pub(super) fn count(table: &Map<String, Value>) -> usize {
     declared.and_then(Value::as_array).map_or(0, Vec::len)
 }
 
-/// The schema of a tool's arguments; the error says which declaration is wrong.
+/// The JSON Schema of a tool's arguments; an error names the invalid declaration.
 pub(super) fn input_schema(table: &Map<String, Value>) -> Result<Value, String> {
     let (place, mut schema) = match (table.get("schema"), table.get("parameters")) {
         (Some(schema), _) => ("tool.schema", whole(schema, "tool.schema")?),
         (None, Some(schema)) if is_schema(schema) => ("tool.parameters", whole(schema, "tool.parameters")?),
         (None, declared) => ("tool.parameters", listed(declared.unwrap_or(&Value::Null))?),
     };
-    // A tool that declares nothing takes anything.
+    // A tool that declares no parameters accepts any.
     if ["schema", "parameters"]
         .iter()
         .any(|name| table.get(*name).is_some_and(|declared| !declared.is_null()))
@@ -94,7 +94,7 @@ pub(super) fn input_schema(table: &Map<String, Value>) -> Result<Value, String> 
     Ok(schema)
 }
 
-/// A JSON Schema as a Lua table.
+/// Converts a JSON Schema that is written as a Lua table.
 pub(super) fn whole(schema: &Value, place: &str) -> Result<Value, String> {
     let mut schema = schema.clone();
     let Value::Object(fields) = &mut schema else {
@@ -115,8 +115,9 @@ fn listed(declared: &Value) -> Result<Value, String> {
     Ok(json!({ "type": "object", "properties": properties, "required": required }))
 }
 
-/// Refuses, unless the schema says otherwise, what its `properties` do not name: a misspelt optional parameter is an
-/// error, not a value that is ignored. Nested objects without any property stay open: they hold whatever is sent.
+/// Sets `additionalProperties: false` unless the schema says otherwise, so that a misspelt optional parameter
+/// is an error instead of being ignored. Nested objects without any property stay open: they hold whatever is
+/// sent.
 fn close(schema: &mut Value, depth: usize) {
     let Value::Object(fields) = schema else { return };
     if depth > DEPTH_MAX {
@@ -145,7 +146,8 @@ fn close(schema: &mut Value, depth: usize) {
     }
 }
 
-/// Declarations with their names: in a list, or by name.
+/// Reads declarations, from a list or a table keyed by name, into properties and the names of the required
+/// ones.
 fn named(declared: &Value, place: &str, depth: usize) -> Result<(Map<String, Value>, Vec<String>), String> {
     if depth > DEPTH_MAX {
         return Err(format!("{place}: declarations may nest {DEPTH_MAX} deep"));
@@ -196,7 +198,7 @@ fn named(declared: &Value, place: &str, depth: usize) -> Result<(Map<String, Val
     Ok((properties, required))
 }
 
-/// One declaration: its schema, and whether it must be given.
+/// Reads one declaration: its schema, and whether it is required.
 fn one(declared: &Map<String, Value>, place: &str, depth: usize) -> Result<(Value, bool), String> {
     let is_required = match declared.get("required") {
         Some(Value::Bool(required)) => *required,
@@ -245,7 +247,8 @@ fn one(declared: &Map<String, Value>, place: &str, depth: usize) -> Result<(Valu
     Ok((schema, is_required))
 }
 
-/// Whether what a declaration says makes sense.
+/// Validates the schema of a declaration. Adds a `type` that other keywords imply, and fits an empty default
+/// to it.
 fn check(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
     match schema.get("type") {
         None if schema.contains_key("properties") => {
@@ -254,7 +257,7 @@ fn check(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
         None if schema.contains_key("items") => {
             schema.insert("type".to_owned(), json!("array"));
         }
-        // What else it says may be enough.
+        // These keywords may constrain the value enough.
         None if ["enum", "const", "anyOf", "oneOf", "allOf", "$ref"]
             .iter()
             .any(|key| schema.contains_key(*key)) => {}
@@ -290,7 +293,7 @@ fn check(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
     fit_empty(&Value::Object(schema.clone()), &mut default);
     schema.insert("default".to_owned(), default.clone());
     let alone = json!({ "type": "object", "properties": { "default": schema } });
-    // A faulty schema is told of as a whole.
+    // An invalid schema is reported for the tool as a whole.
     if let Ok(compiled) = ArgumentSchema::compile(alone)
         && let Err(error) = compiled.prepare(json!({ "default": default }))
     {
@@ -310,7 +313,7 @@ fn known_type(kind: &str, place: &str) -> Result<(), String> {
     }
 }
 
-/// Turns empty tables into lists where JSON Schema has lists.
+/// Converts empty tables to lists under the keywords whose value is a list.
 fn mark_lists(schema: &mut Value, depth: usize) {
     let Value::Object(fields) = schema else { return };
     if depth > DEPTH_MAX {
@@ -320,7 +323,7 @@ fn mark_lists(schema: &mut Value, depth: usize) {
         if LISTS.contains(&name.as_str()) && value.as_object().is_some_and(Map::is_empty) {
             *value = json!([]);
         }
-        // Properties may be called anything: theirs are looked at one by one.
+        // A property may have the name of a keyword, so the schemas of properties are visited one by one.
         match name.as_str() {
             "properties" | "$defs" | "patternProperties" => {
                 for schema in value.as_object_mut().into_iter().flatten().map(|(_, schema)| schema) {

@@ -67,7 +67,7 @@ fn objects_with_properties_are_closed_unless_they_say_otherwise() {
         assert_ne!(closed(of(json!({"a": open})), "/properties/a"), refused, "{name}");
         assert_ne!(closed(open, ""), refused, "{name}");
     }
-    // A schema for the parts of another is no object of its own.
+    // Subschemas in `allOf` and `$defs` are not closed.
     let parts = json!({"type": "object", "allOf": [inner], "$defs": {"d": inner}});
     assert_eq!(closed(parts.clone(), "/allOf/0"), None);
     assert_eq!(closed(parts, "/$defs/d"), None);

@@ -1,4 +1,4 @@
-//! A chunk: its result, its errors, its bounds.
+//! Chunks: results, errors and limits.
 
 use super::{Played, chunk, chunk_with, job, message, run_in};
 use crate::engine::protocol::{Answer, Ending, Entry, Failure, FailureKind, Question};
@@ -141,7 +141,7 @@ fn what_is_absent_says_what_to_use() {
         let text = message(source);
         assert!(text.starts_with("tools/x.lua:1: ") && text.contains(hint), "{text}");
     }
-    // Scripts in files have files, variables and a network.
+    // Only `execute` scripts lack files, environment variables and a network.
     let file = "tool = {} function tool.execute() return io.open('x') end";
     let failure = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, Played::silent());
     assert!(failure.unwrap_err().message.contains("fs.read(path) reads a file"));
@@ -288,7 +288,7 @@ fn a_result_that_is_no_json_says_where() {
     assert_eq!(failure.kind, FailureKind::Result);
 }
 
-/// Answers late, by more than the whole time of a run.
+/// A channel whose responses arrive after the deadline of the run.
 struct Late;
 
 impl Outside for Late {
@@ -316,7 +316,7 @@ fn waiting_counts_unless_it_is_for_a_person() {
     assert!(matches!(ending, Ending::Value(json) if json == b"1"));
 }
 
-/// Is not there.
+/// A closed channel.
 struct Nobody;
 
 impl Outside for Nobody {

@@ -1,4 +1,5 @@
-//! Tools, connectors and agents: what is called, with what, and what is missing.
+//! Tools, connectors and agents: which function is called, its arguments, and errors about missing
+//! definitions.
 
 use super::{Played, failed, job, run_in, value};
 use crate::engine::protocol::{Answer, Entry, Failure, FailureKind};
@@ -151,7 +152,7 @@ fn an_error_of_the_script_has_no_code_even_with_the_words_of_a_failed_question()
     ] {
         assert_eq!(run(own), (FailureKind::Raised, text.clone(), None), "{own}");
     }
-    // Nothing has caught these.
+    // Errors that the script did not catch.
     for passed_on in [
         "return context.get('7')",
         "return tostring(setmetatable({}, { __tostring = function() return context.get('7') end }))",

@@ -1,4 +1,4 @@
-//! The hostile scripts that leave the process alone.
+//! Runs the hostile scripts that cannot harm the process of the test itself.
 
 use super::{Played, failed, job};
 use crate::engine::protocol::{Ending, Entry};

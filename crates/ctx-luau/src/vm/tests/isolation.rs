@@ -1,4 +1,4 @@
-//! Nothing of a run is left for the next one in the same VM.
+//! Isolation: a run leaves no trace for the next one in the same VM.
 
 use super::{Played, job, run_in};
 use crate::engine::protocol::Entry;
@@ -6,7 +6,7 @@ use crate::vm::Vm;
 use crate::vm::machine::RUNS_MAX;
 use serde_json::json;
 
-/// What one run tries to leave, and what the next must not see.
+/// A name, a script that tries to leave a trace, and a script of the next run that checks for it.
 const TRACES: &[(&str, &str, &str)] = &[
     ("a global", "x = 1", "return _G.x == nil"),
     ("a field of _G", "_G.x = 1", "return _G.x == nil and x == nil"),

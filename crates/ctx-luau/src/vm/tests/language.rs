@@ -49,7 +49,7 @@ fn a_shebang_and_a_byte_order_mark_are_no_errors() {
 
 #[test]
 fn finding_text_gives_what_the_language_gives() {
-    // Long enough that the other way is taken, too.
+    // The longer text is searched with the linear algorithm.
     for length in [3, 3000] {
         let setup = format!(
             "local h = string.rep('a', {length}) .. 'b' .. string.rep('a', {length}) local n = string.rep('a', {length} - 1) .. 'b'"

@@ -1,4 +1,4 @@
-//! Tests of the VM, with an outside that is played.
+//! Tests of the VM, with a fake channel in place of the parent.
 
 mod apis;
 mod basics;
@@ -21,7 +21,7 @@ use std::rc::Rc;
 
 type Reply = Box<dyn Fn(&str, &Value, &[u8]) -> Answer>;
 
-/// An outside that answers by a function, last question first if told so.
+/// A fake channel that responds by a function, optionally to the last request first.
 pub(super) struct Played {
     reply: Reply,
     last_first: bool,
@@ -122,7 +122,7 @@ pub(super) fn job(entry: Entry, arguments: &[Value]) -> Job {
     }
 }
 
-/// Runs a chunk in a VM of its own.
+/// Runs a chunk in a new VM.
 pub(super) fn chunk(source: &str) -> Result<Value, Failure> {
     chunk_with(source, Played::silent())
 }

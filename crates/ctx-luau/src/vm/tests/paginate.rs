@@ -1,4 +1,4 @@
-//! `paginate`: lists over all of their pages.
+//! `paginate`: iteration over all pages of a list.
 
 use super::{Played, chunk_with, failed, job, message, run_in, value};
 use crate::engine::protocol::{Answer, Entry};
@@ -6,12 +6,12 @@ use crate::vm::{LogLevel, Vm};
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// An answer that is a page.
+/// A response that is a page of a list.
 fn page(answer: &Value, page: &Value) -> Answer {
     Answer::Value { json: answer.to_string().into_bytes(), bytes: page.to_string().into_bytes() }
 }
 
-/// A service with three pages of two items, counted from 1; whatever else it is given comes again.
+/// A service with three pages of two items, counted from 1; later pages repeat.
 fn service() -> Rc<Played> {
     Played::new(|about, question, _| {
         assert_eq!((about, &question["page"]), ("call", &json!(true)));

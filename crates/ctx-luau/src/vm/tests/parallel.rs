@@ -1,4 +1,4 @@
-//! Several questions at once.
+//! Concurrent host requests.
 
 use super::{Played, chunk, chunk_with, failed, job, message, run_in, value};
 use crate::engine::protocol::{Entry, Failure};
@@ -101,7 +101,7 @@ fn servers_as_globals_give_promises() {
     assert_eq!(outside.most_open(), 3);
 }
 
-/// Runs a script that has the server `shop` as a global, with one answer for each of its functions.
+/// Runs a script that has the provider `shop` as a global, with one response for each of its functions.
 fn with_shop(source: &str) -> Result<serde_json::Value, String> {
     run_with_shop(source).map_err(|failure| failure.message)
 }

@@ -1,4 +1,4 @@
-//! Which calls without `sdk.` give promises, and that none passes for its value.
+//! Calls without `sdk.`: which of them return promises, and that no promise is mistaken for its value.
 
 use super::{Played, failed, job, run_in, value};
 use crate::engine::protocol::Entry;
@@ -187,7 +187,7 @@ fn every_error_of_calls_that_are_still_open_is_told() {
     assert_eq!(outside.logged(), [(LogLevel::Error, worse.to_owned())]);
     let outside = shop();
     let ended = run_at(&outside, &format!("{open}error('no')\n{late}"));
-    // The script's own error is the run's; none of the others is lost.
+    // The run fails with the script's own error, and all others are logged.
     assert_eq!(ended, Err("tools/x.lua:2: no".to_owned()));
     assert_eq!(outside.logged(), [(LogLevel::Error, bad.to_owned()), (LogLevel::Error, worse.to_owned())]);
 }
