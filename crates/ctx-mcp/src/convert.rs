@@ -1,4 +1,4 @@
-//! rmcp's types from ours, and ours from rmcp's.
+//! Conversions between rmcp's types and ours.
 
 use ctx_core::{
     AgentSpec, Annotations, ArgumentSchema, Call, ContentBlock, Entry, ErrorKind, Inside, LogLine, Output,
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Bytes of the schema of an elicitation form.
 const FORM_BYTES_MAX: usize = 64 << 10;
 
-/// A tool as clients see it. Its schemas are passed on as they are.
+/// A tool in MCP terms. Its schemas are passed on unchanged.
 pub(crate) fn tool(entry: &Entry) -> mcp::Tool {
     let spec = &entry.spec;
     let description =
@@ -33,7 +33,7 @@ pub(crate) fn tool(entry: &Entry) -> mcp::Tool {
     tool
 }
 
-/// Clients take nothing for a tool's arguments but the schema of an object.
+/// MCP clients accept only object schemas as a tool's input schema.
 fn object_schema(schema: &Value) -> JsonObject {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     schema.entry("type").or_insert_with(|| json!("object"));
@@ -46,7 +46,7 @@ fn annotations(known: Annotations) -> Option<mcp::ToolAnnotations> {
         .then(|| mcp::ToolAnnotations::from_raw(None, read_only, destructive, idempotent, open_world))
 }
 
-/// An agent as a prompt.
+/// An agent as an MCP prompt.
 pub(crate) fn prompt(agent: &AgentSpec) -> mcp::Prompt {
     let arguments = agent.arguments.iter().map(|argument| {
         let shown = mcp::PromptArgument::new(&argument.name).with_required(argument.required);
@@ -62,8 +62,8 @@ pub(crate) fn prompt(agent: &AgentSpec) -> mcp::Prompt {
     prompt
 }
 
-/// A resolved agent: its instructions, then its messages. MCP knows no third speaker, so what the system
-/// says is said to the model in the person's place.
+/// A resolved agent: its instructions, then its messages. MCP prompts have no system role, so system messages
+/// become user messages.
 pub(crate) fn prompt_messages(prompt: ctx_core::Prompt) -> GetPromptResult {
     let system = (!prompt.system.is_empty())
         .then(|| PromptMessage::new(mcp::Role::User, mcp::ContentBlock::text(prompt.system)));
@@ -77,7 +77,7 @@ pub(crate) fn prompt_messages(prompt: ctx_core::Prompt) -> GetPromptResult {
     GetPromptResult::new(system.into_iter().chain(messages).collect())
 }
 
-/// A block of content; one that MCP does not know is shown as its JSON.
+/// A content block; a type that MCP does not define becomes text with its JSON.
 fn block(block: ContentBlock) -> mcp::ContentBlock {
     match block {
         ContentBlock::Text(text) => mcp::ContentBlock::text(text),
@@ -89,12 +89,11 @@ fn block(block: ContentBlock) -> mcp::ContentBlock {
     }
 }
 
-/// What clients are told of the calls inside of one: how many there were, and how many bytes of their results
-/// did not have to be sent.
+/// `_meta` keys of a result: the number of nested calls, and the bytes of their results that were not sent.
 const CALLS_KEY: &str = "ctx/calls";
 const BYTES_KEPT_KEY: &str = "ctx/bytes_kept";
 
-/// What a tool answered. `has_output_schema` says that clients were promised an object.
+/// A tool's output as an MCP result. `has_output_schema`: the tool's listing promises an object.
 pub(crate) fn tool_result(output: Output, has_output_schema: bool) -> CallToolResult {
     let inside = output.inside;
     with_inside(only_result(output, has_output_schema), inside)
@@ -126,19 +125,19 @@ fn only_result(output: Output, has_output_schema: bool) -> CallToolResult {
     result
 }
 
-/// A value that is a whole result already: blocks of content that MCP knows, and what belongs to them.
+/// A structured output that is a complete MCP result already: content blocks and the fields beside them.
 fn as_result(output: &Output) -> Option<CallToolResult> {
     let fields = output.structured().filter(|_| output.content.is_empty())?;
     if !is_call_tool_result(fields) {
         return None;
     }
-    // Fails where a block lacks more than core looks for.
+    // Fails where a block lacks more than ctx-core checks.
     let mut result: CallToolResult = serde_json::from_value(Value::Object(fields.clone())).ok()?;
     result.result_type = Some(mcp::ResultType::COMPLETE);
     Some(result)
 }
 
-/// A tool that failed, told so that a model can mend its call.
+/// A tool's error as a result with `isError`, so that the model can correct its call.
 pub(crate) fn tool_failure(error: &ToolError) -> CallToolResult {
     let mut message = error.message().to_owned();
     if let Some(seconds) = error.wait_seconds() {
@@ -148,7 +147,7 @@ pub(crate) fn tool_failure(error: &ToolError) -> CallToolResult {
     with_inside(CallToolResult::error(content.collect()), error.inside())
 }
 
-/// What was logged, as a block of its own.
+/// Log lines as a content block of their own.
 fn logs(lines: &[LogLine]) -> Option<mcp::ContentBlock> {
     if lines.is_empty() {
         return None;
@@ -157,7 +156,7 @@ fn logs(lines: &[LogLine]) -> Option<mcp::ContentBlock> {
     Some(mcp::ContentBlock::text(format!("logs:\n{}", lines.join("\n"))))
 }
 
-/// A failure that is the request's, not a tool's.
+/// An error of the request itself, as a JSON-RPC error.
 pub(crate) fn failure(error: &ToolError) -> ErrorData {
     let code = match error.kind() {
         ErrorKind::NotFound | ErrorKind::BadRequest | ErrorKind::TooLarge => ErrorCode::INVALID_PARAMS,
@@ -199,7 +198,7 @@ pub(crate) fn resource_contents(content: ResourceContent) -> ResourceContents {
     }
 }
 
-/// What clients are told of a resource besides; what is none of it is left out.
+/// Optional metadata of a resource; fields that MCP does not define are dropped.
 #[derive(Default, Deserialize)]
 struct More {
     annotations: Option<mcp::Annotations>,
@@ -233,7 +232,8 @@ pub(crate) fn level(level: tracing::Level) -> LoggingLevel {
     }
 }
 
-/// A question as MCP asks it; [`Unanswered::Unaskable`] where MCP has no form for it, or the form is too large.
+/// A question (elicitation, sampling or roots) as an MCP input request; [`Unanswered::Unaskable`] if MCP has
+/// no form for it, or its schema is too large.
 pub(crate) fn input_request(want: &Want) -> Result<InputRequest, Unanswered> {
     let request = match want {
         Want::Person { schema, .. } if json_size(schema) > FORM_BYTES_MAX => {
@@ -253,7 +253,7 @@ pub(crate) fn input_request(want: &Want) -> Result<InputRequest, Unanswered> {
     serde_json::from_value(request).map_err(|_| Unanswered::Unaskable)
 }
 
-/// The same question, to be sent to a client of an older era.
+/// An input request as a server-to-client request, for clients of older revisions.
 pub(crate) fn server_request(request: InputRequest) -> Option<ServerRequest> {
     match request {
         InputRequest::CreateMessage(request) => Some(ServerRequest::CreateMessageRequest(request)),
@@ -263,7 +263,7 @@ pub(crate) fn server_request(request: InputRequest) -> Option<ServerRequest> {
     }
 }
 
-/// What a client's response to a question says.
+/// The answer in a client's response, checked against the schema.
 pub(crate) fn answer(want: &Want, response: Value) -> Result<Value, Unanswered> {
     let Value::Object(mut response) = response else { return Err(Unanswered::Unfit) };
     match want {
@@ -286,10 +286,10 @@ pub(crate) fn answer(want: &Want, response: Value) -> Result<Value, Unanswered> 
     }
 }
 
-/// Whether a client says that it can answer such a question.
+/// Whether a client has the capability to answer a question.
 pub(crate) fn can_answer(client: &ClientCapabilities, question: &Question) -> bool {
     match question.want {
-        // A client that names no way of asking has the first there was: a form.
+        // A client that names no elicitation mode supports the original one, forms.
         Want::Person { .. } => {
             client.elicitation.as_ref().is_some_and(|ways| ways.form.is_some() || ways.url.is_none())
         }
@@ -298,7 +298,7 @@ pub(crate) fn can_answer(client: &ClientCapabilities, question: &Question) -> bo
     }
 }
 
-/// What a client lacks to answer such a question.
+/// The capability that a client needs to answer a question.
 pub(crate) fn lacking(want: &Want) -> ClientCapabilities {
     let capability = match want {
         Want::Person { .. } => "elicitation",
@@ -308,10 +308,10 @@ pub(crate) fn lacking(want: &Want) -> ClientCapabilities {
     serde_json::from_value(json!({ capability: {} })).unwrap_or_default()
 }
 
-/// Bytes of what a server says of a failure that are passed on.
+/// Bytes of an upstream server's error text that are passed on.
 const FAILURE_BYTES_MAX: usize = 16 << 10;
 
-/// A server's tool as we know tools. Its schemas are passed on as they are.
+/// An upstream server's tool as a spec. Its schemas are passed on unchanged.
 pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
     let hints = tool.annotations.unwrap_or_default();
     ToolSpec {
@@ -331,10 +331,10 @@ pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
     }
 }
 
-/// Under which keys of `_meta` some servers keep theirs; FastMCP has had two.
+/// Keys of `_meta` under which some servers keep tags; FastMCP has used two.
 const TAGGED_BY: [&str; 2] = ["fastmcp", "_fastmcp"];
 
-/// The tags of a server's tool. MCP has none, so whatever is no tag is passed over.
+/// The tags of an upstream server's tool. MCP defines none, so values that are no valid tags are skipped.
 fn tags(meta: &JsonObject) -> Vec<String> {
     let own = TAGGED_BY.iter().filter_map(|key| meta.get(*key)?.get("tags"));
     let lists = meta.get("tags").into_iter().chain(own).filter_map(Value::as_array);
@@ -347,7 +347,7 @@ fn tags(meta: &JsonObject) -> Vec<String> {
     tags
 }
 
-/// What a server's tool answered; `rename` is for each block of it.
+/// An upstream tool's result as an output; `rename` is applied to each content block.
 pub(crate) fn output(result: CallToolResult, rename: impl Fn(&mut Value)) -> Result<Output, ToolError> {
     let block = |block: mcp::ContentBlock| {
         let mut block = serde_json::to_value(block).ok()?;
@@ -367,7 +367,7 @@ pub(crate) fn output(result: CallToolResult, rename: impl Fn(&mut Value)) -> Res
     Ok(Output { value: result.structured_content.unwrap_or_default(), content, ..Output::default() })
 }
 
-/// A server's refusal of a call.
+/// A JSON-RPC error of an upstream server.
 pub(crate) fn server_error(error: &ErrorData) -> ToolError {
     let kind = match error.code {
         ErrorCode::INVALID_PARAMS => ErrorKind::BadRequest,
@@ -381,12 +381,12 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(FAILURE_BYTES_MAX)]
 }
 
-/// How far a server says that it has come.
+/// A progress notification of an upstream server.
 pub(crate) fn told_progress(params: ProgressNotificationParam) -> Progress {
     Progress { done: params.progress, total: params.total, message: params.message }
 }
 
-/// What a server logs.
+/// A log notification of an upstream server.
 pub(crate) fn told_log(params: mcp::LoggingMessageNotificationParam) -> (tracing::Level, String) {
     let level = match params.level {
         LoggingLevel::Debug => tracing::Level::DEBUG,
@@ -401,7 +401,7 @@ pub(crate) fn told_log(params: mcp::LoggingMessageNotificationParam) -> (tracing
     (level, escape_invisible(cut(&message)).into_owned())
 }
 
-/// A server's question to a person; `None` where it is not one that can be answered by filling in a form.
+/// An upstream server's elicitation; `None` unless it asks for a form.
 pub(crate) fn want_person(request: &mcp::ElicitRequestParams) -> Option<Want> {
     match request {
         mcp::ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
@@ -414,7 +414,7 @@ pub(crate) fn want_person(request: &mcp::ElicitRequestParams) -> Option<Want> {
     }
 }
 
-/// A server's question to a model.
+/// An upstream server's sampling request.
 pub(crate) fn want_model(params: &mcp::CreateMessageRequestParams) -> Result<Want, Unanswered> {
     match serde_json::to_value(params) {
         Ok(Value::Object(mut request)) => {
@@ -425,7 +425,7 @@ pub(crate) fn want_model(params: &mcp::CreateMessageRequestParams) -> Result<Wan
     }
 }
 
-/// What a person answered.
+/// The answer to an elicitation, as MCP's result.
 pub(crate) fn elicited(answer: Result<Value, Unanswered>) -> mcp::ElicitResult {
     match answer {
         Ok(content) => mcp::ElicitResult::new(mcp::ElicitationAction::Accept).with_content(content),
@@ -434,8 +434,8 @@ pub(crate) fn elicited(answer: Result<Value, Unanswered>) -> mcp::ElicitResult {
     }
 }
 
-/// What the other end of a call answers to something that a server wants before it goes on; an error where
-/// there is no answer that the server could take.
+/// Has the call's peer answer an upstream server's input request. Fails if there is no answer that the server
+/// could accept.
 pub(crate) async fn input_response(
     key: &str,
     request: InputRequest,

@@ -1,10 +1,11 @@
 //! MCP: the only crate that knows rmcp.
 //!
-//! The server half: the catalog's tools, agents and resources for clients of every revision, over
-//! Streamable HTTP and stdio. The client half: upstream servers as providers of tools. rmcp's types meet
-//! ours in `convert` alone.
+//! `server` serves the catalog's tools, agents and resources to clients of every protocol revision, over
+//! Streamable HTTP and stdio. `client` connects to upstream servers and provides their tools. rmcp's types
+//! are converted to and from ours in `convert` alone.
 
-// The newest revision is done with logging, sampling and roots; clients of the others are not.
+// rmcp deprecates logging, sampling and roots with the newest protocol revision; clients of older revisions
+// use them.
 #![expect(deprecated)]
 
 mod client;

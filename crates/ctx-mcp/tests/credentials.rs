@@ -1,4 +1,4 @@
-//! `_meta.auth`: credentials that a client brings with a request.
+//! `_meta.auth`: credentials that a client sends with a request.
 
 use crate::common::{Request, Session, Site, call, told};
 use ctx_core::{Call, Catalog, Identifier};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const INVALID_PARAMS: i64 = -32602;
 
-/// How long what a provider is brought is: enough to tell that it is there, and no secret.
+/// The length of the token for a provider: it shows that there is one, but not the secret.
 fn length(call: &Call, provider: &str) -> Value {
     let brought = call.auth(&Identifier::sanitize(provider));
     json!(brought.map(|value| value["token"].as_str().unwrap_or_default().len()))
@@ -20,7 +20,7 @@ fn looks() -> TestTool {
     })
 }
 
-/// Calls the other one.
+/// A tool that calls `looks`.
 fn asks() -> TestTool {
     tool("asks", |_, call| {
         Box::pin(async move { Catalog::call("tools.looks", json!({}), call.nested()?).await })

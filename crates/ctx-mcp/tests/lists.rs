@@ -1,4 +1,4 @@
-//! What is listed, page by page, and what clients hear when it changes.
+//! Lists and their pagination, and notifications about changes to them.
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -12,7 +12,7 @@ use ctx_testkit::{echo, provider, tool};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// All names that are listed, one page after another, and how many pages there were.
+/// The names in a list, from all of its pages, and the number of pages.
 async fn listed(site: &Site, method: &str, list: &str, name: &str) -> (Vec<String>, usize) {
     let (mut names, mut pages, mut asked) = (Vec::new(), 0, request(method));
     loop {
@@ -68,7 +68,7 @@ async fn a_change_of_the_tools_is_told_to_clients_of_both_eras() {
     let listed = session.request(1, "tools/list", json!({})).await.result().await;
     assert_eq!(listed["tools"][0]["name"], "after");
 
-    // One that lists the same is no change, and what was not asked for is not told.
+    // A catalog with the same tools is no change, and clients get only the notifications that they asked for.
     site.swap(tools(["after"]));
     site.swap(tools(["after"]).provider(Arc::new(Agents)));
     prompts_only.expect("notifications/prompts/list_changed").await;
@@ -107,7 +107,7 @@ async fn no_change_is_lost_while_the_catalog_is_replaced() {
     let mut stream = site.send(listen(json!({"resourceSubscriptions": ["book://0"]}))).await;
     stream.expect("notifications/subscriptions/acknowledged").await;
     for _ in 0..100 {
-        // Told to who follows the old catalog, and had no turn to pass it on since.
+        // This change reaches the subscription to the old catalog, which has had no turn to forward it since.
         site.swap(Catalog::builder().provider(shelf.clone()));
         changes.send(ResourceChange::Content { uri: "book://0".to_owned() }).unwrap();
         stream.expect("notifications/resources/updated").await;
@@ -189,7 +189,7 @@ fn listen(notifications: Value) -> Request {
     request("subscriptions/listen").param("notifications", notifications)
 }
 
-/// One agent with a choice.
+/// A provider of one agent, whose argument has choices.
 struct Agents;
 
 impl Provider for Agents {
@@ -235,7 +235,7 @@ impl Agent for Guide {
     }
 }
 
-/// One tool with everything that can be said of it.
+/// A provider of one tool, whose spec has all optional fields.
 struct Promising;
 
 impl Provider for Promising {

@@ -1,4 +1,4 @@
-//! Clients of the newest revision that leave, do not read, or hear everything.
+//! Clients of the newest revision: disconnects, backpressure, notifications.
 
 use crate::common::{Gate, Request, Site, call, chatty, request};
 use ctx_core::Progress;
@@ -58,11 +58,11 @@ async fn a_client_that_does_not_read_holds_up_its_own_call_and_nothing_else() {
     });
     let site = Site::with([flood, echo("echo")]);
     let unread = site.send(heard("flood")).await;
-    // Telling never waits for who is told.
+    // Reporting progress never waits for the client.
     assert_eq!(site.next_run().await, ("tools.flood".to_owned(), "ok".to_owned()));
     assert_eq!(told.load(Ordering::Relaxed), 100_000);
     site.send(call("echo", json!({}))).await.result().await;
-    // What waits for the client is bounded; its result is among it.
+    // The messages that wait for the client are bounded; the result is among them.
     let messages = unread.all().await;
     assert!(messages.len() < 1_000, "{}", messages.len());
     assert_eq!(messages.last().unwrap()["result"]["resultType"], "complete");
@@ -110,7 +110,7 @@ fn listen(notifications: Value) -> Request {
     request("subscriptions/listen").param("notifications", notifications)
 }
 
-/// A call whose progress is wanted.
+/// A call with a progress token.
 fn heard(tool: &str) -> Request {
     call(tool, json!({})).meta("progressToken", json!("p"))
 }

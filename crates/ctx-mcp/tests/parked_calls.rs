@@ -1,4 +1,4 @@
-//! Calls that wait for an answer, and the handle that a client of the newest revision holds to one.
+//! Parked calls: multi-round-trip calls of stateless clients, and the handle (`requestState`) to one.
 
 use crate::common::{self, Gate, Request, Site, asking, call, model, patiently, person, told, wanting};
 use ctx_core::{Progress, Question, Want};
@@ -24,7 +24,7 @@ fn ada() -> Value {
     json!({"action": "accept", "content": {"name": "Ada"}})
 }
 
-/// Asks, and gives the handle.
+/// Sends a request that is answered with an elicitation; returns the handle.
 async fn asked(site: &Site, request: Request) -> Value {
     let mut result = site.send(request).await.result().await;
     assert_eq!(result["resultType"], "input_required");
@@ -101,7 +101,7 @@ async fn a_handle_that_was_changed_opens_nothing() {
         let message = refused(&site, with_answer(greet(), &json!(forged), ada())).await;
         assert!(message.contains("not one that this server gave"), "{message}");
     }
-    // The call still waits for whoever has the true one.
+    // The call still waits for a request with the true handle.
     site.send(with_answer(greet(), &state, ada())).await.result().await;
 }
 
@@ -136,7 +136,7 @@ async fn a_call_that_waits_too_long_ends_and_its_handle_with_it() {
     let state = asked(&site, greet()).await;
     tokio::time::sleep(ctx_core::ANSWER_TIME_MAX + Duration::from_secs(1)).await;
     assert_eq!(site.next_run().await.0, "tools.greet");
-    // Answered too late: told what came of it, or that there is no more to tell.
+    // A late answer gets the call's failure, or an error that the call no longer waits.
     let late = site.send(with_answer(greet(), &state, ada())).await.last().await;
     assert_ne!(late["result"]["structuredContent"], json!({"name": "Ada"}));
 }
@@ -156,7 +156,7 @@ async fn calls_that_wait_are_bounded_and_others_are_not_concerned() {
     assert_eq!(told(&full), (false, "too many calls wait for an answer; try again later".to_owned()));
     site.sees_cancelled("greet").await;
     site.send(call("echo", json!({}))).await.result().await;
-    // Each that is answered makes room for another.
+    // Each call that is answered makes room for another.
     site.send(with_answer(greet(), &states[0], ada())).await.result().await;
     asked(&site, greet()).await;
 }

@@ -1,4 +1,4 @@
-//! Requests that are not as they must be: refused as the specification says, and harmful to nobody.
+//! Invalid requests: they get the errors of the specification, and do no harm to others.
 
 use crate::common::{self, NEWER, OLDER, REQUEST_BYTES, Session, Site, call, patiently, post, request};
 use ctx_testkit::echo;
@@ -75,7 +75,7 @@ async fn headers_must_say_what_the_body_says() {
         assert_eq!(site.send(spoiled).await.refused().await, (400, HEADER_MISMATCH), "{what}");
     }
     site.sees_no_run().await;
-    // Names of headers are the same in every case.
+    // Header names are case-insensitive.
     site.send(sound().without("mcp-name").header("MCP-NAME", "echo")).await.result().await;
 }
 
@@ -226,7 +226,8 @@ async fn cursors_of_nobodys_are_refused() {
     let (shelf, _) = common::resources(3);
     let site = Site::of(ctx_core::Catalog::builder().provider(shelf));
     let session = Session::begin(&site, json!({})).await;
-    // The last three decode: to nothing, to an origin that is not there, to a place that is not there.
+    // The last three can be decoded: as the empty text, as an unknown origin, and as an unknown cursor of a
+    // known origin.
     for cursor in ["?", "bm9uc2Vuc2U", "", "OSA", "MCBub3doZXJl"] {
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
             let asked = request(method).param("cursor", json!(cursor));
@@ -256,7 +257,7 @@ async fn methods_that_are_not_served_are_named() {
     let refused = site.answer(put).await;
     assert_eq!(refused.header("allow"), Some("GET, POST, DELETE"));
     assert_eq!(refused.refused().await.0, 405);
-    // The newest revision has no stream without a request.
+    // The newest revision has no standalone stream.
     let get = http::Request::get("/mcp")
         .header("host", "localhost")
         .header("accept", "text/event-stream")

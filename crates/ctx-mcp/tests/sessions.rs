@@ -1,4 +1,4 @@
-//! Sessions of clients of the older era.
+//! Sessions of clients of older revisions.
 
 use crate::common::{
     self, Gate, OLDER, Session, Site, asking, chatty, initialize, model, patiently, person, post, told,
@@ -9,7 +9,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A session that nobody has.
+/// The ID of no session.
 const NOBODYS: &str = "00000000-0000-4000-8000-000000000000";
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn logs_are_told_from_the_level_that_was_set() {
             assert_eq!(message["params"]["data"], line, "{level:?}");
         }
     }
-    // Nothing was left over.
+    // No message is left over in the stream.
     site.swap(ctx_core::Catalog::builder());
     stream.expect("notifications/tools/list_changed").await;
     let refused = session.request(1, "logging/setLevel", json!({"level": "loud"})).await;
@@ -209,12 +209,12 @@ async fn a_question_is_withdrawn_when_its_call_has_ended() {
     site.sees_cancelled("greet").await;
     let withdrawn = news.expect("notifications/cancelled").await;
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
-    // An answer that comes all the same is nobody's.
+    // A late answer to the cancelled question is ignored.
     session.respond(&question, json!({"action": "accept", "content": {"name": "Ada"}})).await;
     session.call(42, "echo", json!({})).await.result().await;
 }
 
-/// Sessions that there may be.
+/// The number of sessions that the server keeps.
 const MOST: usize = 1024;
 
 #[tokio::test]
@@ -228,7 +228,7 @@ async fn a_session_that_cannot_even_hear_that_it_ends_makes_room() {
     let site = Site::with([prolix]);
     let deaf = Session::begin(&site, json!({})).await;
     let (_unread, _unanswered) = (deaf.listen().await, deaf.call(1, "prolix", json!({})).await);
-    // Until it takes no more.
+    // Fills the buffer of the session that is not read.
     let told = || deaf.notify("notifications/initialized", json!({}));
     while tokio::time::timeout(Duration::from_millis(100), told()).await.is_ok() {}
     for _ in 0..MOST {
@@ -244,7 +244,7 @@ async fn sessions_are_bounded_and_the_one_that_was_silent_longest_goes() {
     let lively = Session::begin(&site, json!({})).await;
     let mut begun = vec![silent.id.clone()];
     for _ in 0..10 {
-        // Many at once, so that they all come upon the same fullness.
+        // Concurrently, so that they all find the limit reached.
         let replies = join_all((0..128).map(|_| site.answer(post(None, &initialize(&json!({})))))).await;
         begun.extend(replies.iter().map(|reply| reply.header("mcp-session-id").unwrap().to_owned()));
         lively.request(1, "ping", json!({})).await.result().await;

@@ -1,4 +1,4 @@
-//! The calls that are open at one upstream, and what the server tells and asks meanwhile.
+//! The open calls of a connection, and which of them a notification or request of the server belongs to.
 
 use super::follows::Follows;
 use super::namespace::Namespace;
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// What a server may tell one call before the call has passed it on; more is lost.
+/// Events that wait for one call; further notifications are dropped.
 const EVENTS_MAX: usize = 64;
-/// How long it may take until it is known which request a call is.
+/// How long a progress notification waits for the tokens of calls that are just being sent.
 const SENDING_MAX: std::time::Duration = std::time::Duration::from_secs(1);
-/// Questions of a server that are open at once.
+/// Server requests (elicitation, sampling, roots) that are open at once; further ones are refused.
 const QUESTIONS_MAX: usize = 16;
 
-/// What a server tells or asks during a call.
+/// A notification or request of the server during a call.
 pub(super) enum Event {
     Progress(Progress),
     Log(tracing::Level, String),
@@ -32,21 +32,21 @@ pub(super) enum Event {
 
 pub(super) type Reply = oneshot::Sender<Result<Value, Unanswered>>;
 
-/// The calls that are open.
+/// The open calls of a connection.
 #[derive(Default)]
 pub(super) struct Calls {
     open: Mutex<Vec<Open>>,
-    /// Told when the server's list of tools has changed.
+    /// Notified when the server's list of tools has changed.
     pub(super) list_changed: Notify,
-    /// Told when it is known which request a call is.
+    /// Notified when the request ID of a call is recorded.
     sent: Notify,
     pub(super) count: Count,
 }
 
 struct Open {
-    /// Tells calls of this upstream apart.
+    /// Identifies a call of this connection.
     number: u64,
-    /// Whose call it is: the address of its peer, which lives as long as the call.
+    /// The caller: the address of the call's peer, which lives as long as the call.
     peer: usize,
     request: Option<(RequestId, ProgressToken)>,
     events: mpsc::Sender<Event>,
@@ -69,8 +69,8 @@ impl Calls {
         OpenCall { calls: self.clone(), number, events }
     }
 
-    /// The call that goes by this token. A server may be faster than we are: while it is not known of every
-    /// call which request it is, it may be one of those.
+    /// The call with this progress token. Its first notification may come before the token is recorded, so
+    /// this waits while any call is without its token.
     async fn by_progress(&self, token: &ProgressToken) -> Option<mpsc::Sender<Event>> {
         loop {
             let sent = self.sent.notified();
@@ -86,8 +86,9 @@ impl Calls {
         }
     }
 
-    /// The call that caused what came: the one whose answer it came with where that is known, else any if
-    /// all that are open have the same other end. Nobody is told or asked on another's behalf.
+    /// The call that a message of the server belongs to: the one on whose response stream it came. If that is
+    /// unknown, any call, provided that all open ones have the same peer: one caller's elicitation never
+    /// reaches another caller.
     fn cause(&self, origin: Option<&InboundStreamOrigin>) -> Option<mpsc::Sender<Event>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(InboundStreamOrigin::OutboundRequest(id)) = origin {
@@ -100,7 +101,7 @@ impl Calls {
         open.iter().all(|call| call.peer == last.peer).then(|| last.events.clone())
     }
 
-    /// Passes on what the server told to the call that it is about.
+    /// Passes a notification on to the call that it belongs to.
     pub(super) async fn tell(&self, telling: Telling) {
         match telling {
             Telling::Progress(told) => {
@@ -127,12 +128,12 @@ impl Calls {
 }
 
 impl OpenCall {
-    /// Waits until what the server has told up to now is here.
+    /// Waits until the notifications received so far are in the queues of their calls.
     pub(super) async fn caught_up(&self) {
         self.calls.count.caught_up().await;
     }
 
-    /// Says which request it is.
+    /// Records the request ID and the progress token of the call.
     pub(super) fn sent(&self, id: RequestId, token: ProgressToken) {
         let mut open = self.calls.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(call) = open.iter_mut().find(|call| call.number == self.number) {
@@ -150,7 +151,8 @@ impl Drop for OpenCall {
     }
 }
 
-/// What answers a server's own requests.
+/// The client handler of rmcp: answers requests of the server, and handles its notifications other than
+/// progress and logs.
 pub(super) struct Handler {
     pub(super) calls: Arc<Calls>,
     pub(super) follows: Arc<Follows>,
@@ -196,7 +198,7 @@ impl ClientHandler for Handler {
     }
 
     async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        // Servers ask this when they start, where there is nobody to ask yet.
+        // Servers send this when they start, while no call is open: they get an empty list then.
         let roots = self.ask(Want::Roots, &context).await.unwrap_or_else(|_| json!([]));
         serde_json::from_value(json!({ "roots": roots })).map_err(|_| refusal(Unanswered::Unfit))
     }

@@ -1,4 +1,5 @@
-//! A connection to an upstream server: made, followed to its end, its tools listed.
+//! A connection to an upstream server: made over any transport, and watched to its end. Lists the server's
+//! tools.
 
 use super::StartCheck;
 use super::calls::{Calls, Handler};
@@ -30,23 +31,24 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What servers answer to a method they do not have.
+/// The JSON-RPC error code for an unknown method.
 const METHOD_NOT_FOUND: i32 = -32601;
-/// Pages of a list of tools that are read.
+/// Pages of a list of tools.
 const PAGES_MAX: usize = 500;
 
-/// Which revisions a server has shown to speak; asking costs time with those that do not answer.
+/// The protocol era of a server. It is remembered, since finding it out takes time with servers that do not
+/// answer `server/discover`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Era {
     #[default]
     Unknown,
-    /// It begins with `initialize`.
+    /// Revisions before 2026-07-28: a session that begins with `initialize`.
     Sessions,
-    /// It has none.
+    /// Revisions since 2026-07-28, which have no sessions.
     Stateless,
 }
 
-/// What connections are made from.
+/// Makes the connections of all upstreams.
 pub(super) struct Maker {
     pub(super) us: Implementation,
     pub(super) redactor: Redactor,
@@ -56,16 +58,16 @@ pub(super) struct Maker {
     pub(super) may_start: Arc<StartCheck>,
 }
 
-/// A server that answers.
+/// A connection after its handshake.
 pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) calls: Arc<Calls>,
-    /// Whether it is one of several clients that the server tells apart by their sessions.
+    /// Whether the server knows this connection by a session ID, as HTTP servers with sessions do.
     pub(super) has_sessions: bool,
-    /// Whether a person can make the server let us in.
+    /// Whether users can log in at the server (OAuth).
     pub(super) can_log_in: bool,
     stop: CancellationToken,
-    /// Why it ended, once it has.
+    /// The reason of its end, once it has ended.
     ended: watch::Receiver<Option<String>>,
     /// The HTTP client of a Streamable HTTP server.
     web: Option<Web>,
@@ -115,7 +117,7 @@ impl Maker {
         Ok(Reachable::Process(Box::new(StartedProcess { process, lines, guard, slot })))
     }
 
-    /// Connects, in the manner of the era that the server is known to be of.
+    /// Connects, with the handshake of the server's era if that is known.
     pub(super) async fn connect(
         &self,
         settings: &UpstreamSettings,
@@ -152,7 +154,7 @@ impl Maker {
                 let guard = Arc::new(Guard::default());
                 let sse = Sse::open(url, headers, authority, settings.limits.message_bytes, &guard).await?;
                 let sse = Heard::new(sse, guard.clone(), calls.clone(), &self.tasks);
-                // None of these knows anything but sessions.
+                // Servers of this transport speak revisions with sessions only.
                 let mode = ClientLifecycleMode::Initialize;
                 let serving = serve_client_with_lifecycle_and_ct(handler, sse, mode, stop.clone());
                 let running =
@@ -164,7 +166,7 @@ impl Maker {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url)
                     .custom_headers(headers.0.clone())
                     .max_concurrent_requests(settings.limits.in_flight);
-                // A session that is gone is a connection that is lost, which is ours to make anew.
+                // An expired session ends the connection: the supervisor reconnects, not rmcp.
                 config.reinit_on_expired_session = false;
                 let bytes_max = settings.limits.message_bytes;
                 let made = Web::new(url, bytes_max, authority.cloned(), &self.redactor, &guard);
@@ -218,7 +220,7 @@ async fn begin(
     Some(serve_client_with_lifecycle_and_ct(handler, lines, era.mode(), stop.clone()).await)
 }
 
-/// Stays with a connection to its end, and then sees to it that its process ends too.
+/// Waits for the end of a connection, then ends its process; sends the reason to `ended`.
 async fn until_its_end(
     running: RunningService<RoleClient, Handler>,
     mut process: Option<Process>,
@@ -292,7 +294,7 @@ impl Connection {
         }
     }
 
-    /// What the server calls itself, and the revision it speaks.
+    /// The name and version of the server, and the protocol revision.
     pub(super) fn server(&self) -> (Option<String>, Option<String>) {
         let Some(info) = self.peer.peer_info() else { return (None, None) };
         let server = info.server_info.as_ref().map(|server| format!("{} {}", server.name, server.version));
@@ -312,12 +314,12 @@ impl Connection {
         }
     }
 
-    /// Waits until the list of tools has changed.
+    /// Waits for a notification that the list of tools has changed.
     pub(super) async fn list_changed(&self) {
         self.calls.list_changed.notified().await;
     }
 
-    /// Has the server tell of what is followed, for as long as there is a connection.
+    /// Keeps the subscriptions at the server up to date for as long as there is a connection.
     fn follow(&self, follows: Arc<Follows>, namespace: Arc<Namespace>, tasks: &TaskTracker) {
         let follower = Follower {
             peer: self.peer.clone(),
@@ -334,7 +336,7 @@ impl Connection {
         self.ended.borrow().is_some() || self.peer.is_transport_closed()
     }
 
-    /// Waits until the connection and its process have ended; tells how.
+    /// Waits until the connection and its process have ended; returns the reason.
     pub(super) async fn ended(&self) -> String {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
@@ -343,18 +345,18 @@ impl Connection {
         }
     }
 
-    /// Ends it, and waits until its process has ended.
+    /// Closes the connection, and waits until its process has ended.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         self.ended().await;
     }
 
-    /// Ends it without waiting.
+    /// Closes the connection without waiting.
     pub(super) fn drop_it(&self) {
         self.stop.cancel();
     }
 
-    /// All tools in the server's order; also those that are not taken, since they may be one day.
+    /// All tools in the server's order, with those that the filter excludes: it may be changed later.
     pub(super) async fn tools(&self, settings: &UpstreamSettings) -> Result<Vec<ToolDefinition>, String> {
         let mut specs = Vec::new();
         let (mut taken, mut others) = (0, 0);
@@ -365,7 +367,7 @@ impl Connection {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
             let listed = self.peer.list_tools(Some(page)).await;
             let listed = match listed {
-                // It has none.
+                // The server has no tools.
                 Err(ServiceError::McpError(error))
                     if error.code.0 == METHOD_NOT_FOUND && names.is_empty() =>
                 {

@@ -1,4 +1,5 @@
-//! The definition of a server, compared with the one that was accepted.
+//! Tool pinning: compares the definition of a server with the one that the user accepted (trust on first
+//! use).
 
 use super::definition::ServerDefinition;
 use super::difference::{Difference, PROMPT};
@@ -7,10 +8,10 @@ use super::settings::{Changes, ToolFilter, UpstreamSettings};
 use ctx_core::{Redactor, ToolSpec, escape_line};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Definitions of one server that are remembered, in bytes.
+/// Bytes of a definition; a larger one is not stored.
 const REMEMBERED_BYTES_MAX: usize = 64 << 20;
 
-/// How often new parts are added to an accepted definition that others change meanwhile.
+/// Retries of adding new parts to the accepted definition, while other processes replace it.
 const EXTEND_ATTEMPTS_MAX: usize = 3;
 
 pub(super) struct Definitions {
@@ -18,7 +19,7 @@ pub(super) struct Definitions {
     taken: ToolFilter,
     changes: Changes,
     memory: Option<Arc<dyn Memory>>,
-    /// What a server was given may be in what it says of itself, and is not to be written down.
+    /// Masks secrets before a definition is stored: a server may repeat those that it was given.
     redactor: Redactor,
     now: Mutex<Now>,
     /// Held from reading `now` to replacing it, so that concurrent listings do not undo each other. Fair: the listing
@@ -29,12 +30,12 @@ pub(super) struct Definitions {
 #[derive(Default)]
 struct Now {
     seen: ServerDefinition,
-    /// None as long as nothing was seen.
+    /// `None` until the first definition is seen or loaded.
     accepted: Option<ServerDefinition>,
     difference: Difference,
     /// Places that contain invisible characters.
     invisible_places: Vec<String>,
-    /// Why it cannot be known what was accepted.
+    /// The error of the store, if the accepted definition is unknown because of it.
     trouble: Option<String>,
 }
 
@@ -49,7 +50,7 @@ impl Definitions {
         Self { key, taken, changes: settings.changes, memory, redactor, now, updating }
     }
 
-    /// The tools that were seen when we last ran. For the start, before anything else is called.
+    /// The tools of the stored definition, from an earlier run. Called once, before all other methods.
     pub(super) fn recall(&self) -> Option<Vec<ToolSpec>> {
         let remembered = self.read_memory()?;
         let seen = ServerDefinition::read(&remembered.seen)?;
@@ -73,7 +74,7 @@ impl Definitions {
         self.store(seen);
     }
 
-    /// Looks again at what was accepted: somebody may have done so meanwhile.
+    /// Reads the accepted definition again: the user may have accepted another one in another process.
     pub(super) fn look_again(&self) {
         let _updating = self.updating.blocking_lock();
         if let Some(remembered) = self.read_memory() {
@@ -84,7 +85,7 @@ impl Definitions {
     fn store(&self, mut seen: ServerDefinition) {
         seen.fill(&self.now().seen);
         let text = serde_json::to_string(&seen).map(|text| self.redactor.text(text)).unwrap_or_default();
-        // As it is remembered, so that equals stay equal.
+        // Compared as it is stored, with secrets masked: otherwise an unchanged definition would differ.
         let seen = ServerDefinition::read(&text).unwrap_or(seen);
         let remembered = match &self.memory {
             None => Ok(None),
@@ -104,7 +105,7 @@ impl Definitions {
         })
     }
 
-    /// Compares the definition that is seen, or was before, with the accepted one.
+    /// Compares a definition, or without one the definition seen last, with the accepted one.
     fn hold(&self, seen: Option<ServerDefinition>, remembered: Result<Option<Remembered>, MemoryError>) {
         self.compare(seen, remembered, EXTEND_ATTEMPTS_MAX);
     }
@@ -177,7 +178,7 @@ impl Definitions {
         if places.is_empty() { Vec::new() } else { vec![describe_invisible(&places)] }
     }
 
-    /// Why a tool is not to be called, where it is not the one that was accepted.
+    /// Why a tool must not be called, if its definition is not the accepted one.
     pub(super) fn objection(&self, tool: &str) -> Option<String> {
         let now = self.now();
         if self.changes == Changes::Tell {

@@ -9,21 +9,21 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Places in one schema that are told of each kind; of more, only the number is.
+/// Places in one schema that are listed for each kind of change; further ones are only counted.
 const PLACES_TOLD_MAX: usize = 8;
 /// [`ChangedOffer::kind`] of prompts.
 pub(super) const PROMPT: &str = "prompt";
 /// [`ChangedOffer::kind`] of resources.
 const RESOURCE: &str = "resource";
 
-/// How a list of tools differs from an earlier one. The order of tools does not matter.
+/// How the definition of a server differs from an earlier one. The order of tools does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// Tools that were not there, by the names that the server gives them.
     pub added: Vec<String>,
     /// Tools that are gone.
     pub removed: Vec<String>,
-    /// Tools that say something else of themselves.
+    /// Tools whose definition has changed.
     pub changed: Vec<ChangedTool>,
     /// Changes to instructions, prompts, resources and resource templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -55,36 +55,37 @@ impl fmt::Display for ChangedOffer {
     }
 }
 
-/// A tool that says something else of itself than before.
+/// A tool whose definition has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedTool {
     /// Its name.
     pub name: String,
-    /// What of it is something else.
+    /// The parts of its definition that have changed.
     pub fields: Vec<ChangedField>,
 }
 
-/// A part of a tool's definition that is something else than before.
+/// A part of a definition that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedField {
-    /// Which: `description`, `input_schema`, `annotations.destructive`, …
+    /// Its name: `description`, `input_schema`, `annotations.destructive`, …
     pub field: Cow<'static, str>,
-    /// What it was, and what it is.
+    /// The change itself.
     #[serde(flatten)]
     pub change: FieldChange,
 }
 
-/// The difference in one part of a definition. A schema comes first: its fields are all there, and tell it from a text.
+/// The change of one part of a definition. `Schema` comes first, for deserialization: all of its fields are
+/// required, while those of `Text` are optional.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FieldChange {
     /// A schema.
     Schema(ChangedPlaces),
-    /// A text or a hint; none where there was or is nothing.
+    /// A text or an annotation; `None` if there was or is none.
     Text {
-        /// What it was.
+        /// The earlier text.
         before: Option<String>,
-        /// What it is.
+        /// The present text.
         after: Option<String>,
     },
 }
@@ -92,13 +93,13 @@ pub enum FieldChange {
 /// Places in a schema, as paths like `/properties/name`; `/` is all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedPlaces {
-    /// Where something is that was not there.
+    /// Places that are new.
     pub added: Vec<String>,
-    /// Where something was.
+    /// Places that are gone.
     pub removed: Vec<String>,
-    /// Where something else is.
+    /// Places with another value.
     pub changed: Vec<String>,
-    /// How many more there are.
+    /// The number of further places.
     pub more: usize,
 }
 
@@ -155,13 +156,13 @@ impl Difference {
         }
     }
 
-    /// Whether there is none.
+    /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty() && self.others.is_empty()
     }
 }
 
-/// In a line: `added a, b; removed c; changed d (description)`.
+/// One line: `added a, b; removed c; changed d (description)`.
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = self.changed.iter().map(|tool| {
@@ -292,12 +293,12 @@ fn changed_offers(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec<C
     changes
 }
 
-/// All its tags, told apart by what is in none of them.
+/// The tags as one text, separated by a line break, which no tag contains.
 fn tags(spec: &ToolSpec) -> Option<String> {
     (!spec.tags.is_empty()).then(|| spec.tags.join("\n"))
 }
 
-/// Notes where two schemas differ, as deep down as both are objects.
+/// Records the places where two schemas differ; descends while both are objects.
 fn compare(before: Option<&Value>, after: Option<&Value>, path: &mut String, places: &mut ChangedPlaces) {
     let list = match (before, after) {
         (Some(Value::Object(old)), Some(Value::Object(new))) => {

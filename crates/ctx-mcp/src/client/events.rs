@@ -11,7 +11,7 @@ use std::mem;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// An event has more bytes than it may have.
+/// An event has more bytes than its limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is too long")]
 pub(super) struct EventTooLong;
@@ -38,10 +38,10 @@ pub(super) fn read_events(
     })
 }
 
-/// Makes events of bytes, however they are cut.
+/// Parses events from bytes, in chunks of any size.
 struct EventReader {
     bytes: Vec<u8>,
-    /// Bytes that are known to hold no end of a line.
+    /// Leading bytes of `bytes` that are known to contain no line end.
     seen: usize,
     event: Sse,
     /// Bytes of the event's complete lines, comments among them.
@@ -62,7 +62,7 @@ impl EventReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next event, if it is complete. One that has a field is an event, also without data: its id counts.
+    /// The next event, if it is complete. One with any field is an event, even without data: its ID counts.
     fn next(&mut self) -> Option<Result<Sse, EventTooLong>> {
         let mut begin = 0;
         let mut complete = None;

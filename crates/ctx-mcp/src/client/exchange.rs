@@ -1,4 +1,5 @@
-//! One call over a connection: sent, attended to until it is answered, taken back where nobody waits.
+//! Requests over a connection: sent, served with the server's notifications and requests until the response,
+//! and cancelled if the caller stops waiting.
 
 use super::calls::{Event, OpenCall, Reply};
 use super::connection::{Connection, Era};
@@ -17,31 +18,31 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions};
 use rmcp::{RoleClient, ServiceError};
 
-/// How often one call may ask for something before it goes on.
+/// Rounds of one call: requests that the server answers with `InputRequiredResult`, and the last one.
 const ROUNDS_MAX: usize = 10;
 /// Questions of the server (elicitation, sampling, roots) during one call, in all its rounds; further ones are refused.
 const QUESTIONS_PER_CALL_MAX: usize = 100;
 /// Input requests in one `InputRequiredResult`; a call with more fails.
 const QUESTIONS_PER_ROUND_MAX: usize = 16;
-/// What servers on the web answer to a request of a session they do not know.
+/// An error code with which HTTP servers answer a request of an unknown session.
 const NO_SESSION: i32 = -32000;
-/// The same.
+/// Another error code for an unknown session.
 const NOT_FOUND: i32 = -32001;
 
-/// What servers are asked to log; what of it reaches whom is settled by whoever called.
+/// The log level that servers are asked for. Each of our clients filters by a level of its own.
 const LOGGED: LoggingLevel = LoggingLevel::Debug;
 
-/// Why a call got no answer.
+/// Why a call got no response.
 pub(super) enum Lost {
-    /// It never left.
+    /// The server has not run it: it was not sent, or refused for an unknown session.
     Unsent,
-    /// It may have run.
+    /// The connection was lost after it was sent: it may have run.
     Unanswered,
-    /// The server lets us in no further.
+    /// The server requires a login, or further scopes.
     Refused,
 }
 
-/// What a server is asked for on behalf of a call, in one round or several.
+/// A request to a server on behalf of a call, in one round or several.
 #[derive(Clone)]
 pub(super) enum Asked {
     Tool(CallToolRequestParams),
@@ -58,7 +59,7 @@ impl Asked {
         }
     }
 
-    /// What it asks for.
+    /// The name of the tool or prompt, or the URI of the resource.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Tool(params) => &params.name,
@@ -67,7 +68,7 @@ impl Asked {
         }
     }
 
-    /// The next round.
+    /// Sets the state and the responses for the next round.
     fn go_on(&mut self, state: Option<String>, responses: InputResponses) {
         let (own_state, own_responses) = match self {
             Self::Tool(params) => (&mut params.request_state, &mut params.input_responses),
@@ -79,8 +80,8 @@ impl Asked {
 }
 
 impl Connection {
-    /// Calls a tool, gets a prompt or reads a resource; asks and tells whoever is at the other end of `call`
-    /// what the server asks and tells.
+    /// Calls a tool, gets a prompt or reads a resource. Notifications and requests of the server meanwhile go
+    /// to the peer of `call`.
     pub(super) async fn ask(
         &self,
         mut asked: Asked,
@@ -118,12 +119,12 @@ impl Connection {
         Ok(Err(ToolError::new(ErrorKind::Tool, format!("it asked more than {ROUNDS_MAX} times"))))
     }
 
-    /// Asks for something that is nobody's call.
+    /// Sends a request that belongs to no call.
     pub(super) async fn request(&self, request: ClientRequest) -> Result<ServerResult, ServiceError> {
         self::request(&self.peer, request).await
     }
 
-    /// Servers without sessions log only for whom has asked them to, with each request.
+    /// Stateless servers send log notifications only for requests that ask for them.
     fn options(&self) -> PeerRequestOptions {
         let options = PeerRequestOptions::no_options();
         if self.era() != Era::Stateless {
@@ -134,8 +135,9 @@ impl Connection {
         options.with_meta(meta)
     }
 
-    /// Whether a server says that it knows nothing of our session, as one does that was started again. By the
-    /// protocol that is a 404, which the transport knows; many answer a 400 with such an error instead.
+    /// Whether an error means that the server does not know our session, for example since it was restarted.
+    /// The protocol has a 404 response for that, which the transport handles; many servers send a 400
+    /// response with such an error instead.
     fn is_session_gone(&self, error: &ErrorData) -> bool {
         let codes = [ErrorCode(NO_SESSION), ErrorCode(NOT_FOUND)];
         self.has_sessions && codes.contains(&error.code) && error.message.to_lowercase().contains("session")
@@ -162,7 +164,7 @@ impl Connection {
                 Some(WebError::AuthRequired(_) | WebError::InsufficientScope(_)) if self.can_log_in => {
                     Err(Err(Lost::Refused))
                 }
-                // The server is there, and says no.
+                // The server has responded with a refusal: a retry would not help.
                 Some(
                     refusal @ (WebError::HttpStatus(_)
                     | WebError::UnexpectedServerResponse(_)
@@ -182,7 +184,7 @@ impl Connection {
     }
 }
 
-/// Asks a server for something that is nobody's call; takes it back where nobody waits for it.
+/// Sends a request that belongs to no call; cancels it if the caller stops waiting.
 pub(super) async fn request(
     peer: &Peer<RoleClient>,
     request: ClientRequest,
@@ -194,7 +196,7 @@ pub(super) async fn request(
     answer
 }
 
-/// Waits for an answer; meanwhile tells and asks the other end of the call.
+/// Waits for the response; meanwhile passes notifications and requests of the server on to the call's peer.
 async fn attended<T>(
     answer: impl Future<Output = T>,
     open: &mut OpenCall,
@@ -215,13 +217,13 @@ async fn attended<T>(
                     };
                     *questions_left = left;
                     asking.push(call.ask(question).map(|answer| {
-                        // The server may have given up.
+                        // The server may have cancelled its request.
                         let _ = reply.send(answer);
                     }));
                 }
             }
             answer = &mut answer => {
-                // What it told before it answered is told before the answer is given.
+                // Notifications that came before the response are passed on before it.
                 open.caught_up().await;
                 while let Ok(event) = open.events.try_recv() {
                     tell(event, call);
@@ -232,7 +234,7 @@ async fn attended<T>(
     }
 }
 
-/// Tells the other end; a question is handed back.
+/// Passes a notification on to the call's peer; returns a question instead.
 fn tell(event: Event, call: &Call) -> Option<(Question, Reply)> {
     match event {
         Event::Progress(progress) => call.peer().progress(progress),
@@ -242,10 +244,10 @@ fn tell(event: Event, call: &Call) -> Option<(Question, Reply)> {
     None
 }
 
-/// What the other end answers to all that a server wants before it goes on. What has no answer is left out; an
-/// error where that is all of it, since the server would ask the same again.
+/// The answers of the call's peer to the input requests of a server. Those without an answer are left out;
+/// fails if none is answered, since the server would ask the same again.
 async fn answers(wanted: InputRequiredResult, call: &Call) -> Result<InputResponses, Unanswered> {
-    // All at once: whoever is asked may have them all before any is answered.
+    // Concurrently: a stateless client is sent all of them in one response.
     let asking = wanted.input_requests.unwrap_or_default().into_iter().map(|(key, request)| async move {
         let response = convert::input_response(&key, request, call).await;
         response.map(|response| (key, response))
@@ -263,7 +265,7 @@ async fn answers(wanted: InputRequiredResult, call: &Call) -> Result<InputRespon
     }
 }
 
-/// Tells the server that nobody waits for an answer any more.
+/// Sends `notifications/cancelled` when dropped, unless the request was answered.
 struct CancelOnDrop<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,

@@ -1,7 +1,7 @@
-//! What of a server's is followed, and who is told when it changes.
+//! Resource subscriptions at a server, and its change notifications.
 //!
-//! Clients follow URIs for as long as they keep what they are given; a connection's follower sees to it that
-//! the server tells of exactly those, each once, in the manner of its era, and anew after a reconnect.
+//! Clients subscribe to URIs for as long as they hold a guard. The follower of a connection subscribes to
+//! exactly those URIs at the server, each once, by the methods of its era, and again after a reconnect.
 
 use super::calls::Calls;
 use super::exchange;
@@ -18,34 +18,34 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast, watch};
 
-/// URIs of one server that are followed; more are not.
+/// URIs of one server with a subscription; further ones get none.
 const FOLLOWED_MAX: usize = 1_000;
-/// Changes that wait for whoever passes them on.
+/// Changes that wait for one receiver.
 const CHANGES_MAX: usize = 1024;
-/// How long whoever begins to follow waits for the server.
+/// How long a new subscription waits for the server.
 const BEGIN_MAX: Duration = Duration::from_secs(2);
-/// How long a server may take to say that it tells of one.
+/// How long a server may take to answer a subscription request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// When a server is asked again that has stopped to tell.
+/// The pause before a `subscriptions/listen` stream that has ended is reopened.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Nobody has to wait: there is no server to be asked.
+/// The value of `settled` while there is no follower: new subscriptions do not wait.
 const NO_WAIT: u64 = u64::MAX;
 
 pub(super) struct Follows {
     wanted: watch::Sender<Wanted>,
-    /// The number of what the server has been asked for.
+    /// The version of `wanted` that the server has been asked for.
     settled: watch::Sender<u64>,
     told: broadcast::Sender<ResourceChange>,
-    /// Told when the server says that its prompts or its resources are others.
+    /// Notified when the server's prompts or resources have changed.
     pub(super) list_changed: Notify,
 }
 
-/// What is followed.
+/// The URIs with subscriptions.
 #[derive(Default)]
 struct Wanted {
-    /// The server's own URIs, and how many follow each.
+    /// The server's own URIs, with the number of subscriptions to each.
     uris: BTreeMap<String, usize>,
-    /// Counts how often others were followed than before.
+    /// The version of the set of URIs, increased with each change.
     number: u64,
 }
 
@@ -60,7 +60,7 @@ impl Default for Follows {
     }
 }
 
-/// Somebody who follows one.
+/// One subscription to a URI, which ends when this is dropped.
 struct Follow {
     follows: Arc<Follows>,
     uri: String,
@@ -82,7 +82,7 @@ impl Follows {
     }
 
     pub(super) fn tell(&self, change: ResourceChange) {
-        // Nobody may be listening.
+        // There may be no receiver.
         let _ = self.told.send(change);
     }
 
@@ -90,7 +90,8 @@ impl Follows {
         self.wanted.borrow().uris.is_empty()
     }
 
-    /// Follows one until what this gives is dropped, and waits a little until the server knows.
+    /// Subscribes to a URI until the returned guard is dropped. Waits for the server, but at most
+    /// `BEGIN_MAX`.
     pub(super) async fn follow(self: &Arc<Self>, uri: &str) -> Option<Following> {
         let mut settled = self.settled.subscribe();
         let mut has_room = true;
@@ -108,12 +109,12 @@ impl Follows {
         }
         let follow = Follow { follows: self.clone(), uri: uri.to_owned() };
         let number = self.wanted.borrow().number;
-        // A server that takes longer is asked even so.
+        // A server that takes longer is subscribed to in the background.
         let _ = tokio::time::timeout(BEGIN_MAX, settled.wait_for(|settled| *settled >= number)).await;
         Some(Box::new(follow))
     }
 
-    /// Changes the URIs, and has the server know if that made a difference.
+    /// Changes the URIs; the follower is notified if `work` returns true.
     fn change(&self, work: impl FnOnce(&mut BTreeMap<String, usize>) -> bool) {
         self.wanted.send_if_modified(|wanted| {
             let is_other = work(&mut wanted.uris);
@@ -123,7 +124,7 @@ impl Follows {
     }
 }
 
-/// Has the server at the other end of a connection tell of what is followed.
+/// Keeps the subscriptions at the server of one connection equal to those of [`Follows`].
 pub(super) struct Follower {
     pub(super) peer: Peer<RoleClient>,
     pub(super) calls: Arc<Calls>,
@@ -139,7 +140,7 @@ impl Drop for Follower {
 }
 
 impl Follower {
-    /// Ends where the server does not tell.
+    /// Runs until the connection ends, or the server turns out not to support subscriptions.
     pub(super) async fn run(self) {
         let capabilities = self.peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
         match self.is_stateless {
@@ -148,7 +149,8 @@ impl Follower {
         }
     }
 
-    /// Servers with sessions are asked for each; they tell of lists without being asked.
+    /// For servers with sessions: one `resources/subscribe` for each URI. They send `list_changed`
+    /// notifications without being asked.
     async fn subscribe(&self, capabilities: ServerCapabilities) {
         if capabilities.resources.is_none_or(|resources| resources.subscribe != Some(true)) {
             return;
@@ -181,7 +183,8 @@ impl Follower {
         }
     }
 
-    /// Servers without sessions are asked for everything at once, and anew where that is something else.
+    /// For stateless servers: one `subscriptions/listen` stream for everything, replaced when the URIs
+    /// change.
     async fn listen(&self, capabilities: ServerCapabilities) {
         let tells = |says: Option<bool>| says.filter(|says| *says);
         let resources = capabilities.resources.unwrap_or_default();
@@ -195,10 +198,10 @@ impl Follower {
             let (uris, number) = look(&mut wanted);
             let uris: Vec<String> = uris.into_iter().filter(|_| resources.subscribe == Some(true)).collect();
             filter.resource_subscriptions = (!uris.is_empty()).then_some(uris);
-            // The new one is there before the old one is not: no change is lost in between.
+            // The new stream is open before the old one is cancelled, so no change is lost in between.
             let newer = self.opened(&filter).await;
             if let Some(mut older) = std::mem::replace(&mut open, newer) {
-                // It ends with the connection otherwise.
+                // If this fails, the stream ends with the connection.
                 let _ = older.cancel().await;
             }
             self.follows.settled.send_replace(number);
@@ -212,7 +215,7 @@ impl Follower {
             if is_over {
                 open = None;
                 tokio::time::sleep(PAUSE).await;
-                // Whatever happened meanwhile was not told.
+                // Changes during the pause were not notified, so everything is listed again.
                 self.calls.list_changed.notify_one();
                 self.follows.list_changed.notify_one();
             }
@@ -228,7 +231,7 @@ impl Follower {
         opened.inspect_err(|error| tracing::debug!(%error, "a server does not tell of changes")).ok()
     }
 
-    /// Passes on what a server tells until it tells no more.
+    /// Handles the notifications of a stream until it ends.
     async fn hear(&self, open: Option<&mut Subscription>) {
         let Some(open) = open else { return std::future::pending().await };
         loop {
@@ -249,7 +252,7 @@ impl Follower {
     }
 }
 
-/// What is followed now.
+/// The URIs with subscriptions, and the version of that set.
 fn look(wanted: &mut watch::Receiver<Wanted>) -> (BTreeSet<String>, u64) {
     let wanted = wanted.borrow_and_update();
     (wanted.uris.keys().cloned().collect(), wanted.number)

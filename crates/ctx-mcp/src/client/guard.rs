@@ -29,10 +29,10 @@ const UNSOLICITED_BYTES_BURST_MAX: f64 = 64.0 * 1024.0 * 1024.0;
 const UNSOLICITED_BYTES_PER_SECOND_MAX: f64 = 1024.0 * 1024.0;
 /// Server requests that wait for our response; at this number, reading pauses (backpressure).
 const REQUESTS_OPEN_MAX: usize = 64;
-/// How long reading may pause for that before the server is disconnected.
+/// How long reading may pause because of that number before the server is disconnected.
 const ANSWERS_UNREAD_MAX: Duration = Duration::from_secs(5);
-/// The number for Streamable HTTP. There, one task of rmcp reads messages and sends responses, so a pause would be a
-/// deadlock: the server is disconnected at once.
+/// [`REQUESTS_OPEN_MAX`] for Streamable HTTP. There, one task of rmcp reads messages and sends responses, so
+/// a pause would be a deadlock: the server is disconnected at once.
 const WEB_REQUESTS_OPEN_MAX: usize = 256;
 /// Requests of ours without a response.
 const REQUESTS_UNANSWERED_MAX: usize = 4_096;

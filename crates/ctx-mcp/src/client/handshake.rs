@@ -1,11 +1,9 @@
-//! The handshake with a stdio server whose era is unknown: `server/discover` first, and `initialize` as well if that stays
-//! unanswered.
+//! The handshake with a stdio server of unknown era: `server/discover`, then `initialize` if unanswered.
 //!
-//! Silence has two causes: an older server that ignores unknown methods, and a server that is still starting. rmcp
-//! (`ClientLifecycleMode::Auto`) takes both for an older server and drops a late response to `server/discover`; but
-//! servers of the Python SDK 2.x speak the era of the first request that they read, and refuse `initialize` then. So both
-//! requests stay open here and the first usable response decides. rmcp starts in the mode of that era and receives the
-//! response as if it were one to its own first request.
+//! A silent server is an older one that ignores unknown methods, or is still starting. rmcp alone takes both
+//! for older ones, but servers of the Python SDK 2.x keep to the era of the first request that they read. So
+//! both requests stay open, and the first usable response decides; rmcp receives it as the response to its
+//! own first request.
 
 use super::connection::Era;
 use super::guard::request_number;
@@ -20,13 +18,13 @@ use rmcp::transport::Transport;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long `server/discover` stays alone at most.
+/// How long `server/discover` is the only open request, at most.
 const PROBE_MAX: Duration = Duration::from_secs(5);
-/// The part of the start limit that this is at most: enough has to be left for `initialize`.
+/// It is the only one for at most the start limit divided by this: `initialize` needs the rest.
 const PROBE_PART: u32 = 4;
 /// How long after `initialize` was refused a response to `server/discover` may still arrive.
 const LATE_PROBE_MAX: Duration = Duration::from_secs(1);
-/// The ids of our two requests: rmcp counts its own up from zero.
+/// The IDs of our two requests, apart from those of rmcp, which count up from zero.
 const DISCOVER_ID: i64 = i32::MAX as i64 - 1;
 const INITIALIZE_ID: i64 = i32::MAX as i64;
 /// Errors to `server/discover` that only servers without sessions send.
@@ -36,7 +34,7 @@ const STATELESS_ERRORS: [ErrorCode; 3] = [
     ErrorCode::HEADER_MISMATCH,
 ];
 
-/// How long `server/discover` stays alone for a server with this start limit.
+/// How long `server/discover` is the only open request to a server with this start limit.
 pub(super) fn probe_time(start_limit: Duration) -> Duration {
     PROBE_MAX.min(start_limit / PROBE_PART)
 }
@@ -61,7 +59,8 @@ impl<T: Transport<RoleClient>> NegotiatedTransport<T> {
         Self { transport, replay: Replay::Nothing }
     }
 
-    /// Finds out the era of a server; `None` if the connection is closed before that.
+    /// Finds out the era of a server; `None` if the connection is closed before that. rmcp
+    /// (`ClientLifecycleMode::Auto`) would drop a late response to `server/discover`.
     pub(super) async fn negotiate(
         transport: T,
         client: &ClientConfig,

@@ -1,7 +1,7 @@
-//! Messages over a pair of pipes, one a line, each bounded.
+//! The stdio transport: one JSON-RPC message per line, bounded in length.
 //!
-//! A server may write anything to its standard output. What is no message is passed over; an answer that
-//! is too long, or that nobody can read, still ends the call that waits for it.
+//! A server may write anything to its stdout. Lines that are no messages are skipped; a response that is too
+//! long or cannot be parsed fails the call that waits for it.
 
 use super::guard::Guard;
 use rmcp::RoleClient;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 
-/// Bytes at either end of a line that is too long in which its number is looked for.
+/// Bytes at each end of an overlong line in which the request ID is searched.
 const ENDS: usize = 256;
 /// Bytes of an overlong line that are skipped; a longer one is taken for endless, and the server is disconnected.
 const SKIPPED_BYTES_MAX: usize = 1 << 30;
 
 type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A server's output and input.
+/// A transport over the stdout and stdin of a server.
 pub(super) struct Lines {
     output: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     input: Arc<Mutex<Option<Input>>>,
@@ -64,8 +64,7 @@ impl Transport<RoleClient> for Lines {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        // Whatever is read is kept in the reader before anything else is waited for: this may be given up
-        // at any time and begun again.
+        // Cancel safe: bytes are stored in the reader before the next await.
         loop {
             let bytes = match self.output.fill_buf().await {
                 Ok([]) | Err(_) => return None,
@@ -98,7 +97,7 @@ impl Transport<RoleClient> for Lines {
     }
 }
 
-/// Puts lines together; of one that is too long only the ends are kept.
+/// Assembles lines; of an overlong line, only the two ends are kept.
 struct Reader {
     line: Vec<u8>,
     tail: Vec<u8>,
@@ -119,7 +118,7 @@ enum LineContent {
 }
 
 impl Reader {
-    /// Takes what belongs to the line that is being read: how many bytes, and the line if it is complete.
+    /// Consumes bytes of the current line; returns their number, and the line if it is complete.
     fn take(&mut self, bytes: &[u8]) -> (usize, Option<Line>) {
         let newline = bytes.iter().position(|byte| *byte == b'\n');
         let part = &bytes[..newline.unwrap_or(bytes.len())];
@@ -181,7 +180,8 @@ fn failure(id: RequestId, message: String) -> RxJsonRpcMessage<RoleClient> {
     RxJsonRpcMessage::<RoleClient>::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None), Some(id))
 }
 
-/// The number of an answer of which only the ends can be read: servers write it before the result or after.
+/// The request ID of a response of which only the ends are known: servers write it before or after the
+/// result.
 fn number(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     const KEY: &str = "\"id\":";
     if !head.starts_with(b"{") {

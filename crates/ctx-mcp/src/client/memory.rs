@@ -1,4 +1,4 @@
-//! Definitions of servers that outlive the program: the one seen last, and the one that was accepted.
+//! Persistent definitions of servers: the one seen last, and the accepted one.
 
 use super::definition::ServerDefinition;
 use super::difference::Difference;
@@ -6,28 +6,30 @@ use super::settings::{ToolFilter, Transport, UpstreamSettings};
 use ctx_core::Identifier;
 use std::ffi::OsStr;
 
-/// Why something cannot be remembered.
+/// Why a definition cannot be stored or loaded.
 pub type MemoryError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Persistent storage of server definitions. It may block.
 pub trait Memory: Send + Sync + 'static {
-    /// What is remembered of a server.
+    /// Loads the definitions of a server.
     fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError>;
 
-    /// Remembers what was seen; what is seen first is accepted with it. Tells what is remembered then.
+    /// Stores the definition that was seen; the first one is also accepted. Returns what is stored then.
     fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError>;
 
-    /// Adds parts that were seen for the first time to the accepted definition: replaces it by this one if it still is
-    /// `before`. Returns whether it was; if not, the user has accepted another one meanwhile.
+    /// Replaces the accepted definition by `accepted`, which adds parts that were seen for the first time, if
+    /// it still is `before` (compare and swap). Returns whether it was; if not, the user has accepted another
+    /// one meanwhile.
     fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError>;
 }
 
-/// A server as memories know it: another one under an old name is another.
+/// The key of a server's definitions. A server that is reached in another way has another key, even under the
+/// same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerKey {
     /// Its name.
     pub name: Identifier,
-    /// Stands for how it is reached, without telling: there may be secrets in it.
+    /// A hash of its command line and directory, or of its URL: these may contain secrets.
     pub reach: String,
 }
 
@@ -45,7 +47,7 @@ impl ServerKey {
     pub fn of(settings: &UpstreamSettings) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut add = |part: &OsStr| {
-            // With its length: no two lists read alike.
+            // Length-prefixed, so that different lists do not hash alike.
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_encoded_bytes());
         };

@@ -1,13 +1,9 @@
-//! Upstream MCP servers: their tools, prompts and resources, as if they were ours.
+//! Upstream MCP servers as providers of tools, prompts and resources.
 //!
-//! `upstream` keeps one server connected and calls it; `connection`, `handshake` and `exchange` speak the protocol, within
-//! the limits of `guard`; `calls` and `told` pass on notifications and server requests during calls. `provider`, `prompts`
-//! and `resources` are the catalog's view of a server, under the names of `namespace`; `offers` and `follows` keep it
-//! current. `definitions` compares the server's `definition` with the accepted one, which `memory` stores;
-//! `difference` is the result.
-//!
-//! Transports: `process`, `startup`, `lines`, and `supervisor` on Linux or `group` and `reaper` elsewhere for stdio servers;
-//! `web`, `post` and `sse` for HTTP, with `oauth` for logins and `reach` as the DNS resolver that prevents SSRF.
+//! `upstream` keeps one server connected and calls it. `provider`, `prompts` and `resources` present it to
+//! the catalog, under the names that `namespace` makes. `definitions` compares what a server offers with what
+//! the user accepted. Transports: `process` and `lines` (stdio), `web` (Streamable HTTP), `sse` (HTTP+SSE),
+//! with `oauth` for sign-in. The address policy (SSRF) is left to ctx-net.
 
 mod calls;
 mod connection;
@@ -67,24 +63,24 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use upstream::Upstream;
 
-/// How long all of them may take to end: a process that does not end by itself takes most of it.
+/// Time limit for stopping all servers. A process that does not exit by itself needs most of it.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(6);
 
-/// What all upstreams share.
+/// Options that all upstreams share.
 pub struct UpstreamOptions {
-    /// What we are called.
+    /// Our name, as servers are told it (`clientInfo`).
     pub name: String,
-    /// Which version we are.
+    /// Our version, as servers are told it.
     pub version: String,
-    /// What ends their processes when we cannot.
+    /// The program that kills the processes of servers after this process is gone.
     pub reaper: ReaperProgram,
-    /// What is masked in what servers say.
+    /// Masks secrets in text from servers.
     pub redactor: Redactor,
-    /// Where definitions of their tools are remembered; without, only as long as we run.
+    /// Stores the definitions of servers; without it they are kept only while this process runs.
     pub memory: Option<Arc<dyn Memory>>,
-    /// Where logins are kept; without it nobody can log in anywhere.
+    /// Stores OAuth logins; without it no login is possible.
     pub credentials: Option<Arc<dyn CredentialStore>>,
-    /// Told whenever the tools of one are others than before.
+    /// Called when the tools or prompts of an upstream have changed.
     pub on_change: Arc<dyn Fn() + Send + Sync>,
     /// Called before each start of a stdio server: its program may have changed since it was trusted. It may block.
     pub may_start: Arc<StartCheck>,
@@ -95,7 +91,7 @@ pub struct UpstreamOptions {
 /// Decides whether the program of the server of this name may be started; the error says why not.
 pub type StartCheck = dyn Fn(&Identifier) -> Result<(), String> + Send + Sync;
 
-/// The upstream servers of a workspace. Dropped, they are given up; [`Upstreams::shutdown`] waits for that.
+/// The upstream servers of a workspace. Dropping it stops them; [`Upstreams::shutdown`] also waits for that.
 pub struct Upstreams {
     all: RwLock<Vec<Arc<Upstream>>>,
     maker: Arc<Maker>,
@@ -108,7 +104,7 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// Connects to all of them, in the background and side by side; programs start a few at a time.
+    /// Connects to all servers concurrently, in the background; only a few processes start at a time.
     pub fn start(settings: Vec<UpstreamSettings>, options: UpstreamOptions) -> Self {
         let UpstreamOptions {
             name,
@@ -144,8 +140,9 @@ impl Upstreams {
         upstreams
     }
 
-    /// Ends all servers but those to keep, and connects to those of `settings`, in the background. Nobody is told: the
-    /// caller knows that [`Upstreams::providers`] are others now.
+    /// Stops all servers except those to keep, and connects to those of `settings` in the background.
+    /// `on_change` is not called for the replacement itself: the caller knows that [`Upstreams::providers`]
+    /// has changed.
     pub fn update(&self, keep: &dyn Fn(&Identifier) -> bool, settings: Vec<UpstreamSettings>) {
         let started = settings.into_iter().map(|settings| self.start_one(settings)).collect::<Vec<_>>();
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
@@ -168,38 +165,38 @@ impl Upstreams {
         self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// One provider for each, with the tools that are known of it.
+    /// A provider for each upstream, with the tools known so far.
     pub fn providers(&self) -> Vec<Arc<dyn Provider>> {
         self.all().into_iter().map(|upstream| Arc::new(UpstreamProvider(upstream)) as _).collect()
     }
 
-    /// How each is doing.
+    /// The status of each upstream.
     pub fn states(&self) -> Vec<UpstreamStatus> {
         self.all().iter().map(|upstream| upstream.status()).collect()
     }
 
-    /// Waits until every one whose tools are not known has been tried.
+    /// Waits until the tools of each upstream are known, or the first attempt to connect to it has ended.
     pub async fn known(&self) {
         for upstream in self.all() {
             upstream.tools_known().await;
         }
     }
 
-    /// Waits until every one has been tried; those that sleep are waken for it.
+    /// Waits until the first attempt to connect to each upstream has ended; idle ones are started for it.
     pub async fn settled(&self) {
         for upstream in self.all() {
             upstream.settled().await;
         }
     }
 
-    /// Begins a login at one of them, of which the person comes back to the address `redirect`.
+    /// Begins an OAuth login at an upstream; `redirect` is the redirect URI.
     pub async fn login(&self, name: &Identifier, redirect: &str) -> Result<Login, LoginError> {
         let nowhere = || LoginError::new(format!("{name} is not a server that one logs in at"));
         let upstream = self.named(name).ok_or_else(nowhere)?;
         Login::begin(upstream.authority().ok_or_else(nowhere)?, redirect).await
     }
 
-    /// Waits until one of them can be called; the error tells why it cannot.
+    /// Waits until an upstream can be called; the error says why it cannot.
     pub async fn reached(&self, name: &Identifier) -> Result<(), ToolError> {
         match self.named(name) {
             Some(upstream) => upstream.reached().await,
@@ -211,7 +208,7 @@ impl Upstreams {
         self.all().into_iter().find(|upstream| upstream.settings.name == *name)
     }
 
-    /// Closes every connection, and ends every process with all that it has started.
+    /// Closes every connection, and ends every process with its descendants.
     pub async fn shutdown(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -221,8 +218,8 @@ impl Upstreams {
     }
 }
 
-/// What lets us in at a server that one can log in at: one that has an address, and is not told by its
-/// headers who we are.
+/// The OAuth credentials for an HTTP server; `None` if its configured headers contain an `Authorization`, or
+/// if there is no credential store.
 fn authority(
     settings: &UpstreamSettings,
     credentials: Option<&Arc<dyn CredentialStore>>,

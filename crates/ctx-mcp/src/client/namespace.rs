@@ -1,7 +1,7 @@
-//! What a server's resources and prompts are called among everybody's, in both directions.
+//! Names of a server's resources and prompts in our catalog, and back.
 //!
-//! A URI is `mcp://<server>/` and the server's own, unchanged; so one that is wrapped already, by a server
-//! that is itself a gateway, is wrapped once more, and unwrapped once on the way back.
+//! A URI becomes `mcp://<server>/` followed by the server's own URI, unchanged. A server that is itself a
+//! gateway may send such URIs: they get a second prefix, and lose one on the way back.
 
 use super::definition::{is_hidden_name, make_visible, visible};
 use ctx_core::{
@@ -12,10 +12,10 @@ use rmcp::model::{self as mcp, ResourceContents};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Bytes of a URI or a name that is passed on.
+/// Bytes of a URI or name; a longer one is not passed on.
 const NAME_BYTES_MAX: usize = 8 << 10;
 
-/// The names of one server's.
+/// The namespace of one server.
 pub(super) struct Namespace {
     server: String,
     prefix: String,
@@ -26,7 +26,7 @@ impl Namespace {
         Self { server: server.to_string(), prefix: format!("mcp://{server}/") }
     }
 
-    /// What all URIs of the server's resources begin with.
+    /// The prefix of the URIs of the server's resources.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -40,17 +40,17 @@ impl Namespace {
         is_name(original).then(|| self.uri(original))
     }
 
-    /// What the server calls it; `None` where it is not the server's, or nothing that a URI can be.
+    /// The server's own URI; `None` if `uri` is not one of this server, or cannot be passed on.
     pub(super) fn original<'a>(&self, uri: &'a str) -> Option<&'a str> {
         uri.strip_prefix(&self.prefix).filter(|original| is_name(original))
     }
 
-    /// What the server calls a prompt.
+    /// The server's own name of a prompt.
     pub(super) fn original_prompt<'a>(&self, name: &'a str) -> Option<&'a str> {
         name.strip_prefix(&self.server)?.strip_prefix('/')
     }
 
-    /// Renames what a block of content points to.
+    /// Rewrites the URI of a content block that links or embeds a resource.
     pub(super) fn rename(&self, block: &mut Value) {
         let uri = match block.get("type").and_then(Value::as_str) {
             Some("resource_link") => block.get_mut("uri"),
@@ -62,7 +62,7 @@ impl Namespace {
         }
     }
 
-    /// `None` where it cannot be passed on.
+    /// A resource under its name in our catalog; `None` if its URI cannot be passed on.
     pub(super) fn resource(&self, resource: mcp::Resource) -> Option<Resource> {
         is_name(&resource.uri).then(|| Resource {
             uri: self.uri(&resource.uri),
@@ -75,7 +75,7 @@ impl Namespace {
         })
     }
 
-    /// `None` where it cannot be passed on.
+    /// A resource template under its name in our catalog; `None` if its URI cannot be passed on.
     pub(super) fn template(&self, template: mcp::ResourceTemplate) -> Option<ResourceTemplate> {
         is_name(&template.uri_template).then(|| ResourceTemplate {
             uri_template: self.uri(&template.uri_template),
@@ -87,7 +87,7 @@ impl Namespace {
         })
     }
 
-    /// `None` where it is of a kind that is not known.
+    /// Contents of a resource under its URI in our catalog; `None` for an unknown type of contents.
     pub(super) fn content(&self, content: ResourceContents) -> Option<ResourceContent> {
         let (uri, mime_type, text, blob, meta) = match content {
             ResourceContents::TextResourceContents { uri, mime_type, text, meta } => {
@@ -102,7 +102,7 @@ impl Namespace {
         Some(ResourceContent { uri: self.uri(&uri), mime_type, text, blob, more })
     }
 
-    /// A prompt as an agent; `None` where it cannot be passed on.
+    /// A prompt as an agent; `None` if its name, or that of an argument, cannot be passed on.
     pub(super) fn agent(&self, prompt: mcp::Prompt) -> Option<AgentSpec> {
         let argument = |argument: mcp::PromptArgument| AgentArgument {
             name: argument.name,
@@ -122,7 +122,7 @@ impl Namespace {
         })
     }
 
-    /// What a server's prompt says.
+    /// The messages of a prompt, with URIs rewritten and invisible characters escaped.
     pub(super) fn prompt(&self, result: mcp::GetPromptResult) -> Prompt {
         let message = |message: mcp::PromptMessage| {
             let mut block = serde_json::to_value(message.content).ok()?;
@@ -139,12 +139,13 @@ impl Namespace {
     }
 }
 
-/// Whether a text can be a name or a URI: whoever reads it in a line must not be misled.
+/// Whether a text can be passed on as a name or URI: neither empty nor too long, and without invisible
+/// characters and line breaks, which could mislead its readers.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_BYTES_MAX && !is_hidden_name(text)
 }
 
-/// What clients are told besides.
+/// The optional metadata of a resource or template, as JSON fields.
 fn more(
     annotations: &Option<impl Serialize>,
     icons: &Option<impl Serialize>,

@@ -1,4 +1,4 @@
-//! What a server has besides tools, as it was last listed: prompts, and forms of URIs; and pages of its lists.
+//! Prompts and resource templates of a server, as last listed, and the pagination of its lists.
 
 use super::connection::Connection;
 use super::definition::{OfferDefinitions, ServerDefinition, offer_definitions};
@@ -15,14 +15,14 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Entries of each list that are taken; the rest is left out.
+/// Entries of each list; the rest is left out.
 const ENTRIES_MAX: usize = 1_000;
 /// Pages of each list that are read.
 const PAGES_MAX: usize = 100;
-/// How long all lists may take, side by side. A server is no worse for not having them.
+/// Time limit of each list. A server whose lists take longer is used without them.
 const LISTING_MAX: Duration = Duration::from_secs(5);
 
-/// What is listed, page by page.
+/// A paginated list of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Prompts,
@@ -30,7 +30,7 @@ pub(super) enum List {
     Templates,
 }
 
-/// What is known of a server's prompts and forms of URIs.
+/// The prompts and resource templates of a server, as last listed.
 #[derive(Default)]
 pub(super) struct Offers(Mutex<Known>);
 
@@ -40,7 +40,7 @@ struct Known {
     templates: Arc<Vec<ResourceTemplate>>,
 }
 
-/// What was listed; `None` is what could not be.
+/// The results of listing prompts and resource templates; `None` for a list that failed.
 pub(super) struct Listed {
     prompts: Option<Vec<Arc<AgentSpec>>>,
     templates: Option<Vec<ResourceTemplate>>,
@@ -66,7 +66,7 @@ impl Offers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).templates.clone()
     }
 
-    /// Whether that changed the prompts. What could not be listed stays as it was.
+    /// Replaces the lists, except those that failed; returns whether the prompts have changed.
     pub(super) fn set(&self, listed: Listed) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(templates) = listed.templates {
@@ -83,7 +83,7 @@ impl Offers {
 }
 
 impl Connection {
-    /// Lists prompts and forms of URIs, as far as the server says that it has them.
+    /// Lists prompts and resource templates, if the server has the capability.
     pub(super) async fn offers(&self, namespace: &Namespace) -> Listed {
         let (has_prompts, has_resources) = self.peer.peer_info().map_or((false, false), |info| {
             (info.capabilities.prompts.is_some(), info.capabilities.resources.is_some())
@@ -117,7 +117,8 @@ impl Connection {
         Some(offer_definitions(&listed, |resource| &resource.uri))
     }
 
-    /// A whole list, as far as it is taken; `None` where it cannot be listed in time.
+    /// A list from all of its pages, with at most `ENTRIES_MAX` entries; `None` if it fails or takes too
+    /// long.
     async fn all<T: DeserializeOwned>(&self, list: List, is_there: bool) -> Option<Vec<T>> {
         if !is_there {
             return Some(Vec::new());
@@ -172,7 +173,7 @@ impl Connection {
             }
         };
         let answer = match self.request(request).await {
-            // It has none.
+            // The server has no such list.
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
                 return Ok((Vec::new(), None));
             }

@@ -1,4 +1,4 @@
-//! One message posted to a server on the web, and what comes back, bounded in all its forms.
+//! One POST of Streamable HTTP, and its response: JSON or an event stream, bounded in size.
 
 use super::events::{EventTooLong, read_events};
 use super::guard::Guard;
@@ -27,14 +27,14 @@ pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id")
 pub(super) const EVENTS: &str = "text/event-stream";
 pub(super) const JSON: &str = "application/json";
 const HTML: &str = "text/html";
-/// Characters of a refusal that are told.
+/// Characters of an error response that are shown.
 const REFUSAL_CHARS_MAX: usize = 300;
-/// Told in place of the source of a web page.
+/// Shown instead of the HTML of a web page.
 const WEB_PAGE: &str = "it answers with a web page (text/html), not with";
 /// Events of one SSE response that are not messages, or that answer another request.
 const STRAY_EVENTS_MAX: usize = 1_000;
 
-/// A message, and how it is sent.
+/// A message to be posted, with its headers, credentials and limits.
 pub(super) struct Post<'a> {
     pub(super) client: &'a ServerClient,
     pub(super) url: &'a str,
@@ -42,7 +42,7 @@ pub(super) struct Post<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) token: Option<String>,
     pub(super) headers: HashMap<HeaderName, HeaderValue>,
-    /// Bytes of an answer, or of an event.
+    /// Bytes of a response body, or of one event.
     pub(super) bytes_max: usize,
     pub(super) redactor: &'a Redactor,
     pub(super) guard: &'a Arc<Guard>,
@@ -70,7 +70,7 @@ impl Post<'_> {
         Ok(request.header(CONTENT_TYPE, HeaderValue::from_static(JSON)))
     }
 
-    /// The number of what was asked, where it was a question.
+    /// The ID of the message, if it is a request.
     fn id(&self) -> Option<RequestId> {
         match self.message {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
@@ -124,8 +124,9 @@ impl Post<'_> {
         }
     }
 
-    /// What a refusal says. Most carry an error for the question; one to the question which revisions a server
-    /// speaks means that it is an older one, whatever it says.
+    /// Handles an error response. Most of them contain a JSON-RPC error. A client error in response to
+    /// `server/discover` (other than 401, 403 and 429) means a server of an older revision: it becomes the
+    /// error of that request, whatever its body is.
     async fn refused(
         self,
         response: Response,
@@ -163,7 +164,7 @@ impl Post<'_> {
     }
 }
 
-/// Whether a response says that it is of this content type.
+/// Whether a response has this content type.
 pub(super) fn has_content_type(response: &Response, kind: &str) -> bool {
     let written = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     written.is_some_and(|written| {
@@ -176,7 +177,7 @@ fn web_page(status: StatusCode, wanted: &str) -> String {
     format!("HTTP {status}: {WEB_PAGE} {wanted}")
 }
 
-/// The reason for a response that is no stream of events, where one was asked for; `None` if it is one.
+/// Why a response is not the event stream that was asked for; `None` if it is one.
 pub(super) fn no_event_stream(response: &Response) -> Option<String> {
     let status = response.status();
     match () {
@@ -195,7 +196,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// A body, unless it is longer than it may be.
+/// The whole body; `None` if it is longer than `bytes_max`.
 async fn read_whole(mut response: Response, bytes_max: usize) -> Result<Option<Vec<u8>>, WebError> {
     match response.read(bytes_max).await {
         Ok(body) => Ok(Some(body)),
@@ -246,7 +247,7 @@ pub(super) fn message_of(event: &Sse) -> Option<ServerJsonRpcMessage> {
     serde_json::from_str(event.data.as_deref()?).ok()
 }
 
-/// Whether an event is not even meant to be a message: it has no data, or another type.
+/// Whether an event is not meant as a message: it has no data, or a type other than `message`.
 fn is_keep_alive(event: &Sse) -> bool {
     let is_empty = event.data.as_ref().is_none_or(String::is_empty);
     is_empty || !matches!(event.event.as_deref(), None | Some("" | "message"))

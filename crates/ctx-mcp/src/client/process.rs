@@ -1,5 +1,5 @@
-//! The process of a stdio server: started with an environment of its own, and ended with all of its descendants. The
-//! supervisor does that on Linux, a process group elsewhere.
+//! The process of a stdio server: started with an environment of its own, and ended with all of its
+//! descendants. That is left to the supervisor on Linux, to a process group elsewhere.
 
 #[cfg(not(target_os = "linux"))]
 use super::group as platform;
@@ -18,17 +18,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
-/// How long a server may take to end by itself once its input has ended, and once more after a signal.
+/// How long a server may take to exit after its stdin is closed, and again after SIGTERM.
 const ENDING: Duration = Duration::from_secs(2);
-/// How long the last of what it said may take to arrive.
+/// How long the rest of a server's stderr may take to arrive after the process has ended.
 const LAST_WORDS: Duration = Duration::from_millis(100);
-/// How long its last output may take to be read after it has exited.
+/// The pause after a process has exited, in which the last of its stdout is read.
 const FINAL_OUTPUT_WAIT: Duration = Duration::from_secs(1);
-/// Lines of what a server says on stderr that are kept.
+/// Lines of a server's stderr that are kept.
 const SAID_LINES_MAX: usize = 50;
-/// Bytes of such a line that are kept.
+/// Bytes of a stderr line that are kept.
 const SAID_LINE_BYTES_MAX: usize = 500;
-/// Bytes read beyond that, so that a secret across the cut is redacted as a whole.
+/// Bytes of a stderr line that are read beyond `SAID_LINE_BYTES_MAX`, so that a secret across the cut is
+/// redacted as a whole.
 const REDACTION_MARGIN_BYTES: usize = 16 << 10;
 
 /// The last lines that a server has written to stderr.
@@ -40,7 +41,7 @@ impl Said {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// What another process said is not what this one does.
+    /// Removes the lines of an earlier process.
     pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -61,7 +62,7 @@ impl Said {
         lines.push_back(line);
     }
 
-    /// Reads to the end. Whatever a server writes is read, else it would wait for us.
+    /// Reads stderr to its end, also lines that are not kept: a full pipe would block the server.
     async fn listen(self, mut stderr: impl AsyncRead + Unpin, redactor: Redactor) {
         let mut chunk = [0; 4096];
         let mut line = Vec::new();
@@ -94,14 +95,14 @@ fn strip_colours(line: &str) -> String {
     })
 }
 
-/// A server that runs. Dropped, it ends at once with all that it has started.
+/// A running server. Dropping it kills the process and its descendants.
 pub(super) struct Process {
     server: platform::Server,
     listening: JoinHandle<()>,
 }
 
 impl Process {
-    /// Starts it; what it says on stderr is added to `said`.
+    /// Starts the process; its stderr is added to `said`.
     pub(super) async fn start(
         command: &Command,
         line_bytes_max: usize,
@@ -122,8 +123,8 @@ impl Process {
         describe(exit)
     }
 
-    /// Waits for it to end by itself, as it should once its input has ended, and then sees to it; tells how
-    /// it ended.
+    /// Waits for the process to exit, as it should once its stdin is closed; sends SIGTERM if it does not,
+    /// and kills what is left, descendants included. Describes the exit.
     pub(super) async fn end(mut self) -> String {
         let mut ended = tokio::time::timeout(ENDING, self.server.wait()).await;
         if ended.is_err() {
@@ -131,7 +132,7 @@ impl Process {
             ended = tokio::time::timeout(ENDING, self.server.wait()).await;
         }
         self.server.kill().await;
-        // What it has started may still hold the other end.
+        // A descendant may still hold the pipe.
         let _ = tokio::time::timeout(LAST_WORDS, &mut self.listening).await;
         ended.map_or_else(|_| "its process did not end by itself".to_owned(), describe)
     }

@@ -1,4 +1,4 @@
-//! The prompts of an upstream, as agents; and completing what is typed for them.
+//! The prompts of an upstream as agents, and argument completion.
 
 use super::exchange::Asked;
 use super::upstream::Upstream;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long completing waits for a server that is just being reached.
+/// How long a completion waits for a server that is being connected.
 const REACHED_MAX: Duration = Duration::from_secs(2);
 
 pub(super) struct UpstreamPrompt {
@@ -27,7 +27,7 @@ impl Agent for UpstreamPrompt {
     }
 
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError> {
-        // Arguments of prompts are texts.
+        // Arguments of MCP prompts are strings.
         let text = |(name, value)| match value {
             Value::String(_) => (name, value),
             other => (name, Value::String(other.to_string())),
@@ -56,7 +56,7 @@ impl UpstreamPrompt {
 }
 
 impl Upstream {
-    /// What the server completes; nothing where it does not, or is not there.
+    /// The server's completions; none if it has no such capability, or is not connected.
     pub(super) async fn complete(&self, of: Reference, asked: &Completing) -> Result<Completions, ToolError> {
         let Some(connection) = self.connected_soon(REACHED_MAX).await else {
             return Ok(Completions::default());

@@ -1,4 +1,4 @@
-//! The tools of an upstream as catalogs see them.
+//! An upstream as a provider of the catalog.
 
 use super::prompts::UpstreamPrompt;
 use super::resources::UpstreamResources;
@@ -18,7 +18,7 @@ impl Listed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether that changed anything.
+    /// Replaces the tools; returns whether they have changed.
     pub(super) fn set(&self, specs: Vec<ToolSpec>) -> bool {
         let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if listed.iter().map(|spec| &**spec).eq(&specs) {
@@ -29,7 +29,7 @@ impl Listed {
     }
 }
 
-/// The tools of an upstream, for catalogs.
+/// An upstream as a provider: tools, agents and resources.
 pub(super) struct UpstreamProvider(pub(super) Arc<Upstream>);
 
 #[async_trait]

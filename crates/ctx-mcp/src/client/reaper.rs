@@ -1,8 +1,9 @@
 //! Kills the processes of stdio servers after this process is gone, however it ended.
 //!
-//! A server often starts other processes (`npx` starts node), and a killed process cannot clean up behind itself. On
-//! Linux the supervisor of each server does. Elsewhere one reaper process, the same program started again, is told of
-//! every process group; end of file on its standard input means that we are gone, and it kills those groups.
+//! A server often starts other processes (`npx` starts node), and a killed process cannot clean up behind
+//! itself. On Linux the supervisor of each server kills them. Elsewhere one reaper process (this program,
+//! started again) receives the ID of every process group; end of file on its stdin means that we are gone,
+//! and it kills those groups.
 
 #![cfg_attr(target_os = "linux", allow(dead_code, reason = "supervisors do this on Linux"))]
 
@@ -13,16 +14,16 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Which program the reaper is.
+/// The command that starts a reaper or supervisor process.
 #[derive(Clone, Debug)]
 pub struct ReaperProgram {
     /// The program.
     pub path: PathBuf,
-    /// What tells it to be the reaper: it calls [`reaper_main`] then.
+    /// Arguments upon which the program calls [`reaper_main`] and does nothing else.
     pub arguments: Vec<OsString>,
 }
 
-/// What the program does when it was started to be the reaper: it ends with what is returned.
+/// The main function of a reaper process, and on Linux of a supervisor process; returns its exit code.
 pub fn reaper_main() -> ExitCode {
     #[cfg(target_os = "linux")]
     {
@@ -45,7 +46,7 @@ pub fn reaper_main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Ends every process of a group at once.
+/// Kills every process of a group (SIGKILL).
 pub(super) fn end_group(group: i32) {
     #[cfg(unix)]
     signal_group(group, rustix::process::Signal::KILL);
@@ -53,7 +54,7 @@ pub(super) fn end_group(group: i32) {
     let _ = group;
 }
 
-/// Sends a signal to every process of a group; nobody may be left in it.
+/// Sends a signal to every process of a group, which may be empty already.
 #[cfg(unix)]
 pub(super) fn signal_group(group: i32, signal: rustix::process::Signal) {
     if let Some(group) = rustix::process::Pid::from_raw(group)
@@ -63,7 +64,7 @@ pub(super) fn signal_group(group: i32, signal: rustix::process::Signal) {
     }
 }
 
-/// The reaper as whoever starts servers knows it; it is started with the first of them.
+/// The handle of the reaper process, which is started with the first server.
 pub(super) struct Reaper {
     program: ReaperProgram,
     state: Mutex<State>,
@@ -80,7 +81,7 @@ impl Reaper {
         Self { program, state: Mutex::default() }
     }
 
-    /// Has this group end with us. The error tells why nobody would see to it.
+    /// Registers a process group to be killed after we are gone. Fails if no reaper process can be started.
     pub(super) fn watch(&self, group: i32) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.insert(group);
@@ -89,7 +90,7 @@ impl Reaper {
         {
             return Ok(());
         }
-        // There is none, or it is gone: then another is told of all.
+        // No reaper process runs: start one, and register all groups with it.
         end(state.running.take());
         let (child, mut told) = self.start()?;
         state.groups.iter().try_for_each(|group| tell(&mut told, '+', *group))?;
@@ -97,7 +98,7 @@ impl Reaper {
         Ok(())
     }
 
-    /// The group is gone.
+    /// Unregisters a process group that has ended.
     pub(super) fn forget(&self, group: i32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.remove(&group);
@@ -117,7 +118,7 @@ impl Reaper {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // Not of our group: whoever ends that must not end it.
+        // In a process group of its own: a signal to ours (Ctrl-C) must not end it.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
@@ -132,7 +133,7 @@ impl Drop for Reaper {
     }
 }
 
-/// It ends when its input does, which is now.
+/// Closes the stdin of the reaper process, upon which it exits, and waits for that.
 fn end(running: Option<(Child, ChildStdin)>) {
     let Some((mut child, told)) = running else { return };
     drop(told);

@@ -1,4 +1,4 @@
-//! The resources of an upstream, as an origin of resources among others.
+//! The resources of an upstream as a resource origin of the catalog: paginated lists, reading, subscriptions.
 
 use super::connection::Connection;
 use super::exchange::Asked;
@@ -17,17 +17,17 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-/// How long one page may take; a server that takes longer has nothing to list.
+/// Time limit of one page. The resources of a server that takes longer are left out.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(3);
-/// How long such a server is not asked again.
+/// How long a server is not asked again after it has exceeded that limit.
 const SILENT: Duration = Duration::from_secs(60);
-/// Pages of a server that are listed, and its cursors' bytes.
+/// Pages of a server's list, and bytes of its cursors.
 const PAGES_MAX: usize = 500;
 const CURSOR_BYTES_MAX: usize = 4 << 10;
-/// How long a page that is longer than ours is kept for its rest.
+/// How long a page of a server is cached that is longer than one of ours.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// What is remembered between pages.
+/// State that is kept between two requests for pages.
 #[derive(Default)]
 pub(super) struct Pages(Mutex<Memory>);
 
@@ -45,7 +45,7 @@ struct Kept {
     until: Instant,
 }
 
-/// Where one of our pages begins: in which of the server's, and behind how many of its entries.
+/// The beginning of one of our pages: a page of the server, and the number of its entries to skip.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Place {
     page: usize,
@@ -64,7 +64,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// It comes from outside, whatever we gave away.
+    /// Parses a cursor. Clients may send any text, so it is checked.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ' ');
         let (page, entry) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-/// What can be read of an upstream.
+/// The resources of an upstream.
 pub(super) struct UpstreamResources(pub(super) Arc<Upstream>);
 
 impl UpstreamResources {
@@ -85,14 +85,14 @@ impl UpstreamResources {
         work(&mut self.0.pages.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The server's page that one of ours begins in; `None` where it cannot be had in time.
+    /// The page of the server in which one of ours begins; `None` if it cannot be listed in time.
     async fn page(&self, place: &Place) -> Option<Kept> {
         let now = Instant::now();
         let (kept, is_silent) = self.memory(|memory| {
             let kept = memory.kept.clone().filter(|kept| kept.cursor == place.cursor && kept.until > now);
             (kept, memory.silent_until.is_some_and(|until| until > now))
         });
-        // The beginning of a page is what the server has now, the rest is the rest of that.
+        // A page that is read from its beginning is listed anew; its rest comes from the cache, to match.
         if let Some(kept) = kept.filter(|_| place.entry > 0) {
             return Some(kept);
         }
@@ -154,7 +154,7 @@ impl Resources for UpstreamResources {
             Some(from) => Place::parse(from)
                 .ok_or_else(|| ToolError::bad_request("this is no cursor of a list of resources"))?,
         };
-        // Whoever lists wants what there is, whichever server is away.
+        // An unreachable server must not fail the list of all resources.
         let Some(page) = self.page(&place).await else { return Ok(ResourcePage::default()) };
         let end = page.resources.len().min(place.entry.saturating_add(most));
         let resources = page.resources.get(place.entry..end).unwrap_or_default().to_vec();
@@ -184,7 +184,7 @@ impl Resources for UpstreamResources {
                 Ok(contents.filter_map(|content| self.0.namespace.content(content)).collect())
             }
             Ok(_) => Err(self.0.failed("its answer is not that of a resource")),
-            // There is nothing to be wrong but the URI; newer servers have no other word for it.
+            // Only the URI can be invalid. Newer servers send this code for an unknown resource, too.
             Err(error) if error.kind() == ErrorKind::BadRequest => {
                 Err(ToolError::not_found(error.message().to_owned()))
             }

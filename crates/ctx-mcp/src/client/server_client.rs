@@ -8,15 +8,15 @@ use url::Url;
 /// Redirects that are followed, within the server's own origin.
 const REDIRECTS_MAX: usize = 10;
 
-/// How long a connection is kept for the next request. Many servers close theirs after five seconds, and a
-/// call on one that is being closed is lost.
+/// How long an idle connection is kept. Many servers close theirs after five seconds, and a request on a
+/// connection that is being closed is lost.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long a server may say nothing. Event streams stay open while there is nothing to tell; one that is silent for longer
-/// is opened anew.
+/// The read timeout. Event streams stay open while there are no events; one that is silent for longer is
+/// reopened.
 const SILENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Sends requests to a server of the configuration. Redirects are followed within the origin only, since headers hold
+/// Sends requests to a configured server. Redirects are followed within its origin only, since headers hold
 /// credentials.
 #[derive(Clone, Debug)]
 pub(super) struct ServerClient {

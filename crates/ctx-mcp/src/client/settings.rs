@@ -1,4 +1,4 @@
-//! How an upstream server is reached, which of its tools are taken, and its bounds.
+//! Settings of an upstream server: transport, tool filter, limits.
 
 use super::oauth::OAuthSettings;
 use ctx_core::Identifier;
@@ -9,72 +9,73 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One upstream server.
+/// The settings of one upstream server.
 pub struct UpstreamSettings {
-    /// What its tools are called by: `name.tool`.
+    /// Its name, which is the namespace of its tools: `name.tool`.
     pub name: Identifier,
     /// How it is reached.
     pub transport: Transport,
-    /// When it runs.
+    /// When its process or connection runs.
     pub start: Start,
     /// Whether its tools are listed to clients one by one.
     pub exposed: bool,
-    /// Which of its tools are taken.
+    /// Which of its tools are provided.
     pub tools: ToolFilter,
-    /// What comes of tools that are not those that were accepted.
+    /// How changed definitions are treated.
     pub changes: Changes,
-    /// Its bounds.
+    /// Its limits.
     pub limits: UpstreamLimits,
 }
 
 /// How a server is reached.
 #[derive(Clone)]
 pub enum Transport {
-    /// A process that is spoken to through its standard streams.
+    /// A process with MCP over stdin and stdout.
     Stdio(Command),
-    /// A server on the web.
+    /// An HTTP server.
     Http {
-        /// Its endpoint.
+        /// The URL of its endpoint.
         url: String,
-        /// Sent with every request.
+        /// Headers of every request.
         headers: Headers,
-        /// How it is spoken to.
+        /// Which HTTP transport it uses.
         kind: HttpKind,
-        /// How to log in, where it wants that; not used where `headers` have an `Authorization`.
+        /// The OAuth client for a login, if the server requires one. Not used if `headers` contain an
+        /// `Authorization`.
         oauth: OAuthSettings,
     },
 }
 
-/// How a server on the web is spoken to.
+/// The HTTP transport of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpKind {
-    /// As all revisions since 2025-03-26 have it.
+    /// Streamable HTTP, since revision 2025-03-26.
     #[default]
     Streamable,
-    /// As the first had it: a stream of events, and an address to post to.
+    /// HTTP+SSE, of revision 2024-11-05: an event stream, and a URL to post to.
     Sse,
 }
 
-/// What is sent with every request to a server on the web.
+/// Headers of every request to an HTTP server.
 #[derive(Clone, Default)]
 pub struct Headers(pub(super) HashMap<HeaderName, HeaderValue>);
 
-/// A header that cannot be sent. Its value is not told: it may be a secret.
+/// A header that cannot be sent. Its value may be a secret, so the error does not contain it.
 #[derive(Debug, thiserror::Error)]
 #[error("the header `{0}` {1}")]
 pub struct InvalidHeader(String, &'static str);
 
-/// Headers that the protocol sets by itself.
+/// Headers that the transport sets.
 const OWN_HEADERS: [&str; 5] =
     ["accept", "content-type", "last-event-id", "mcp-protocol-version", "mcp-session-id"];
 
 impl Headers {
-    /// Whether they say by themselves who we are.
+    /// Whether they contain an `Authorization`.
     pub(super) fn authorize(&self) -> bool {
         self.0.contains_key(&http::header::AUTHORIZATION)
     }
 
-    /// Names and values.
+    /// Parses names and values.
     pub fn new<'a>(written: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, InvalidHeader> {
         let header = |(name, value): (&str, &str)| {
             let wrong = |why| InvalidHeader(name.to_owned(), why);
@@ -100,21 +101,21 @@ pub struct Command {
     pub arguments: Vec<OsString>,
     /// Its whole environment: it inherits nothing.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it runs.
+    /// Its working directory.
     pub directory: PathBuf,
 }
 
-/// When a server runs.
+/// When the process or connection of a server runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// From the start to the end.
+    /// All the time.
     #[default]
     Eager,
-    /// While it is being called; and once for the list of its tools, where none is remembered.
+    /// While calls need it. It is also started once to list its tools, if no definition is stored.
     Lazy,
 }
 
-/// What comes of tools whose definitions are not those that were accepted.
+/// How definitions are treated that differ from the accepted ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Changes {
     /// The change is reported. A tool that is read-only by both definitions can be called, any other only after it is
@@ -127,22 +128,22 @@ pub enum Changes {
     Ask,
 }
 
-/// Bounds on one upstream.
+/// Limits of one upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamLimits {
-    /// How long it may take from its start to the list of its tools.
+    /// Time from the start of the server to the list of its tools.
     pub start: Duration,
-    /// How long one call may take.
+    /// Time of one call.
     pub call: Duration,
-    /// Bytes of one message from it.
+    /// Bytes of one message of the server.
     pub message_bytes: usize,
-    /// Calls at once.
+    /// Concurrent calls.
     pub in_flight: usize,
-    /// Calls that wait for others to end; more are refused.
+    /// Calls that wait for others to end; further ones are refused.
     pub waiting: usize,
-    /// Tools that are taken from it.
+    /// Tools that are provided; a server with more fails.
     pub tools: usize,
-    /// How long a lazy one runs without being called.
+    /// How long a lazy server runs without a call.
     pub idle: Duration,
 }
 
@@ -160,27 +161,27 @@ impl Default for UpstreamLimits {
     }
 }
 
-/// Which tools of a server are taken: those that fit a pattern of the first list, or all where it is
-/// empty; but none that fits a pattern of the second.
+/// Which tools of a server are provided: those that match an allowed pattern, or all if there is none; but
+/// none that matches a denied pattern.
 #[derive(Clone, Debug, Default)]
 pub struct ToolFilter {
     allowed: Option<GlobSet>,
     denied: GlobSet,
 }
 
-/// A pattern that cannot be one.
+/// A pattern that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a pattern of tool names like `read_*`")]
 pub struct InvalidPattern(String);
 
 impl ToolFilter {
-    /// Patterns over the names that the server gives its tools.
+    /// Parses glob patterns for the names that the server gives its tools.
     pub fn new(allowed: &[String], denied: &[String]) -> Result<Self, InvalidPattern> {
         let allowed = if allowed.is_empty() { None } else { Some(patterns(allowed)?) };
         Ok(Self { allowed, denied: patterns(denied)? })
     }
 
-    /// Whether a tool of this name is taken.
+    /// Whether a tool of this name is provided.
     pub fn takes(&self, name: &str) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.is_match(name)) && !self.denied.is_match(name)
     }

@@ -1,5 +1,5 @@
-//! Servers of the first kind that had an address: one stream of events from the server, whose first event
-//! names where to post what is meant for it.
+//! The HTTP+SSE transport of revision 2024-11-05: an event stream from the server, whose first event names
+//! the URL to post messages to.
 
 use super::events::{EventTooLong, read_events};
 use super::guard::Guard;
@@ -21,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 use url::Url;
 
-/// The stream, and where to post.
+/// The open event stream, and the URL to post to.
 pub(super) struct Sse {
     client: ServerClient,
     headers: Headers,
@@ -32,7 +32,7 @@ pub(super) struct Sse {
 }
 
 impl Sse {
-    /// Opens the stream and waits for the address; the error tells why there is none.
+    /// Opens the stream and waits for the URL (the `endpoint` event); the error says why there is none.
     pub(super) async fn open(
         url: &str,
         headers: &Headers,
@@ -67,7 +67,7 @@ impl Sse {
             }
         };
         let endpoint = url.join(address.trim()).map_err(|_| "it names no address".to_owned())?;
-        // What we post carries headers that are meant for this server.
+        // Posts contain credentials, which are meant for this origin only.
         if endpoint.origin() != url.origin() {
             return Err("it wants to be spoken to at another server's address".to_owned());
         }
@@ -98,9 +98,9 @@ impl Transport<RoleClient> for Sse {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        // This may be given up at any time: the stream keeps what it has read.
+        // Cancel safe: the stream keeps the bytes that it has read.
         loop {
-            // An event that is too long fails everyone who waits: whose answer it was cannot be told.
+            // An event that is too long ends the connection: the request that it answers is not known.
             let event = self.events.next().await?.ok()?;
             let data = event.data.unwrap_or_default();
             match event.event.as_deref() {
@@ -122,7 +122,7 @@ impl Transport<RoleClient> for Sse {
     }
 }
 
-/// Sends a request with what lets us in; once more where something else may.
+/// Sends a request with the access token; after a 401 response once more, if there is another token.
 async fn authorized(
     client: &ServerClient,
     authority: Option<&Arc<Authority>>,
@@ -152,7 +152,7 @@ async fn authorized(
     Ok(answer)
 }
 
-/// What is said with an answer that lets nobody in.
+/// The challenge of a 401 response; empty if it has none.
 fn challenge(answer: &Response) -> Option<String> {
     let header = answer.headers().get(http::header::WWW_AUTHENTICATE);
     let header = header.and_then(|header| header.to_str().ok()).unwrap_or_default();

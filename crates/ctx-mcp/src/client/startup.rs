@@ -20,7 +20,7 @@ const SLOT_MAX: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(100);
 /// The part of a tick that does not count if processes waited for a CPU during all of it. So a limit is at most doubled.
 const STARVED_PART: f64 = 0.5;
-/// Where Linux tells how long processes have waited for a CPU (pressure stall information).
+/// The file in which Linux reports how long processes have waited for a CPU (pressure stall information).
 const CPU_PRESSURE: &str = "/proc/pressure/cpu";
 
 /// How many stdio servers start at once by default: one for each CPU.
@@ -61,7 +61,7 @@ impl StartSlot {
     }
 }
 
-/// The answer, if it comes before `limit` has passed on the clock of servers that start.
+/// The answer, if it comes before `limit` has passed on a clock that runs slower while CPU time is short.
 pub(super) async fn within<T>(limit: Duration, answering: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -70,8 +70,8 @@ pub(super) async fn within<T>(limit: Duration, answering: impl Future<Output = T
     }
 }
 
-/// Waits until this time has passed; `cpu_wait` is the total time that processes have waited for a CPU, where that is
-/// known.
+/// Waits until `limit` has passed on that clock. `cpu_wait` is the total time that processes have waited for
+/// a CPU, where it is known.
 async fn pass(limit: Duration, cpu_wait: impl Fn() -> Option<Duration>) {
     let mut passed = Duration::ZERO;
     let mut waited = cpu_wait();

@@ -1,10 +1,9 @@
-//! The supervisor process of a stdio server, on Linux: it ends the server with all of its descendants.
+//! The supervisor process of a stdio server, on Linux: it kills the server with all of its descendants.
 //!
-//! A descendant that calls `setsid` leaves the server's process group and would outlive it. So each server is started by
-//! a supervisor, which is this same program started again, as a subreaper: orphaned descendants become its children. It
-//! kills them when the server is to end, and also when the main process is gone, however that ended: its standard input,
-//! a Unix socket, then reaches end of file. Over the same socket it receives the server's pipes and reports its status.
-//! It cannot contain a server that kills it, since both run as the same user.
+//! A descendant that calls `setsid` leaves the server's process group. So the supervisor (this program,
+//! started again) is a subreaper: orphaned descendants become its children. It kills them on request, or when
+//! its stdin, a Unix socket, reaches end of file: the main process is gone then. The socket also carries the
+//! server's pipes and reports. A server can kill its supervisor: both run as the same user.
 
 use super::reaper::{ReaperProgram, end_group, signal_group};
 use super::settings::Command;

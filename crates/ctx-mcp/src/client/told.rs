@@ -1,8 +1,8 @@
-//! The messages of a connection on their way to rmcp: within the limits of `guard`, with progress and log notifications
-//! in order.
+//! A transport between a connection and rmcp: applies the limits of `guard`, and keeps progress and log
+//! notifications in order.
 //!
-//! rmcp handles every notification in a task of its own, beside the responses: the last log line of a call could arrive
-//! after its response, and two lines in either order. So progress and logs are taken out here, and never reach rmcp.
+//! rmcp handles every notification in a task of its own: the last log line of a call could arrive after the
+//! response, and two lines in either order. So progress and logs are taken out here, and never reach rmcp.
 
 use super::calls::Calls;
 use super::guard::Guard;
@@ -20,11 +20,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
-/// What may wait to be passed on to calls; more is lost.
+/// Notifications that wait to be passed on to calls; further ones are dropped.
 const TOLD_MAX: usize = 1024;
 /// Bytes of a progress message or log line that are passed on; the rest is truncated.
 const NOTIFICATION_BYTES_MAX: usize = 16 << 10;
-/// How long an answer waits for what was told before it.
+/// How long a response waits for the notifications that came before it.
 const CATCH_UP_MAX: Duration = Duration::from_millis(250);
 /// How long a transport may take to close. rmcp's HTTP transport waits until its received messages are consumed, which
 /// does not happen any more; dropping it ends it.
@@ -78,7 +78,7 @@ impl Telling {
     }
 }
 
-/// How much was told, and how much of it was passed on.
+/// The number of received notifications, and of those that were passed on to calls.
 #[derive(Default)]
 pub(super) struct Count {
     heard: AtomicU64,
@@ -86,11 +86,11 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Waits until what has been told up to now is passed on.
+    /// Waits until the notifications received so far are passed on, for at most `CATCH_UP_MAX`.
     pub(super) async fn caught_up(&self) {
         let heard = self.heard.load(Ordering::Acquire);
         let mut passed_on = self.passed_on.subscribe();
-        // Answers come, late or not.
+        // After the time limit, the response goes ahead of its notifications.
         let _ = tokio::time::timeout(CATCH_UP_MAX, passed_on.wait_for(|count| *count >= heard)).await;
     }
 }
@@ -128,7 +128,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Heard<T> {
         let sending = permit.map(|permit| (permit, self.transport.send(message)));
         let guard = self.guard.clone();
         async move {
-            // The connection is closed: whoever waits for a response learns that from its end.
+            // The connection is closed: its end fails all pending requests.
             let Some((_permit, sending)) = sending else { return Ok(()) };
             tokio::select! {
                 biased;

@@ -1,4 +1,4 @@
-//! HTTP as the transport to a server on the web uses it.
+//! The HTTP client of rmcp's Streamable HTTP transport: access tokens, pacing of streams, limits.
 
 use super::events::read_events;
 use super::guard::Guard;
@@ -63,32 +63,32 @@ impl StreamPacer {
     }
 }
 
-/// How reasons begin that a POST was refused for as servers of the older HTTP+SSE transport refuse it.
+/// The beginning of reasons with which servers of the older HTTP+SSE transport refuse a POST.
 const OLDER_REFUSALS: [&str; 3] = ["HTTP 400", "HTTP 404", "HTTP 405"];
-/// How long such a server may take to open its stream of events.
+/// How long a server of the older transport may take to open its event stream.
 const OLDER_STREAM_WAIT_MAX: Duration = Duration::from_secs(3);
-/// The usual end of the addresses of such servers.
+/// The usual end of URLs of servers of the older transport.
 const OLDER_PATH: &str = "/sse";
-/// The hint for such a server.
+/// The hint for a server of the older transport.
 const OLDER_HINT: &str = "it seems to be a server of the older HTTP+SSE transport: set `transport = \"sse\"`";
 
-/// The kinds of content that a GET accepts.
+/// The `Accept` header of a GET.
 const ACCEPTED: &str = "text/event-stream, application/json";
-/// The header that names the last event of a stream that is resumed.
+/// The header with the ID of the last event, for a stream that is resumed.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 pub(super) type WebError = StreamableHttpError<NetError>;
 
-/// How an answer begins that lets nobody in and does not say what would.
+/// The beginning of the reason for a 401 response without a `WWW-Authenticate` header.
 const UNAUTHORIZED: &str = "HTTP 401";
 
-/// What is told where the server wants to be granted what was asked for already.
+/// The reason for a 403 response although the login has all scopes that the server asks for.
 const UNHELPFUL: &str =
     "HTTP 403: you are logged in with all that it asks for, and it refuses this all the same";
 
-/// Sends requests, with what lets us in where there is such a thing. An error that comes back for one is that
-/// request's error, whatever number it has: many servers refuse before they have read whose it is, and the call
-/// would wait for its whole time.
+/// Sends requests, with an access token if there is a login. A JSON-RPC error in the response belongs to the
+/// request, whatever its ID is: many servers refuse a request before they have parsed its ID, and the call
+/// would wait until its timeout.
 #[derive(Clone)]
 pub(super) struct Web {
     client: ServerClient,
@@ -129,8 +129,8 @@ impl Web {
         }
     }
 
-    /// A reason not to begin, with a hint if the server seems to speak the older HTTP+SSE transport: its address looks so,
-    /// or it answers a GET with a stream of events.
+    /// The reason of a failed handshake, with a hint if the server seems to use the older HTTP+SSE transport:
+    /// its URL looks so, or it answers a GET with an event stream.
     pub(super) async fn explain_refusal(&self, reason: String, url: &str, headers: &Headers) -> String {
         if !OLDER_REFUSALS.iter().any(|refusal| reason.starts_with(refusal)) {
             return reason;
@@ -161,7 +161,7 @@ impl Web {
         self.client.send(request).await.map_err(WebError::Client)
     }
 
-    /// The events of a response to a GET, if it has any.
+    /// The event stream of a response to a GET.
     fn event_stream(&self, response: Response) -> Result<BoxedSseResponse, WebError> {
         let status = response.status();
         let header = |name: HeaderName| response.headers().get(name).map(HeaderValue::as_bytes);
@@ -202,8 +202,8 @@ impl Web {
         Ok(read_events(response.into_event_stream(), self.event_bytes_max).boxed())
     }
 
-    /// Sends a request; again where the server does not let us in as we are and we can be let in otherwise,
-    /// once for each of the ways in which it can refuse.
+    /// Sends a request with the access token. Repeats it with another token, if there is one: at most once
+    /// after a 401 response and once after a 403 response.
     async fn authorized<T, F>(&self, send: impl Fn(Option<String>) -> F) -> Result<T, WebError>
     where
         F: Future<Output = Result<T, WebError>>,
@@ -244,18 +244,18 @@ impl Web {
     }
 }
 
-/// Why something could not be sent, down to the cause.
+/// Describes a transport error, with its causes.
 pub(super) fn why(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     match error.downcast_ref::<WebError>() {
-        // It does not tell its own cause.
+        // Its own message leaves out the cause.
         Some(WebError::Client(error)) => chain(error),
-        // It is the whole reason by itself.
+        // Its text is the whole reason.
         Some(WebError::UnexpectedServerResponse(text)) => text.to_string(),
         _ => chain(error),
     }
 }
 
-/// A refusal without a word about what would help is a refusal all the same.
+/// Makes a 401 response without a challenge one with an empty challenge.
 fn asked_to_log_in(error: WebError) -> WebError {
     match error {
         WebError::UnexpectedServerResponse(text) if text.starts_with(UNAUTHORIZED) => {
@@ -313,7 +313,8 @@ impl StreamableHttpClient for Web {
             post.send()
         });
         let answer = posted.await?;
-        // Only then: rmcp opens no stream for a session id in any other response, as stateless servers may send one.
+        // For `initialize` only: stateless servers may send a session ID too, but rmcp opens no stream for
+        // that.
         if opens_session
             && let StreamableHttpPostResponse::Json(_, Some(_)) | StreamableHttpPostResponse::Sse(_, Some(_)) =
                 &answer
@@ -325,7 +326,7 @@ impl StreamableHttpClient for Web {
                 error.id = id;
                 StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)
             }
-            // An answer that says nothing is that of a server that does not know the question.
+            // An empty result to `server/discover` comes from a server that does not know the method.
             StreamableHttpPostResponse::Json(JsonRpcMessage::Response(answer), session)
                 if asks_era && matches!(answer.result, ServerResult::EmptyResult(_)) =>
             {
@@ -350,7 +351,7 @@ impl StreamableHttpClient for Web {
                 let request = request(Method::DELETE, &uri, token.as_deref(), headers)?;
                 let request = request.try_header(SESSION, &session_id).map_err(WebError::Client)?;
                 let response = self.send(request).await?;
-                // Servers need not support it.
+                // Servers need not support the deletion of sessions.
                 if response.status() != StatusCode::METHOD_NOT_ALLOWED {
                     response.error_for_status().map_err(WebError::Client)?;
                 }

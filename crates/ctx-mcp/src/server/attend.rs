@@ -1,5 +1,6 @@
-//! A call beside the request that made it: what it tells is passed on, what it asks is asked in the manner
-//! of the client's era, until it has ended or waits for an answer that only a later request can bring.
+//! Drives a call in a task of its own: forwards its progress and logs to the client, and its questions
+//! (elicitation, sampling, roots) in the form of the client's protocol revision, until the call ends or waits
+//! for input from a later request.
 
 use super::session::Client;
 use super::work::{Answer, Work};
@@ -18,19 +19,19 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// Events of one call that wait for its client; progress and logs beyond that are not told.
+/// Events of one call that wait for its client; further progress and log events are dropped.
 const EVENTS_MAX: usize = 256;
-/// How long a question waits for others that are asked with it.
+/// How long an elicitation waits for others, so that one response carries them together.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// A call that runs. Whoever drops it gives it up.
+/// A running call. Dropping it cancels the call.
 pub(super) struct Running {
     events: mpsc::Receiver<Event>,
     ended: oneshot::Receiver<Result<Answer, ToolError>>,
     _cancel_on_drop: DropGuard,
-    /// Questions that the client has not answered.
+    /// Elicitations that the client has not answered.
     pending: Vec<Pending>,
-    /// Answers to questions that were not asked yet.
+    /// Answers that arrived before their elicitation.
     given: InputResponses,
     asked: usize,
 }
@@ -49,27 +50,27 @@ struct Pending {
     reply: Reply,
 }
 
-/// How far a request got its call.
+/// How one request of a client ended that drives a call.
 pub(super) enum Step {
-    /// It has ended.
+    /// The call has ended.
     Ended(Result<Answer, ToolError>),
-    /// It asks this, and goes on when a later request answers.
+    /// The call needs this input; it continues with the client's next request.
     Asks(Box<Running>, InputRequests),
-    /// The client took it back.
+    /// The client cancelled its request.
     Cancelled,
-    /// It failed because the client cannot answer what it asked.
+    /// The call failed because the client lacks the capability to answer an elicitation.
     Lacks(Want),
 }
 
 impl Running {
-    /// Starts it. `call` is the call to make; it ends with `all`, if not before.
+    /// Spawns `call` for `work`; the call is cancelled with `all`, if not before.
     pub(super) fn start(work: Work, call: Call, calls: &TaskTracker, all: &CancellationToken) -> Box<Self> {
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (ended_in, ended) = oneshot::channel();
         let cancel = all.child_token();
         let call = call.with_peer(Arc::new(Line(events_in))).with_cancellation(&cancel);
         calls.spawn(async move {
-            // A client that has gone does not hear it.
+            // The receiver is dropped when the client has disconnected.
             let _ = ended_in.send(work.run(call).await);
         });
         Box::new(Self {
@@ -82,7 +83,7 @@ impl Running {
         })
     }
 
-    /// Takes a client's answers; those that fit no question yet may fit one that is still to come.
+    /// Applies a client's answers; those that match no pending elicitation are retained for a later one.
     pub(super) fn answer(&mut self, mut responses: InputResponses) {
         let (answered, pending) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -91,7 +92,7 @@ impl Running {
         for Pending { key, want, reply } in answered {
             let Some(response) = responses.remove(&key) else { continue };
             match convert::answer(&want, response) {
-                // It is asked again.
+                // The elicitation is sent again.
                 Err(Unanswered::Unfit) => self.pending.push(Pending { key, want, reply }),
                 answer => tell(reply, answer),
             }
@@ -99,11 +100,11 @@ impl Running {
         self.given = responses;
     }
 
-    /// Stays with it for as long as one request may.
+    /// Forwards events until the call ends, needs input from a later request, or the request is cancelled.
     pub(super) async fn attend(mut self: Box<Self>, client: &Client) -> Step {
         let mut asking: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         let mut lacks = None;
-        // When the questions that wait are asked, others with them or not.
+        // When the pending elicitations are sent, batched with others or not.
         let mut ask_at = None;
         loop {
             let together = match self.pending.is_empty() {
@@ -114,7 +115,7 @@ impl Running {
                 biased;
                 () = client.cancelled() => return Step::Cancelled,
                 Some(()) = asking.next(), if !asking.is_empty() => continue,
-                // Before the events: a call that tells much asks nevertheless.
+                // Polled before the events: a call that reports a lot must still send its elicitations.
                 () = until(together), if together.is_some() => {
                     ask_at = None;
                     self.pending.retain(|pending| !pending.reply.is_closed());
@@ -160,19 +161,19 @@ impl Running {
         }
     }
 
-    /// Passes on what the call told last: it may have come between a look at the events and one at the end.
+    /// Forwards events that the call sent between the last poll of the queue and its end.
     async fn tell_rest(&mut self, client: &Client) {
         while let Ok(event) = self.events.try_recv() {
             match event {
                 Event::Progress(progress) => client.progress(progress).await,
                 Event::Log(level, message) => client.log(level, message).await,
-                // Nobody waits for the answer.
+                // The call has ended; nothing waits for the answer.
                 Event::Ask(..) => {}
             }
         }
     }
 
-    /// Answers from what the client has given already, or leaves it to a later request.
+    /// Answers from the retained answers, or leaves the elicitation to a later request.
     fn wait_for(&mut self, question: Question, reply: Reply) {
         self.asked += 1;
         let mut key = question.key.unwrap_or_else(|| format!("question_{}", self.asked));
@@ -197,7 +198,7 @@ impl Running {
     }
 }
 
-/// Whether a call failed by not catching that the client cannot answer.
+/// Whether a call failed because it did not handle that the client cannot answer.
 fn is_refusal(error: &ToolError) -> bool {
     error.unanswered() == Some(Unanswered::Unable)
 }
@@ -209,11 +210,11 @@ async fn until(moment: Option<Instant>) {
 }
 
 fn tell(reply: Reply, answer: Result<Value, Unanswered>) {
-    // Whoever asked may have given up.
+    // The call may have stopped waiting.
     let _ = reply.send(answer);
 }
 
-/// The call's end of the line.
+/// The call's side of the event queue.
 struct Line(mpsc::Sender<Event>);
 
 #[async_trait]

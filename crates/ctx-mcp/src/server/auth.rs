@@ -1,10 +1,11 @@
-//! `_meta.auth`: credentials that a client brings for one request, by the name of whom they are for.
+//! `_meta.auth`: credentials that a client sends with one request, keyed by the name of the API they are for.
 
 use rmcp::ErrorData;
 use rmcp::model::{JsonObject, RequestMetaObject};
 use serde_json::Value;
 
-/// What is brought, to be understood by those whom it is for. What is wrong is told without repeating it.
+/// The credentials of a request, uninterpreted; each API parses its own. An error never repeats their
+/// content.
 pub(super) fn brought(meta: &RequestMetaObject) -> Result<Option<JsonObject>, ErrorData> {
     match meta.get("auth") {
         None => Ok(None),

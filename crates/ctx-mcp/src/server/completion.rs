@@ -1,10 +1,10 @@
-//! Completing what is typed for an argument, as MCP asks for it.
+//! MCP `completion/complete`: argument completion.
 
 use ctx_core::{Completable, Completing, Completions};
 use rmcp::ErrorData;
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, Reference};
 
-/// What is asked; `None` where that is about nothing we know.
+/// A completion request in the catalog's terms; `None` if it refers to nothing that the catalog completes.
 pub(super) fn asked(params: CompleteRequestParams) -> Option<Completing> {
     let of = match params.r#ref {
         Reference::Prompt(prompt) => Completable::Agent(prompt.name),

@@ -1,4 +1,4 @@
-//! What the server answers to each request.
+//! The rmcp request handler: answers each MCP request from the catalog.
 
 use super::attend::{Running, Step};
 use super::listing::{self, Listing, PAGE, cursor, invalid_cursor, page};
@@ -24,18 +24,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How long clients may go without asking again for what is listed, in milliseconds.
+/// TTL of list results, in milliseconds.
 const LIST_FRESH: u64 = 5_000;
-/// How long origins are asked for one page of resources.
+/// Time limit for listing the resources of one page.
 const PAGE_TIME: Duration = Duration::from_secs(5);
 
-/// Answers one client of an older era, or one request of a newer.
+/// Serves one client of an older revision, or one request of a newer.
 pub(super) struct Handler {
     shared: Arc<Shared>,
     session: Arc<Session>,
 }
 
-/// What came of the work of a request.
+/// The outcome of a request that runs a call.
 enum Served {
     Ended(Result<Answer, ToolError>),
     Asks(InputRequiredResult),
@@ -51,7 +51,7 @@ impl Handler {
         self.shared.listings.of(self.shared.catalog.current())
     }
 
-    /// A call of the client's, on the catalog as it is now.
+    /// A call from this client, on the current catalog.
     fn call(&self, context: &RequestContext<RoleServer>) -> Call {
         let call = Call::new(self.shared.catalog.current(), Caller::Mcp(client_name(context)));
         match identity(context) {
@@ -60,14 +60,15 @@ impl Handler {
         }
     }
 
-    /// Follows one until what this gives is dropped, where its origin has to know of that.
+    /// Subscribes to a resource at its origin, where the origin needs to know; dropping the result
+    /// unsubscribes.
     async fn follow(&self, uri: &str) -> Option<Following> {
         self.shared.ready().await;
         let catalog = self.shared.catalog.current();
         catalog.origin(uri)?.follow(uri).await
     }
 
-    /// Starts the work of a request, or goes on with it, for as long as this request may.
+    /// Starts a call, or resumes a parked one, and drives it until this request can be answered.
     async fn serve(
         &self,
         work: Work,
@@ -214,7 +215,7 @@ impl ServerHandler for Handler {
     ) -> Result<ListResourcesResult, ErrorData> {
         let listing = self.listing().await;
         let origins = listing.catalog().resources();
-        // Where a page begins: in which origin, and what that origin calls it.
+        // The cursor of a page: the index of the origin, and that origin's own cursor.
         let (mut origin, mut from) = match cursor(request)? {
             None => (0, None),
             Some(cursor) => {
@@ -226,7 +227,7 @@ impl ServerHandler for Handler {
         };
         let mut resources = Vec::new();
         let until = Instant::now() + PAGE_TIME;
-        // Where they take their time, this page ends early.
+        // A slow origin ends this page early.
         while let Some(here) =
             origins.get(origin).filter(|_| resources.len() < PAGE && Instant::now() < until)
         {
@@ -277,7 +278,7 @@ impl ServerHandler for Handler {
             Served::Ended(Ok(Answer::Read(contents))) if !contents.is_empty() => {
                 let contents = contents.into_iter().map(convert::resource_contents).collect();
                 let mut result = ReadResourceResult::new(contents);
-                // A sync may change it at any moment.
+                // A sync may change the resource at any moment.
                 (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
                 Ok(result.into())
             }
@@ -355,7 +356,7 @@ impl ServerHandler for Handler {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let changes = self.shared.news.subscribe();
         let uris = context.sink().accepted().resource_subscriptions.clone().unwrap_or_default();
-        // What is given for them is kept until there is nobody to tell.
+        // The origins' subscriptions are held until the listener disconnects.
         let following = join_all(uris.iter().map(|uri| self.follow(uri)));
         tokio::select! {
             () = context.cancelled() => {}
@@ -366,12 +367,12 @@ impl ServerHandler for Handler {
     }
 }
 
-/// Whom the guard of the HTTP server found the client to be.
+/// The identity that the HTTP server's guard has authenticated.
 fn identity(context: &RequestContext<RoleServer>) -> Option<Arc<Identity>> {
     context.extensions.get::<http::request::Parts>()?.extensions.get::<Arc<Identity>>().cloned()
 }
 
-/// What a handle to waiting work is good for: this work, for this client.
+/// Associated data of a handle to a parked call: binds it to this request and this client.
 fn purpose(work: &Work, identity: Option<&Identity>) -> Vec<u8> {
     let subject = identity.map(|identity| identity.subject.as_bytes()).unwrap_or_default();
     [&work.fingerprint()[..], subject].concat()

@@ -1,5 +1,5 @@
-//! The server at an HTTP route: what a request must be before rmcp sees it, how refusals look, and when
-//! streams end. Who may knock, and how large a request may be, is decided before.
+//! The Streamable HTTP endpoint: checks that run before rmcp sees a request, JSON errors, and the end of
+//! streams. Authentication and the size of requests are checked by the caller.
 
 use super::handler::Handler;
 use super::sessions::Sessions;
@@ -20,12 +20,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Text of a refusal that is passed on.
+/// Characters of an error text from rmcp that are passed on.
 const REFUSAL_MAX: usize = 1024;
-/// What every client accepts that names nothing in particular.
+/// The `Accept` header for clients that send none, or `*/*`.
 const ACCEPTED: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
-/// rmcp's service for our handler.
+/// rmcp's service with our handler.
 #[derive(Clone)]
 pub(super) struct Service {
     rmcp: StreamableHttpService<Handler, Sessions>,
@@ -37,7 +37,7 @@ impl Service {
         let config = StreamableHttpServerConfig::default()
             .with_json_response(true)
             .with_max_request_body_bytes(shared.settings.request_bytes)
-            // Decided for every route alike, before.
+            // The caller checks hosts and origins, for every route alike.
             .disable_allowed_hosts()
             .disable_allowed_origins();
         let handlers = shared.clone();
@@ -51,7 +51,7 @@ impl Service {
 }
 
 impl McpServer {
-    /// Answers a request to the server's route.
+    /// Handles a request to the MCP route.
     ///
     /// Boxed, so that rmcp's service is compiled here only (decision 0012).
     pub fn answer(&self, request: Request<Bytes>) -> BoxFuture<'_, Response<BoxBody<Bytes, Infallible>>> {
@@ -68,19 +68,19 @@ impl McpServer {
         }
         let mut response = self.http.rmcp.handle(request.map(Full::new)).await;
         if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
-            // It is done, not merely accepted; some clients insist on the difference.
+            // Some clients insist that a deleted session is reported as done, not as accepted.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         if response.status().is_client_error() || response.status().is_server_error() {
             return in_json(response).await;
         }
-        // These last as long as the client; the others end with their calls, which are waited for.
+        // GET streams last as long as the client; the others end with their calls, which are drained.
         if method == Method::GET { until(response, self.http.stopping.clone()) } else { response }
     }
 }
 
 impl McpServer {
-    /// The tool that a request calls, if it calls one.
+    /// The tool name of a `tools/call` request.
     pub fn tool_called(body: &[u8]) -> Option<String> {
         #[derive(Deserialize)]
         struct Request {
@@ -96,7 +96,7 @@ impl McpServer {
     }
 }
 
-/// A client that accepts anything accepts what we send.
+/// rmcp requires both media types by name; a client that accepts anything accepts both.
 fn accept(request: &mut Request<Bytes>) {
     let mut accepted = request.headers().get_all(header::ACCEPT).iter();
     let (first, second) = (accepted.next(), accepted.next());
@@ -121,7 +121,7 @@ fn json_response(status: StatusCode, error: ErrorData) -> Response<BoxBody<Bytes
     response
 }
 
-/// A refusal in JSON, whatever rmcp says it in.
+/// Converts an error response to JSON-RPC, whatever its content type.
 async fn in_json(response: Response<BoxBody<Bytes, Infallible>>) -> Response<BoxBody<Bytes, Infallible>> {
     let is_json = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/json");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_json) {
@@ -144,7 +144,7 @@ async fn in_json(response: Response<BoxBody<Bytes, Infallible>>) -> Response<Box
     answer
 }
 
-/// The same stream, at the latest until `stopping`.
+/// Ends the response's stream when `stopping` is cancelled.
 fn until(
     response: Response<BoxBody<Bytes, Infallible>>,
     stopping: CancellationToken,

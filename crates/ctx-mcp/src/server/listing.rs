@@ -1,4 +1,4 @@
-//! What a catalog lists, made once for each catalog, and pages of it.
+//! MCP lists of one catalog, cached until the catalog is replaced, and their pagination.
 
 use crate::convert;
 use arc_swap::ArcSwapOption;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Entries of one page.
 pub(super) const PAGE: usize = 200;
 
-/// The listing of the catalog that was asked for last.
+/// A cache of the most recently used listing.
 #[derive(Default)]
 pub(super) struct Listings(ArcSwapOption<Listing>);
 
@@ -56,8 +56,8 @@ impl Listing {
     }
 }
 
-/// One page of a list that is in memory, and the cursor of the next. A cursor is the name of the last entry
-/// that was given, so that it holds while the list changes.
+/// One page of an in-memory list, and the cursor of the next. A cursor is the name of the last entry sent, so
+/// that it stays valid while the list changes.
 pub(super) fn page<T: Clone>(
     all: &[T],
     name: impl Fn(&T) -> &str,
@@ -76,7 +76,7 @@ pub(super) fn page<T: Clone>(
     Ok((shown, next))
 }
 
-/// What a client's cursor says.
+/// The decoded cursor of a request.
 pub(super) fn cursor(asked: Option<PaginatedRequestParams>) -> Result<Option<String>, ErrorData> {
     let Some(cursor) = asked.and_then(|asked| asked.cursor) else { return Ok(None) };
     let text = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -1,10 +1,10 @@
-//! The methods that are served: rmcp takes a known one with parameters that it cannot read for an unknown
-//! one, and clients must be able to tell these apart.
+//! The methods that the server implements. rmcp reports a known method with unreadable parameters like an
+//! unknown method; clients must be able to tell these apart.
 
 use rmcp::ErrorData;
 use rmcp::model::ErrorCode;
 
-/// Served to clients of every revision.
+/// Methods of every revision.
 const ALWAYS: &[&str] = &[
     "completion/complete",
     "prompts/get",
@@ -15,13 +15,13 @@ const ALWAYS: &[&str] = &[
     "tools/call",
     "tools/list",
 ];
-/// Served to clients that have sessions.
+/// Methods of revisions with sessions.
 const IN_SESSIONS: &[&str] =
     &["initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"];
-/// Served to clients that have none.
+/// Methods of stateless revisions.
 const WITHOUT_SESSIONS: &[&str] = &["server/discover", "subscriptions/listen"];
 
-/// Why a request that rmcp could make nothing of is refused.
+/// The error for a request that rmcp could not parse.
 pub(super) fn not_understood(method: &str, is_stateless: bool) -> ErrorData {
     let of_the_era = if is_stateless { WITHOUT_SESSIONS } else { IN_SESSIONS };
     if ALWAYS.contains(&method) || of_the_era.contains(&method) {

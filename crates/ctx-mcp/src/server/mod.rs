@@ -1,8 +1,8 @@
-//! The MCP server: one catalog for clients of both eras.
+//! The MCP server: one catalog for clients of every protocol revision.
 //!
-//! rmcp speaks the protocol; `handler` answers it from the catalog, `work` is what a request makes the
-//! catalog do, `attend` stays with it until it has ended or asks something, and `parked` keeps what waits
-//! for an answer that comes with a later request.
+//! rmcp implements the protocol. `handler` answers requests, `catalog_request` is a request as a call of the
+//! catalog, `running_call` drives it, and `parked_calls` holds calls that wait for input from a later
+//! request.
 
 mod attend;
 mod auth;
@@ -41,28 +41,28 @@ pub struct McpServer {
 /// How the server presents itself, and its bounds.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// What it is called.
+    /// The server's name.
     pub name: String,
-    /// Which version it is.
+    /// The server's version.
     pub version: String,
-    /// What a model is told about using it.
+    /// Instructions for the model.
     pub instructions: String,
-    /// Size of a request.
+    /// Size limit of a request.
     pub request_bytes: usize,
 }
 
-/// What all clients share.
+/// State that all clients share.
 pub(crate) struct Shared {
     catalog: Arc<LiveCatalog>,
     settings: ServerSettings,
-    /// True once the catalog holds everything it will start with.
+    /// True once the catalog holds everything it starts with.
     ready: watch::Receiver<bool>,
     listings: Listings,
     parked: Parked,
     news: News,
-    /// Calls run beside the requests that made them.
+    /// Calls run in tasks of their own, not in those of their requests.
     calls: TaskTracker,
-    /// Ends them all.
+    /// Cancels all calls.
     abandoned: CancellationToken,
     stopping: CancellationToken,
 }
@@ -90,8 +90,8 @@ impl McpServer {
         Self { shared, http }
     }
 
-    /// Waits until every call has ended. Those that wait for an answer are given up, and after `patience` the
-    /// others too: a call of the older era goes on when its client is gone.
+    /// Waits until every call has ended. Parked calls are cancelled at once, the others after `patience`: a
+    /// call of an older revision continues after its client has disconnected.
     pub async fn drained(&self, patience: Duration) {
         self.shared.parked.clear();
         self.shared.calls.close();
@@ -104,9 +104,9 @@ impl McpServer {
 }
 
 impl Shared {
-    /// Waits until the catalog is whole.
+    /// Waits until the catalog is complete.
     async fn ready(&self) {
-        // Whoever would say so is gone: it will not become more whole.
+        // If the sender is dropped, the catalog will not change any more.
         let _ = self.ready.clone().wait_for(|ready| *ready).await;
     }
 }

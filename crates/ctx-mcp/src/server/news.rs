@@ -1,4 +1,4 @@
-//! What changes while clients are connected: tools, prompts, resources.
+//! Notifications about changed tools, prompts and resources.
 
 use super::listing::Listing;
 use super::session::Session;
@@ -11,10 +11,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Changes that wait for a client; one that is further behind is told that everything may have changed.
+/// Changes queued for a client; a client that falls further behind is notified that everything may have
+/// changed.
 const CHANGES_MAX: usize = 1024;
 
-/// What has changed.
+/// A change that clients are notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Tools,
@@ -23,7 +24,7 @@ pub(super) enum Change {
     Resource(String),
 }
 
-/// Watches the catalog and its resources from the first client on.
+/// Watches the catalog and its resources, from the first subscriber on.
 pub(super) struct News {
     catalog: Arc<LiveCatalog>,
     ready: watch::Receiver<bool>,
@@ -32,7 +33,7 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Watches `catalog` once `ready` is true: what comes before is no change.
+    /// Watches `catalog` once `ready` is true: the initial loading is no change.
     pub(super) fn new(
         catalog: Arc<LiveCatalog>,
         ready: watch::Receiver<bool>,
@@ -41,7 +42,7 @@ impl News {
         Self { catalog, ready, stopping, changes: OnceLock::new() }
     }
 
-    /// Everything that changes from now on.
+    /// Subscribes to all changes from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Change> {
         let sender = self.changes.get_or_init(|| {
             let sender = broadcast::Sender::new(CHANGES_MAX);
@@ -54,13 +55,13 @@ impl News {
     }
 }
 
-/// Never ends by itself.
+/// Compares each new catalog with the previous one; never ends by itself.
 async fn watch_catalog(
     live: Arc<LiveCatalog>,
     mut ready: watch::Receiver<bool>,
     changes: broadcast::Sender<Change>,
 ) {
-    // Whoever would say so is gone: it will not become more whole.
+    // If the sender is dropped, the catalog will not change any more.
     let _ = ready.wait_for(|ready| *ready).await;
     let mut replaced = live.replaced();
     let mut listing = Listing::new(live.current());
@@ -70,11 +71,11 @@ async fn watch_catalog(
             return;
         }
         let newer = Listing::new(live.current());
-        // The new ones are heard before the old ones are not: no change is lost in between.
+        // The new origins are subscribed before the old ones are dropped, so no change is lost in between.
         _following = follow_resources(newer.catalog(), &changes);
         let tell = |is_other: bool, change: Change| {
             if is_other {
-                // Nobody may be listening.
+                // There may be no subscriber.
                 let _ = changes.send(change);
             }
         };
@@ -85,13 +86,13 @@ async fn watch_catalog(
     }
 }
 
-/// What decides which resources there are, besides what their origins tell: some stand for providers.
+/// Identifies the set of resource origins. Some stand for providers, so the providers belong to it.
 fn origins(listing: &Listing) -> Vec<String> {
     let prefixes = listing.catalog().resources().iter().map(|origin| origin.prefix().to_owned());
     prefixes.chain(listing.catalog().providers().map(ToString::to_string)).collect()
 }
 
-/// Passes on what each origin tells, and has told when the guard is dropped.
+/// Forwards the changes of each origin until the guard is dropped.
 fn follow_resources(catalog: &Catalog, changes: &broadcast::Sender<Change>) -> DropGuard {
     let enough = CancellationToken::new();
     for origin in catalog.resources() {
@@ -116,14 +117,14 @@ fn follow_resources(catalog: &Catalog, changes: &broadcast::Sender<Change>) -> D
     enough.drop_guard()
 }
 
-/// What to tell a client that follows these resources; `None` when there will be no more.
+/// The notifications for a client that is subscribed to these resources; `None` at the end of the feed.
 fn told(change: Result<Change, RecvError>, followed: impl FnOnce() -> Vec<String>) -> Option<Vec<Change>> {
     let with_all = |changes: &[Change]| {
         let all = followed().into_iter().map(Change::Resource);
         changes.iter().cloned().chain(all).collect()
     };
     Some(match change {
-        // It may stand for more changes than could be told one by one.
+        // A changed list may stand for more resources than the origin reports individually.
         Ok(Change::ResourceList) => with_all(&[Change::ResourceList]),
         Ok(change) => vec![change],
         // The client fell behind: anything may have changed.
@@ -132,7 +133,7 @@ fn told(change: Result<Change, RecvError>, followed: impl FnOnce() -> Vec<String
     })
 }
 
-/// Tells a client that listens, of what it listens to.
+/// Notifies a `subscriptions/listen` stream, as its filter selects.
 pub(super) async fn tell_listener(sink: &SubscriptionSink, mut changes: broadcast::Receiver<Change>) {
     let filter = sink.accepted();
     let followed = || filter.resource_subscriptions.clone().unwrap_or_default();
@@ -160,7 +161,7 @@ pub(super) async fn tell_listener(sink: &SubscriptionSink, mut changes: broadcas
     }
 }
 
-/// Tells a client of an older era, until it is gone.
+/// Notifies a client with a session, until it disconnects.
 pub(super) async fn tell_session(
     peer: Peer<RoleServer>,
     mut changes: broadcast::Receiver<Change>,

@@ -1,4 +1,5 @@
-//! Calls that wait for an answer which comes with a later request. The client holds a sealed handle.
+//! Parked calls, which wait for input from a later request. The client holds a sealed handle
+//! (`requestState`).
 
 use super::attend::Running;
 use base64::Engine;
@@ -10,10 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Calls that wait at once; each holds a worker where it is a script's.
+/// Parked calls at once; a script's call holds a worker while it is parked.
 const PARKED_MAX: usize = 64;
 
-/// The calls that wait.
+/// The parked calls, by the ID in their handle.
 pub(super) struct Parked {
     seal: RequestStateCodec,
     calls: Mutex<HashMap<Uuid, Waiting>>,
@@ -24,7 +25,7 @@ struct Waiting {
     since: Instant,
 }
 
-/// Why a handle opens nothing.
+/// Why a handle resumes no call.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotWaiting {
     #[error("`requestState` is not one that this server gave for this request")]
@@ -36,19 +37,19 @@ pub(super) enum NotWaiting {
     Gone,
 }
 
-/// Too many calls wait for answers.
+/// Too many calls are parked.
 #[derive(Debug, thiserror::Error)]
 #[error("too many calls wait for an answer; try again later")]
 pub(super) struct Full;
 
 impl Parked {
     pub(super) fn new() -> Self {
-        // Calls do not outlive the process, so neither need the key.
+        // Calls do not outlive the process, so the key need not either.
         let key = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
         Self { seal: RequestStateCodec::new_unchecked(key), calls: Mutex::default() }
     }
 
-    /// Keeps a call; the handle is good for `purpose` alone, and once.
+    /// Parks a call. The handle is bound to `purpose` and can be used once.
     pub(super) fn park(&self, running: Box<Running>, purpose: &[u8]) -> Result<String, Full> {
         let id = Uuid::new_v4();
         let mut calls = self.calls();
@@ -64,7 +65,7 @@ impl Parked {
         Ok(self.seal.seal_with(handle.as_bytes(), &options))
     }
 
-    /// The call that a handle stands for.
+    /// Removes the call that a handle stands for.
     pub(super) fn take(&self, handle: &str, purpose: &[u8]) -> Result<Box<Running>, NotWaiting> {
         use rmcp::model::RequestStateError as Error;
         let opened = self.seal.open_with(handle, purpose).map_err(|error| match error {
@@ -76,7 +77,7 @@ impl Parked {
         self.calls().remove(&id).map(|waiting| waiting.running).ok_or(NotWaiting::Gone)
     }
 
-    /// Gives them all up.
+    /// Cancels all parked calls.
     pub(super) fn clear(&self) {
         self.calls().clear();
     }

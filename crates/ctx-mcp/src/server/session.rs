@@ -1,4 +1,4 @@
-//! A client: what it has told of itself, and the ways to reach it during one request.
+//! A client: its session, and the channels to it during one request.
 
 use crate::convert;
 use ctx_core::{Following, Progress, Question, Unanswered};
@@ -16,12 +16,12 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Bytes of a client's name that are kept.
+/// Characters of a client's name that are kept.
 const NAME_MAX: usize = 64;
-/// URIs that one client may follow.
+/// Resources that one client may subscribe to.
 pub(super) const FOLLOWED_MAX: usize = 1_000;
 
-/// What a client of an older era has set for its session.
+/// State of a session, for clients of older revisions.
 #[derive(Default)]
 pub(super) struct Session {
     state: Mutex<State>,
@@ -30,9 +30,9 @@ pub(super) struct Session {
 #[derive(Default)]
 struct State {
     level: Option<LoggingLevel>,
-    /// With what its origin gave for it.
+    /// Subscribed resources, with the subscription at their origin, if it needs one.
     followed: BTreeMap<String, Option<Following>>,
-    /// Tells the client of changes; ends with the session.
+    /// Sends change notifications; ends with the session.
     teller: Option<AbortOnDropHandle<()>>,
 }
 
@@ -45,7 +45,7 @@ impl Session {
         self.with(|state| state.level)
     }
 
-    /// False where it follows too many already.
+    /// Returns false at the limit of subscriptions.
     pub(super) fn follow(&self, uri: String) -> bool {
         self.with(|state| {
             let has_room = state.followed.len() < FOLLOWED_MAX || state.followed.contains_key(&uri);
@@ -56,7 +56,7 @@ impl Session {
         })
     }
 
-    /// Keeps what an origin gave for one that is followed, where it still is.
+    /// Stores the origin's subscription, if the client is still subscribed.
     pub(super) fn keep_following(&self, uri: &str, following: Following) {
         self.with(|state| state.followed.get_mut(uri).map(|kept| kept.replace(following)));
     }
@@ -89,7 +89,7 @@ pub(super) struct Client {
     is_stateless: bool,
     capabilities: ClientCapabilities,
     progress_token: Option<ProgressToken>,
-    /// What it wants to hear of logs, if anything.
+    /// The minimum level of log notifications; `None` disables them.
     level: Option<LoggingLevel>,
 }
 
@@ -118,7 +118,7 @@ impl Client {
         convert::can_answer(&self.capabilities, question)
     }
 
-    /// Waits until the client takes its request back.
+    /// Waits until the client cancels its request.
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
@@ -149,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Asks a client of an older era, which can be asked while it waits.
+    /// Sends a server-to-client request, which clients of older revisions answer during the call.
     pub(super) async fn ask(&self, request: InputRequest) -> Result<Value, Unanswered> {
         let request = convert::server_request(request).ok_or(Unanswered::Unaskable)?;
         let asked = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
@@ -179,7 +179,7 @@ impl Client {
     }
 }
 
-/// A question that a client was asked; withdrawn where nobody waits for its answer any more.
+/// Cancels a server-to-client request when dropped, unless it has been answered.
 struct Asked {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
@@ -192,19 +192,19 @@ impl Drop for Asked {
         let notification = CancelledNotification::new(params);
         let peer = self.peer.clone();
         runtime.spawn(async move {
-            // The client may be gone, which is as good.
+            // The client may have disconnected.
             let _ = peer.send_notification(ServerNotification::CancelledNotification(notification)).await;
         });
     }
 }
 
-/// Whether a request is of the revisions that have no sessions.
+/// Whether a request is of a revision without sessions.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     let version = context.protocol_version();
     version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// What a client calls itself.
+/// The client's name, without control characters.
 pub(super) fn client_name(context: &RequestContext<RoleServer>) -> String {
     let name = context.client_info().map(|client| client.name).unwrap_or_default();
     let name: String = name.chars().filter(|letter| !letter.is_control()).take(NAME_MAX).collect();

@@ -1,5 +1,5 @@
-//! Sessions of clients of the older era, over HTTP: at most so many, and the one that was silent longest
-//! makes room.
+//! HTTP sessions of clients of older revisions. Their number is bounded; the least recently used session is
+//! evicted.
 
 use futures::Stream;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 /// Sessions at once.
 const SESSIONS_MAX: usize = 1024;
-/// How long a session lasts of which nothing is heard.
+/// Idle timeout of a session.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
-/// How long an answer is kept for a client that lost its connection: longer than the three seconds after which it
-/// comes back, and not much, since a session that is left keeps its last ones.
+/// How long a response can be resumed after a lost connection: longer than the three seconds after which
+/// clients reconnect, but short, since abandoned sessions hold their last responses.
 const RESUMABLE: Duration = Duration::from_secs(5);
 
-/// Bounded sessions in memory.
+/// A session manager in memory with bounded sessions.
 pub(super) struct Sessions {
     inner: Arc<LocalSessionManager>,
     heard: Mutex<HashMap<SessionId, Instant>>,
@@ -42,14 +42,14 @@ impl Sessions {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a session is in use.
+    /// Marks a session as used.
     fn hear(&self, id: &SessionId) {
         if let Some(last) = self.heard().get_mut(id) {
             *last = Instant::now();
         }
     }
 
-    /// Notes a session that has come, and gives those that have to go for it.
+    /// Registers a new session; returns the sessions to evict for it.
     fn admit(&self, id: &SessionId) -> Vec<SessionId> {
         let mut heard = self.heard();
         heard.insert(id.clone(), Instant::now());
@@ -74,7 +74,8 @@ impl SessionManager for Sessions {
         for silent in self.admit(&id) {
             tracing::warn!("more than {SESSIONS_MAX} MCP sessions; the one that was silent longest ends");
             let inner = self.inner.clone();
-            // A session whose client does not read takes its time to end; nobody else waits for it.
+            // Closing a session whose client does not read takes a while; the new session does not wait for
+            // it.
             tokio::spawn(async move { inner.close_session(&silent).await });
         }
         Ok((id, transport))

@@ -1,4 +1,4 @@
-//! The server on a pair of pipes: one client, one message a line.
+//! The server on stdio: one client, one message per line.
 
 use super::McpServer;
 use super::handler::Handler;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-/// How long a client that says no more may still be told what it has asked for. Whoever pipes a few requests
-/// in wants their answers; a call that takes longer has nobody left to wait for it.
+/// How long responses may take after the client has closed stdin. A client that pipes a few requests in still
+/// gets their responses; calls that take longer are cancelled.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// Why serving a client on pipes ended other than by the client's leaving.
+/// Why serving a client on stdio failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StdioError {
-    /// What came first is nothing that a client begins with.
+    /// The handshake with the client failed.
     #[error("the client did not begin as MCP clients do: {0}")]
     Beginning(String),
     /// The server itself failed.
@@ -28,12 +28,12 @@ pub enum StdioError {
     Broken(String),
 }
 
-/// The pipes, and what rmcp does not do about them.
+/// rmcp's stdio transport, with detection of EOF, and without messages before the first request.
 struct Pipes<R: AsyncRead, W: AsyncWrite> {
     lines: AsyncRwTransport<RoleServer, R, W>,
-    /// Whether there was a request yet; what comes before the first means nothing.
+    /// Whether there was a request yet; messages before the first are ignored.
     has_begun: bool,
-    /// Cancelled when the client says no more.
+    /// Cancelled at EOF.
     silent: CancellationToken,
 }
 
@@ -70,7 +70,7 @@ where
 }
 
 impl McpServer {
-    /// Serves the client at the standard streams until it leaves or the server stops.
+    /// Serves the client on stdin and stdout until it disconnects or the server stops.
     ///
     /// Boxed, so that rmcp's service is compiled here only (decision 0012).
     pub fn serve_stdio(&self) -> BoxFuture<'_, Result<(), StdioError>> {
@@ -84,7 +84,7 @@ impl McpServer {
         let silent = CancellationToken::new();
         let transport = Pipes { lines, has_begun: false, silent: silent.clone() };
         let ending = CancellationToken::new();
-        // What is stopped lets calls in flight finish for as long as its caller waits.
+        // When the server stops, calls in flight run on for as long as the caller of `drain` waits.
         let serving = serve_server_with_ct(Handler::new(&self.shared), transport, ending.clone());
         let running = tokio::select! {
             running = serving => running,
@@ -113,7 +113,7 @@ impl McpServer {
         }
     }
 
-    /// Waits until a client that says no more has had its time.
+    /// Waits until EOF, then for [`EOF_GRACE`].
     async fn last_answers(&self, silent: &CancellationToken) {
         silent.cancelled().await;
         self.shared.ready().await;

@@ -1,21 +1,21 @@
-//! What a request must be, whatever it asks: one JSON object whose keys are all different, with an id that
-//! can be one. Lenient readers disagree on what anything else means, and somebody may use that.
+//! Strict checks of the JSON-RPC envelope: one object with unique keys and a valid ID. Lenient parsers
+//! disagree on anything else, which is an attack vector.
 
 use ctx_core::check_unique_keys;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Why a body is no request.
+/// Why a body is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// It is not JSON, or ambiguous.
     Malformed(String),
-    /// It is JSON, and no request.
+    /// It is JSON, but no JSON-RPC message.
     NoRequest(String),
 }
 
-/// Checks a body.
+/// Checks a request body.
 pub(super) fn check(body: &[u8]) -> Result<(), Refused> {
     check_unique_keys(body).map_err(|error| Refused::Malformed(format!("malformed JSON: {error}")))?;
     let no_request = |message: &str| Err(Refused::NoRequest(message.to_owned()));
@@ -43,7 +43,7 @@ pub(super) fn check(body: &[u8]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A field that is there, also where it is null.
+/// Tells a field that is `null` from a missing one.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

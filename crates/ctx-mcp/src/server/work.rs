@@ -1,4 +1,4 @@
-//! What a request makes the catalog do.
+//! MCP requests as calls of the catalog.
 
 use ctx_core::{Call, Catalog, Output, Prompt, ResourceContent, ToolError};
 use rmcp::model::JsonObject;
@@ -12,7 +12,7 @@ pub(super) enum Work {
     Read { uri: String },
 }
 
-/// What came of it.
+/// The result of a [`CatalogRequest`].
 #[derive(Debug)]
 pub(super) enum Answer {
     Tool(Output),
@@ -33,7 +33,7 @@ impl Work {
         }
     }
 
-    /// Tells this work from any other: a handle to it is good for nothing else.
+    /// Identifies this request: a handle to its parked call is valid for no other.
     pub(super) fn fingerprint(&self) -> [u8; 32] {
         let (kind, name, arguments) = match self {
             Self::Tool { name, arguments } => ("tool", name, Some(arguments)),

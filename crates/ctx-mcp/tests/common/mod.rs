@@ -1,4 +1,4 @@
-//! A server without a socket: requests go in as values, answers come out message by message.
+//! A server without a socket: requests are values, and responses are read message by message.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long anything may take before the test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Size of a request that is still taken.
+/// The size limit of a request.
 pub(crate) const REQUEST_BYTES: usize = 1 << 20;
 
 /// A server, its catalog, and the runs that it records.
@@ -46,7 +46,7 @@ struct Runs(UnboundedSender<Run>);
 
 impl RunLog for Runs {
     fn record(&self, run: Run) {
-        // A test that asks for no runs has dropped the other end.
+        // A test that reads no runs has dropped the receiver.
         let _ = self.0.send(run);
     }
 }
@@ -73,22 +73,22 @@ impl Site {
         Self { server, live, stopping, _ready: ready, runs: Mutex::new(runs), run_log }
     }
 
-    /// Takes up another catalog.
+    /// Replaces the catalog.
     pub(crate) fn swap(&self, builder: CatalogBuilder) {
         self.live.swap(builder.runs(self.run_log.clone()).build());
     }
 
-    /// What the server says to exactly this.
+    /// Sends a request as it is.
     pub(crate) async fn answer(&self, request: http::Request<Bytes>) -> Reply {
         Reply::new(patiently("an answer", self.server.answer(request)).await)
     }
 
-    /// What it says to a request of the newest revision.
+    /// Sends a request of the newest revision.
     pub(crate) async fn send(&self, request: Request) -> Reply {
         self.answer(request.into_http()).await
     }
 
-    /// That it still serves others.
+    /// Checks that the server still answers.
     pub(crate) async fn is_well(&self) {
         let answer = self.send(request("server/discover")).await.result().await;
         assert_eq!(answer["resultType"], "complete");
@@ -105,24 +105,24 @@ impl Site {
         (run.tool, outcome)
     }
 
-    /// All that is recorded of the next run that ends.
+    /// The record of the next run that ends, as text.
     pub(crate) async fn next_record(&self) -> String {
         let run = patiently("a run", async { self.runs.lock().await.recv().await }).await;
         format!("{:?}", run.expect("the catalog still stands"))
     }
 
-    /// That a run of this tool was cancelled, and none ended before it.
+    /// Checks that the next run that ends is a cancelled call of this tool.
     pub(crate) async fn sees_cancelled(&self, tool: &str) {
         assert_eq!(self.next_run().await, (format!("tools.{tool}"), "cancelled".to_owned()));
     }
 
-    /// That no run has ended.
+    /// Checks that no run has ended.
     pub(crate) async fn sees_no_run(&self) {
         assert!(self.runs.lock().await.try_recv().is_err());
     }
 }
 
-/// Waits for what a sound server does soon.
+/// Waits for something that a correct server does soon; fails the test instead of hanging.
 pub(crate) async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,

@@ -1,4 +1,4 @@
-//! A client of the newest revision: every request says everything.
+//! A client of the newest revision, which is stateless: every request names version, client and capabilities.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// The newest revision.
 pub(crate) const NEWER: &str = "2026-07-28";
 
-/// A request, sound until the test spoils it.
+/// A request, valid until the test changes it.
 #[derive(Clone)]
 pub(crate) struct Request {
     id: Value,
@@ -53,7 +53,7 @@ impl Request {
         self
     }
 
-    /// Names what it is about, in its header too.
+    /// Sets the tool, prompt or resource, in the parameters and in the header.
     pub(crate) fn named(self, name: &str) -> Self {
         let key = if self.method == "resources/read" { "uri" } else { "name" };
         self.param(key, json!(name)).header("mcp-name", name)
@@ -100,7 +100,7 @@ impl Request {
         self.with_body(body)
     }
 
-    /// The same headers before other bytes.
+    /// An HTTP request with these headers and another body.
     pub(crate) fn with_body(self, body: impl Into<Bytes>) -> http::Request<Bytes> {
         let mut request = http::Request::post("/mcp");
         for (name, value) in self.headers {

@@ -1,4 +1,5 @@
-//! A client of the older era: it says once who it is, and has a session from then on.
+//! A client of the newest revision with sessions: it introduces itself in `initialize`, which begins a
+//! session.
 
 use super::{Reply, Site};
 use bytes::Bytes;
@@ -24,7 +25,7 @@ pub(crate) fn initialize(capabilities: &Value) -> Value {
 }
 
 impl<'a> Session<'a> {
-    /// A session with a client that can do this.
+    /// Begins a session of a client with these capabilities.
     pub(crate) async fn begin(site: &'a Site, capabilities: Value) -> Self {
         let reply = site.answer(post(None, &initialize(&capabilities))).await;
         assert_eq!(reply.status, 200);
@@ -49,13 +50,13 @@ impl<'a> Session<'a> {
         self.site.answer(post(Some(&self.id), &body)).await.status
     }
 
-    /// Answers a request of the server's.
+    /// Sends the response to a request of the server.
     pub(crate) async fn respond(&self, question: &Value, result: Value) {
         let body = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
         assert_eq!(self.site.answer(post(Some(&self.id), &body)).await.status, 202);
     }
 
-    /// Opens the stream of what concerns no request.
+    /// Opens the standalone stream, for messages that belong to no request.
     pub(crate) async fn listen(&self) -> Reply {
         let request = http::Request::get("/mcp")
             .header("host", "localhost")

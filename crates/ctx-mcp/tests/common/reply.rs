@@ -1,4 +1,4 @@
-//! An answer, read message by message, whether it is one JSON or a stream of events.
+//! A response, read message by message, as JSON or as an event stream.
 
 use super::patiently;
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use http_body_util::combinators::BoxBody;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 
-/// What came back.
+/// A response.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     headers: http::HeaderMap,
@@ -32,7 +32,7 @@ impl Reply {
 
     /// The next message; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        // As a whole: a stream that is kept alive says something now and then, and no message.
+        // One time limit for the whole message: keep-alive events must not extend it.
         patiently("more of an answer", self.read_message()).await
     }
 
@@ -58,7 +58,7 @@ impl Reply {
         }
     }
 
-    /// The next message, which is a notification or request of this method: its whole text.
+    /// The next message, which must be a notification or request of this method.
     pub(crate) async fn expect(&mut self, method: &str) -> Value {
         let message = self.next().await.unwrap_or_else(|| panic!("the answer ended before a {method}"));
         assert_eq!(message["method"], method, "{message}");
@@ -79,7 +79,7 @@ impl Reply {
         self.all().await.pop().expect("a message")
     }
 
-    /// What was asked for; it must not be refused.
+    /// The result; the request must not have failed.
     pub(crate) async fn result(self) -> Value {
         assert_eq!(self.status, 200);
         let mut last = self.last().await;
@@ -114,7 +114,7 @@ impl Reply {
     }
 }
 
-/// The text of a tool's answer, with what it says of success.
+/// The text of a tool's result, and whether it is a success.
 pub(crate) fn told(result: &Value) -> (bool, String) {
     let blocks = result["content"].as_array().expect("content");
     let texts: Vec<&str> = blocks.iter().map(|block| block["text"].as_str().unwrap()).collect();

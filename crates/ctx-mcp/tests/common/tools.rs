@@ -1,4 +1,4 @@
-//! Tools that wait, tell and ask; an origin of resources.
+//! Test tools that wait, report progress, log and ask questions; a provider of resources.
 
 use super::patiently;
 use async_trait::async_trait;
@@ -34,7 +34,7 @@ impl Gate {
         })
     }
 
-    /// Comes in and waits.
+    /// Enters the gate, and waits until it is opened.
     pub(crate) async fn pass(&self) {
         self.entered.add_permits(1);
         self.opened.acquire().await.expect("an open semaphore").forget();
@@ -51,7 +51,7 @@ impl Gate {
     }
 }
 
-/// Tells this much progress and logs a line of each level, then ends.
+/// A tool that reports this many steps of progress, logs a line of each level, and ends.
 pub(crate) fn chatty(name: &str, steps: u32) -> TestTool {
     tool(name, move |_, call| {
         Box::pin(async move {
@@ -71,7 +71,7 @@ pub(crate) fn chatty(name: &str, steps: u32) -> TestTool {
     })
 }
 
-/// A person's first name.
+/// An elicitation of a person's name.
 pub(crate) fn person() -> Want {
     let schema = json!({
         "type": "object",
@@ -81,7 +81,7 @@ pub(crate) fn person() -> Want {
     Want::Person { message: "Who are you?".to_owned(), schema }
 }
 
-/// Asks this by the key `who`, and answers with the answer.
+/// A tool that asks a question with the key `who`, and returns the answer.
 pub(crate) fn asking(name: &str, want: Want) -> TestTool {
     wanting(name, move |call| {
         let question = Question { key: Some("who".to_owned()), want: want.clone() };
@@ -91,7 +91,7 @@ pub(crate) fn asking(name: &str, want: Want) -> TestTool {
 
 type Answering<'a> = futures::future::BoxFuture<'a, Result<Value, ToolError>>;
 
-/// Does this with its call.
+/// A tool with this body.
 pub(crate) fn wanting(
     name: &str,
     body: impl for<'a> Fn(&'a Call) -> Answering<'a> + Send + Sync + 'static,
@@ -102,7 +102,7 @@ pub(crate) fn wanting(
     })
 }
 
-/// A provider of this many resources, and what makes them change.
+/// A provider of this many resources, and the sender of their changes.
 pub(crate) fn resources(count: usize) -> (Arc<dyn Provider>, broadcast::Sender<ResourceChange>) {
     let changes = broadcast::Sender::new(16);
     (Arc::new(Shelf(count, changes.clone())), changes)
@@ -156,7 +156,7 @@ impl Resources for Shelf {
     }
 }
 
-/// Nothing in particular to say to a model.
+/// A sampling request.
 pub(crate) fn model() -> Want {
     let mut wanted = Map::new();
     let message = json!({"role": "user", "content": {"type": "text", "text": "Hello?"}});

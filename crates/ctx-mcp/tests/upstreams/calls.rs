@@ -1,4 +1,4 @@
-//! Calls of a server that does as it should.
+//! Calls of a well-behaved server.
 
 use crate::harness::Test;
 use crate::world::{Person, World, options, settings, until};
@@ -99,7 +99,7 @@ async fn progress_and_logs_reach_whoever_called() {
             async move { world.call_as(tool, json!({}), person).await }
         });
         until("it is told", || *person.told.lock().unwrap() == [told]).await;
-        // Until it has ended, the next would be another's call beside it.
+        // Waits for its end: with two calls open, the next notification could belong to either.
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());
     }
@@ -114,7 +114,7 @@ async fn questions_reach_whoever_called_and_nobody_else() {
     assert_eq!(heard("ask").await, json!({"action": "accept", "content": {"name": "Who? Ada"}}));
     assert_eq!(heard("model").await["content"]["text"], "Hello");
     assert_eq!(heard("roots").await["roots"][0]["uri"], "file:///home/ada");
-    // Another's call is open: who is meant cannot be told.
+    // With a call of another peer open, the question cannot be attributed.
     let other = tokio::spawn({
         let world = world.clone();
         async move { world.call("slow", json!({})).await }
@@ -196,7 +196,7 @@ async fn calls_beyond_the_bound_wait_and_then_are_refused() {
     };
     let slow = call("up.slow");
     until("the slow call is there", || world.noted("slow") == 1).await;
-    // One of two waits; which is not settled.
+    // One of two calls waits, the other is refused; which is which is not defined.
     let (refused, _, mut waits) = futures::future::select_all([call("up.echo"), call("up.echo")]).await;
     let error = refused.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.wait_seconds()), (ErrorKind::Overloaded, Some(1)));

@@ -1,4 +1,4 @@
-//! Definitions of tools: remembered, and held against those that were accepted.
+//! Stored definitions of servers, compared with the accepted ones.
 
 use crate::harness::Test;
 use crate::world::{World, settings, until};
@@ -34,7 +34,7 @@ pub(crate) const TESTS: &[Test] = tests![definitions:
     invisible_characters_are_escaped_and_told,
 ];
 
-/// A memory that can be looked into.
+/// A memory whose content tests can read.
 #[derive(Default)]
 struct Notebook {
     notes: Mutex<HashMap<String, Remembered>>,
@@ -46,7 +46,7 @@ impl Notebook {
         format!("{} {}", server.name, server.reach)
     }
 
-    /// As somebody else does.
+    /// Accepts what was seen, as another process does.
     fn accept(&self) {
         self.notes.lock().unwrap().values_mut().for_each(|note| note.accepted = note.seen.clone());
     }
@@ -79,7 +79,7 @@ impl Memory for Notebook {
     }
 }
 
-/// A memory, and where servers note what they do.
+/// A memory, and the file in which servers note what they do.
 struct Ground {
     memory: Arc<Notebook>,
     file: PathBuf,
@@ -98,7 +98,7 @@ impl Ground {
         World::start(settings, self.file.clone(), Some(self.memory.clone()))
     }
 
-    /// One that has run before.
+    /// A memory with the definition of a server that has run before.
     async fn remembering() -> Self {
         let ground = Self::new();
         let world = ground.start(|_| {});
@@ -109,7 +109,7 @@ impl Ground {
     }
 }
 
-/// The server says this of its tool `echo`.
+/// Sets the description of the server's tool `echo`.
 fn echo_says(settings: &mut UpstreamSettings, says: &str) {
     if let Transport::Stdio(command) = &mut settings.transport {
         command.environment.push(("ECHO_SAYS".into(), says.into()));
@@ -134,7 +134,7 @@ async fn tools_that_are_remembered_are_there_before_the_server_has_answered() {
     assert!(catalog.entry("up.echo").is_some() && catalog.unknown().next().is_none());
     world.upstreams.known().await;
     assert_eq!(world.call("echo", json!({"text": "late"})).await.unwrap().into_data(), json!("late"));
-    // Prompts are not remembered; of tools there is nothing new.
+    // Only tools are compared: prompts are not available before the server is connected.
     let tools = |catalog: &Catalog| {
         catalog.functions().map(|entry| (entry.name.to_string(), entry.spec.clone())).collect::<Vec<_>>()
     };
@@ -193,7 +193,8 @@ async fn a_changed_definition_is_told_and_can_be_called() {
     assert_eq!(world.changes.load(Ordering::SeqCst), 1, "catalogs take it up");
     assert_eq!(world.call("echo", json!({"text": "a"})).await.unwrap().into_data(), json!("a"));
     world.upstreams.shutdown().await;
-    // It is still told when the server sleeps, and no more once it is what it was.
+    // The difference is reported while the server is idle, and no more once the definition is the accepted
+    // one again.
     let world = ground.start(|settings| settings.start = Start::Lazy);
     assert_eq!(told(&world), "changed echo (description)");
     world.upstreams.settled().await;
@@ -261,7 +262,7 @@ async fn a_tool_that_was_not_taken_before_is_not_new() {
         settings.start = Start::Lazy;
     });
     assert_eq!(world.call("echo", json!({"text": "a"})).await.unwrap().into_data(), json!("a"));
-    // What is not taken is not missed.
+    // Tools that the filter excludes are no difference.
     let world = ground.start(|settings| settings.tools = ToolFilter::new(&["slow".to_owned()], &[]).unwrap());
     world.upstreams.settled().await;
     assert!(world.upstreams.states().remove(0).difference.is_empty());
@@ -438,7 +439,7 @@ async fn invisible_characters_are_escaped_and_told() {
     };
     until("all is told", || is_told(&world)).await;
     world.upstreams.shutdown().await;
-    // Remembered definitions are escaped too.
+    // Stored definitions are escaped, too.
     let world = ground.start(|settings| settings.start = Start::Lazy);
     assert_eq!(world.catalog().entry("up.echo").unwrap().spec.description, shown);
     assert!(is_told(&world));

@@ -1,4 +1,4 @@
-//! Servers that do what they should not, and what is left of them.
+//! Servers that fail, and the processes that they leave behind.
 
 use crate::harness::Test;
 use crate::world::{PARENT, World, options, program, runs, settings, until};
@@ -190,7 +190,7 @@ async fn a_supervisor_stays_when_it_is_asked_to_end() {
     assert!(!runs(&process) && !runs(&supervisor));
 }
 
-/// A program to be killed, whose server has started other processes.
+/// A process to be killed, whose server has started other processes.
 #[allow(clippy::print_stdout, reason = "what it says is for the test")]
 pub(crate) fn parent() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

@@ -1,7 +1,7 @@
 //! Upstream servers over real processes.
 //!
-//! The servers, the reaper, and a parent to be killed are all this program, started again with an argument;
-//! so it has a `main` of its own.
+//! The servers, the reaper, and a parent to be killed are this same program, started again with an argument.
+//! So it has a `main` of its own.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What servers have besides tools: resources, prompts, and what of them changes.
+//! Resources and prompts of servers, and notifications about their changes.
 
 use crate::harness::Test;
 use crate::shelf::DATA;
@@ -77,7 +77,7 @@ async fn a_server_that_does_not_list_holds_up_nobody_for_long() {
     let world = World::with("lists_nothing", |settings| settings.limits.start = Duration::from_secs(60));
     let world = tokio::time::timeout(Duration::from_secs(30), world).await.unwrap();
     assert_eq!(pages(&world, 200).await, [Vec::new()]);
-    // It is not asked again at once.
+    // The server is not asked again for a while.
     let again = tokio::time::timeout(Duration::from_secs(1), pages(&world, 200)).await.unwrap();
     assert_eq!(again, [Vec::new()]);
     assert_eq!(world.call("echo", json!({"text": "on"})).await.unwrap().into_data(), json!("on"));
@@ -164,7 +164,7 @@ async fn results_point_to_resources_that_can_be_read() {
     assert!(read(&world, renamed).await.is_ok());
 }
 
-/// Waits until this is told; that the server was reached may be told at any moment before.
+/// Waits for this change; skips others, as that of a new connection may come at any time.
 async fn told(changes: &mut Receiver<ResourceChange>, wanted: &ResourceChange) {
     while changes.recv().await.unwrap() != *wanted {}
 }
@@ -185,7 +185,7 @@ async fn what_is_followed_is_told_once_and_after_a_reconnect() {
     drop(one);
     world.call("crash_once", json!({})).await.unwrap();
     until("it is followed again", || world.noted(&subscribed) == 2).await;
-    // Whatever was missed.
+    // Stands for all changes during the interruption.
     told(&mut changes, &ResourceChange::List).await;
     world.call("touch", json!({})).await.unwrap();
     told(&mut changes, &touched).await;

@@ -1,4 +1,4 @@
-//! Servers that break the protocol: only their own calls suffer.
+//! Servers that break the protocol: only their own calls fail.
 
 use crate::harness::Test;
 use crate::world::World;
@@ -17,10 +17,10 @@ pub(crate) const TESTS: &[Test] = tests![rude:
     schemas_and_names_that_cannot_be_harm_no_other_tool,
 ];
 
-/// The server's side: `KIND` in the tests' terms.
+/// The kind of this server in the tests' settings.
 pub(crate) const KIND: &str = "rude";
 
-/// Tools that are in its list, besides those that break the protocol.
+/// The listed tools, besides those that break the protocol.
 fn listed() -> Value {
     let schema = |schema: Value| json!({"name": "x", "inputSchema": schema});
     let named = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
@@ -89,7 +89,7 @@ pub(crate) fn main(file: &str) -> ExitCode {
                         say(&text("first"));
                         say(&text("second"));
                     }
-                    // An answer to the call before, which has given up by now.
+                    // The response to an earlier call, which has timed out by now.
                     "late" => say(&text("too late").replace(&format!("\"id\":{id}"), &{
                         let before = id.as_i64().unwrap() - 1;
                         format!("\"id\":{before}")
@@ -128,11 +128,11 @@ fn say(text: &str) {
 
 fn write(bytes: &[u8]) {
     let mut output = std::io::stdout().lock();
-    // Nobody reads any more: we end with our input.
+    // The reader is gone; this process ends with its stdin.
     let _ = output.write_all(bytes).and_then(|()| output.flush());
 }
 
-/// What a tool answers as text, or how it fails.
+/// The text result of a tool, or its error.
 async fn told(world: &World, tool: &str) -> Result<Value, String> {
     let done = world.call(tool, json!({})).await;
     done.map(ctx_core::Output::into_data).map_err(|error| error.message().to_owned())
@@ -175,7 +175,7 @@ async fn an_answer_that_is_no_text_fails_its_call() {
     still_works(&world).await;
 }
 
-/// Megabytes that this process has taken at most since that was asked last.
+/// The peak memory of this process since the last call of this function, in megabytes.
 #[cfg(target_os = "linux")]
 pub(crate) fn peak() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -1,11 +1,11 @@
-//! A server that does as it is told, and much that it should not.
+//! The test server over stdio, with many misbehaviours.
 
 use crate::shelf;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
-/// Speaks MCP on the standard streams; `kind` says what is wrong with it.
+/// Serves MCP over stdio; `kind` selects the misbehaviour.
 pub(crate) fn main(kind: &str, file: &str) -> ExitCode {
     match kind {
         "dies" => {
@@ -48,16 +48,16 @@ pub(crate) fn main(kind: &str, file: &str) -> ExitCode {
 struct Server {
     kind: String,
     file: String,
-    /// The call that waits for an answer of the client's.
+    /// The call that waits for a response of the client.
     asked: Option<Value>,
-    /// Answers of the client that come before the one that the call waits for.
+    /// Responses of the client before the one that the call waits for.
     other_answers: usize,
     more: bool,
     more_prompts: bool,
 }
 
 impl Server {
-    /// Writes to a file what tests want to know.
+    /// Appends a line to the file that tests read.
     fn note(&self, what: &str) {
         if !self.file.is_empty() {
             let file = std::fs::OpenOptions::new().append(true).create(true).open(&self.file);
@@ -125,7 +125,7 @@ impl Server {
         let plain = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
         let names = |count: usize| (0..count).map(|number| plain(&format!("t{number}"))).collect::<Vec<_>>();
         let cursor = message["params"]["cursor"].as_str().unwrap_or("0").to_owned();
-        // Definitions of another day.
+        // The definition may be changed between two runs.
         let says = std::env::var("ECHO_SAYS").ok();
         let (tools, next) = match self.kind.as_str() {
             "many" => {
@@ -311,6 +311,6 @@ fn answer(id: &Value, result: &Value) {
 
 fn say(message: &Value) {
     let mut output = std::io::stdout().lock();
-    // Nobody reads any more: we end with our input.
+    // The reader is gone; this process ends with its stdin.
     let _ = writeln!(output, "{message}").and_then(|()| output.flush());
 }

@@ -1,4 +1,4 @@
-//! What the obedient server has besides tools, good and bad.
+//! Prompts and resources of the test server, valid and invalid.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub(crate) const METHODS: [&str; 6] = [
     "completion/complete",
 ];
 
-/// What a request is answered; `None` is not at all.
+/// The response to a request; `None` if there is none.
 pub(crate) fn answer(
     kind: &str,
     method: &str,
@@ -94,7 +94,7 @@ fn resources(kind: &str, params: &Value) -> Value {
     }
 }
 
-/// A result that points to resources in every way there is.
+/// A result that refers to resources in every way there is.
 pub(crate) fn links() -> Value {
     json!({
         "content": [

@@ -1,4 +1,4 @@
-//! Servers that take long to start.
+//! Servers that start slowly.
 
 use crate::harness::Test;
 use crate::world::{World, options, settings};
@@ -18,10 +18,10 @@ pub(crate) const TESTS: &[Test] = tests![slow:
     who_waits_for_one_that_is_connecting_sees_its_tools,
 ];
 
-/// The server's side: `KIND` in the tests' terms.
+/// The kind of this server in the tests' settings.
 pub(crate) const KIND: &str = "slow";
 
-/// How a server responds to `server/discover`.
+/// The server ignores `server/discover`, as older ones do.
 const IGNORES_PROBE: &str = "ignores";
 /// It speaks the era of the first request that it reads, as servers of the Python SDK 2.x do.
 const KEEPS_TO_PROBE: &str = "keeps";
@@ -76,7 +76,7 @@ fn say(message: &Value) {
     println!("{message}");
 }
 
-/// Has a server answer so and after this many milliseconds.
+/// Makes a server answer in this style, and after this many milliseconds.
 fn slow_down(settings: &mut UpstreamSettings, style: &str, delay: &str, limit: Duration) {
     settings.limits.start = limit;
     if let Transport::Stdio(command) = &mut settings.transport {
@@ -139,7 +139,7 @@ async fn many_start_a_few_at_a_time() {
     assert!((1..=3).contains(&most), "{most} at once: {noted}");
 }
 
-/// Each takes a second of its three, and the last is started when five have passed.
+/// Each server takes one second of its three; the last one is started after five.
 async fn the_start_limit_does_not_count_the_time_before_a_server_is_started() {
     let folder = tempfile::tempdir().unwrap();
     let upstreams = start_many(6, 1, "1000", Duration::from_secs(3), &folder.path().join("noted")).await;

@@ -1,4 +1,4 @@
-//! Servers that have an address.
+//! HTTP servers.
 
 use crate::harness::Test;
 use crate::world::{INVISIBLE_SECRET, World};
@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[Test] = tests![web:
     one_of_the_older_transport_is_told_which_setting_helps,
 ];
 
-/// A server with sessions, of which it forgets the first when it is told to.
+/// A server with sessions, which can forget the first of them.
 struct Server {
     sessions: AtomicUsize,
     forgets: bool,
@@ -68,7 +68,7 @@ impl Server {
             ]})),
             "tools/call" if message["params"]["name"] == "fail" => reply(500, "out of order"),
             "tools/call" if session != Some(now.clone()) || (self.forgets && now == "1") => {
-                // As many servers have it: not a 404, and for nobody.
+                // As many servers do for an unknown session: no 404, and an error without an ID.
                 let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
                 let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
                 reply_with(400, &json, &body.to_string())
@@ -218,7 +218,7 @@ async fn a_secret_with_invisible_characters_is_redacted_in_a_reason() {
     assert_eq!(world.reason(), "it refused to begin: no ***\\u{200b}");
 }
 
-/// A page of a web server, as one is sent where there is no MCP server.
+/// A web page, as a server sends it at a URL that is no MCP endpoint.
 fn page(status: u16, title: &str) -> Vec<u8> {
     let style = "body {\n  margin: 0;\n}\n".repeat(200);
     let page = format!(
@@ -259,7 +259,7 @@ async fn one_of_the_older_transport_is_told_which_setting_helps() {
         let reason = upstream(web.url("/mcp")).await.reason();
         assert!(reason.ends_with(hint), "{status}: {reason}");
     }
-    // By its address.
+    // The hint follows from the URL alone.
     let web = Web::serve(|_| page(404, "Nothing here"));
     let reason = upstream(web.url("/v1/sse")).await.reason();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What the tests stand on: upstreams of the obedient server, and a catalog of their tools.
+//! The ground of the tests: upstreams of the test server, and a catalog of their tools.
 
 use async_trait::async_trait;
 use ctx_core::{
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) const SERVER: &str = "__server";
 pub(crate) const REAPER: &str = "__reaper";
 pub(crate) const PARENT: &str = "__parent";
-/// A secret that escaping changes.
+/// A secret with invisible characters, which escaping changes.
 pub(crate) const INVISIBLE_SECRET: &str = "key\u{200b}-\u{202e}4712";
 
 pub(crate) fn program() -> PathBuf {
@@ -49,13 +49,13 @@ pub(crate) fn settings(name: &str, kind: &str, file: &Path) -> UpstreamSettings 
 pub(crate) struct World {
     pub(crate) upstreams: Upstreams,
     pub(crate) changes: Arc<AtomicUsize>,
-    /// What servers noted.
+    /// The file in which servers note what they do.
     pub(crate) file: PathBuf,
     _folder: Option<tempfile::TempDir>,
 }
 
 impl World {
-    /// One upstream, `up`, of this kind, once it has been tried.
+    /// One upstream, `up`, of this kind, after its first attempt to connect.
     pub(crate) async fn of(kind: &str) -> Self {
         Self::with(kind, |_| {}).await
     }
@@ -71,7 +71,7 @@ impl World {
         world
     }
 
-    /// The same with a memory, and without waiting.
+    /// Starts one upstream with a memory, without waiting for it.
     pub(crate) fn start(settings: UpstreamSettings, file: PathBuf, memory: Option<Arc<dyn Memory>>) -> Self {
         let changes = Arc::new(AtomicUsize::new(0));
         let counted = changes.clone();
@@ -136,7 +136,7 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
     }
 }
 
-/// Somebody who is told everything and answers everything.
+/// A peer that records all notifications and answers all questions.
 #[derive(Default)]
 pub(crate) struct Person {
     pub(crate) told: Mutex<Vec<String>>,
@@ -169,7 +169,7 @@ impl Peer for Person {
     }
 }
 
-/// Waits until it holds.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
@@ -178,7 +178,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process is there and not merely unburied.
+/// Whether a process runs, and is not a zombie.
 pub(crate) fn runs(process: &str) -> bool {
     let state = std::process::Command::new("ps").args(["-o", "stat=", "-p", process]).output().unwrap();
     let state = String::from_utf8(state.stdout).unwrap();

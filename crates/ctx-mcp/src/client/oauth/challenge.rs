@@ -1,21 +1,21 @@
-//! What a server says when it lets us in no further: the `WWW-Authenticate` header.
+//! The `WWW-Authenticate` challenge of a 401 or 403 response.
 
-/// Bytes of scopes that are taken from a server.
+/// Bytes of a list of scopes; a longer one counts as empty.
 const SCOPES_BYTES_MAX: usize = 4 << 10;
 
-/// What is wanted of us.
+/// The parameters of a `Bearer` challenge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Challenge {
-    /// Where the server describes itself.
+    /// The URL of the protected resource metadata (RFC 9728).
     pub(super) metadata: Option<String>,
-    /// What must be granted.
+    /// The scopes that are required.
     pub(super) scopes: Vec<String>,
-    /// What kind of refusal it is.
+    /// The error code, such as `insufficient_scope`.
     pub(super) error: Option<String>,
 }
 
 impl Challenge {
-    /// Reads what is said of bearer tokens; of other schemes nothing is taken.
+    /// Parses the `Bearer` challenge of a header; other schemes are ignored.
     pub(super) fn parse(header: &str) -> Self {
         let mut challenge = Self::default();
         let mut is_bearer = false;
@@ -52,7 +52,7 @@ impl Challenge {
     }
 }
 
-/// Scopes as they are written: one beside the other. More than can be meant are none.
+/// Parses a list of scopes separated by spaces, without duplicates. A list that is too long counts as empty.
 pub(super) fn scopes(written: &str) -> Vec<String> {
     let mut scopes: Vec<String> = Vec::new();
     if written.len() <= SCOPES_BYTES_MAX {
@@ -65,7 +65,7 @@ pub(super) fn scopes(written: &str) -> Vec<String> {
     scopes
 }
 
-/// A value, in quotes or without, and what comes after it.
+/// Splits off the value of a parameter, quoted or not; returns the value and the rest.
 fn read_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([' ', '\t', ',']).unwrap_or(text.len());

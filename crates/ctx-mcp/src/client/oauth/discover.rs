@@ -1,4 +1,4 @@
-//! Who lets people in at a server, and how.
+//! Discovery of the authorization server of an MCP server (RFC 9728) and of its endpoints (RFC 8414).
 
 use super::LoginError;
 use super::challenge::Challenge;
@@ -10,27 +10,27 @@ use url::Url;
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
 const SERVER: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
-/// How a code is kept from whoever overhears it.
+/// The PKCE method that authorization servers must support.
 const PROOF: &str = "S256";
 
-/// All that a login needs to know.
+/// The metadata that a login needs.
 pub(super) struct Discovered {
-    /// What the authorization server names itself.
+    /// The issuer identifier of the authorization server.
     pub(super) issuer: String,
     pub(super) authorization_endpoint: Url,
     pub(super) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
-    /// What tokens are for, as it was written.
+    /// The resource indicator that tokens are requested for (RFC 8707), as the server writes it.
     pub(super) resource: String,
-    /// What the server says can be asked for.
+    /// Scopes that the MCP server supports.
     pub(super) scopes: Vec<String>,
-    /// The same of the authorization server.
+    /// Scopes that the authorization server supports.
     pub(super) offered_scopes: Vec<String>,
-    /// Whether answers name who gave them.
+    /// Whether authorization responses contain the issuer (`iss`, RFC 9207).
     pub(super) names_itself: bool,
-    /// Whether a client may be the address of a document about it.
+    /// Whether a client ID may be the URL of a client ID metadata document.
     pub(super) knows_documents: bool,
-    /// How clients show who they are.
+    /// Supported methods of client authentication.
     pub(super) methods: Option<Vec<String>>,
 }
 
@@ -60,20 +60,20 @@ struct ServerMetadata {
     client_id_metadata_document_supported: bool,
 }
 
-/// Finds out what a login at `server` needs, beginning with what the server said when it refused.
+/// Discovers what a login at `server` needs, beginning with the challenge of its 401 response.
 pub(super) async fn discover(
     server: &Url,
     challenge: &Challenge,
     fetch: &Fetch,
 ) -> Result<Discovered, LoginError> {
-    // A token for a server must not be sent in the clear either.
+    // The access token is sent to the MCP server, so this URL needs HTTPS as well.
     fetch.address(server.as_str())?;
     let about = resource_metadata(server, challenge, fetch).await?;
     let (resource, servers, scopes) = match about {
         Some(about) => (about.resource, about.authorization_servers, about.scopes_supported),
         None => (canonical(server), Vec::new(), Vec::new()),
     };
-    // Servers of 2025-03-26 say nothing of that: they let people in themselves.
+    // Servers of revision 2025-03-26 have no resource metadata: they are their own authorization server.
     let issuer = servers.into_iter().next();
     let is_its_own = issuer.is_none();
     let issuer = issuer.unwrap_or_else(|| server.origin().ascii_serialization());
@@ -88,7 +88,7 @@ pub(super) async fn discover(
     Ok(discovered)
 }
 
-/// What the server says of itself; nothing where it says nothing.
+/// The protected resource metadata of the server; `None` if it publishes none.
 async fn resource_metadata(
     server: &Url,
     challenge: &Challenge,
@@ -123,7 +123,7 @@ async fn resource_metadata(
     Ok(None)
 }
 
-/// Whether what is said of a resource is said of this server: it, or what it is a part of.
+/// Whether a resource is this server, or a parent path of it at the same origin.
 fn covers(resource: &str, server: &Url) -> bool {
     let Ok(resource) = resource.parse::<Url>() else { return false };
     let whole = resource.path().trim_end_matches('/');
@@ -133,7 +133,8 @@ fn covers(resource: &str, server: &Url) -> bool {
         && part.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A server's address as tokens for it name it.
+/// The resource indicator of a server without metadata: its URL without a fragment, and without the slash of
+/// an empty path.
 fn canonical(server: &Url) -> String {
     let mut server = server.clone();
     server.set_fragment(None);
@@ -153,7 +154,7 @@ fn well_known(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Where an issuer may describe itself, in the order in which it is looked for.
+/// The well-known URLs of the metadata of an issuer, in the order in which they are tried.
 fn places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let paths = match path {
@@ -172,7 +173,7 @@ async fn server_metadata(issuer: &str, fetch: &Fetch) -> Result<Option<ServerMet
         let metadata: ServerMetadata = answer
             .json()
             .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&place))))?;
-        // Whoever can put a document there could name another's endpoints in it.
+        // The issuer must match (RFC 8414): a document at this URL could name the endpoints of somebody else.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
             return Err(LoginError::new(format!(
                 "{} is about another issuer, `{}`",
@@ -209,7 +210,7 @@ fn understand(metadata: ServerMetadata, issuer: &str, fetch: &Fetch) -> Result<D
     })
 }
 
-/// Where everything is with a server of 2025-03-26 that describes nothing.
+/// The default endpoints of revision 2025-03-26, for servers without metadata.
 fn customary(issuer: &str, fetch: &Fetch) -> Result<Discovered, LoginError> {
     let base = fetch.address(issuer)?;
     Ok(Discovered {

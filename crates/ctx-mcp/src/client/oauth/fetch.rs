@@ -1,4 +1,4 @@
-//! HTTP as a login uses it: every answer bounded in size and time, and nothing sent in the clear.
+//! HTTP requests of the OAuth client: bounded in size and time, and over HTTPS except to this machine.
 
 use super::LoginError;
 use crate::client::server_client::ServerClient;
@@ -15,11 +15,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use url::Url;
 
-/// How long one request may take.
+/// Time limit of one request.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
-/// Bytes of one answer.
+/// Bytes of one response.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
-/// The kind of content that is asked for.
+/// The media type of metadata documents and token responses.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Sends requests to authorization servers.
@@ -29,11 +29,11 @@ pub(super) struct Fetch {
     server: Url,
     /// The farthest network scope that the server has responded from.
     responded_from: Mutex<Option<NetworkScope>>,
-    /// Whether the server that wants the login is on this machine; only then may others be.
+    /// Whether the MCP server is on this machine; only then may authorization servers be on it, too.
     is_local: bool,
 }
 
-/// An answer that was read to its end.
+/// A response whose body has been read to its end.
 pub(super) struct Answer {
     pub(super) status: u16,
     body: Vec<u8>,
@@ -56,8 +56,8 @@ impl Fetch {
         Self { client, server: server.clone(), responded_from, is_local: is_loopback(server) }
     }
 
-    /// An address that may be used: nobody else reads what is sent there, and no server on the web sends
-    /// us to what is on this machine.
+    /// Parses a URL that a server has named. It must be HTTPS or on this machine, and a server elsewhere must
+    /// not send us to this machine (SSRF).
     pub(super) fn address(&self, written: &str) -> Result<Url, LoginError> {
         let wrong = |why: &str| LoginError::new(format!("`{written}` {why}"));
         let url: Url = written.parse().map_err(|_| wrong("is no address"))?;
@@ -72,13 +72,14 @@ impl Fetch {
         }
     }
 
-    /// Notes where a response of the server came from. What counts for its references is where they came from; its DNS
-    /// may say something else by the time they are followed (DNS rebinding).
+    /// Records the address that a response of the server came from: it limits the hosts that the server may
+    /// refer to. DNS alone would not do, as it may give another address by the time a reference is followed
+    /// (DNS rebinding).
     pub(super) fn note_peer(&self, peer: Option<SocketAddr>) {
         self.note_scope(peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip())));
     }
 
-    /// [`Self::note_peer`] for a scope that was noted at an earlier time.
+    /// [`Self::note_peer`] for the network scope that is stored with an earlier login.
     pub(super) fn note_scope(&self, scope: NetworkScope) {
         let mut noted = self.responded_from.lock().unwrap_or_else(PoisonError::into_inner);
         *noted = Some(noted.map_or(scope, |noted| noted.min(scope)));
@@ -89,8 +90,8 @@ impl Fetch {
         *self.responded_from.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The network scope that names a host other than the server's own: a public server may refer to public hosts only.
-    /// Behind a proxy, the peer is the proxy, so DNS counts as well.
+    /// The network scope of the server as a referrer: a public server may refer to public hosts only. Behind
+    /// a proxy, the peer is the proxy, so DNS counts as well.
     async fn referring_scope(&self) -> NetworkScope {
         let scope = scope_of_host(&self.server).await;
         self.responded_from().map_or(scope, |noted| noted.min(scope))
@@ -105,7 +106,7 @@ impl Fetch {
         self.read(request.body(body.to_string())).await
     }
 
-    /// Sends fields of a form, as whom it names.
+    /// Posts a form, with Basic authentication if there is a `user`.
     pub(super) async fn post_form(
         &self,
         url: &Url,
@@ -114,7 +115,7 @@ impl Fetch {
     ) -> Result<Answer, LoginError> {
         let mut request = Request::new(Method::POST, url.clone());
         if let Some((name, password)) = user {
-            // Both are encoded as in a form first, so that neither can hold a colon.
+            // Both are form-encoded first (RFC 6749, section 2.3.1), so that neither contains a colon.
             let pair = format!("{}:{}", encoded(url, name), encoded(url, password.expose()));
             let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)))
                 .map_err(|_| LoginError::new("the client's secret cannot be sent"))?;
@@ -156,7 +157,7 @@ impl Fetch {
     }
 }
 
-/// Fields as a form's body has them.
+/// The fields as an `application/x-www-form-urlencoded` body.
 fn form(base: &Url, fields: &[(&str, &str)]) -> String {
     let mut url = base.clone();
     url.set_query(None);
@@ -168,7 +169,7 @@ fn encoded(base: &Url, text: &str) -> String {
     form(base, &[("", text)]).trim_start_matches('=').to_owned()
 }
 
-/// Whether an address is one of this machine.
+/// Whether the host of a URL is this machine (loopback).
 pub(super) fn is_loopback(url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     let host = host.trim_start_matches('[').trim_end_matches(']');

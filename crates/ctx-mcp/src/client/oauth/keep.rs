@@ -1,4 +1,4 @@
-//! What is kept of a login, and where.
+//! Stored OAuth credentials: the interface of the store, and their serialized form.
 
 use super::LoginError;
 use super::register::{Client, Method};
@@ -8,56 +8,57 @@ use std::any::Any;
 use std::time::{SystemTime, UNIX_EPOCH};
 use url::Url;
 
-/// A token is renewed this many seconds before it ends.
+/// A token is refreshed this many seconds before it expires.
 const AHEAD: u64 = 30;
 
-/// Where logins are kept: by the address of the server that each is for. What is kept is text, and all of
-/// it is secret. Every method may wait; the error tells what went wrong.
+/// Persistent storage of logins, by the URL of the server. A stored login is one text, which is secret as a
+/// whole. Every method may block; the error says what went wrong.
 pub trait CredentialStore: Send + Sync {
-    /// What is kept for a server.
+    /// Loads the login for a server.
     fn load(&self, server: &str) -> Result<Option<Secret>, String>;
-    /// Keeps this for a server, in place of what was kept.
+    /// Stores the login for a server, in place of an earlier one.
     fn save(&self, server: &str, kept: &Secret) -> Result<(), String>;
-    /// Keeps nothing for a server any more; tells whether anything was.
+    /// Deletes the login for a server; returns whether there was one.
     fn forget(&self, server: &str) -> Result<bool, String>;
-    /// Waits until nobody else, in any process, changes what is kept for a server; nobody does until what
-    /// is returned is dropped.
+    /// Locks the login for a server against changes by other threads and processes, until the returned guard
+    /// is dropped.
     fn lock(&self, server: &str) -> Result<Box<dyn Any + Send>, String>;
 }
 
-/// What a server is kept under.
+/// The key of a server in the store: its URL without the fragment.
 pub(super) fn key(server: &Url) -> String {
     let mut server = server.clone();
     server.set_fragment(None);
     server.to_string()
 }
 
-/// A login.
+/// A login: tokens, and all that refreshing them needs.
 #[derive(Clone, Debug)]
 pub(super) struct Credentials {
-    /// Who lets us in.
+    /// The issuer identifier of the authorization server.
     pub(super) issuer: String,
-    /// Where tokens are renewed.
+    /// The URL at which tokens are refreshed.
     pub(super) token_endpoint: String,
-    /// What they are for.
+    /// The resource indicator that tokens are requested for (RFC 8707).
     pub(super) resource: String,
-    /// Who we are there.
+    /// Our client at the authorization server.
     pub(super) client: Client,
-    /// What was asked for.
+    /// Scopes that were requested or granted.
     pub(super) requested: Vec<String>,
-    /// What the server wants to have been asked for besides.
+    /// Further scopes that the server has asked for since the login.
     pub(super) wanted: Vec<String>,
-    /// Where the server was when it named the token endpoint; `None` in a login of an earlier version.
+    /// The network scope that the server responded from when it named the token endpoint; `None` in a login
+    /// that an earlier version stored.
     pub(super) responded_from: Option<NetworkScope>,
     pub(super) tokens: Tokens,
 }
 
-/// What lets us in.
+/// The tokens of a login.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub(super) access: Secret,
     pub(super) refresh: Option<Secret>,
-    /// In seconds since 1970.
+    /// When the access token expires, in seconds since 1970.
     pub(super) expires_at: Option<u64>,
 }
 
@@ -66,7 +67,7 @@ impl Tokens {
         self.expires_at.is_some_and(|end| end <= now())
     }
 
-    /// Whether it has ended or is about to.
+    /// Whether the access token has expired or is about to.
     pub(super) fn ends_soon(&self) -> bool {
         self.expires_at.is_some_and(|end| end <= now() + AHEAD)
     }
@@ -76,7 +77,7 @@ pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The same as it is written; this is the one place where its secrets are.
+/// The serialized form of [`Credentials`], the only type with the secrets as plain strings.
 #[derive(Serialize, Deserialize)]
 struct Written {
     issuer: String,
@@ -115,7 +116,7 @@ impl Credentials {
         text.map(Secret::new).map_err(|_| LoginError::new("the login cannot be written down"))
     }
 
-    /// What was written; nothing where it cannot be read, which is as good as never having logged in.
+    /// Parses stored credentials; `None` if they are unreadable, which counts as no login.
     pub(super) fn read(kept: &Secret) -> Option<Self> {
         let written: Written = serde_json::from_str(kept.expose()).ok()?;
         let client = Client {

@@ -1,4 +1,5 @@
-//! A person who logs in: sent to the authorization server's page, and back to us with a code.
+//! The OAuth authorization code flow with PKCE: the user signs in on a page of the authorization server,
+//! which redirects back to us with a code.
 
 use super::challenge::Challenge;
 use super::discover::{Discovered, discover};
@@ -15,12 +16,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use url::Url;
 
-/// Bytes of what nobody can guess.
+/// Random bytes of the `state` parameter and of the PKCE code verifier.
 const RANDOM_BYTES: usize = 32;
-/// What lets us renew tokens, where it must be asked for.
+/// The scope for which OpenID Connect servers issue a refresh token.
 const OFFLINE: &str = "offline_access";
 
-/// A login that waits for a person.
+/// A login that waits for the user.
 pub struct Login {
     authority: Arc<Authority>,
     server: Discovered,
@@ -33,7 +34,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Finds out how people log in, and who we are there.
+    /// Discovers the authorization server, and registers our client there.
     pub(in crate::client) async fn begin(
         authority: &Arc<Authority>,
         redirect: &str,
@@ -41,7 +42,7 @@ impl Login {
         let challenge = authority.with_state(|state| state.challenge.clone());
         let Authority { settings, fetch, .. } = &**authority;
         let server = discover(&authority.server, &challenge, fetch).await?;
-        // What was kept of another issuer is not this one's to see.
+        // The scopes of a login at another issuer are not sent to this one.
         let before = authority.read().await?.filter(|kept| kept.issuer == server.issuer);
         let scopes = choose_scopes(settings, &challenge, &server, before.as_deref());
         let client = client(settings, &server, redirect, &scopes, fetch).await?;
@@ -60,7 +61,7 @@ impl Login {
             url.query_pairs_mut().append_pair("scope", &scopes.join(" "));
         }
         if scopes.iter().any(|scope| scope == OFFLINE) {
-            // OpenID's servers give that out only to whoever was asked.
+            // OpenID Connect servers grant this scope only with the user's consent.
             url.query_pairs_mut().append_pair("prompt", "consent");
         }
         Ok(Self {
@@ -75,23 +76,23 @@ impl Login {
         })
     }
 
-    /// Where the person logs in.
+    /// The URL at which the user signs in.
     pub fn url(&self) -> &str {
         self.url.as_str()
     }
 
-    /// Who will ask for that.
+    /// The authorization server that shows the sign-in page.
     pub fn issuer(&self) -> &str {
         &self.server.issuer
     }
 
-    /// Whether the query of a request to where we wait is the answer to this login, and not anybody's try.
+    /// Whether a request to the redirect URI with this query belongs to this login (`state` parameter).
     pub fn is_answered_by(&self, query: &str) -> bool {
-        // It is as long as its secret, so that how long it takes tells nothing of use.
+        // Not compared in constant time: the value is random and valid for this login only.
         fields(query).get("state").is_some_and(|state| *state == self.state)
     }
 
-    /// Takes the answer, and keeps the login.
+    /// Exchanges the code of the authorization response for tokens, and stores the login.
     pub async fn finish(self, query: &str) -> Result<(), LoginError> {
         if !self.is_answered_by(query) {
             return Err(LoginError::new("the answer belongs to another login"));
@@ -100,7 +101,7 @@ impl Login {
         let field = |name: &str| answer.get(name).map(String::as_str);
         let issuer = &self.server.issuer;
         match field("iss") {
-            // As it is written: servers that are alike to a reader of addresses may be two.
+            // Compared as strings, without URL normalisation (RFC 9207).
             Some(named) if named != issuer => {
                 return Err(LoginError::new(format!("the answer is not from {issuer}")));
             }
@@ -148,8 +149,9 @@ impl Login {
     }
 }
 
-/// What to ask for: what the configuration says, else what the server has just said that it wants, else
-/// what it says that there is; and whatever was asked for before or turned out to be missing.
+/// The scopes to request: the configured ones, else those of the challenge, else those that the server
+/// supports. Scopes that turned out to be missing are added, and without configured scopes those of an
+/// earlier login.
 fn choose_scopes(
     settings: &OAuthSettings,
     challenge: &Challenge,
@@ -167,7 +169,7 @@ fn choose_scopes(
     }
     union(&mut scopes, chosen.map_or(&[], Vec::as_slice));
     let offered = |scope: &str| server.offered_scopes.iter().any(|known| known == scope);
-    // Alone it would stand in place of what is granted to whoever asks for nothing.
+    // Not as the only scope: it would replace the default scopes of a request without scopes.
     if !scopes.is_empty() && offered(OFFLINE) {
         union(&mut scopes, &[OFFLINE.to_owned()]);
     }
@@ -181,7 +183,7 @@ fn random() -> Result<String, LoginError> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The fields of a query; of two by one name the first.
+/// The parameters of a query; of two with the same name, the first counts.
 fn fields(query: &str) -> HashMap<String, String> {
     let mut fields = HashMap::new();
     let mut url = match Url::parse("http://localhost/") {

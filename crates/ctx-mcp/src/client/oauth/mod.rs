@@ -1,9 +1,9 @@
-//! Logins: how a server on the web is made to let us in, and what is kept of that.
+//! OAuth logins at upstream HTTP servers (the client side of MCP authorization).
 //!
-//! `challenge` reads what a server says when it refuses, `discover` finds who lets people in, `register` is
-//! who we are there, `login` is a person logging in, `token` is where tokens are given out, `keep` is what
-//! stays of it, and `fetch` is the HTTP under all of it. It is ours and not rmcp's: that one keeps no
-//! client's secret, so what it has registered cannot renew a token after a restart.
+//! `challenge` parses `WWW-Authenticate`, `discover` finds the authorization server, `register` registers a
+//! client there, `login` is the authorization code flow, `token` the token endpoint, `keep` the stored
+//! credentials, `fetch` the HTTP requests. rmcp's OAuth client is not used: it does not keep the client
+//! secret, so a registered client could not refresh tokens after a restart.
 
 mod challenge;
 mod discover;
@@ -25,25 +25,26 @@ use std::time::{Duration, Instant};
 use token::Refused;
 use url::Url;
 
-/// How long a login that works is not looked for again: another process may have logged out or in.
+/// How long loaded credentials are used before the store is read again: another process may have logged in or
+/// out meanwhile.
 const READ_AGAIN: Duration = Duration::from_secs(2);
-/// What servers call it when something was not granted.
+/// The error code of a challenge for a token without the required scopes.
 const INSUFFICIENT: &str = "insufficient_scope";
 
-/// What we are to whoever lets people in at a server, besides what is found out.
+/// The configured OAuth client of a server; everything else is discovered.
 #[derive(Clone, Debug, Default)]
 pub struct OAuthSettings {
-    /// A client that was registered by hand.
+    /// The ID of a client that was registered by hand.
     pub client_id: Option<String>,
-    /// Its secret, if it has one.
+    /// The secret of that client, if it has one.
     pub client_secret: Option<Secret>,
-    /// The address of a document about us, which is who we are where the server knows such documents.
+    /// The URL of our client ID metadata document, for authorization servers that support such documents.
     pub client_metadata_url: Option<String>,
-    /// What to ask for; what the server wants when empty.
+    /// The scopes to request; if empty, those that the server asks for.
     pub scopes: Vec<String>,
 }
 
-/// Why somebody cannot log in, or a login cannot be renewed.
+/// Why a login failed, or cannot be renewed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LoginError(String);
@@ -54,17 +55,17 @@ impl LoginError {
     }
 }
 
-/// What a person must do before a server lets us in.
+/// The login that a server requires from the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Log in.
+    /// A first login, or a new one.
     Login,
-    /// Log in once more, and grant this.
+    /// A new login that grants these scopes.
     Scopes(Vec<String>),
 }
 
 impl Need {
-    /// The reason: why the server of this name cannot be used yet.
+    /// Why the server of this name cannot be used yet.
     pub(super) fn reason(&self, name: &Identifier) -> String {
         match self {
             Self::Login => format!("{name} needs you to log in"),
@@ -74,40 +75,40 @@ impl Need {
         }
     }
 
-    /// The command or setting that fixes it.
+    /// The command that fixes it.
     pub(super) fn remedy(&self, name: &Identifier) -> String {
         format!("run `ctx upstream login {name}`")
     }
 
-    /// Both in a line.
+    /// Reason and remedy in one line.
     pub(super) fn describe(&self, name: &Identifier) -> String {
         format!("{}: {}", self.reason(name), self.remedy(name))
     }
 }
 
-/// What can be done where a server lets us in, but not that far.
+/// How to proceed after a 403 response.
 pub(super) enum Forbidden {
-    /// Somebody has logged in meanwhile: this may do.
+    /// Retry with this token: the login has changed meanwhile.
     Otherwise(Secret),
-    /// A person must grant more.
+    /// The user must grant more scopes.
     Needs,
-    /// Nothing: all that it wants was asked for before.
+    /// Give up: the server asks for no scope, or only for scopes that were requested before.
     Final,
 }
 
-/// Forgets the login at a server; tells whether there was one.
+/// Deletes the login at a server; returns whether there was one.
 pub fn forget_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
     let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
     store.forget(&keep::key(&server)).map_err(LoginError)
 }
 
-/// Whether a login at a server is kept.
+/// Whether a login at a server is stored.
 pub fn has_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
     let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
     Ok(store.load(&keep::key(&server)).map_err(LoginError)?.is_some())
 }
 
-/// What lets us in at one server.
+/// The OAuth credentials for one server: loads, refreshes and stores them.
 pub(super) struct Authority {
     server: Url,
     key: String,
@@ -116,7 +117,7 @@ pub(super) struct Authority {
     redactor: Redactor,
     fetch: Fetch,
     state: Mutex<State>,
-    /// Whoever holds it renews; the others find what it has brought.
+    /// Held while a token is refreshed. A task that has waited for it uses the refreshed token.
     renewing: tokio::sync::Mutex<()>,
 }
 
@@ -126,7 +127,7 @@ struct State {
     read_at: Option<Instant>,
     challenge: Challenge,
     need: Option<Need>,
-    /// What was refused last.
+    /// The access token that the server refused last.
     refused: Option<Secret>,
 }
 
@@ -145,7 +146,7 @@ impl Authority {
         Ok(Self { server, key, settings, store, redactor, fetch, state, renewing })
     }
 
-    /// Notes where a response of the server came from; see [`Fetch::note_peer`].
+    /// Records the address that a response of the server came from; see [`Fetch::note_peer`].
     pub(super) fn note_peer(&self, peer: Option<std::net::SocketAddr>) {
         self.fetch.note_peer(peer);
     }
@@ -154,29 +155,29 @@ impl Authority {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins a new try to be let in: what was needed before may have been done.
+    /// Clears [`Self::need`] before a new attempt to connect: the user may have logged in meanwhile.
     pub(super) fn begin(&self) {
         self.with_state(|state| state.need = None);
     }
 
-    /// What a person must do.
+    /// The login that the server requires from the user, if any.
     pub(super) fn need(&self) -> Option<Need> {
         self.with_state(|state| state.need.clone())
     }
 
-    /// The same, which is then somebody else's to tell.
+    /// Takes [`Self::need`]: the caller reports it, and nobody else does.
     pub(super) fn take_need(&self) -> Option<Need> {
         self.with_state(|state| state.need.take())
     }
 
-    /// Whether there is a login that the server has not refused.
+    /// Whether a login is stored that the server has not refused.
     pub(super) async fn has_news(self: &Arc<Self>) -> bool {
         let kept = self.read().await.ok().flatten();
         let refused = self.with_state(|state| state.refused.clone());
         kept.is_some_and(|kept| Some(&kept.tokens.access) != refused.as_ref())
     }
 
-    /// Works with the store, where waiting is allowed.
+    /// Runs `work` with the store on a thread that may block.
     async fn with_store<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
@@ -186,7 +187,7 @@ impl Authority {
         done.unwrap_or_else(|error| Err(error.to_string())).map_err(LoginError)
     }
 
-    /// What is kept now.
+    /// Loads the stored credentials.
     async fn read(self: &Arc<Self>) -> Result<Option<Arc<Credentials>>, LoginError> {
         let kept = self.with_store(|this| this.store.load(&this.key)).await?;
         let kept = kept.as_ref().and_then(Credentials::read).map(Arc::new);
@@ -204,12 +205,12 @@ impl Authority {
             state.read_at = Some(Instant::now());
             std::mem::replace(&mut state.kept, kept)
         });
-        // Only so many are remembered, and there are new ones every hour.
+        // The redactor masks a bounded number of secrets, and tokens are replaced every hour.
         let is_over = |secret: &&Secret| !after.contains(secret);
         known(&before).iter().filter(is_over).for_each(|secret| self.redactor.unlearn(secret));
     }
 
-    /// Keeps a login.
+    /// Stores a login.
     async fn keep(self: &Arc<Self>, login: Credentials) -> Result<Arc<Credentials>, LoginError> {
         let (login, text) = (Arc::new(login.clone()), login.write()?);
         self.with_store(move |this| this.store.save(&this.key, &text)).await?;
@@ -228,7 +229,7 @@ impl Authority {
         }
     }
 
-    /// What to send with a request, if anything.
+    /// The access token for a request, refreshed if it is about to expire; `None` without a login.
     pub(super) async fn token(self: &Arc<Self>) -> Result<Option<Secret>, LoginError> {
         let Some(kept) = self.current().await? else { return Ok(None) };
         if !kept.tokens.ends_soon() || kept.tokens.refresh.is_none() {
@@ -241,14 +242,14 @@ impl Authority {
         Ok(Some(renewed.unwrap_or(kept).tokens.access.clone()))
     }
 
-    /// What to send instead of what was refused; nothing where a person must log in.
+    /// The access token to retry with after a 401 response; `None` if the user must log in.
     pub(super) async fn after_refusal(
         self: &Arc<Self>,
         used: Option<&Secret>,
         header: &str,
     ) -> Result<Option<Secret>, LoginError> {
         let another = match self.read().await? {
-            // Another process was faster, or somebody has just logged in.
+            // Another process has refreshed it, or the user has just logged in.
             Some(kept) if Some(&kept.tokens.access) != used => Some(kept),
             Some(kept) if kept.tokens.refresh.is_some() => self.renewed(&kept).await?,
             _ => None,
@@ -259,7 +260,7 @@ impl Authority {
         Ok(another.map(|kept| kept.tokens.access.clone()))
     }
 
-    /// Remembers that a person must log in.
+    /// Records that the user must log in, with the challenge of the response.
     pub(super) fn let_nobody_in(&self, used: Option<&Secret>, header: &str) {
         let challenge = Challenge::parse(header);
         self.with_state(|state| {
@@ -269,7 +270,7 @@ impl Authority {
         });
     }
 
-    /// Remembers what the server wants to be granted besides.
+    /// Handles a 403 response; records the scopes that its challenge asks for.
     pub(super) async fn after_forbidden(
         self: &Arc<Self>,
         used: Option<&Secret>,
@@ -306,9 +307,9 @@ impl Authority {
         Ok(Forbidden::Needs)
     }
 
-    /// A login in place of one whose token has ended; nothing where that cannot be renewed. All who want
-    /// that at once get the same, and it goes on when nobody waits for it any more: what it would have
-    /// brought may be the only token that can be renewed again.
+    /// Refreshes an expired token; `None` if that is not possible. Concurrent callers share one refresh. It
+    /// runs in a task of its own and completes even if no caller waits any more: its response may hold the
+    /// only valid refresh token (refresh token rotation).
     async fn renewed(
         self: &Arc<Self>,
         ended: &Arc<Credentials>,
@@ -337,7 +338,7 @@ impl Authority {
         match token::ask(&endpoint, &kept.client, &fields, &self.fetch).await {
             Ok(granted) => {
                 login.tokens = granted.tokens;
-                // Where it gives no new one, the old one is still good.
+                // Without a new refresh token in the response, the old one stays valid.
                 login.tokens.refresh = login.tokens.refresh.or_else(|| kept.tokens.refresh.clone());
                 tracing::debug!(server = self.key, "a login was renewed");
                 Ok(Some(self.keep(login).await?))

@@ -1,4 +1,4 @@
-//! Who we are to an authorization server.
+//! OAuth client registration: the client ID and the client authentication method at an authorization server.
 
 use super::discover::Discovered;
 use super::fetch::Fetch;
@@ -9,10 +9,10 @@ use ctx_net::display_url;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What people are asked to let in.
+/// The client name on the consent page of an authorization server.
 const NAME: &str = "ctx (Context Harness)";
 
-/// What we are there.
+/// Our client at an authorization server.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     pub(super) id: String,
@@ -20,7 +20,7 @@ pub(super) struct Client {
     pub(super) method: Method,
 }
 
-/// How a client shows where tokens are given out that it is who it says.
+/// Client authentication at the token endpoint (`token_endpoint_auth_method`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Method {
     #[serde(rename = "none")]
@@ -39,15 +39,15 @@ impl Method {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
-    /// The one for a client with or without a secret, where the server has these; where it does not say, it
-    /// has the first that the standard names.
+    /// The method for a client with or without a secret, of those that the server offers. A server that names
+    /// none offers `client_secret_basic`, the default of RFC 8414.
     fn choose(has_secret: bool, offered: Option<&[String]>) -> Self {
         let offers = |name: &str| offered.is_none_or(|offered| offered.iter().any(|known| known == name));
         match has_secret {
             false => Self::None,
             true if offers("client_secret_basic") => Self::Basic,
             true if offers("client_secret_post") => Self::Post,
-            // It gives out secrets and wants to see none.
+            // The server issues a secret, but does not want it sent.
             true if offers("none") => Self::None,
             true => Self::Basic,
         }
@@ -61,7 +61,8 @@ struct Registered {
     token_endpoint_auth_method: Option<String>,
 }
 
-/// What the configuration says we are, or the address that describes us, or what we are told to be.
+/// The configured client, else our client ID metadata document, else a client from dynamic registration (RFC
+/// 7591).
 pub(super) async fn client(
     settings: &OAuthSettings,
     server: &Discovered,

@@ -1,4 +1,4 @@
-//! Where tokens are given out.
+//! Requests to the token endpoint of an authorization server.
 
 use super::LoginError;
 use super::challenge::scopes;
@@ -13,21 +13,21 @@ use url::Url;
 
 /// Form fields that hold credentials.
 const SECRET_FIELDS: [&str; 4] = ["client_secret", "code", "code_verifier", "refresh_token"];
-/// Characters of a refusal that are told.
+/// Characters of an error response that are shown.
 const REFUSAL_MAX: usize = 300;
 
-/// What was given out.
+/// The tokens of a successful response.
 pub(super) struct Granted {
     pub(super) tokens: Tokens,
-    /// What it is good for, where that is told.
+    /// The granted scopes, if the response names them.
     pub(super) scopes: Option<Vec<String>>,
 }
 
-/// Why nothing was.
+/// Why no token was issued.
 pub(super) enum Refused {
-    /// The server says no, and will say so again.
+    /// The server refuses the request, and would refuse it again.
     Rejected(LoginError),
-    /// It may be otherwise another time.
+    /// The request failed; a later one may succeed.
     Failed(LoginError),
 }
 
@@ -40,7 +40,7 @@ struct Given {
     scope: Option<String>,
 }
 
-/// Asks for tokens by these fields.
+/// Requests tokens with these form fields.
 pub(super) async fn ask(
     endpoint: &Url,
     client: &Client,
@@ -97,7 +97,7 @@ pub(super) fn refusal(answer: &Answer, redactor: &Redactor) -> String {
         .unwrap_or_else(|| format!("it answered with HTTP {}", answer.status))
 }
 
-/// The same of its two parts.
+/// [`refusal`] made of the fields `error` and `error_description`; `None` if both are empty.
 pub(super) fn told_refusal(error: &str, description: &str) -> Option<String> {
     let text = match (error, description) {
         ("", "") => return None,

@@ -1,4 +1,5 @@
-//! Asking a server: room for it, a connection, and once more where the connection was lost.
+//! Calls of an upstream: bounded concurrency, waiting for a connection, and one retry after a lost
+//! connection.
 
 use super::super::connection::Connection;
 use super::super::definitions::Definitions;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
 
-/// When a call that finds no room may try again.
+/// The retry delay that is named to a call that is refused because of too many calls.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Upstream {
@@ -35,7 +36,8 @@ impl Upstream {
         }
     }
 
-    /// Asks it, once more if the connection is lost meanwhile and what may have run `may_repeat`.
+    /// Sends a request; once more if the connection is lost meanwhile. A request that may have run already is
+    /// repeated only if it `may_repeat`.
     pub(in crate::client) async fn ask(
         &self,
         asked: Asked,
@@ -44,7 +46,7 @@ impl Upstream {
     ) -> Result<ServerResult, ToolError> {
         let _room = self.admit().await?;
         if self.settings.start == Start::Lazy {
-            // Its time to be idle begins again.
+            // The idle timeout begins again.
             self.wanted.notify_one();
         }
         let connection = self.connected().await?;
@@ -106,10 +108,11 @@ impl Upstream {
         ToolError::new(ErrorKind::Tool, need.describe(&self.settings.name))
     }
 
-    /// A connection on which a call got no further, since a person must do something first.
+    /// The error for a call that the server refuses until the user logs in. Closes the connection, unless
+    /// only scopes are missing.
     fn let_go(&self, connection: &Connection) -> ToolError {
         let need = self.authority.as_ref().and_then(|authority| match authority.need() {
-            // The rest of it works as it did.
+            // Other calls still work on this connection.
             Some(Need::Scopes(_)) => authority.take_need(),
             need => {
                 connection.drop_it();
@@ -119,7 +122,7 @@ impl Upstream {
         self.refused(&need.unwrap_or(Need::Login))
     }
 
-    /// Room for one call.
+    /// Waits for a permit for one call; refuses the call if too many wait already.
     async fn admit(&self) -> Result<SemaphorePermit<'_>, ToolError> {
         if let Ok(permit) = self.room.try_acquire() {
             return Ok(permit);
@@ -142,7 +145,7 @@ impl Upstream {
         self.room.acquire().await.map_err(|_| full())
     }
 
-    /// A connection; one try to make it, where there is none.
+    /// The connection. If there is none, waits for one attempt to connect.
     pub(super) async fn connected(&self) -> Result<Arc<Connection>, ToolError> {
         let mut phase = self.phase.subscribe();
         let mut asked_after = None;
@@ -176,12 +179,12 @@ impl Upstream {
         }
     }
 
-    /// A connection where there is one, or may soon be: whoever asks has others to ask, too. A server gets
-    /// that long once when it is started, not at every try.
+    /// The connection, if there is one within `patience`, for callers that ask several servers. While a
+    /// server connects, `patience` counts from the creation of this upstream: reconnects are not waited for.
     pub(in crate::client) async fn connected_soon(&self, patience: Duration) -> Option<Arc<Connection>> {
         let patience = match &*self.phase.borrow() {
             Phase::Failed { .. } | Phase::LoginNeeded { .. } | Phase::Stopped => return None,
-            // Whoever lists everything should not start everything.
+            // Listing all servers must not start the idle ones.
             Phase::Idle => return None,
             Phase::Connecting => patience.saturating_sub(self.since.elapsed()),
             Phase::Ready(_) => patience,
@@ -190,7 +193,8 @@ impl Upstream {
     }
 }
 
-/// Whether a call that may have run may be made again: unless the server says otherwise.
+/// Whether a call that may have run may be repeated: unless the tool is annotated as destructive, or as
+/// neither idempotent nor read-only.
 fn may_repeat(spec: &ToolSpec) -> bool {
     let hints = spec.annotations;
     let changes_each_time = hints.idempotent == Some(false) && hints.read_only == Some(false);

@@ -1,6 +1,6 @@
-//! One upstream server: kept connected, and called.
+//! One upstream server: its state, and the tools, prompts and resources that are known of it.
 //!
-//! `supervise` keeps it connected, `asking` asks it for what others want.
+//! `supervise` keeps it connected, `asking` sends requests to it.
 
 mod asking;
 mod supervise;
@@ -24,56 +24,56 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How an upstream is doing.
+/// The connection state of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UpstreamState {
-    /// It is being started.
+    /// It is being connected.
     Connecting,
     /// It can be called.
     Ready,
-    /// It sleeps, and is started by the next call.
+    /// It is stopped, and started by the next call.
     Idle,
-    /// It failed; it is tried again by itself, and by the next call.
+    /// It failed. It is connected again after a backoff delay, or by the next call.
     Failed {
-        /// What went wrong.
+        /// The reason.
         reason: String,
-        /// How long until it is tried again.
+        /// The time until the next attempt.
         retry_in: Duration,
     },
-    /// It lets us in when somebody has logged in; the next call sees whether that was done.
+    /// It requires a login. The next call checks whether the user has logged in.
     LoginNeeded {
         /// The reason.
         reason: String,
-        /// What to do.
+        /// The command that fixes it.
         remedy: String,
     },
     /// It was shut down.
     Stopped,
 }
 
-/// What is told of an upstream.
+/// The status of an upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamStatus {
     /// Its name.
     pub name: Identifier,
-    /// How it is doing.
+    /// Its connection state.
     pub state: UpstreamState,
-    /// How many tools it has, as far as is known.
+    /// The number of its tools, as far as they are known.
     pub tools: usize,
     /// How its definition (tools, instructions, prompts, resources) differs from the accepted one.
     pub difference: Difference,
     /// Warnings for the user: invisible characters in text that agents read.
     pub warnings: Vec<String>,
-    /// What it calls itself, once it has been reached.
+    /// The name and version that it sends, once it has been connected.
     pub server: Option<String>,
-    /// The revision of the protocol it speaks, once it has been reached.
+    /// The protocol revision that it speaks, once it has been connected.
     pub protocol: Option<String>,
     /// The last lines it wrote to stderr.
     pub said: Vec<String>,
 }
 
-/// Where it stands; waited for by calls.
+/// The connection state. Calls wait for its changes.
 #[derive(Clone)]
 enum Phase {
     Connecting,
@@ -85,7 +85,7 @@ enum Phase {
         reason: String,
         until: Instant,
     },
-    /// The same.
+    /// With the number of the attempt.
     LoginNeeded {
         attempt: u64,
         need: Need,
@@ -97,7 +97,7 @@ pub(super) struct Upstream {
     pub(super) settings: UpstreamSettings,
     pub(super) listed: Listed,
     definitions: Arc<Definitions>,
-    /// What lets us in, where one can log in.
+    /// The OAuth credentials, if users can log in at the server.
     authority: Option<Arc<Authority>>,
     pub(super) namespace: Arc<Namespace>,
     pub(super) offers: Offers,
@@ -105,11 +105,11 @@ pub(super) struct Upstream {
     pub(super) pages: Pages,
     since: Instant,
     phase: watch::Sender<Phase>,
-    /// Somebody wants it now.
+    /// Notified when a call needs the server: connect now, or restart the idle timeout.
     wanted: Notify,
     room: Semaphore,
     waiting: AtomicUsize,
-    /// What is remembered of it.
+    /// Facts from earlier connections.
     known: Mutex<Known>,
     said: Said,
     stop: CancellationToken,
@@ -117,9 +117,9 @@ pub(super) struct Upstream {
 
 #[derive(Default)]
 struct Known {
-    /// Whether its tools are.
+    /// Whether its tools are known.
     listed: bool,
-    /// Whether it was tried to reach it since we run.
+    /// Whether an attempt to connect has ended since this process started.
     tried: bool,
     era: Era,
     server: Option<String>,
@@ -127,7 +127,8 @@ struct Known {
 }
 
 impl Upstream {
-    /// One of which the tools are there at once, if they are remembered.
+    /// An upstream that is not connected yet. Its tools are available at once if their definitions are
+    /// stored.
     pub(super) fn new(
         settings: UpstreamSettings,
         definitions: Definitions,
@@ -162,7 +163,7 @@ impl Upstream {
         }
     }
 
-    /// Ends its connection, and its process where it has one, soon.
+    /// Begins to close its connection, and to end its process.
     pub(super) fn end(&self) {
         self.stop.cancel();
     }
@@ -195,7 +196,7 @@ impl Upstream {
         }
     }
 
-    /// Why its tools are not known, where they are not.
+    /// Why its tools are not known; `None` if they are.
     pub(super) fn unknown(&self) -> Option<String> {
         if self.with_known(|known| known.listed) {
             return None;
@@ -214,12 +215,12 @@ impl Upstream {
         self.authority.as_ref()
     }
 
-    /// Waits until its tools are known.
+    /// Waits until it is connected, and so its tools are known.
     pub(super) async fn reached(&self) -> Result<(), ToolError> {
         self.connected().await.map(drop)
     }
 
-    /// Waits until the first try to reach it has ended, either way, and its phase says so.
+    /// Waits until the first attempt to connect has ended, with success or not.
     pub(super) async fn settled(&self) {
         let mut phase = self.phase.subscribe();
         loop {
@@ -237,21 +238,21 @@ impl Upstream {
         }
     }
 
-    /// The same, unless its tools are known anyway.
+    /// [`Self::settled`], unless its tools are known already.
     pub(super) async fn tools_known(&self) {
         if !self.with_known(|known| known.listed) {
             self.settled().await;
         }
     }
 
-    /// Memories may be slow.
+    /// Runs `work` with the store of definitions on a thread that may block.
     async fn remembering(&self, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = tokio::task::spawn_blocking(work).await {
             tracing::debug!(%error, "{}: its tools are not remembered", self.settings.name);
         }
     }
 
-    /// Has it run where it sleeps.
+    /// Starts the server if it is idle.
     pub(super) fn wake(&self) {
         if matches!(*self.phase.borrow(), Phase::Idle) {
             self.wanted.notify_one();

@@ -1,5 +1,5 @@
-//! Keeping a server connected: tried again when it fails, ended when it is needed no more, listed again when it has
-//! changed.
+//! Keeps a server connected: reconnects with backoff, stops it when idle, and lists its tools, prompts and
+//! resources again when they have changed.
 
 use super::super::connection::{Connection, Era, Maker, Reachable, too_late};
 use super::super::definition::{ServerDefinition, ToolDefinition};
@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the first wait for another try is; each is twice as long as the one before.
+/// The first backoff delay; each is twice as long as the one before.
 const WAIT_MIN: Duration = Duration::from_millis(500);
-/// The longest such wait.
+/// The longest backoff delay.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// A connection that held this long was a good one: the next try need not wait.
+/// A connection that has lasted this long resets the backoff.
 const HELD: Duration = Duration::from_secs(30);
 /// The delay before lists are read again after a `list_changed` notification (debounce); doubled each time that another
 /// one follows soon.
 const RELIST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest such delay.
+/// The longest debounce delay.
 const RELIST_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The delay starts over after this long without a notification.
+/// The debounce delay starts over after this long without a notification.
 const RELIST_QUIET: Duration = Duration::from_secs(60);
-/// Lines of what a server said that are told with its failure.
+/// Lines of stderr that are shown with a failure.
 const SAID_TOLD: usize = 5;
 
 /// Debounce of `list_changed` notifications: a server that sends them without pause is asked ever less often.
@@ -48,7 +48,7 @@ impl RelistDebounce {
     }
 }
 
-/// Why attending to a connection ended.
+/// Why [`Upstream::attend`] has ended.
 enum Over {
     Lost(String),
     Idle,
@@ -56,7 +56,7 @@ enum Over {
 }
 
 impl Upstream {
-    /// Keeps it connected until it is stopped.
+    /// Keeps the server connected until it is stopped.
     pub(in crate::client) async fn supervise(
         self: Arc<Self>,
         maker: Arc<Maker>,
@@ -68,9 +68,9 @@ impl Upstream {
             .with_jitter()
             .without_max_times();
         let mut wait = waits.build();
-        // Whether clients have not been told that it is there.
+        // Whether clients are to be notified that its resources are available again.
         let mut is_news = true;
-        // A failure is told once, not with every try.
+        // The failure that was logged last: repeated attempts with the same failure log no further warning.
         let mut told: Option<String> = None;
         if matches!(*self.phase.borrow(), Phase::Idle) && !self.is_wanted().await {
             self.phase.send_replace(Phase::Stopped);
@@ -128,7 +128,7 @@ impl Upstream {
                 }
             };
             is_news = true;
-            // What a server says may be anything that it was given.
+            // Text from a server may contain the secrets that it was given.
             let reason = escape_line(&maker.redactor.text(self.with_said(reason))).into_owned();
             let pause = wait.next().unwrap_or(WAIT_MAX);
             let (name, seconds) = (&self.settings.name, pause.as_secs_f32());
@@ -149,7 +149,7 @@ impl Upstream {
         self.phase.send_replace(Phase::Stopped);
     }
 
-    /// Waits until somebody wants it; not if it is stopped before.
+    /// Waits until a call needs the server; returns false if it is stopped before.
     async fn is_wanted(&self) -> bool {
         tokio::select! {
             () = self.stop.cancelled() => false,
@@ -157,7 +157,7 @@ impl Upstream {
         }
     }
 
-    /// Waits until somebody wants it and there is a login that was not refused.
+    /// Waits until a call needs the server and a login is stored that the server has not refused.
     async fn logged_in(&self) {
         loop {
             self.wanted.notified().await;
@@ -168,7 +168,7 @@ impl Upstream {
         }
     }
 
-    /// Connects and takes the list of its tools.
+    /// Connects to the server, and lists its tools, prompts and resource templates.
     async fn connect(
         &self,
         maker: &Maker,
@@ -220,7 +220,7 @@ impl Upstream {
                 Ok(connection)
             }
             Err(reason) => {
-                // What was known of it may be what was wrong.
+                // The remembered era may have been the cause.
                 self.with_known(|known| {
                     known.era = Era::Unknown;
                     known.tried = true;
@@ -230,7 +230,7 @@ impl Upstream {
         }
     }
 
-    /// A reason, with what the server said last.
+    /// The reason, with the last lines of stderr.
     fn with_said(&self, reason: String) -> String {
         let said = self.said.lines();
         let last = said.iter().rev().take(SAID_TOLD).rev().map(String::as_str).collect::<Vec<_>>();
@@ -250,7 +250,8 @@ impl Upstream {
         self.take_up(ServerDefinition { tools, ..ServerDefinition::default() }).await
     }
 
-    /// Stays with a connection until it ends, or is needed no more.
+    /// Watches a connection until it is lost, idle or stopped; meanwhile lists tools, prompts and resources
+    /// again when they change.
     async fn attend(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Over {
         let idle = self.settings.limits.idle;
         let mut tools = std::pin::pin!(self.keep_tools(connection, on_change));
@@ -292,7 +293,8 @@ impl Upstream {
         }
     }
 
-    /// Lists prompts and forms of URIs again whenever the server says that they, or its resources, are others.
+    /// Lists prompts, resources and resource templates again after each `list_changed` notification about
+    /// them.
     async fn keep_offers(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Infallible {
         let mut debounce = RelistDebounce::default();
         loop {
