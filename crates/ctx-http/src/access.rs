@@ -37,8 +37,8 @@ pub enum Exposed {
 }
 
 impl Exposed {
-    /// Checks that a server on this address has authentication: a bearer token or OAuth (`has_oauth`). A short token is
-    /// refused even with OAuth, because it is accepted besides access tokens.
+    /// Checks that a server on this address has authentication: a bearer token or OAuth (`has_oauth`). A
+    /// short token is refused even with OAuth, because it is accepted besides access tokens.
     pub fn check(address: IpAddr, token: Option<&Secret>, has_oauth: bool) -> Result<(), Self> {
         match token {
             _ if address.to_canonical().is_loopback() => Ok(()),

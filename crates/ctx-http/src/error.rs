@@ -1,15 +1,15 @@
-//! Failures as the client sees them.
+//! Error responses: status, headers and the JSON body `{"error":{"code","message"}}`.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use ctx_core::{ErrorKind, ToolError};
 use serde_json::{Value, json};
 
-/// Put into the extensions of a response with status 403, it makes the guard say which scopes are needed.
+/// Response extension of a 403: tells the guard which scopes to name in `WWW-Authenticate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NeededScopes(pub Vec<String>);
 
-/// A failed request.
+/// The error response to a request.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -22,7 +22,7 @@ impl ApiError {
         ToolError::new(kind, message).into()
     }
 
-    /// A status that is not the code's own: 405 and 415 are `bad_request` too.
+    /// Overrides the status of the error code: 405 and 415 have the code `bad_request`, too.
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
@@ -32,8 +32,7 @@ impl ApiError {
         self
     }
 
-    /// The whole answer as it goes over the wire, for where there is no axum; the last of its
-    /// connection.
+    /// The whole response as bytes, to be written without axum. Closes the connection.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let body = self.body().to_string();
         let mut answer =
@@ -48,7 +47,7 @@ impl ApiError {
         answer
     }
 
-    /// The answer's body, and what an `error` event tells.
+    /// The JSON body; also the data of an `error` event.
     pub(crate) fn body(&self) -> Value {
         let mut body = json!({"error": {"code": self.error.kind().code(), "message": self.error.message()}});
         if !self.error.logs().is_empty() {

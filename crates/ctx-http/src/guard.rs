@@ -1,8 +1,8 @@
-//! Who may knock: host, origin and token, on every route.
+//! Access control of every route: `Host` (DNS rebinding), `Origin` (CORS) and bearer token.
 //!
-//! A web page must not reach a local server by a name of its own (`Host`), nor from its own origin
-//! (`Origin`). What may be called is not decided here but at the catalog's door: where callers prove who
-//! they are, a request goes on with an `Arc<Identity>` in its extensions.
+//! A web page must not reach a local server by a host name of its own, nor from an origin that is not
+//! allowed. Which tools a caller may call is decided by the catalog: with OAuth, a request carries an
+//! `Arc<Identity>` in its extensions.
 
 use crate::error::{ApiError, NeededScopes};
 use crate::oauth::Refusal;
@@ -16,22 +16,22 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// The one route that never needs a token.
+/// The route that never needs a token.
 const OPEN_ROUTE: &str = "/health";
-/// Who comes with the server's own token, where others have names.
+/// Subject of a caller with the static token, if OAuth gives callers an identity.
 const TOKEN_SUBJECT: &str = "server.token";
 const PREFLIGHT_SECONDS: &str = "600";
-/// What web pages may send, those that speak MCP too.
+/// Request headers that web pages may send (CORS), those of MCP included.
 const ALLOWED_HEADERS: &str = "authorization, content-type, accept, last-event-id, mcp-session-id, \
      mcp-protocol-version, mcp-method, mcp-name";
-/// What web pages may read of an answer, besides what every page may.
+/// Response headers that web pages may read (CORS), besides the safelisted ones.
 const EXPOSED_HEADERS: &str = "mcp-session-id, www-authenticate";
 
-/// Decides who may knock.
+/// Checks host, origin and token of requests.
 pub(crate) struct Guard {
     token: Option<Secret>,
     oauth: Option<Arc<OAuth>>,
-    /// Whoever has the server's own token, where callers are somebody.
+    /// Identity of callers with the static token; `None` without OAuth.
     token_identity: Option<Arc<Identity>>,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -68,7 +68,7 @@ impl Guard {
         Ok(Self { token, oauth, token_identity, hosts, origins })
     }
 
-    /// What takes access tokens, where anything does.
+    /// The verifier of access tokens, if OAuth is configured.
     pub(crate) fn oauth(&self) -> Option<&Arc<OAuth>> {
         self.oauth.as_ref()
     }
@@ -86,7 +86,7 @@ impl Guard {
         };
         let host =
             host.ok_or_else(|| ApiError::new(ErrorKind::BadRequest, "one `Host` header is required"))?;
-        // A target may name a host beside the header's; both must be ours.
+        // An absolute request target names a host besides the `Host` header; both must be served here.
         let mut named = std::iter::once(host).chain(uri_host);
         if named.all(|host| self.hosts.contains(&host_name(host).to_ascii_lowercase())) {
             return Ok(());
@@ -95,7 +95,7 @@ impl Guard {
         Err(ApiError::new(ErrorKind::Forbidden, message))
     }
 
-    /// The origin to answer with CORS headers; `None` when the request names none, or our own.
+    /// The origin to allow by CORS headers; `None` if the request has no origin, or the server's own.
     fn check_origin<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a HeaderValue>, ApiError> {
         let mut given = headers.get_all(header::ORIGIN).iter();
         let origin = match (given.next(), given.next()) {
@@ -108,7 +108,7 @@ impl Guard {
             return Ok(Some(origin));
         }
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        // Our own pages, behind a proxy that speaks TLS for us too.
+        // Same origin, also behind a proxy that terminates TLS.
         let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
         if rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host)) {
             return Ok(None);
@@ -117,12 +117,12 @@ impl Guard {
         Err(ApiError::new(ErrorKind::Forbidden, message))
     }
 
-    /// Whom the bearer of a token proves to be; `None` where nobody is asked, or nobody has a name.
+    /// The identity that a bearer token proves; `None` without authentication, or without OAuth.
     async fn identify(&self, given: Option<&[u8]>) -> Result<Option<Arc<Identity>>, ApiError> {
         if self.token.is_none() && self.oauth.is_none() {
             return Ok(None);
         }
-        // Compared in constant time, so that answers do not tell how much of a guess was right.
+        // Compared in constant time, so that the response time does not reveal how much of a guess was right.
         if let (Some(token), Some(given)) = (&self.token, given)
             && bool::from(given.ct_eq(token.expose().as_bytes()))
         {
@@ -136,7 +136,7 @@ impl Guard {
     }
 }
 
-/// Whom an access token speaks for, if it is good for anything here.
+/// The identity of an access token, if it is valid and has the scopes that every request needs.
 async fn bearer_of(oauth: &OAuth, token: &[u8]) -> Result<Arc<Identity>, ApiError> {
     let identity = oauth.verify(token).await.map_err(|refusal| match refusal {
         Refusal::Invalid(why) => ApiError::new(ErrorKind::Unauthorized, why)
@@ -161,7 +161,7 @@ fn unauthorized(challenge: HeaderValue) -> ApiError {
     ApiError::new(ErrorKind::Unauthorized, message).with_header(header::WWW_AUTHENTICATE, challenge)
 }
 
-/// The token in the `Authorization` header; nowhere else is one looked for.
+/// The token in the `Authorization` header; tokens elsewhere are ignored.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     headers
         .get(header::AUTHORIZATION)
@@ -170,7 +170,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
         .map(|(_, token)| token)
 }
 
-/// The middleware around every route.
+/// The middleware around every route: checks requests, and adds CORS headers to responses.
 pub(crate) async fn admit(State(api): State<Api>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let origin = match check(&api, &request) {
@@ -191,7 +191,7 @@ pub(crate) async fn admit(State(api): State<Api>, request: Request, next: Next) 
     response
 }
 
-/// Lets a request on if its caller may knock, and says what would have let it in if not.
+/// Runs a request if its caller is authenticated; names the missing scopes in a 403 response.
 async fn authorized(guard: &Guard, mut request: Request, next: Next) -> Response {
     let identified = if guard.is_open(request.uri().path()) {
         Ok(None)

@@ -8,7 +8,7 @@ use ctx_core::{ErrorKind, check_unique_keys};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
 
-/// The body as a JSON object; no body at all is an empty one.
+/// The body as a JSON object; an empty body is an empty object.
 pub(crate) async fn read_object(
     headers: &HeaderMap,
     body: Body,
@@ -31,7 +31,7 @@ pub(crate) async fn read_object(
     }
 }
 
-/// The body, within its bounds.
+/// The body, within its bounds of size and time.
 pub(crate) async fn read(body: Body, limits: &HttpLimits) -> Result<Bytes, ApiError> {
     tokio::time::timeout(limits.body_timeout, collect(body, limits.body_bytes))
         .await
@@ -43,7 +43,7 @@ async fn collect(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
         let message = format!("the request body is larger than {bytes_max} bytes");
         ApiError::new(ErrorKind::TooLarge, message)
     };
-    // A length that is declared is judged before the body comes.
+    // A declared length is checked before the body arrives.
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large());
     }

@@ -1,8 +1,7 @@
-//! HTTP: the only crate that knows axum.
+//! The HTTP server. The only crate that knows axum.
 //!
-//! Routes are handles on the catalog's one door. Who may knock at all is decided in `guard`; how
-//! connections come and go in `serve`. Every failure, the framework's own included, leaves as
-//! `{"error":{"code","message"}}`.
+//! Routes call the catalog. `guard` controls access (host, origin, token); `serve` accepts and bounds
+//! connections. Every failure, those of the framework included, is sent as `{"error":{"code","message"}}`.
 
 mod access;
 mod error;
@@ -28,15 +27,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
-/// What the server serves, and to whom.
+/// The HTTP API of a catalog: routes, access control and bounds.
 #[derive(Clone)]
 pub struct Api {
     pub(crate) catalog: Arc<LiveCatalog>,
     pub(crate) guard: Arc<guard::Guard>,
     pub(crate) limits: HttpLimits,
-    /// MCP at its route, where that is served.
+    /// The MCP server at `/mcp`, if there is one.
     pub(crate) mcp: Option<McpServer>,
-    /// Calls whose clients are told of them as they go; they run beside their connections.
+    /// Calls whose events are streamed (SSE); they run in tasks of their own.
     pub(crate) streamed: TaskTracker,
 }
 
@@ -60,7 +59,7 @@ pub struct HttpLimits {
 }
 
 impl Api {
-    /// Serves `catalog` at `address` to those whom `access` admits.
+    /// Serves `catalog` at `address` to callers that `access` admits.
     pub fn new(
         catalog: Arc<LiveCatalog>,
         address: SocketAddr,
@@ -77,7 +76,7 @@ impl Api {
         Self { mcp: Some(mcp), ..self }
     }
 
-    /// The description that `GET /openapi.json` gives.
+    /// The OpenAPI description, as `GET /openapi.json` returns it.
     pub fn openapi(&self) -> serde_json::Value {
         openapi::document(&self.catalog.current())
     }

@@ -1,7 +1,7 @@
-//! `GET /openapi.json`: the API described from the catalog itself.
+//! `GET /openapi.json`: describes the HTTP API from the catalog.
 //!
-//! The structure is utoipa's; the schemas are the tools' own, put in as they are, because OpenAPI
-//! 3.1 speaks JSON Schema and a typed model of it would lose keywords.
+//! The structure is built with utoipa. The tools' schemas are inserted as JSON, because OpenAPI 3.1 uses JSON
+//! Schema, and a typed model of it would lose keywords.
 
 use ctx_core::{AnswerForm, Catalog, Entry};
 use serde_json::{Map, Value, json};
@@ -16,12 +16,12 @@ use utoipa::openapi::{
 
 const ERROR: &str = "Error";
 const EVENTS: &str = "Events";
-/// What an event stream says, for which OpenAPI has no words of its own.
+/// Description of an event stream, which OpenAPI cannot express as a schema.
 const EVENTS_DESCRIPTION: &str = "Server-Sent Events: any number of `progress` \
     ({\"progress\", \"total\", \"message\"}) and `log` ({\"level\", \"message\"}), then one `result` (the JSON body) \
     or one `error` (the body of a failure).";
 
-/// The API as it is with this catalog.
+/// The OpenAPI description of the API with this catalog.
 pub(crate) fn document(catalog: &Catalog) -> Value {
     let mut schemas = own_schemas();
     let mut paths = PathsBuilder::new()
@@ -47,7 +47,7 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
         )
         .paths(paths.build())
         .components(Some(ComponentsBuilder::new().security_scheme("token", bearer()).build()))
-        // Either nothing or the token: which one depends on the server's settings.
+        // No credentials or the token: the settings of the server decide.
         .security(Some([SecurityRequirement::default(), SecurityRequirement::new("token", [""; 0])]))
         .build();
     let mut document = serde_json::to_value(&described).unwrap_or_default();
@@ -92,7 +92,7 @@ fn operation(id: &str, summary: &str, response: &str) -> OperationBuilder {
     operation_with(id, summary, &[("application/json", response)])
 }
 
-/// An operation that answers in these media types, each with its schema.
+/// An operation with these media types in its successful response, each with its schema.
 fn operation_with(id: &str, summary: &str, contents: &[(&str, &str)]) -> OperationBuilder {
     let ok = contents
         .iter()
@@ -160,13 +160,13 @@ fn logs() -> Value {
     json!({"type": "array", "items": object(json!({"level": level, "message": text()}))})
 }
 
-/// What was called inside of a call.
+/// Schema of `meta`: what a call did inside.
 fn meta() -> Value {
     let count = || json!({"type": "integer", "minimum": 0});
     object(json!({"calls": count(), "bytes_kept": count()}))
 }
 
-/// The shapes that are not a tool's.
+/// Schemas of the routes that are not tools.
 fn own_schemas() -> Map<String, Value> {
     let tool = object(json!({
         "name": text(), "description": text(), "builtin": {"type": "boolean"}, "parameters": {"type": "object"},

@@ -48,7 +48,8 @@ impl Drop for PeerSlot {
     }
 }
 
-/// The client that an address counts for. IPv6 addresses count by their /64 network, which one host usually owns whole.
+/// The client that an address counts for. IPv6 addresses count by their /64 network, which usually belongs to
+/// one host.
 fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,4 +1,4 @@
-//! The accept loop: ours, so that connections, headers and the end are bounded.
+//! The accept loop, with bounds on connections, headers and shutdown that hyper and axum do not have.
 
 use crate::error::ApiError;
 use crate::peers::Peers;
@@ -22,20 +22,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt;
 
-/// Wait after a failed accept, which usually means too many open files.
+/// Delay after a failed accept, which usually means too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// How long a refused connection may take to read its refusal.
+/// Time limit for sending a refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
-/// Refusals under way at once.
+/// Maximum number of concurrent refusals.
 const REFUSALS_MAX: usize = 64;
 /// Reasons for refusing a connection.
 const TOO_MANY: &str = "too many connections";
 const TOO_MANY_OF_PEER: &str = "too many connections from this address";
-/// hyper's own buffer must hold headers somewhat larger than the limit, so that the guard can
-/// refuse them in our words.
+/// hyper's own buffer must hold headers somewhat larger than the limit, so that the guard can refuse them
+/// with a proper error response.
 const BUFFER_SLACK: usize = 64 << 10;
 
-/// Serves until `shutdown` is cancelled, then lets requests in flight finish for a while.
+/// Serves until `shutdown` is cancelled, then drains: requests in flight may finish within a time limit.
 ///
 /// Boxed, so that axum and hyper are compiled here only (decision 0012).
 pub fn serve(
@@ -94,7 +94,7 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
                 continue;
             }
         };
-        // Small answers should leave at once.
+        // Small responses should be sent at once.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "set_nodelay failed");
         }
@@ -128,7 +128,8 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
         abort.cancel();
         connections.wait().await;
     }
-    // Their clients are gone, so they end at once; their runs are recorded before we say that all is over.
+    // Their clients are disconnected, so they end at once; their runs are recorded before the server reports
+    // its end.
     streamed.close();
     streamed.wait().await;
     if let Some(mcp) = mcp {
@@ -137,7 +138,7 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
     Ok(())
 }
 
-/// Tells a client that there is no room, without hyper, which would need a place.
+/// Refuses a connection with 503, without hyper, which would need a connection slot.
 async fn refuse(mut wire: Wire, why: &'static str) {
     let answer = ApiError::new(ErrorKind::Overloaded, why).to_bytes();
     let told = async {

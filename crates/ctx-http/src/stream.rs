@@ -1,7 +1,7 @@
-//! A call as Server-Sent Events: what the tool tells on its way, then how it ended.
+//! Streams a call as server-sent events (SSE): progress and log lines of the tool, then its result or error.
 //!
-//! The call runs beside its connection, so that a client that reads slowly does not hold up the tool.
-//! Between them stands a bounded queue: progress gives way first, then the log; the ending never does.
+//! The call runs in a task of its own, so that a slow client does not hold up the tool. A bounded queue is
+//! between them: when it is full, progress is dropped first, then log lines; the result never is.
 
 use crate::error::ApiError;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -18,17 +18,17 @@ use tokio::sync::Notify;
 use tokio::task::JoinError;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// How long nothing is said before a comment shows that the server is still there.
+/// Silence after which a comment is sent to keep the connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events that wait for a client to read them.
+/// Maximum number of events in the queue.
 const EVENTS_MAX: usize = 256;
-/// The text of those events.
+/// Maximum number of bytes of text in the queue.
 const EVENT_BYTES_MAX: usize = 256 << 10;
-/// Tells nginx and its kin to pass on what they get, when they get it.
+/// Turns off response buffering in nginx and similar proxies.
 const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
-/// Whether a request names event streams as what it accepts.
+/// Whether the `Accept` header of a request names event streams.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|range| {
@@ -42,8 +42,8 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Calls a tool and streams its events. A call that the catalog does not admit is answered with an HTTP error status;
-/// once it is admitted, every failure is an `error` event, however soon it comes.
+/// Calls a tool and streams its events. A call that the catalog does not admit is answered with an HTTP error
+/// status; once it is admitted, every failure is an `error` event, however soon it comes.
 pub(crate) async fn stream(
     name: String,
     arguments: Value,
@@ -78,7 +78,7 @@ fn events(feed: Feed) -> impl Stream<Item = Result<Event, Infallible>> {
     })
 }
 
-/// What a client gets. When it is dropped, because the client has gone, so is the call.
+/// The events for one client. Dropping it, because the client has disconnected, cancels the call.
 struct Feed {
     outbox: Arc<Outbox>,
     state: State,
@@ -122,11 +122,11 @@ impl Feed {
 }
 
 fn event(name: &str, data: &Value) -> Event {
-    // JSON in one line, so that it is one line of data, too.
+    // Compact JSON has no line breaks, so that it is one `data` line.
     Event::default().event(name).data(data.to_string())
 }
 
-/// What the tool has told and the client has not read.
+/// Events of the tool that the client has not read.
 #[derive(Default)]
 struct Outbox {
     queue: Mutex<Queue>,
@@ -138,7 +138,7 @@ struct Outbox {
 struct Queue {
     told: VecDeque<Told>,
     bytes: usize,
-    /// Lines that found no room since the last that did.
+    /// Log lines dropped since the last that was queued.
     lines_lost: usize,
 }
 
@@ -161,7 +161,7 @@ impl Queue {
         self.told.len() < EVENTS_MAX && self.bytes + bytes <= EVENT_BYTES_MAX
     }
 
-    /// Takes out the oldest progress that waits; newer progress says more.
+    /// Drops the oldest progress event: newer progress replaces it.
     fn lose_progress(&mut self) -> bool {
         let oldest = self.told.iter().position(|told| matches!(told, Told::Progress(_)));
         let lost = oldest.and_then(|place| self.told.remove(place));
@@ -189,7 +189,7 @@ impl Queue {
         Some(told)
     }
 
-    /// What stands in the place of lines that were lost.
+    /// The log line that stands for dropped lines.
     fn gap(&mut self) -> Option<Told> {
         let lines = std::mem::take(&mut self.lines_lost);
         let message =
@@ -280,7 +280,7 @@ mod tests {
             assert!(queue.told.iter().all(|told| matches!(told, Told::Line(_))));
             assert_eq!((queue.told.len(), queue.lines_lost), (EVENTS_MAX, 3));
         }
-        // The gap and the ending come besides.
+        // The dropped-lines message and the result come on top.
         assert_eq!(events(feed).count().await, EVENTS_MAX + 2);
     }
 

@@ -1,7 +1,7 @@
-//! The bytes of a connection, and what hyper leaves undone about them.
+//! The TCP connection under hyper, with proper errors, write timeouts and a lingering close.
 //!
-//! hyper answers a request it cannot parse with a bare status, waits without end for a client that
-//! does not read, and hangs up on one that still sends, who then never sees its answer.
+//! hyper answers a request that it cannot parse with a bare status, waits forever for a client that does not
+//! read, and closes the connection on a client that still sends, which then never sees the response.
 
 use crate::error::ApiError;
 use ctx_core::ErrorKind;
@@ -14,23 +14,23 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-/// How long a client that was answered may be quiet before it is taken to have sent everything.
+/// After the response, a client that has been silent for so long is taken to have sent everything.
 const LINGER_QUIET: Duration = Duration::from_secs(1);
-/// No answer of hyper's own is longer.
+/// Upper bound of hyper's own error responses.
 const BARE_ANSWER_BYTES_MAX: usize = 256;
 
-/// A connection that fails in our words and lets its client finish speaking.
+/// A connection with JSON error responses, a write timeout and a lingering close.
 pub(crate) struct Wire {
     stream: TcpStream,
-    /// How long the client may take to read on, and to end once it was answered.
+    /// Write timeout, and time limit of the lingering close.
     patience: Duration,
-    /// Nobody is waited for once the server stops.
+    /// Once the server stops, no client is waited for.
     shutdown: CancellationToken,
-    /// When to give up on the client, while it is waited for.
+    /// The current timeout: of a write, or of the lingering close.
     timer: Option<Pin<Box<Sleep>>>,
-    /// What is left of the answer that takes the place of hyper's.
+    /// The unsent rest of the error response that replaces hyper's.
     failure: Option<Vec<u8>>,
-    /// Our side is closed, and until when the client's rest is read.
+    /// Set once the write side is closed: until when data of the client is read and discarded.
     lingering_until: Option<Instant>,
 }
 
@@ -39,7 +39,7 @@ impl Wire {
         Self { stream, patience, shutdown, timer: None, failure: None, lingering_until: None }
     }
 
-    /// Passes on what a write came to, unless the client has not read for too long.
+    /// Returns the outcome of a write; fails if the client has not read for too long.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.timer = None;
@@ -106,8 +106,8 @@ impl AsyncWrite for Wire {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Closes our side and reads on until the client closes its own: a connection that is closed
-    /// with bytes unread is reset, and the answer can be lost with it.
+    /// Closes the write side, and reads until the client closes its own (lingering close): closing a
+    /// connection with unread bytes resets it, and the response can be lost.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let until = match self.lingering_until {
             Some(until) => until,
@@ -140,7 +140,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// Our answer in place of one that hyper gave on its own: a refusal that is a head and no more.
+/// The JSON error response in place of one that hyper wrote by itself, which has a head only.
 fn in_our_words(answer: &[u8]) -> Option<Vec<u8>> {
     if answer.len() > BARE_ANSWER_BYTES_MAX || !answer.ends_with(b"\r\n\r\n") {
         return None;

@@ -1,4 +1,4 @@
-//! Agents over HTTP: listed as published, resolved to their prompts.
+//! Agents over HTTP: listed according to their schema, and resolved to prompts.
 
 use crate::common::{self, Server, Setup, get, post};
 use async_trait::async_trait;

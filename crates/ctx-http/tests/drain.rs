@@ -1,4 +1,4 @@
-//! How calls and the server end: who is waited for, who is cut off, and what is remembered.
+//! Shutdown and client disconnects: which calls are waited for, which are cut off, and what is recorded.
 
 use crate::common::{self, Gate, LIMITS, SHORT, Server, Setup, get, patiently, post};
 use ctx_core::{Outcome, Run};
@@ -20,7 +20,7 @@ fn cancelled() -> Outcome {
     Outcome::Failed { code: "cancelled".to_owned(), message: "the caller went away".to_owned() }
 }
 
-/// What a run says, apart from its id and its times.
+/// A run without its id and times.
 fn told(run: Run) -> (String, String, serde_json::Value, Outcome) {
     (run.tool, run.caller, run.arguments, run.outcome)
 }
@@ -82,7 +82,7 @@ async fn connections_without_a_request_end_at_once() {
     used.send(get("/health")).await;
     assert_eq!(used.answer().await.status, 200);
     let mut untouched = server.connect().await;
-    // Known to be accepted once a later connection is served.
+    // Accepted by now, since a later connection was served.
     assert_eq!(server.send(get("/health")).await.status, 200);
 
     server.stop();

@@ -1,4 +1,4 @@
-//! Every failure leaves as `{"error":{"code","message"}}`, with the status of its code.
+//! Every failure is sent as `{"error":{"code","message"}}`, with the status of its code.
 
 use crate::common::documents::serving_documents;
 use crate::common::{self, Request, Server, Setup, echo, get, post, provider, returning, standard_tools};
@@ -10,7 +10,7 @@ async fn server() -> Server {
     Setup::with(standard_tools()).start().await
 }
 
-/// A body that is sent as JSON, whether it is or not.
+/// A body that claims to be JSON.
 fn body(text: impl Into<Vec<u8>>) -> Request {
     post("/tools/echo").body("application/json", text)
 }
@@ -186,7 +186,7 @@ async fn an_unknown_tool_is_not_found_by_its_name() {
     let server = server().await;
     let expected = not_found("no tool registered with name: foo");
     assert_eq!(server.refusal("foo", json!({})).await, expected);
-    // Not even with arguments that would be fine, nor by its full name.
+    // A tool is unknown whatever the arguments, and under its full name, too.
     let expected = not_found("no tool registered with name: tools.echo");
     assert_eq!(server.refusal("tools.echo", json!({})).await, expected);
     let expected = not_found("no tool registered with name: Echo");

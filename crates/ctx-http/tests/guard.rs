@@ -1,11 +1,11 @@
-//! Who may knock: host, origin and token.
+//! Access control: host, origin and token.
 
 use crate::common::{Answer, Request, Setup, get, post, standard_tools};
 use serde_json::json;
 
 const TOKEN: &str = "correct-horse-battery";
 const ORIGIN: &str = "https://app.example.com";
-/// Every route and a way to call it that works.
+/// Every route, with a request that succeeds or is not found.
 const ROUTES: [(&str, &str); 6] = [
     ("GET", "/health"),
     ("GET", "/tools/list"),
@@ -19,7 +19,7 @@ fn requests() -> impl Iterator<Item = Request> {
     ROUTES.into_iter().map(|(method, target)| Request::new(method, target))
 }
 
-/// The statuses of [`ROUTES`] for whoever is let in.
+/// The statuses of [`ROUTES`] for admitted callers.
 const ADMITTED: [u16; 6] = [200, 200, 200, 200, 404, 404];
 
 fn forbids_host(answer: &Answer) {
@@ -252,7 +252,7 @@ async fn others_ask_for_leave_in_vain() {
         forbids_origin(&server.send(preflight(origin)).await);
     }
     forbids_host(&server.send(preflight(ORIGIN).host("evil.example")).await);
-    // Without its marks it is no question but a request, and those need a token.
+    // Without its headers a preflight is an ordinary request, which needs a token.
     let unmarked = Request::new("OPTIONS", "/tools/echo").header("Origin", ORIGIN);
     assert_eq!(server.send(unmarked).await.error().0, 401);
     let nameless = Request::new("OPTIONS", "/tools/echo").header("Access-Control-Request-Method", "POST");

@@ -1,4 +1,5 @@
-//! Requests and connections over their bounds are refused in the one shape, and do no harm.
+//! Requests and connections beyond their limits are refused with the usual error body, and do not affect
+//! others.
 
 use crate::common::{
     self, Client, LIMITS, Request, SHORT, Server, Setup, get, patiently, post, returning, standard_tools,
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 const BODY_BYTES: usize = 1_000;
 const HEADER_BYTES: usize = 4_000;
-/// More than the sockets between client and server hold.
+/// More than the socket buffers between client and server hold.
 const LARGE_BYTES: usize = 16 << 20;
 
 async fn server(limits: HttpLimits) -> Server {
@@ -206,7 +207,7 @@ async fn a_body_that_trickles_is_a_timeout_all_the_same() {
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
 }
 
-/// A connection that the server has taken and keeps.
+/// A connection that the server has accepted and keeps open.
 async fn held(server: &Server) -> Client {
     let mut client = server.connect().await;
     client.send(get("/health")).await;
@@ -258,7 +259,7 @@ async fn one_address_takes_its_share_of_the_places_and_others_are_served() {
     admits(&server).await;
 }
 
-/// Waits until there is a place again.
+/// Waits until a connection slot is free.
 async fn admits(server: &Server) {
     patiently("a free place", async {
         while server.send(get("/health")).await.status != 200 {

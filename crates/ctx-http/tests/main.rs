@@ -1,4 +1,4 @@
-//! Requests to a server on a real port, a file for each behaviour.
+//! Requests to a server on a real port, one file per behaviour.
 
 mod agents;
 mod common;

@@ -1,4 +1,4 @@
-//! Access tokens: which are taken, which are not, and what is answered then.
+//! Access tokens: which are accepted, which are refused, and the response to a refused one.
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -13,12 +13,12 @@ const RESOURCE: &str = "https://ctx.example.com/mcp";
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 const CHALLENGE: &str =
     "Bearer resource_metadata=\"https://ctx.example.com/.well-known/oauth-protected-resource/mcp\"";
-/// Waits that a test must not have to wait for.
+/// An interval that never elapses in a test.
 const NEVER: Duration = Duration::from_secs(3600);
-/// Waits that a test waits for.
+/// An interval that elapses soon in a test.
 const SOON: Duration = Duration::from_millis(5);
 
-/// Says for whom it was called.
+/// A tool that returns the identity of its caller.
 fn whoami() -> TestTool {
     tool("whoami", |_, call| {
         let identity = call.identity().cloned();
@@ -51,7 +51,7 @@ async fn start(options: OAuthOptions) -> Server {
     Setup::with([whoami()]).oauth(options).start().await
 }
 
-/// A key, who publishes it, and a server that knows them.
+/// A signing key, the issuer that publishes it, and a server that accepts the issuer.
 async fn trio() -> (SigningKey, AuthorizationServer, Server) {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
@@ -71,7 +71,7 @@ fn call(token: &str) -> Request {
     post("/tools/whoami").token(token)
 }
 
-/// Why a token is not taken, told the same way in the body and in the header.
+/// Why a token was refused; the same in the body and in the header.
 fn refused(answer: &Answer) -> String {
     let (status, code, message) = answer.error();
     assert_eq!((status, code.as_str()), (401, "unauthorized"), "{message}");
@@ -182,7 +182,7 @@ async fn a_token_that_the_issuer_has_not_signed_is_refused() {
             "the token has critical headers that are not understood",
         ),
         (
-            // The key is published for another way of signing.
+            // The key is published for another algorithm.
             key.sign_under(&json!({"alg": "RS256", "kid": "one"}), &good),
             "the token is not signed with a key of the issuer",
         ),
@@ -388,7 +388,7 @@ async fn without_an_issuer_there_is_no_metadata() {
     assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")));
 }
 
-/// A server where everybody needs `base`, and `whoami` more.
+/// A server where every request needs `base`, and `whoami` needs more scopes.
 async fn scoped(issuer: &AuthorizationServer) -> Server {
     let needed = ["read".to_owned(), "write".to_owned()];
     let policy = ScopePolicy::new([("tools.who*", needed.as_slice())]).unwrap();

@@ -1,11 +1,11 @@
-//! What answers look like: the published shapes, key for key.
+//! Response bodies against their published schemas, key for key.
 
 use crate::common::documents::serving_documents;
 use crate::common::{Request, Setup, TestTool, echo, get, post, provider, returning, standard_tools, tool};
 use ctx_core::{ContentBlock, LogLine, Output};
 use serde_json::{Map, Value, json};
 
-/// A value with its leaves replaced by the words the published schemas use for them.
+/// A value with its leaves replaced by the type names of the published schemas.
 fn shape(value: &Value) -> Value {
     match value {
         Value::Null => json!("null"),

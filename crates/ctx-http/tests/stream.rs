@@ -1,4 +1,4 @@
-//! Calls that are followed as they go: what comes, in which order, and how it ends.
+//! Event streams of calls: which events are sent, in which order, and how the stream ends.
 
 use crate::common::documents::serving_documents;
 use crate::common::{
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tracing::Level;
 
-/// More than the queue and the sockets between client and server hold.
+/// More than the queue and the socket buffers between client and server hold.
 const LINES: usize = 2_000;
 const LINE_BYTES: usize = 16 << 10;
 
@@ -22,7 +22,7 @@ fn line(level: Level, message: &str) -> LogLine {
     LogLine { level, message: message.to_owned() }
 }
 
-/// Tells of its work, which ends as its argument says.
+/// A tool that logs and reports progress, and ends as its argument says.
 fn telling() -> TestTool {
     ctx_testkit::tool("work", |arguments, call| {
         Box::pin(async move {
@@ -141,8 +141,8 @@ async fn what_is_refused_before_it_runs_is_answered_like_any_other_request() {
     assert_eq!(refused.error().0, 429);
 }
 
-/// Validation on the blocking pool is part of the admission, too: a schema that is compiled at its first call, and large
-/// arguments.
+/// Validation on the blocking pool is part of the admission, too: a schema that is compiled at its first
+/// call, and large arguments.
 #[tokio::test]
 async fn a_refusal_has_an_error_status_the_first_time_and_whatever_its_size() {
     let titled =
@@ -239,7 +239,7 @@ async fn a_client_that_stops_following_cancels_its_call_and_no_other() {
     assert_eq!(stays.all().await, [event("result", json!({"result": "through"}))]);
 }
 
-/// Tells more than a client holds that does not read, and ends with a result that is larger still.
+/// A tool that sends more events than the queue and a slow client hold, and then an even larger result.
 fn flooding() -> TestTool {
     ctx_testkit::tool("flood", |_, call| {
         Box::pin(async move {
@@ -273,7 +273,7 @@ async fn a_client_that_does_not_read_holds_up_no_tool_and_still_gets_the_result(
         if data["level"] == "warn" {
             lost += number;
         } else {
-            // A gap says exactly how many lines are missing in its place.
+            // The message in place of dropped lines states their exact number.
             assert_eq!(number, came + lost);
             assert!(last < Some(number), "in order");
             last = Some(number);

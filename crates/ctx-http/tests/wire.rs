@@ -1,4 +1,4 @@
-//! What happens on the wire: bytes that are no HTTP, connections that are used again, `HEAD`.
+//! Connections: invalid HTTP, keep-alive, `HEAD`.
 
 use crate::common::{Request, Server, Setup, get, post, standard_tools};
 use serde_json::json;
@@ -128,7 +128,7 @@ async fn two_requests_hidden_in_one_are_refused() {
         .header("Content-Length", &smuggled.len().to_string())
         .header("Transfer-Encoding", "chunked");
     client.send([Vec::from(head), b"2\r\n{}\r\n0\r\n\r\n".to_vec(), smuggled].concat()).await;
-    // Either is right by the standard: to refuse, or to read the chunks and end the connection.
+    // Both are allowed (RFC 9112): to refuse the request, or to read the chunks and close the connection.
     let answer = client.answer().await;
     if answer.status == 200 {
         assert_eq!(client.end().await, b"", "what follows is not taken for a request");

@@ -1,4 +1,4 @@
-//! An API as a provider: each of its operations is a tool.
+//! An API as a catalog [`Provider`]: each of its operations is a tool.
 
 use crate::auth::{self, Credentials};
 use crate::client::{Client, Granted, configured_reach, origin_reach};
@@ -17,33 +17,34 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The operations of an API, for catalogs.
+/// The operations of one API, as tools.
 pub(crate) struct Api {
     inner: Arc<Inner>,
     tools: Vec<Arc<OperationTool>>,
 }
 
-/// What all operations share.
+/// State that all operations of an API share.
 struct Inner {
     settings: Arc<ApiSettings>,
-    /// Where the description came from, if that is on the web: relative servers begin there.
+    /// The address that the description was fetched from, if from the web: the base of relative server URLs.
     address: Option<WebAddress>,
-    /// Titles and what operations do in words are with the tools.
+    /// Its operations lack title and description text: those are moved into the tool specs.
     description: Arc<Description>,
-    /// Whether the description asks for credentials nowhere.
+    /// Whether no operation of the whole description names a security scheme ([`auth::is_silent`]).
     is_silent: bool,
     client: Arc<Client>,
 }
 
 impl Api {
-    /// What a description has that is wanted, as these settings say.
+    /// Makes a tool of each operation that the settings select, with their frozen parameters.
     pub(crate) fn new(
         mut description: Description,
         address: Option<WebAddress>,
         settings: Arc<ApiSettings>,
         client: Arc<Client>,
     ) -> Self {
-        // Of all that it describes: where only open operations are wanted, nobody has forgotten anything.
+        // Computed before the selection: a selection of public operations must not look like a description
+        // that forgot to declare its security.
         let is_silent = auth::is_silent(&description);
         description.select(&settings.operations);
         description.freeze(&settings.frozen);
@@ -60,7 +61,7 @@ impl Api {
         Self { inner, tools }
     }
 
-    /// What the interface is called.
+    /// The API's title (`info.title`).
     pub(crate) fn title(&self) -> &str {
         &self.inner.description.title
     }
@@ -70,7 +71,8 @@ impl Api {
         &self.inner.description.skipped
     }
 
-    /// How many operations nobody would let us in for, and what is missing for the first.
+    /// The number of operations for which no suitable credentials are configured, and the error message of
+    /// the first.
     pub(crate) fn locked(&self) -> Option<(usize, String)> {
         let Inner { description, is_silent, settings, .. } = &*self.inner;
         let refused = description.operations.iter().filter_map(|operation| {
@@ -80,7 +82,7 @@ impl Api {
         refused.first().map(|error| (refused.len(), error.message().to_owned()))
     }
 
-    /// Why it is not known where the API is, where it is not.
+    /// Why the base URL of an operation is unknown; `None` if all are known.
     pub(crate) fn unplaced(&self) -> Option<String> {
         let Inner { description, settings, address, .. } = &*self.inner;
         let mut bases = description.operations.iter().map(|operation| {
@@ -89,13 +91,13 @@ impl Api {
         bases.find_map(Result::err).map(|error| error.to_string())
     }
 
-    /// All of it, with what its schemas refer to once.
+    /// All functions of the API, with the definitions that their schemas share.
     pub(crate) fn interface(&self) -> Interface {
         let specs = self.tools.iter().map(|tool| ToolSpec::clone(&tool.spec));
         Interface::new(&self.inner.description, specs)
     }
 
-    /// How many operations it has.
+    /// The number of operations.
     pub(crate) fn count(&self) -> usize {
         self.tools.len()
     }
@@ -115,10 +117,10 @@ impl Provider for Api {
     }
 }
 
-/// One operation.
+/// The tool of one operation.
 pub(crate) struct OperationTool {
     api: Arc<Inner>,
-    /// Where it stands in the description.
+    /// Index in `Description::operations`.
     place: usize,
     spec: Arc<ToolSpec>,
 }
@@ -130,10 +132,10 @@ impl OperationTool {
     }
 }
 
-/// What an operation says of itself.
+/// The tool spec of an operation.
 fn spec(place: usize, title: Option<String>, words: String, of: &Arc<Description>) -> ToolSpec {
     let Some(operation) = of.operations.get(place) else { return ToolSpec::new("", "", json!({})) };
-    // Thousands of them share what their schemas refer to.
+    // Built on demand from the shared description: thousands of operations refer to the same definitions.
     let made = |make: fn(&Description, &Operation, usize) -> Value| {
         let of = of.clone();
         Schema::made(move |definitions_max| {
@@ -163,7 +165,7 @@ impl Tool for OperationTool {
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let operation = self.api.description.operations.get(self.place);
         let operation = operation.ok_or_else(|| ToolError::not_found("the operation is gone"))?;
-        // Whole, where the door has it already.
+        // The catalog's schema includes the definitions; that of the operation only refers to them.
         let full_name = format!("{}.{}", self.api.settings.name, self.spec.name);
         let schema = call.catalog().input_schema(&full_name).unwrap_or(&operation.input_schema);
         let own = auth::of_call(&self.api.settings, call)?;
@@ -176,8 +178,8 @@ impl Tool for OperationTool {
 }
 
 impl Inner {
-    /// Base URL and SSRF policy of an operation. A description from the web must not lead to a nearer network than the
-    /// one it was fetched from; `base_url` is trusted configuration and may.
+    /// Base URL and SSRF policy of an operation. A description from the web must not lead to a nearer network
+    /// than the one it was fetched from; `base_url` is trusted configuration and may.
     fn base(&self, operation: &Operation) -> Result<ApiBase, ToolError> {
         let (settings, address) = (&self.settings, self.address.as_ref());
         let url = base_url(settings.base_url.as_deref(), operation, address.map(|address| &address.url))?;
@@ -199,7 +201,7 @@ impl Inner {
         Ok(ApiBase { url, reach, described_reach })
     }
 
-    /// Calls an operation. Credentials that come with the call stand for all that are configured.
+    /// Calls an operation. Credentials that come with the call replace all configured ones.
     async fn send(
         &self,
         operation: &Operation,
@@ -229,7 +231,7 @@ impl Inner {
     }
 }
 
-/// What a method says of what is done.
+/// Tool annotations by HTTP method: read-only, destructive, idempotent.
 fn annotations(method: &str) -> Annotations {
     let open_world = Some(true);
     match method {

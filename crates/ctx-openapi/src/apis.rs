@@ -1,4 +1,4 @@
-//! All APIs of a workspace: their descriptions are read behind everybody's back, and read again when they change.
+//! All APIs of a workspace: loads their descriptions in the background, and reloads them when they change.
 
 use crate::api::Api;
 use crate::client::{Client, Web};
@@ -14,20 +14,20 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 
-/// How often a file is looked at for changes.
+/// Interval at which description files are checked for changes.
 const LOOKING: Duration = Duration::from_secs(2);
 
-/// How soon what could not be read is tried again at first; each time it takes twice as long.
+/// Delay before a description that could not be read is tried again; it doubles with each failure.
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 
-/// How long it takes at most.
+/// Upper bound of that delay.
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
-/// How APIs are kept.
+/// Options that all APIs of a workspace share.
 pub struct ApiOptions {
-    /// A folder for what descriptions were made into, and for texts of the web.
+    /// Cache folder for parsed descriptions and for texts from the web.
     pub cache: Option<PathBuf>,
-    /// Called when the functions of one of them are others than before.
+    /// Called when the functions of an API change, or when its description fails for a new reason.
     pub on_change: Arc<dyn Fn() + Send + Sync>,
     /// Checks the main file of a description each time before it is loaded: it decides where credentials are sent. The
     /// other files of a description are not checked.
@@ -37,12 +37,12 @@ pub struct ApiOptions {
 /// Whether the description file of the named API may be loaded.
 pub type TrustCheck = dyn Fn(&Identifier, &Path) -> bool + Send + Sync;
 
-/// The APIs of a workspace. Dropped, nothing of theirs is read any more.
+/// The APIs of a workspace. Dropping it stops the loading of their descriptions.
 pub struct Apis {
     all: RwLock<Vec<Followed>>,
 }
 
-/// An API whose description is read again whenever it changes, until this is dropped.
+/// An API and the task that keeps its description current; dropping it aborts the task.
 struct Followed {
     reading: Arc<Reading>,
     task: AbortHandle,
@@ -54,39 +54,39 @@ impl Drop for Followed {
     }
 }
 
-/// How an API is doing.
+/// The status of one API.
 #[derive(Clone, Debug)]
 pub struct ApiStatus {
-    /// What its functions are found under.
+    /// The namespace of its functions.
     pub name: Identifier,
-    /// Where its description is.
+    /// Location of its description: a path, or a URL without query.
     pub spec: String,
-    /// Whether its description was read.
+    /// Whether its description is loaded.
     pub state: ApiState,
-    /// What the API is called, once that is known.
+    /// Title from the description, once that is loaded.
     pub title: Option<String>,
-    /// How many functions it has.
+    /// Number of functions.
     pub functions: usize,
     /// Operations that cannot be called, and why.
     pub skipped: Vec<(String, String)>,
-    /// How many functions need credentials that are not configured, and what is missing for the first.
+    /// Number of functions whose credentials are not configured, and the error message of the first.
     pub locked: Option<(usize, String)>,
-    /// Why it is not known where the API is.
+    /// Why the base URL is unknown, if it is.
     pub unplaced: Option<String>,
 }
 
-/// Whether a description was read.
+/// Load state of a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiState {
-    /// It is being read.
+    /// Loading for the first time.
     Reading,
-    /// It was.
+    /// Loaded; stays so when a later reload fails.
     Ready,
-    /// It cannot be.
+    /// Could not be loaded, with the reason.
     Failed(String),
 }
 
-/// An API whose description is read.
+/// Loads the description of one API, and holds the latest result.
 struct Reading {
     settings: Arc<ApiSettings>,
     client: Arc<Client>,
@@ -96,29 +96,28 @@ struct Reading {
     found: watch::Sender<Found>,
 }
 
-/// What came of reading a description.
+/// The latest result of loading a description.
 #[derive(Clone, Default)]
 struct Found {
     api: Option<Arc<Api>>,
     fingerprint: Option<Fingerprint>,
-    /// Where the other texts of the description are.
+    /// Addresses of the other documents that the description refers to.
     others: Vec<String>,
-    /// Why it could not be read the last time.
+    /// Why the last attempt failed.
     failure: Option<String>,
 }
 
 impl Apis {
-    /// Begins to read descriptions, within the runtime that it is called in.
+    /// Starts to load the descriptions, on the current tokio runtime.
     ///
-    /// One whose settings cannot be used ([`ApiSettings::check`]) is left out with a warning.
+    /// An API with an unusable header or proxy is left out with a warning.
     pub fn start(settings: Vec<ApiSettings>, options: &ApiOptions) -> Self {
         let apis = Self { all: RwLock::default() };
         apis.update(&|_| false, settings, options);
         apis
     }
 
-    /// Drops all APIs but those to keep, and begins to read the descriptions of those of `settings`, as
-    /// [`Apis::start`] does.
+    /// Drops all APIs that `keep` rejects, and starts those of `settings`, as [`Apis::start`] does.
     pub fn update(
         &self,
         keep: &dyn Fn(&Identifier) -> bool,
@@ -145,19 +144,19 @@ impl Apis {
         all.iter().map(|followed| followed.reading.clone()).collect()
     }
 
-    /// One provider for each.
+    /// One provider per API.
     pub fn providers(&self) -> Vec<Arc<dyn Provider>> {
         self.all().into_iter().map(|reading| Arc::new(ApiProvider(reading)) as _).collect()
     }
 
-    /// Waits until every description was read, or could not be.
+    /// Waits until every description is loaded or has failed to load.
     pub async fn known(&self) {
         for reading in self.all() {
             reading.known().await;
         }
     }
 
-    /// All functions of each, where its description was read.
+    /// The status of each API, with all its functions once its description is loaded.
     pub fn interfaces(&self) -> impl Iterator<Item = (ApiStatus, Option<Interface>)> {
         self.all().into_iter().map(|reading| {
             let api = reading.found.borrow().api.clone();
@@ -165,7 +164,7 @@ impl Apis {
         })
     }
 
-    /// How each is doing.
+    /// The status of each API.
     pub fn states(&self) -> Vec<ApiStatus> {
         self.all().iter().map(|reading| reading.status()).collect()
     }
@@ -184,9 +183,9 @@ impl Reading {
         })
     }
 
-    /// Reads the description, and reads it again when it changes or could not be read.
+    /// Loads the description, and reloads it after a change of its files or a failure.
     async fn keep_up(self: Arc<Self>, on_change: Arc<dyn Fn() + Send + Sync>) {
-        // What is kept of the web is there at once; whether it has changed is asked afterwards.
+        // The cached copy is available at once; the web is asked afterwards whether it has changed.
         if matches!(self.settings.spec, Spec::Web(_)) && self.read(Asking::Kept).await {
             on_change();
         }
@@ -197,14 +196,14 @@ impl Reading {
                 on_change();
             }
             let mut stamp = self.stamp();
-            // It may have been changed while it was read.
+            // The stamp from before the read: the file may have changed while it was read.
             if let (Some(now), Some(before)) = (stamp.first_mut(), first) {
                 *now = before;
             }
             if self.found.borrow().failure.is_none() {
                 retry = RETRY_FIRST;
                 if matches!(self.settings.spec, Spec::Web(_)) {
-                    // It is asked for again when the program next starts.
+                    // Descriptions from the web are revalidated when the program next starts.
                     return;
                 }
             }
@@ -217,7 +216,7 @@ impl Reading {
         }
     }
 
-    /// What shows that one of its files was changed.
+    /// Modification time and size of each file of the description, to detect changes.
     fn stamp(&self) -> Vec<Option<(SystemTime, u64)>> {
         let Spec::File(path) = &self.settings.spec else { return Vec::new() };
         let others = self.found.borrow().others.clone();
@@ -229,11 +228,12 @@ impl Reading {
         std::iter::once(path.clone()).chain(others).map(stamp).collect()
     }
 
-    /// Reads the description. Whether its functions, or why there are none, are others than before.
+    /// Loads the description. Returns whether its functions, or the reason why there are none, have changed.
     async fn read(self: &Arc<Self>, asking: Asking) -> bool {
         let own = self.clone();
         let loading = move || {
-            // The first time too: it may have changed since the configuration was trusted, or after a failure to read it.
+            // Checked before every load, the first included: the file may have changed since the
+            // configuration was trusted, or since a failed load.
             if let Spec::File(path) = &own.settings.spec
                 && !(own.is_trusted)(&own.settings.name, path)
             {
@@ -264,13 +264,14 @@ impl Reading {
                 self.found.send_modify(|found| found.failure = None);
                 false
             }
-            // It has to be asked for.
+            // Not cached: it has to be fetched.
             Err(_) if asking == Asking::Kept => false,
             Err(error) => self.fail(error.to_string()),
         }
     }
 
-    /// Takes down why it could not be read; what was read before stays.
+    /// Records why loading failed, and returns whether the reason is new. A description loaded before stays
+    /// in use.
     fn fail(&self, reason: String) -> bool {
         self.found.send_if_modified(|found| {
             let is_new = found.failure.as_ref() != Some(&reason);
@@ -290,11 +291,11 @@ impl Reading {
         })
     }
 
-    /// Waits until the description was read, or could not be.
+    /// Waits until the description is loaded or has failed to load.
     async fn known(&self) -> Found {
         let mut found = self.found.subscribe();
         let is_known = |found: &Found| found.api.is_some() || found.failure.is_some();
-        // The sender is ours, so it is there.
+        // The channel is open: `self` holds its sender.
         found.wait_for(is_known).await.map(|found| found.clone()).unwrap_or_default()
     }
 
@@ -320,7 +321,7 @@ impl Reading {
     }
 }
 
-/// An API, whether its description was read or not.
+/// An API as a catalog provider, whether its description is loaded or not.
 struct ApiProvider(Arc<Reading>);
 
 #[async_trait]

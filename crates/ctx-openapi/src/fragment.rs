@@ -1,6 +1,6 @@
-//! A schema of one operation: kept as text, and read when somebody asks for it.
+//! A schema of one operation, stored as JSON text and parsed on first use.
 //!
-//! A description of eleven thousand operations has twice as many; most are never looked at.
+//! A description of eleven thousand operations has twice as many schemas; most are never read.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// A schema without what it refers to.
+/// A schema without the definitions that it refers to.
 #[derive(Clone, Default)]
 pub(crate) struct Fragment {
-    /// As it was kept; none where it was not, or is something else now.
+    /// The stored JSON; `None` if the schema was built or changed in memory.
     text: Option<Box<RawValue>>,
     value: OnceLock<Value>,
 }
@@ -21,14 +21,14 @@ impl Deref for Fragment {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        // A text that was kept was JSON when it was read back.
+        // The text was checked to be JSON when it was deserialized.
         let read = || self.text.as_ref().and_then(|text| serde_json::from_str(text.get()).ok());
         self.value.get_or_init(|| read().unwrap_or_default())
     }
 }
 
 impl Fragment {
-    /// Changes it.
+    /// Applies `change` to the schema.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Value)) {
         let mut value = Value::clone(self);
         change(&mut value);

@@ -1,7 +1,7 @@
-//! Headers that have parameters: `attachment; filename="a.png"`.
+//! Parses header parameters, as in `attachment; filename="a.png"`.
 
-/// The parameters that a text begins with, names in small letters, and what comes after them: nothing, or what a comma
-/// begins.
+/// The parameters that a text begins with, their names in lower case, and the rest after them: empty, or from
+/// the next comma on.
 pub(crate) fn parameters(text: &str) -> (Vec<(String, String)>, &str) {
     let mut parameters = Vec::new();
     let mut rest = text.trim_start();
@@ -18,7 +18,7 @@ pub(crate) fn parameters(text: &str) -> (Vec<(String, String)>, &str) {
     (parameters, rest)
 }
 
-/// A parameter's value, quoted or not, and what comes after it.
+/// The value of a parameter, quoted or not, and the rest after it.
 fn value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());

@@ -1,7 +1,7 @@
-//! All functions of an API at once, with what their schemas refer to once for all of them.
+//! All functions of an API at once, with the definitions that their schemas share.
 //!
-//! A tool's own schemas stand alone, and so are cut where they would be too large. Whoever writes down a whole API
-//! wants every definition whole, and once.
+//! The schemas of a tool are self-contained, and therefore cut where they would be too large. A listing of a
+//! whole API needs every definition complete, and once.
 
 use crate::operation::{Description, Way, definition_name, definition_reference};
 use crate::whole::stripped;
@@ -9,29 +9,29 @@ use ctx_core::ToolSpec;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// What a definition is called as it is sent, where it is another than as it comes back.
+/// Suffix of a definition's name in requests, if it differs from the same definition in responses.
 const SENT: &str = "Input";
 
 /// All functions of an API.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Its functions, in the description's order.
+    /// The functions, in the description's order.
     pub functions: Vec<InterfaceFunction>,
-    /// What their schemas refer to as `#/$defs/…`, by name. One that has fields that are only sent, or only come
-    /// back, is here twice where it goes both ways.
+    /// Definitions that the schemas refer to as `#/$defs/…`, by name. A definition with read-only or
+    /// write-only fields is here twice if both requests and responses refer to it.
     pub definitions: BTreeMap<String, Value>,
 }
 
-/// One of its functions.
+/// One function of an API.
 #[derive(Clone, Debug)]
 pub struct InterfaceFunction {
-    /// What it says of itself; its schemas do not stand alone.
+    /// The tool spec; its schemas refer to [`Interface::definitions`].
     pub spec: ToolSpec,
-    /// The method, in capitals.
+    /// The HTTP method, in upper case.
     pub method: String,
-    /// The path with `{names}` in it.
+    /// The path template, such as `/pets/{id}`.
     pub path: String,
-    /// Whether it should not be used any more.
+    /// Whether the operation is deprecated.
     pub deprecated: bool,
 }
 
@@ -45,7 +45,7 @@ impl Interface {
         let mut received = Reached::new(outputs, &description.definitions, Way::Response);
         let names = sent_names(&sent, &received, &two_faced(&description.definitions));
         sent.rename(&names);
-        // What is the same both ways is what it is as it is sent.
+        // A definition that is the same in both directions is kept in its request form.
         received.definitions.append(&mut sent.definitions);
         let schemas = sent.roots.into_iter().zip(received.roots);
         let function =
@@ -67,7 +67,7 @@ impl Interface {
     }
 }
 
-/// Schemas as they go one way, and all that they refer to.
+/// Schemas in one direction, and all definitions that they refer to, directly or not.
 struct Reached {
     roots: Vec<Option<Value>>,
     definitions: BTreeMap<String, Value>,
@@ -113,7 +113,7 @@ impl Reached {
     }
 }
 
-/// New names for definitions that are one thing as they are sent and another as they come back.
+/// New names for the request form of definitions that differ between requests and responses.
 fn sent_names(sent: &Reached, received: &Reached, two_faced: &HashSet<&str>) -> HashMap<String, String> {
     let mut names = HashMap::new();
     let mut taken: HashSet<String> =
@@ -133,7 +133,7 @@ fn sent_names(sent: &Reached, received: &Reached, two_faced: &HashSet<&str>) -> 
     names
 }
 
-/// Definitions with fields that go only one way, and those that lead to one.
+/// Definitions with read-only or write-only fields, and those that refer to one, directly or not.
 fn two_faced(definitions: &BTreeMap<String, Value>) -> HashSet<&str> {
     let mut leading: HashMap<&str, Vec<&str>> = HashMap::new();
     let mut waiting = Vec::new();
@@ -163,7 +163,7 @@ fn is_marked(schema: &Value) -> bool {
     }
 }
 
-/// Tells the definitions that a schema refers to.
+/// Calls `tell` with the name of each definition that a schema refers to.
 fn references<'a>(schema: &'a Value, tell: &mut impl FnMut(&'a str)) {
     match schema {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Answers that are files: the bytes are kept, and whoever asked is told where.
+//! Binary responses: the bytes are stored as a kept file, and the caller gets its URI.
 
 use crate::header::parameters;
 use crate::response::Received;
@@ -7,10 +7,10 @@ use http::header::CONTENT_DISPOSITION;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
-/// Bytes of a file's name.
+/// Maximum length of a file name, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The answer in place of bytes; none where nobody keeps them.
+/// The output that stands for a binary response; `None` if no file is kept for this call.
 pub(crate) fn output(received: &Received, content_type: &str, call: &Call) -> Option<Output> {
     let disposition = received.headers.get(CONTENT_DISPOSITION);
     let name = disposition.and_then(|text| name(&String::from_utf8_lossy(text.as_bytes())));
@@ -35,7 +35,8 @@ pub(crate) fn output(received: &Received, content_type: &str, call: &Call) -> Op
     Some(Output { value, content, ..Output::default() })
 }
 
-/// The name that a service gives a file, without any path. One that says how it is written is the better one.
+/// The file name in `Content-Disposition`, without any path. `filename*`, which states its encoding, wins
+/// over `filename`.
 fn name(disposition: &str) -> Option<String> {
     let (_, given) = disposition.split_at(disposition.find(';')?);
     let (parameters, _) = parameters(given);
@@ -48,7 +49,7 @@ fn name(disposition: &str) -> Option<String> {
     (!["", ".", ".."].contains(&name)).then(|| name.to_owned())
 }
 
-/// `UTF-8'en'na%C3%AFve.png` (RFC 8187).
+/// Decodes an extended parameter value such as `UTF-8'en'na%C3%AFve.png` (RFC 8187).
 fn extended(value: &str) -> Option<String> {
     let mut parts = value.splitn(3, '\'');
     let (label, _, text) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,9 +1,9 @@
 //! OpenAPI descriptions as callable functions.
 //!
-//! `document` reads a description of any version and gives operations: all that is needed to call each, and
-//! nothing of the document. `request` makes a request of an operation and its arguments, `response` a value of what
-//! comes back, `auth` adds credentials, and `api` is all operations of one. `load` gets descriptions and keeps what
-//! they were made into; `apis` has it done in the background, for all APIs of a workspace.
+//! `document` parses a description of any version into operations, which hold all that a call needs.
+//! `request` builds a request from an operation and its arguments, `auth` adds credentials, `client` sends
+//! it, `response` decodes the response, and `page` finds the next page. `load` fetches and caches
+//! descriptions; `apis` keeps those of a workspace current in the background.
 
 mod api;
 mod apis;

@@ -1,77 +1,78 @@
-//! An operation: everything that is needed to call it, and nothing of the document that it came from.
+//! An [`Operation`]: everything that a call needs, and nothing else of the document that it came from.
 //!
-//! Operations are made by reading a document, which is slow and may be large; they are kept on disk as they are
-//! here. Whatever can be decided once is decided then: a call only fills in values.
+//! Parsing a document is slow, so operations are cached on disk in this form. Whatever can be decided once is
+//! decided while parsing: a call only fills in values.
 
 use crate::fragment::Fragment;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a document describes.
+/// A parsed description.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Description {
-    /// What the interface is called.
+    /// The API's title (`info.title`).
     pub(crate) title: String,
-    /// The operations that can be called, in the document's order, names unique.
+    /// The operations that can be called, in the document's order. Their names are unique.
     pub(crate) operations: Vec<Operation>,
-    /// Credentials that operations ask for, by name.
+    /// Security schemes, by name.
     pub(crate) schemes: BTreeMap<String, Scheme>,
     /// Operations that cannot be called, and why.
     pub(crate) skipped: Vec<Skipped>,
-    /// What the operations' schemas refer to as `#/$defs/…`, each once: a large document's operations all reach
-    /// the same few thousand. Read-only and write-only fields are marked here, not left out.
+    /// Definitions that the operations' schemas refer to as `#/$defs/…`, each once: all operations of a large
+    /// document refer to the same few thousand. Read-only and write-only fields are marked here, not left
+    /// out.
     pub(crate) definitions: BTreeMap<String, Value>,
 }
 
-/// What cannot be called.
+/// An operation that cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Skipped {
     /// As the document names it: `GET /pets/{id}`.
     pub(crate) what: String,
-    /// What is wrong with it.
+    /// The reason.
     pub(crate) why: String,
 }
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Operation {
-    /// Its name: an identifier of at most 64 characters.
+    /// Its function name: an identifier of at most 64 characters.
     pub(crate) name: String,
-    /// The method, in capitals.
+    /// The HTTP method, in upper case.
     pub(crate) method: String,
-    /// The path with `{names}` in it.
+    /// The path template, such as `/pets/{id}`.
     pub(crate) path: String,
-    /// Where it is, best first: absolute or relative to the document, with variables filled in by their
-    /// defaults; empty where the document says nothing.
+    /// Server URLs, best first: absolute or relative to the document, their variables replaced by defaults;
+    /// empty if the document names none.
     pub(crate) servers: Vec<String>,
-    /// A name for people.
+    /// Title for people, from `summary`.
     pub(crate) title: Option<String>,
-    /// What it does, first sentence first; says so where it is deprecated.
+    /// `summary` and `description`, else method and path; with a note if the operation is deprecated.
     pub(crate) description: String,
-    /// What it belongs to.
+    /// Its tags.
     pub(crate) tags: Vec<String>,
-    /// Whether it should not be used any more.
+    /// Whether it is deprecated.
     pub(crate) deprecated: bool,
-    /// What goes into path, query, headers and cookies.
+    /// Parameters in the path, the query, headers and cookies.
     pub(crate) parameters: Vec<Parameter>,
-    /// What is sent.
+    /// The request body.
     pub(crate) body: Option<Body>,
-    /// What comes back when all went well.
+    /// The successful response.
     pub(crate) answer: Answer,
-    /// Ways to be let in, best first; each is a set of schemes with their scopes, and an empty set lets anybody in.
-    /// None at all: nothing is said.
+    /// Security requirements: alternatives, in the document's order. Each is a set of security schemes with
+    /// their scopes; an empty set needs no credentials. An empty list means that the document says nothing.
     pub(crate) security: Vec<BTreeMap<String, Vec<String>>>,
-    /// JSON Schema (2020-12) of the arguments: all parameters by name and `body`. What is read-only is not in
-    /// it. What it refers to is in the description's definitions: [`Description::input_schema`] is the whole.
+    /// JSON Schema (2020-12) of the arguments: all parameters by name, and the body. Read-only fields are not
+    /// in it. Its definitions are in [`Description::definitions`]; [`Description::input_schema`] adds them.
     pub(crate) input_schema: Fragment,
-    /// JSON Schema of what comes back; none where that is unknown. [`Description::output_schema`] is the whole.
+    /// JSON Schema of the response; `None` if unknown. [`Description::output_schema`] adds its definitions.
     pub(crate) output_schema: Option<Fragment>,
-    /// Values of arguments that are always sent and that callers neither see nor give.
+    /// Frozen parameters: values of arguments that are always sent, and that callers neither see nor set.
     pub(crate) frozen: BTreeMap<String, Value>,
 }
 
-/// Which way a value goes, which decides whether what is read-only or write-only is part of it.
+/// Direction of a value: read-only fields are not sent in requests, write-only fields not in responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Request,
@@ -79,7 +80,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// The mark of what does not go this way.
+    /// The schema keyword that marks fields which do not go in this direction.
     pub(crate) fn gone(self) -> &'static str {
         match self {
             Self::Request => "readOnly",
@@ -88,20 +89,20 @@ impl Way {
     }
 }
 
-/// What a reference to a definition begins with.
+/// Prefix of a reference to a definition.
 const DEFINITION: &str = "#/$defs/";
 
-/// A reference to a definition.
+/// The `$ref` to a definition.
 pub(crate) fn definition_reference(name: &str) -> String {
     format!("{DEFINITION}{name}")
 }
 
-/// The definition that a reference means.
+/// The name of the definition that a `$ref` points to.
 pub(crate) fn definition_name(reference: &str) -> Option<&str> {
     reference.strip_prefix(DEFINITION)
 }
 
-/// Where a parameter goes.
+/// The location of a parameter (`in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
     Path,
@@ -110,51 +111,52 @@ pub(crate) enum Place {
     Cookie,
 }
 
-/// One parameter. It is kept with short names: there are tens of thousands of them.
+/// One parameter. Its serialized field names are short: a description may have tens of thousands of
+/// parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Parameter {
-    /// What the argument is called: the parameter's own name, unless that is taken by one of another place.
+    /// The name of its argument: the parameter's own, unless a parameter in another location has it.
     #[serde(rename = "a")]
     pub(crate) argument: String,
-    /// What it is called in the request.
+    /// Its name in the request.
     #[serde(rename = "n")]
     pub(crate) name: String,
-    /// Where it goes.
+    /// Its location.
     #[serde(rename = "p")]
     pub(crate) place: Place,
-    /// Whether it must be given.
+    /// Whether it is required.
     #[serde(rename = "r", default, skip_serializing_if = "is_not")]
     pub(crate) required: bool,
-    /// How it is written.
+    /// How its value is serialized.
     #[serde(rename = "f")]
     pub(crate) format: Format,
 }
 
-/// Whether a flag need not be kept.
+/// Whether a flag is false, and so left out of the serialized form.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as it is called for")]
 fn is_not(flag: &bool) -> bool {
     !*flag
 }
 
-/// How a parameter's value is written.
+/// How the value of a parameter is serialized.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Format {
-    /// By a style.
+    /// By a `style`.
     Style {
         #[serde(rename = "s")]
         style: Style,
-        /// Whether the items of a list, or the fields of an object, stand by themselves.
+        /// Whether the items of a list, or the fields of an object, become pairs of their own.
         #[serde(rename = "e", default, skip_serializing_if = "is_not")]
         explode: bool,
-        /// Whether reserved characters stay as they are.
+        /// Whether reserved characters stay unencoded (`allowReserved`).
         #[serde(rename = "r", default, skip_serializing_if = "is_not")]
         allow_reserved: bool,
     },
-    /// As content of this type, usually JSON.
+    /// As content of this media type, usually JSON.
     Content(String),
 }
 
-/// The styles that there are.
+/// Parameter styles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Style {
     Simple,
@@ -164,78 +166,79 @@ pub(crate) enum Style {
     SpaceDelimited,
     PipeDelimited,
     DeepObject,
-    /// `collectionFormat: tsv` of the second version.
+    /// `collectionFormat: tsv` of Swagger 2.0.
     TabDelimited,
 }
 
-/// What is sent.
+/// A request body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Body {
-    /// What the argument is called: `body`, unless a parameter or a field of its own is.
+    /// The name of its argument: `body`, unless a parameter or one of its own fields has that name.
     pub(crate) argument: String,
-    /// Whether it must be given.
+    /// Whether it is required.
     pub(crate) required: bool,
-    /// Whether it can be an object, whose fields may then be given beside the parameters.
+    /// Whether it can be an object, whose fields callers may then pass beside the parameters.
     pub(crate) has_fields: bool,
-    /// The names that its fields can have, as far as they are known.
+    /// The names of its fields, as far as they are known.
     pub(crate) fields: Vec<String>,
-    /// The kinds of content that are taken, best first.
+    /// The media types that the operation accepts, best first.
     pub(crate) media: Vec<Media>,
 }
 
-/// One kind of content.
+/// One media type of a request body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Media {
-    /// As it is sent: `application/json`.
+    /// As sent in `Content-Type`, such as `application/json`.
     pub(crate) content_type: String,
-    /// How a value becomes it.
+    /// How a value is encoded.
     pub(crate) kind: MediaKind,
 }
 
-/// How a value becomes content.
+/// How a value is encoded for a media type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum MediaKind {
     Json,
-    /// Fields of a form, and how each is written where that is said.
+    /// A URL-encoded form; the map has the fields with an encoding of their own.
     Form(BTreeMap<String, Part>),
-    /// Parts, and how each is written where that is said.
+    /// Multipart; the map has the parts with an encoding of their own.
     Multipart(BTreeMap<String, Part>),
     Text,
-    /// Bytes; a string is taken as it is, `{ base64 = "…" }` is decoded, of `{ uri = "…" }` what is kept is sent.
+    /// Bytes: a string is sent as it is, `{ base64 = "…" }` is decoded, and `{ uri = "…" }` refers to a kept
+    /// file.
     Binary,
 }
 
-/// How a field of a form, or a part, is written.
+/// Encoding of a field of a form, or of a part of a multipart body.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Part {
-    /// Its kind of content.
+    /// Its media type.
     pub(crate) content_type: Option<String>,
-    /// Whether it is a file: bytes with a name.
+    /// Whether it is a file: bytes with a file name.
     pub(crate) is_file: bool,
-    /// In a form, its style.
+    /// Its style, if it has one.
     pub(crate) format: Option<Format>,
 }
 
-/// What comes back when all went well.
+/// The successful response of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Answer {
-    /// Kinds of content that are asked for with `Accept`, best first.
+    /// Media types for `Accept`, best first.
     pub(crate) accept: Vec<String>,
 }
 
-/// How credentials are given.
+/// A security scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Scheme {
     /// `Authorization: Bearer …`
     Bearer,
     /// `Authorization: Basic …`
     Basic,
-    /// A key in a header, the query or a cookie.
+    /// An API key in a header, the query or a cookie.
     Key { place: Place, name: String },
-    /// A token that is got with a client's id and secret.
+    /// The OAuth 2.0 client credentials grant: access tokens are requested from `token_url`.
     ClientCredentials { token_url: String, scopes: Vec<String> },
-    /// Another way to get a bearer token, which we do not go: one that is given is sent.
+    /// Another OAuth 2.0 flow, or OpenID Connect. It is not run; a configured bearer token is sent.
     OtherToken,
-    /// Something else.
+    /// A scheme that is not supported, with its type.
     Unknown(String),
 }

@@ -1,4 +1,4 @@
-//! What came back becomes a value, by its kind of content.
+//! Decodes a response into a value, by its media type.
 
 use crate::kept;
 use crate::request::is_json;
@@ -10,13 +10,13 @@ use http::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// Bytes of an answer that says what went wrong; the rest is not read.
+/// Bytes of an error response that are read.
 pub(crate) const FAILURE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of it that are told in the message.
+/// Bytes of an error response that the error message quotes.
 const TOLD_BYTES_MAX: usize = 1 << 10;
 
-/// Kinds of content that are text although they do not say so.
+/// Media types that are text although their names do not say so.
 const TEXT_TYPES: [&str; 11] = [
     "application/graphql",
     "application/javascript",
@@ -31,21 +31,22 @@ const TEXT_TYPES: [&str; 11] = [
     "application/yaml",
 ];
 
-/// What came back.
+/// An HTTP response with its body.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// Of a failure, no more than its beginning.
+    /// The body; of an error, only the beginning.
     pub(crate) body: Vec<u8>,
     /// Network scope of the peer that sent it; a redirect must not lead to a nearer one.
     pub(crate) scope: NetworkScope,
 }
 
 impl Received {
-    /// The value, or why there is none. What let us in is masked in either: some services repeat what they get.
+    /// The decoded value, or an error for a failure status. Credentials are masked in both: some services
+    /// echo them.
     ///
-    /// Bytes are kept for whoever made the call, where that is one and somebody keeps them.
+    /// Bytes become a kept file, if `call` is given and files can be kept for it.
     pub(crate) fn into_output(
         self,
         shown: &str,
@@ -71,11 +72,11 @@ impl Received {
         let told = match &value {
             Value::Null => String::new(),
             Value::String(text) => beginning(text),
-            // Bytes tell nobody anything.
+            // Base64 is of no use in an error message.
             Value::Object(fields) if fields.contains_key("base64") => String::new(),
             other => beginning(&other.to_string()),
         };
-        // A secret may stand in the path, too.
+        // The path may hold a secret, too.
         let shown = redactor.text(shown.to_owned());
         let reason = self.status.canonical_reason().unwrap_or_default();
         let mut message = format!("{shown}: HTTP {} {reason}", self.status.as_u16()).trim_end().to_owned();
@@ -86,7 +87,7 @@ impl Received {
         Err(ToolError::new(ErrorKind::Tool, message).with_data(data))
     }
 
-    /// The value; or what kind of content it is, where it is bytes.
+    /// Decodes the body; `Err` is the media type of a body that is bytes.
     fn read(&self, redactor: &Redactor) -> Result<Value, String> {
         if self.body.is_empty() || matches!(self.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
             return Ok(Value::Null);
@@ -99,10 +100,10 @@ impl Received {
         let is_text =
             may_be_json || kind.starts_with("text/") || kind.ends_with("+xml") || kind.ends_with("+yaml");
         if is_text || TEXT_TYPES.contains(&kind.as_str()) {
-            // Whoever claims JSON, or nothing, may send anything: bytes stay bytes then.
+            // A body that is declared as JSON, or not declared, may still be binary.
             let must_be_text = !may_be_json || charset(&content_type).is_some();
             if let Some(text) = decoded(&self.body, &content_type, must_be_text) {
-                // Masked after it is read: in the text a secret may be written otherwise, or be a part of a number.
+                // Masked after parsing: in JSON text a secret may be escaped, or match part of a number.
                 if may_be_json && let Ok(mut value) = serde_json::from_str(&text) {
                     mask(&mut value, redactor);
                     return Ok(value);
@@ -114,7 +115,7 @@ impl Received {
     }
 }
 
-/// Masks what is secret in the texts of a value.
+/// Masks secrets in all strings and field names of a value.
 fn mask(value: &mut Value, redactor: &Redactor) {
     match value {
         Value::String(text) => *text = redactor.text(std::mem::take(text)),
@@ -130,7 +131,7 @@ fn mask(value: &mut Value, redactor: &Redactor) {
     }
 }
 
-/// The text that bytes are; none where they are none, unless they must be.
+/// Bytes as text; `None` if they are not valid text, unless they must be.
 fn decoded<'a>(bytes: &'a [u8], content_type: &str, must_be_text: bool) -> Option<Cow<'a, str>> {
     let encoding = charset(content_type).and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()));
     let (text, _, has_errors) = encoding.unwrap_or(encoding_rs::UTF_8).decode(bytes);
@@ -144,7 +145,7 @@ fn charset(content_type: &str) -> Option<&str> {
     })
 }
 
-/// The beginning of a text, in one line.
+/// The beginning of a text, on one line.
 fn beginning(text: &str) -> String {
     let cut = text.get(..text.floor_char_boundary(TOLD_BYTES_MAX)).unwrap_or_default();
     let line = cut.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! How an API is configured.
+//! Configuration of an API.
 
 use crate::auth::Credentials;
 use crate::client::Client;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
 
-/// Where a description is.
+/// Location of a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
-    /// In a file; others that it refers to lie beside it.
+    /// In a file; documents that it refers to lie in the same folder or below it.
     File(PathBuf),
-    /// On the web; others that it refers to have the same origin.
+    /// On the web; documents that it refers to have the same origin.
     Web(Url),
 }
 
 impl Spec {
-    /// What is meant by an address, or by a path that may be relative to a folder.
+    /// Parses a URL, or a path that may be relative to `folder`.
     pub fn read(written: &str, folder: &Path) -> Result<Self, ApiError> {
         if !written.starts_with("http://") && !written.starts_with("https://") {
             return Ok(Self::File(folder.join(written)));
@@ -34,7 +34,7 @@ impl Spec {
     }
 }
 
-/// As people write it; without what may be secret.
+/// Without the query of a URL, which may hold secrets.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -48,37 +48,37 @@ impl fmt::Display for Spec {
     }
 }
 
-/// How an API is configured.
+/// Configuration of an API.
 #[derive(Clone, Debug)]
 pub struct ApiSettings {
-    /// What its functions are found under.
+    /// The namespace of its functions.
     pub name: Identifier,
-    /// Where its description is.
+    /// Location of its description.
     pub spec: Spec,
-    /// Where it is, over what its description says.
+    /// Base URL, overriding the servers of the description.
     pub base_url: Option<String>,
-    /// Which of its operations are there.
+    /// Selects which operations are offered.
     pub operations: Selection,
-    /// Values of parameters that are always sent, and that callers neither see nor give.
+    /// Frozen parameters: values that are always sent, and that callers neither see nor set.
     pub frozen: BTreeMap<String, Value>,
-    /// What lets us in.
+    /// Credentials for the API.
     pub credentials: Credentials,
-    /// Whether callers may bring their own, in the place of those.
+    /// Whether callers may send their own credentials in place of these (`request_auth`).
     pub takes_credentials: bool,
-    /// Added to every request.
+    /// Headers added to every request.
     pub headers: Vec<(String, Secret)>,
-    /// What to send requests through.
+    /// URL of the proxy for all requests.
     pub proxy: Option<Secret>,
-    /// How often it may be called, all operations together.
+    /// Rate limit of all operations together.
     pub rate_limit: Option<RateLimit>,
-    /// Whether its functions are listed to clients one by one.
+    /// Whether clients see its functions one by one (`expose`).
     pub exposed: bool,
-    /// Bounds.
+    /// Bounds on its calls.
     pub limits: ApiLimits,
 }
 
 impl ApiSettings {
-    /// An API of which no more is said than its name and where its description is.
+    /// Defaults for everything but the name and the location of the description.
     pub fn new(name: Identifier, spec: Spec) -> Self {
         Self {
             name,
@@ -98,7 +98,7 @@ impl ApiSettings {
 }
 
 impl ApiSettings {
-    /// Whether it can be had as it is configured, as far as that shows before its description is read.
+    /// Checks the settings, as far as that is possible before the description is loaded.
     pub fn check(&self) -> Result<(), ApiError> {
         if let Some(Err(error)) = self.base_url.as_deref().map(Url::parse) {
             return Err(ApiError::Base(error.to_string()));
@@ -107,14 +107,14 @@ impl ApiSettings {
     }
 }
 
-/// What calls to an API may use at most.
+/// Bounds on the calls to an API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiLimits {
-    /// How long one call may take.
+    /// Time limit of one call.
     pub call: Duration,
-    /// Bytes of an answer.
+    /// Maximum size of a response, in bytes.
     pub response_bytes: usize,
-    /// Requests at the same time; more wait.
+    /// Maximum number of concurrent requests; further ones wait.
     pub in_flight: usize,
 }
 
@@ -124,19 +124,19 @@ impl Default for ApiLimits {
     }
 }
 
-/// Why an API cannot be had as it is configured.
+/// Why the settings of an API cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// A header that cannot be sent.
     #[error("the header `{0}` cannot be sent")]
     Header(String),
-    /// Where its description is said to be.
+    /// The URL of the description is invalid.
     #[error("the address of the description cannot be read: {0}")]
     Address(String),
-    /// Where it is said to be itself.
+    /// The base URL is invalid.
     #[error("`base_url` cannot be read: {0}")]
     Base(String),
-    /// A proxy that cannot be one.
+    /// The URL of the proxy is invalid.
     #[error("the address of the proxy cannot be read")]
     Proxy,
 }

@@ -1,5 +1,5 @@
-//! What can be made of a description, for measuring over many of them: its operations, their schemas, and the
-//! requests that they become. Nothing is sent.
+//! Inspects a description without sending anything: its operations, their schemas, and the requests that they
+//! become. For measurements over many descriptions.
 
 use crate::auth::{self, Credential, Credentials, Pass};
 use crate::document::{Alone, Home, load};
@@ -9,10 +9,10 @@ use ctx_core::{Secret, ToolError};
 use serde_json::{Map, Value};
 use url::Url;
 
-/// What stands for every secret.
+/// Placeholder for every secret.
 const SECRET: &str = "secret";
 
-/// A description that was read.
+/// A parsed description, with a placeholder credential for each security scheme.
 #[derive(Debug, PartialEq)]
 pub struct Survey {
     description: Description,
@@ -21,7 +21,7 @@ pub struct Survey {
     is_silent: bool,
 }
 
-/// One operation of it.
+/// One operation of a [`Survey`].
 #[derive(Clone, Copy, Debug)]
 pub struct Surveyed<'a> {
     survey: &'a Survey,
@@ -31,18 +31,19 @@ pub struct Surveyed<'a> {
 /// A request as it would be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// In capitals.
+    /// The HTTP method, in upper case.
     pub method: String,
-    /// Where to.
+    /// The URL.
     pub url: String,
-    /// Names in lower case, and values.
+    /// Header names in lower case, and their values.
     pub headers: Vec<(String, String)>,
-    /// What is in it.
+    /// The body.
     pub body: Option<Vec<u8>>,
 }
 
 impl Survey {
-    /// Reads a description that is one document, as if it came from this address; the error says why it cannot be.
+    /// Parses a description of one document, as if it came from this URL; the error says why it cannot be
+    /// parsed.
     pub fn of(text: &str, url: &str) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         let description = load(text, Home::Web(url.clone()), &Alone).map_err(|error| error.to_string())?;
@@ -57,34 +58,34 @@ impl Survey {
         Self { description, url, credentials, is_silent }
     }
 
-    /// What can be called, in the document's order.
+    /// The operations that can be called, in the document's order.
     pub fn operations(&self) -> impl ExactSizeIterator<Item = Surveyed<'_>> {
         self.description.operations.iter().map(|operation| Surveyed { survey: self, operation })
     }
 
-    /// What cannot be called, and why.
+    /// The operations that cannot be called, and why.
     pub fn skipped(&self) -> impl Iterator<Item = (&str, &str)> {
         self.description.skipped.iter().map(|skipped| (skipped.what.as_str(), skipped.why.as_str()))
     }
 }
 
 impl<'a> Surveyed<'a> {
-    /// Its name.
+    /// The function name.
     pub fn name(self) -> &'a str {
         &self.operation.name
     }
 
-    /// The schema of its arguments, whole.
+    /// The schema of the arguments, with its definitions.
     pub fn input_schema(self) -> Value {
         self.survey.description.input_schema(self.operation)
     }
 
-    /// The schema of what it answers, whole, where it is known.
+    /// The schema of the response, with its definitions, if it is known.
     pub fn output_schema(self) -> Option<Value> {
         self.survey.description.output_schema(self.operation)
     }
 
-    /// What would be sent, by somebody who has every credential.
+    /// The request that would be sent, with placeholder credentials.
     pub fn request(self, arguments: &Map<String, Value>) -> Result<Sent, String> {
         let survey = self.survey;
         let told = |error: ToolError| error.to_string();
@@ -110,7 +111,8 @@ impl<'a> Surveyed<'a> {
     }
 }
 
-/// What fits a scheme; tokens are taken as given, since none can be got here.
+/// A placeholder credential for a security scheme. OAuth schemes get a token, since none can be requested
+/// here.
 fn credential(scheme: &Scheme) -> Option<Credential> {
     let secret = || Secret::new(SECRET);
     match scheme {

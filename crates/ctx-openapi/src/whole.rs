@@ -1,50 +1,51 @@
-//! An operation's schemas with all that they refer to, so that each stands alone.
+//! The schemas of an operation with the definitions that they refer to, so that each is self-contained.
 //!
-//! They are put together when they are asked for: with thousands of operations that reach thousands of
-//! definitions, all of them together would be larger than any memory.
+//! They are built on demand: for thousands of operations that refer to thousands of definitions, all together
+//! would not fit into memory.
 
 use crate::operation::{Description, Operation, Way, definition_name};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-/// Definitions in one schema, nearest first; the others can be anything.
+/// Definitions in one schema, nearest first; the others become stubs that accept anything.
 const DEFINITIONS_MAX: usize = 256;
 
-/// Values in the definitions of one schema, after which no further one is added.
+/// JSON values in the definitions of one schema, after which no further definition is added.
 const VALUES_MAX: usize = 40_000;
 
-/// Schemas that are looked at for the fields of one object.
+/// Subschemas examined for the fields of one object.
 const PARTS_MAX: usize = 64;
 
-/// Words whose schemas are of the same object as what is beside them.
+/// Keywords whose subschemas describe the same object as the keywords beside them.
 const SAME_OBJECT: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
-/// What a definition is that was left out.
+/// Description of a definition that was left out.
 const LEFT_OUT: &str = "Not shown here: the schema is too large.";
 
 impl Description {
-    /// The schema of an operation's arguments, whole.
+    /// The schema of an operation's arguments, with its definitions.
     pub(crate) fn input_schema(&self, operation: &Operation) -> Value {
         self.near_input_schema(operation, usize::MAX)
     }
 
-    /// The same with so many definitions at most, nearest first; what refers to others leads nowhere.
+    /// Like [`Self::input_schema`], with at most `definitions_max` definitions, nearest first; references to
+    /// the others dangle.
     pub(crate) fn near_input_schema(&self, operation: &Operation, definitions_max: usize) -> Value {
         whole(&operation.input_schema, &self.definitions, Way::Request, definitions_max)
     }
 
-    /// The schema of what an operation answers, whole, where it is known.
+    /// The schema of an operation's response, with its definitions, if it is known.
     pub(crate) fn output_schema(&self, operation: &Operation) -> Option<Value> {
         self.near_output_schema(operation, usize::MAX)
     }
 
-    /// The same with so many definitions at most.
+    /// Like [`Self::output_schema`], with at most `definitions_max` definitions.
     pub(crate) fn near_output_schema(&self, operation: &Operation, definitions_max: usize) -> Option<Value> {
         let schema = operation.output_schema.as_ref()?;
         Some(whole(schema, &self.definitions, Way::Response, definitions_max))
     }
 
-    /// Drops definitions that no operation reaches.
+    /// Drops definitions that no operation refers to, directly or not.
     pub(crate) fn drop_unreached(&mut self) {
         let mut reached = HashSet::new();
         let mut waiting = VecDeque::new();
@@ -63,7 +64,7 @@ impl Description {
 }
 
 fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, way: Way, definitions_max: usize) -> Value {
-    // Whoever wants few looks at each only a little.
+    // With few definitions, the bound on values shrinks in proportion, and the others get no stubs.
     let is_near = definitions_max < DEFINITIONS_MAX;
     let definitions_max = definitions_max.min(DEFINITIONS_MAX);
     let mut values_left = VALUES_MAX / DEFINITIONS_MAX * definitions_max;
@@ -95,7 +96,7 @@ fn whole(schema: &Value, definitions: &BTreeMap<String, Value>, way: Way, defini
     whole
 }
 
-/// Adds the definitions that a schema refers to and that are not known yet.
+/// Queues the definitions that a schema refers to and that are not yet in `known`.
 fn referred<'a>(schema: &'a Value, known: &mut HashSet<&'a str>, waiting: &mut VecDeque<&'a str>) {
     match schema {
         Value::Object(fields) => {
@@ -117,8 +118,8 @@ fn referred<'a>(schema: &'a Value, known: &mut HashSet<&'a str>, waiting: &mut V
     }
 }
 
-/// A schema without the fields that do not go this way, and without the marks. In a request, one of several may
-/// be more than one: many documents' alternatives overlap, and whoever is called decides.
+/// A schema without the fields that do not go in this direction, and without the marks on them. In a request,
+/// `oneOf` becomes `anyOf`: the alternatives of many documents overlap, and the service decides.
 pub(crate) fn stripped(
     schema: &Value,
     way: Way,
@@ -135,7 +136,7 @@ struct Stripping<'a> {
 }
 
 impl<'a> Stripping<'a> {
-    /// `gone` are fields of the same object that are known not to go this way.
+    /// `gone` are fields of the same object that are known not to go in this direction.
     fn stripped(self, schema: &'a Value, gone: &HashSet<&'a str>, values_left: &mut usize) -> Value {
         *values_left = values_left.saturating_sub(1);
         match schema {
@@ -176,8 +177,8 @@ impl<'a> Stripping<'a> {
         property.get(self.way.gone()) == Some(&Value::Bool(true))
     }
 
-    /// The fields of an object that do not go this way: which ones it needs is often said in another part of it than
-    /// what they are.
+    /// The fields of an object that do not go in this direction: `required` often stands in another subschema
+    /// than the definition of the field.
     fn gone_from(self, schema: &'a Value, known: &HashSet<&'a str>) -> HashSet<&'a str> {
         let mut gone = known.clone();
         let mut seen = HashSet::new();
@@ -202,7 +203,7 @@ mod tests {
     use ctx_core::ArgumentSchema;
     use serde_json::json;
 
-    /// A definition that refers to the next two.
+    /// A definition that refers to two others.
     fn definition(place: usize) -> Value {
         let next = |step: usize| json!({"$ref": format!("#/$defs/d{}", 2 * place + step)});
         json!({"type": "object", "properties": {"left": next(1), "right": next(2)}})

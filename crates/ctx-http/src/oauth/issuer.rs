@@ -1,5 +1,5 @@
-//! The issuer on the network: where its keys are, and fetching them. Every answer is bounded, and what
-//! is not from where the settings say is not taken.
+//! Fetches the keys of the issuer, from the URL in the settings or else from that in its metadata. Responses are
+//! bounded; redirects are not followed.
 
 use super::keys::KeySet;
 use super::{OAuthLimits, is_trusted};
@@ -10,13 +10,13 @@ use ctx_net::{BodyError, Client, ClientOptions, NetError, Request};
 use serde::Deserialize;
 use url::Url;
 
-/// How metadata is named: OAuth's own name (RFC 8414), then OpenID Connect's.
+/// Well-known names of metadata: that of OAuth (RFC 8414), then that of OpenID Connect.
 const METADATA_NAMES: [&str; 2] = ["oauth-authorization-server", "openid-configuration"];
 
-/// Who signs tokens.
+/// The authorization server that signs access tokens.
 #[derive(Debug)]
 pub(super) struct Issuer {
-    /// Exactly as it names itself.
+    /// The issuer identifier, exactly as configured: it is compared as a string.
     name: String,
     url: Url,
     jwks_url: Option<Url>,
@@ -44,7 +44,7 @@ impl Issuer {
         &self.name
     }
 
-    /// The keys as they are published now.
+    /// Fetches the published keys.
     pub(super) async fn fetch(&self) -> Result<KeySet, String> {
         let fetched = tokio::time::timeout(self.limits.fetch_timeout, async {
             let (url, reach) = match &self.jwks_url {
@@ -59,15 +59,15 @@ impl Issuer {
         fetched.await.map_err(late)?
     }
 
-    /// The JWKS URL from the issuer's metadata, and its SSRF policy: unless it is on the issuer's host, nothing nearer
-    /// than the issuer.
+    /// The JWKS URL from the issuer's metadata, and its SSRF policy: unless it is on the issuer's host,
+    /// nothing nearer than the issuer.
     async fn discover(&self) -> Result<(Url, Reach), String> {
         for url in self.metadata_urls() {
             let Some((answer, scope)) = self.get(&url, configured(&self.url)).await? else { continue };
             let metadata: Metadata = serde_json::from_slice(&answer)
                 .map_err(|error| format!("{url}: this is no metadata: {error}"))?;
             if metadata.issuer != self.name {
-                // Whoever can have us read their metadata must not get to name the keys.
+                // Metadata of another issuer must not name the keys (issuer mix-up).
                 return Err(format!("{url}: this is the metadata of the issuer `{}`", metadata.issuer));
             }
             let jwks_url = metadata.jwks_uri.and_then(|text| Url::parse(&text).ok()).filter(is_trusted);
@@ -79,7 +79,7 @@ impl Issuer {
         Err("there is no metadata; set `server.oauth.jwks_url`".to_owned())
     }
 
-    /// Where metadata may be: its name before the issuer's path, or as OpenID Connect has it behind.
+    /// Locations of metadata: the well-known name before the issuer's path, or after it as in OpenID Connect.
     fn metadata_urls(&self) -> Vec<Url> {
         let path = self.url.path().trim_end_matches('/');
         let before = METADATA_NAMES.map(|name| format!("/.well-known/{name}{path}"));
@@ -92,8 +92,8 @@ impl Issuer {
         before.into_iter().chain(behind).map(at).collect()
     }
 
-    /// Fetches a document, with the network scope of the server that sent it; `None` if it is not found. Follows no
-    /// redirects: keys come from where the settings say, and from nowhere else.
+    /// Fetches a document, with the network scope of the server that sent it; `None` if it is not found.
+    /// Follows no redirects: keys come from where the settings say, and from nowhere else.
     async fn get(&self, url: &Url, reach: Reach) -> Result<Option<(Vec<u8>, NetworkScope)>, String> {
         let failed = |error: NetError| format!("{url}: {}", chain(&error.without_url()));
         let request = Request::new(Method::GET, url.clone());
@@ -125,8 +125,8 @@ mod tests {
     use ctx_testkit::{Web, reply};
     use serde_json::json;
 
-    /// Fetches keys through metadata whose JWKS URL is at another loopback host; returns the outcome and the number of
-    /// requests that the JWKS host received.
+    /// Fetches keys through metadata whose JWKS URL is at another loopback host; returns the outcome and the
+    /// number of requests that the JWKS host received.
     async fn fetch_from_other_host(host: &str, has_public_peers: bool) -> (Result<(), String>, usize) {
         let keys = Web::serve(|_| reply(200, r#"{"keys": []}"#));
         let jwks_uri = keys.url("/keys").replace("127.0.0.1", host);

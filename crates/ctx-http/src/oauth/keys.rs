@@ -1,7 +1,7 @@
-//! The issuer's keys: what is published, kept, and got again in the background.
+//! Cache of the issuer's public keys (JWKS), refreshed in the background.
 //!
-//! While the issuer is silent the last good ones are kept. A token with an unknown key asks for news;
-//! however many such tokens come, the issuer is asked only now and then.
+//! If the issuer does not respond, the last keys stay in use. A token with an unknown key triggers a refresh,
+//! at most once per [`OAuthLimits::ask`] however many such tokens arrive.
 
 use super::OAuthLimits;
 use super::issuer::Issuer;
@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Keys of one issuer. A token that names none is tried with each that fits.
+/// Maximum number of keys of one issuer: a token without a key id is checked with each that fits.
 const KEYS_MAX: usize = 64;
 
-/// What an issuer publishes, as far as it can be used.
+/// The usable keys that an issuer publishes.
 pub(super) struct KeySet {
     keys: Vec<Key>,
 }
@@ -36,17 +36,17 @@ impl KeySet {
         struct Published {
             keys: Vec<Value>,
         }
-        // What is wrong with it is not repeated: nobody knows what it is.
+        // The parse error is not shown: it may quote the document, whose content is unknown.
         let published: Published =
             serde_json::from_slice(text).map_err(|_| "this is no set of keys".to_owned())?;
         if published.keys.len() > KEYS_MAX {
             return Err(format!("there are more than {KEYS_MAX} keys"));
         }
-        // A key that cannot be used takes nothing from the others.
+        // An unusable key does not affect the others.
         Ok(Self { keys: published.keys.into_iter().filter_map(Key::read).collect() })
     }
 
-    /// The keys that may have made a signature, by what its token says.
+    /// The keys that may have made a signature, according to the header of its token.
     pub(super) fn fitting(&self, header: &Header) -> impl Iterator<Item = &DecodingKey> {
         let named = |key: &&Key| header.kid.is_none() || key.id == header.kid;
         let fits = |key: &&Key| key.algorithms.contains(&header.alg);
@@ -84,40 +84,40 @@ impl Key {
     }
 }
 
-/// The keys as they are known.
+/// The cached keys of the issuer, and their refresh.
 pub(super) struct Keys {
     issuer: Issuer,
     limits: OAuthLimits,
     known: watch::Sender<Known>,
     wanted: Notify,
-    /// When a token last made us ask.
+    /// When a token last triggered a refresh.
     asked: Mutex<Option<Instant>>,
 }
 
 struct Known {
     set: Option<Arc<KeySet>>,
-    /// How often it was tried to get them.
+    /// Number of finished refreshes, failed ones included.
     rounds: u64,
-    /// Whether that is under way, or about to be.
+    /// Whether a refresh is running or requested.
     is_fetching: bool,
 }
 
 impl Keys {
     pub(super) fn new(issuer: Issuer, limits: OAuthLimits) -> Self {
-        // Getting them is the first thing to be done.
+        // [`Keys::keep_fresh`] begins with a refresh.
         let known = watch::Sender::new(Known { set: None, rounds: 0, is_fetching: true });
         Self { issuer, limits, known, wanted: Notify::new(), asked: Mutex::default() }
     }
 
-    /// The last that were got.
+    /// The keys of the last successful refresh.
     pub(super) fn current(&self) -> Option<Arc<KeySet>> {
         self.known.borrow().set.clone()
     }
 
-    /// Waits until they were got again, where that is under way or may be asked for.
+    /// Waits for the end of a refresh, which is requested if none is running and the limit allows one.
     pub(super) async fn news(&self) {
         let (mut rounds, mut is_fetching) = (0, false);
-        // In one step, so that whoever comes next waits for the same news.
+        // Under one lock, so that concurrent callers wait for the same refresh.
         self.known.send_if_modified(|known| {
             if !known.is_fetching && self.may_ask() {
                 known.is_fetching = true;
@@ -145,7 +145,7 @@ impl Keys {
         may
     }
 
-    /// Gets them again and again.
+    /// Refreshes the keys periodically and on request; never ends.
     pub(super) async fn keep_fresh(&self) {
         let mut failures = 0;
         loop {

@@ -1,8 +1,8 @@
-//! OAuth 2.1, as the server of what is protected: which access tokens let their bearers in, and where
-//! clients learn how to get one (RFC 9728, RFC 6750).
+//! OAuth 2.1 resource server: which access tokens are accepted, and where clients learn how to get one (RFC
+//! 9728, RFC 6750).
 //!
-//! Tokens are JWTs that the issuer signed for this server (RFC 9068, RFC 8707). Nothing is asked of the
-//! issuer while a request waits, unless a token is signed with a key that is not known yet.
+//! Tokens are JWTs that the issuer signed for this server (RFC 9068, RFC 8707). Their verification is local:
+//! a request only waits for the issuer if its token is signed with an unknown key.
 
 mod issuer;
 mod keys;
@@ -20,44 +20,44 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use url::Url;
 
-/// Where a server says what protects it; the path of the resource follows.
+/// Well-known path of the protected resource metadata; the path of the resource follows.
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
-/// The path that clients expect the resource at.
+/// The path of the resource that clients expect.
 const USUAL_PATH: &str = "/mcp";
-/// What the server is called where people are asked to let a client in.
+/// Name of the server on the consent screen.
 const RESOURCE_NAME: &str = "Context Harness";
 
-/// Whose tokens are taken, and what for.
+/// The settings of OAuth: the issuer whose access tokens are accepted, and the scopes they need.
 #[derive(Clone, Debug)]
 pub struct OAuthOptions {
-    /// Who signs them, exactly as they name themselves.
+    /// The issuer identifier, exactly as the issuer states it.
     pub issuer: String,
-    /// Where the issuer's keys are; found in its metadata when absent.
+    /// URL of the issuer's keys (JWKS); taken from its metadata when absent.
     pub jwks_url: Option<String>,
-    /// This server as clients know it, like `https://ctx.example.com/mcp`.
+    /// Resource identifier: the URL of this server as clients know it, like `https://ctx.example.com/mcp`.
     pub resource: String,
-    /// Whom tokens must be meant for; the resource when absent.
+    /// Audience that tokens must have; the resource when absent.
     pub audience: Option<String>,
-    /// Scopes without which nobody is let in.
+    /// Scopes that every request needs.
     pub scopes: Vec<String>,
-    /// Scopes that some tools need, so that clients know of them.
+    /// Scopes that some tools need; listed in the metadata so that clients can request them.
     pub tool_scopes: Vec<String>,
-    /// Bounds on asking the issuer.
+    /// Bounds on requests to the issuer.
     pub limits: OAuthLimits,
 }
 
-/// Bounds on asking the issuer.
+/// Bounds on requests to the issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OAuthLimits {
-    /// How long it may take to get the keys, all in all.
+    /// Time limit for fetching the keys, metadata included.
     pub fetch_timeout: Duration,
-    /// Size of each answer.
+    /// Maximum size of a response, in bytes.
     pub answer_bytes: usize,
-    /// How often keys are got when all is well.
+    /// Interval between refreshes of the keys.
     pub refresh: Duration,
-    /// How long to wait after a failure; doubled with each, up to `refresh`.
+    /// Delay after a failed refresh; doubled with each failure, up to `refresh`.
     pub retry: Duration,
-    /// How often tokens with unknown keys may make us ask.
+    /// Shortest interval between refreshes that tokens with unknown keys trigger.
     pub ask: Duration,
 }
 
@@ -77,13 +77,13 @@ impl Default for OAuthLimits {
 #[derive(Debug, thiserror::Error)]
 #[error("`{value}` is not {wanted}")]
 pub struct InvalidOAuth {
-    /// Which option.
+    /// Name of the option.
     pub option: &'static str,
     value: String,
     wanted: &'static str,
 }
 
-/// Takes access tokens of one issuer.
+/// Verifies the access tokens of one issuer.
 #[derive(Debug)]
 pub struct OAuth {
     issuer: String,
@@ -97,7 +97,7 @@ pub struct OAuth {
 }
 
 impl OAuth {
-    /// Understands the options; asks nobody yet.
+    /// Checks the options, without I/O.
     pub fn new(options: OAuthOptions) -> Result<Self, InvalidOAuth> {
         let issuer = address("issuer", &options.issuer)?;
         let resource = address("resource", &options.resource)?;
@@ -129,28 +129,28 @@ impl OAuth {
         })
     }
 
-    /// The host of the resource, a name to be called by.
+    /// The host of the resource: a host name that the server is reached by.
     pub fn host(&self) -> &str {
         self.resource.host_str().unwrap_or_default()
     }
 
-    /// Every scope there is here: what whoever may do everything was granted.
+    /// An identity with all scopes that this server knows.
     pub(crate) fn everything(&self, subject: &str) -> Identity {
         Identity { subject: subject.to_owned(), scopes: self.supported.clone() }
     }
 
-    /// The scopes without which nobody is let in, where this bearer lacks one.
+    /// The scopes that every request needs, if this identity lacks one of them.
     pub(crate) fn lacking(&self, identity: &Identity) -> Option<&BTreeSet<String>> {
         (!self.scopes.is_subset(&identity.scopes)).then_some(&self.scopes)
     }
 
-    /// Whether a path is one at which the metadata is.
+    /// Whether a path is that of the protected resource metadata.
     pub(crate) fn is_metadata(&self, path: &str) -> bool {
         path.strip_prefix(METADATA_PATH)
             .is_some_and(|rest| ["", USUAL_PATH, self.resource.path().trim_end_matches('/')].contains(&rest))
     }
 
-    /// What clients must know to get a token.
+    /// The protected resource metadata (RFC 9728).
     pub(crate) fn metadata(&self) -> Value {
         json!({
             "resource": self.resource_text,
@@ -161,17 +161,17 @@ impl OAuth {
         })
     }
 
-    /// `WWW-Authenticate` for who showed no token.
+    /// `WWW-Authenticate` for a request without a token.
     pub(crate) fn challenge(&self) -> HeaderValue {
         self.header(&self.scopes, None)
     }
 
-    /// The same for who showed one that is not taken.
+    /// `WWW-Authenticate` for a request whose token is not valid.
     pub(crate) fn invalid_token(&self, why: &str) -> HeaderValue {
         self.header(&self.scopes, Some(("invalid_token", why)))
     }
 
-    /// The same for who may not do this with it.
+    /// `WWW-Authenticate` for a request whose token lacks scopes.
     pub(crate) fn insufficient_scope<'a>(&self, needed: impl IntoIterator<Item = &'a String>) -> HeaderValue {
         self.header(needed, Some(("insufficient_scope", "more scopes are needed")))
     }
@@ -189,17 +189,17 @@ impl OAuth {
         if let Some((error, why)) = error {
             text.push_str(&format!(", error=\"{error}\", error_description=\"{why}\""));
         }
-        // All of it was checked or is ours, so this never falls back.
+        // Never falls back: all parts were checked or are constants.
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
-    /// Gets the issuer's keys, again and again; never ends.
+    /// Refreshes the issuer's keys; never ends.
     pub(crate) async fn keep_fresh(&self) {
         self.keys.keep_fresh().await;
     }
 }
 
-/// An address that can be trusted to be what it says: by TLS, or because it is this machine.
+/// A URL that is authenticated by TLS, or is on this machine (loopback).
 fn address(option: &'static str, text: &str) -> Result<Url, InvalidOAuth> {
     let wanted = "an address like `https://login.example.com` (http is for loopback only)";
     let url = Url::parse(text).ok().filter(is_trusted);

@@ -1,4 +1,4 @@
-//! Signatures, checked by the library that secures our connections; there is no second one for it.
+//! Verifies JWT signatures with `ring`, which TLS uses, too: no second cryptography library is linked.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind, new_error};
@@ -8,7 +8,7 @@ use ring::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 
-/// The only algorithms that are taken: each needs a key that nobody but the issuer has.
+/// The accepted algorithms. All are asymmetric: the signing key stays with the issuer.
 pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -33,10 +33,10 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     },
 };
 
-/// Chooses it for this process; to be called before a token is checked.
+/// Installs the provider for this process. To be called before a token is verified.
 pub(super) fn prepare() {
     if PROVIDER.install_default().is_err() {
-        // Somebody else was first, and theirs is as good.
+        // Another provider was installed first, which is as good.
     }
 }
 
@@ -44,14 +44,14 @@ fn unsupported() -> Error {
     new_error(ErrorKind::UnsupportedAlgorithm)
 }
 
-/// How signatures of one algorithm are checked.
+/// Verification algorithm of a signature algorithm.
 #[derive(Clone, Copy)]
 enum Method {
     Rsa(&'static RsaParameters),
     Other(&'static dyn VerificationAlgorithm),
 }
 
-/// Checks signatures of one algorithm with one key.
+/// Verifies signatures of one algorithm with one key.
 struct Checked {
     algorithm: Algorithm,
     method: Method,
@@ -60,7 +60,7 @@ struct Checked {
 
 impl Checked {
     fn new(algorithm: Algorithm, key: &DecodingKey) -> Result<Self, Error> {
-        // A key of another kind would turn a public key into a shared secret.
+        // Algorithm confusion: with HMAC, a public key would serve as the shared secret.
         if algorithm.family() != key.family() || key.family() == AlgorithmFamily::Hmac {
             return Err(new_error(ErrorKind::InvalidKeyFormat));
         }

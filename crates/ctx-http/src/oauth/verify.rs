@@ -1,4 +1,4 @@
-//! Access tokens: whether one is the issuer's, meant for us and valid now, and whom it speaks for.
+//! Verifies access tokens: signature, issuer, audience and lifetime; returns the identity.
 
 use super::OAuth;
 use super::keys::KeySet;
@@ -8,23 +8,23 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Header, Validation, decode, decode_header};
 use serde::Deserialize;
 
-/// How far the issuer's clock and ours may be apart.
+/// Tolerated difference between the clocks of the issuer and of this server.
 const LEEWAY_SECONDS: u64 = 30;
-/// What access tokens call themselves: by their own name (RFC 9068), or by that of all JWTs.
+/// `typ` of access tokens: their own (RFC 9068), or that of any JWT.
 const TYPES: [&str; 2] = ["at+jwt", "jwt"];
 
-/// Why a token is not taken.
+/// Why an access token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is not good.
+    /// The token is not valid, for this reason.
     Invalid(&'static str),
-    /// Nobody knows: the issuer's keys are not there.
+    /// The token cannot be checked: the keys of the issuer are not available.
     NoKeys,
 }
 
 #[derive(Deserialize)]
 struct Claims {
-    /// Checked with the signature; here so that a list of them is refused.
+    /// Validated by `decode`; declared as a string, so that an array of issuers is refused.
     #[serde(rename = "iss")]
     _issuer: String,
     sub: Option<String>,
@@ -52,7 +52,7 @@ impl Scopes {
 }
 
 impl OAuth {
-    /// Whom a token speaks for.
+    /// Verifies an access token and returns the identity that it proves.
     pub(crate) async fn verify(&self, token: &[u8]) -> Result<Identity, Refusal> {
         signature::prepare();
         let header = decode_header(token)
@@ -69,7 +69,7 @@ impl OAuth {
         self.check(token, &header, &keys).unwrap_or(Err(unknown))
     }
 
-    /// Checks a token with the key it names; `None` where none of the keys can have signed it.
+    /// Verifies a token with the keys that fit its header; `None` if none of them can have signed it.
     fn check(&self, token: &[u8], header: &Header, keys: &KeySet) -> Option<Result<Identity, Refusal>> {
         let mut validation = Validation::new(header.alg);
         validation.set_issuer(&[&self.issuer]);
@@ -80,7 +80,7 @@ impl OAuth {
         for key in keys.fitting(header) {
             match decode::<Claims>(token, key, &validation) {
                 Ok(token) => return Some(identity(&token.claims)),
-                // Another may have signed it, where it does not say which.
+                // Without a key id, another key may have signed it.
                 Err(error) if header.kid.is_none() && matches!(error.kind(), ErrorKind::InvalidSignature) => {
                 }
                 Err(error) => return Some(Err(Refusal::Invalid(reason(error.kind())))),
@@ -94,7 +94,7 @@ fn check_header(header: &Header) -> Result<(), Refusal> {
     if !ALGORITHMS.contains(&header.alg) {
         return Err(Refusal::Invalid("the token is signed in a way that is not taken"));
     }
-    // What is critical and not understood must not be passed over (RFC 7515), and nothing of it is.
+    // RFC 7515: a critical header that is not understood must be refused, and none is understood here.
     if header.crit.is_some() {
         return Err(Refusal::Invalid("the token has critical headers that are not understood"));
     }
@@ -109,7 +109,7 @@ fn check_header(header: &Header) -> Result<(), Refusal> {
 }
 
 fn identity(claims: &Claims) -> Result<Identity, Refusal> {
-    // A program that acts for itself may have a name as a client alone.
+    // A service account may have a client id only.
     let named = [&claims.sub, &claims.client_id, &claims.azp].into_iter().flatten();
     let subject = named.into_iter().find(|name| !name.is_empty()).cloned();
     let subject = subject.ok_or(Refusal::Invalid("the token speaks for nobody"))?;

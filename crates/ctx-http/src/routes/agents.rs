@@ -1,4 +1,4 @@
-//! Agents over HTTP: listed, and resolved to their prompts.
+//! Routes of agents: the list, and the prompt of one.
 
 use super::{Bearer, named};
 use crate::Api;

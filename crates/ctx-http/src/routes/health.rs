@@ -1,4 +1,4 @@
-//! Whether the server is up.
+//! `GET /health`: whether the server is up.
 
 use axum::Json;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! MCP: the guard and the bounds of every route are ours, the protocol is `ctx-mcp`'s.
+//! `/mcp`: MCP over HTTP. Access control and bounds are those of every route; `ctx-mcp` implements the
+//! protocol.
 
 use crate::Api;
 use crate::error::ApiError;
@@ -22,8 +23,8 @@ pub(crate) async fn answer(State(api): State<Api>, request: Request) -> Result<R
     Ok(mcp.answer(Request::from_parts(parts, body)).await.map(Body::new))
 }
 
-/// Refuses a tool that needs more scopes while there is a status to refuse it with, which is how clients
-/// learn to ask for more. The door asks again.
+/// Refuses a tool call that needs more scopes with an HTTP status, by which clients learn which scopes to
+/// request. The catalog checks again when the tool is called.
 async fn permit(api: &Api, body: &[u8], identity: &Identity) -> Result<(), ApiError> {
     let Some(name) = McpServer::tool_called(body) else { return Ok(()) };
     let client = Caller::Mcp(String::new());

@@ -1,4 +1,4 @@
-//! What protects the server, for clients that have no token yet (RFC 9728).
+//! Protected resource metadata (RFC 9728), for clients without a token.
 
 use super::no_such_route;
 use crate::Api;

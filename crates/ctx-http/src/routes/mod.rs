@@ -1,4 +1,4 @@
-//! One file for each group of routes.
+//! The routes, one file for each group.
 
 mod agents;
 mod health;
@@ -21,7 +21,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// Every route, behind the guard.
+/// The router with every route, behind the guard.
 pub(crate) fn router(api: Api) -> Router {
     let described = match api.guard.oauth() {
         None => Router::new(),
@@ -48,11 +48,11 @@ pub(crate) fn router(api: Api) -> Router {
         .with_state(api)
 }
 
-/// Whom the caller has proved to be, where that was asked.
+/// The authenticated identity of the caller, if OAuth is configured.
 pub(crate) struct Bearer(Option<Arc<Identity>>);
 
 impl Bearer {
-    /// A call in their name.
+    /// A call on behalf of this identity.
     fn call(self, catalog: Arc<Catalog>) -> Call {
         let call = Call::new(catalog, Caller::Http);
         match self.0 {
@@ -74,7 +74,7 @@ fn no_such_route() -> ApiError {
     ApiError::new(ErrorKind::NotFound, "no such route; see /openapi.json")
 }
 
-/// The name in a route's path.
+/// The name in the path of a route.
 fn named(name: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
     name.map(|Path(name)| name)
         .map_err(|rejection| ApiError::new(ErrorKind::BadRequest, rejection.body_text()))

@@ -1,4 +1,4 @@
-//! Tools over HTTP: listed, and called one at a time.
+//! Routes of tools: the list, and calls.
 
 use super::{Bearer, named};
 use crate::error::ApiError;
@@ -39,7 +39,7 @@ pub(crate) async fn call(
     answer(&api, &named(name)?, bearer, &headers, body).await
 }
 
-/// A tool may be named like the listing's route.
+/// `POST /tools/list` calls a tool named `list`; `GET` is the listing.
 pub(crate) async fn call_list(
     State(api): State<Api>,
     bearer: Bearer,
@@ -58,7 +58,7 @@ pub(crate) async fn sources(
     answer(&api, "sources", bearer, &headers, body).await
 }
 
-/// What is got is whole: only what is posted can be followed as it goes.
+/// `GET` responses are never streamed; only `POST` calls can be.
 pub(crate) async fn get_sources(
     State(api): State<Api>,
     bearer: Bearer,
@@ -70,7 +70,7 @@ pub(crate) async fn get_sources(
     whole("sources", arguments, call, form).await
 }
 
-/// Calls a tool and answers when it has ended, or as it goes where the client asks for that.
+/// Calls a tool; streams its events if the client accepts an event stream.
 async fn answer(
     api: &Api,
     name: &str,
@@ -91,7 +91,7 @@ async fn whole(name: &str, arguments: Value, call: Call, form: AnswerForm) -> Re
     Ok(Json(form.body(output)).into_response())
 }
 
-/// A call of the tool that clients know by this name, and what its answer looks like.
+/// A call of the tool with this outward name, and the form of its response.
 fn find(api: &Api, name: &str, bearer: Bearer) -> Result<(AnswerForm, Call), ApiError> {
     let catalog = api.catalog.current();
     let entry = catalog.entry(name).filter(|entry| entry.exposed && entry.name.outward() == name);

@@ -1,4 +1,4 @@
-//! A client that sends the bytes it is told and reads the bytes that come.
+//! An HTTP/1.1 client that sends and reads raw bytes.
 
 use super::patiently;
 use serde_json::{Value, json};
@@ -30,19 +30,19 @@ impl Request {
         Self { first_line, headers: vec![("Host".to_owned(), "localhost".to_owned())], body: Vec::new() }
     }
 
-    /// One more header.
+    /// Adds a header.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The same without the `Host` it began with.
+    /// Removes the `Host` header.
     pub(crate) fn hostless(mut self) -> Self {
         self.headers.retain(|(name, _)| name != "Host");
         self
     }
 
-    /// The same by another name of the server.
+    /// Replaces the `Host` header.
     pub(crate) fn host(self, host: &str) -> Self {
         self.hostless().header("Host", host)
     }
@@ -55,14 +55,14 @@ impl Request {
         self.body("application/json", value.to_string())
     }
 
-    /// A body, with its length.
+    /// Adds a body with its length.
     pub(crate) fn body(self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
         let length = body.len().to_string();
         Self { body, ..self.header("Content-Type", content_type).header("Content-Length", &length) }
     }
 
-    /// A JSON body in chunks of this many bytes.
+    /// Adds a JSON body in chunks of this many bytes.
     pub(crate) fn chunked(self, body: &[u8], chunk_bytes: usize) -> Self {
         let mut encoded = Vec::new();
         for chunk in body.chunks(chunk_bytes) {
@@ -86,7 +86,7 @@ impl From<Request> for Vec<u8> {
     }
 }
 
-/// One connection.
+/// A client connection.
 pub(crate) struct Client {
     stream: TcpStream,
     unread: Vec<u8>,
@@ -108,19 +108,19 @@ impl Client {
         Self { stream, unread: Vec::new(), expects_no_body: false }
     }
 
-    /// Sends these bytes, all of them, as clients do that read only then.
+    /// Sends all these bytes before it reads anything.
     pub(crate) async fn send(&mut self, bytes: impl Into<Vec<u8>>) {
         let bytes = bytes.into();
         self.expects_no_body = bytes.starts_with(b"HEAD ");
         self.try_send(&bytes).await.expect("the server reads what it is sent");
     }
 
-    /// The same, for a server that has a right to hang up before it has read them.
+    /// Like [`Self::send`], for a server that may disconnect before it has read everything.
     pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         patiently("the server to read", self.stream.write_all(bytes)).await
     }
 
-    /// The next answer.
+    /// The next response.
     pub(crate) async fn answer(&mut self) -> Answer {
         let mut answer = self.head().await;
         let length = answer.header("content-length").map_or(0, |text| text.parse().expect("a length"));
@@ -133,13 +133,13 @@ impl Client {
         answer
     }
 
-    /// The next answer without its body.
+    /// The next response, without its body.
     pub(crate) async fn head(&mut self) -> Answer {
         let head = self.read_to(b"\r\n\r\n").await;
         Answer::from_head(&String::from_utf8(head).expect("a head in ASCII"))
     }
 
-    /// The next piece of a body of unknown length; the last is empty.
+    /// The next chunk of a chunked body; the last is empty.
     pub(crate) async fn chunk(&mut self) -> Vec<u8> {
         let size = String::from_utf8(self.read_to(b"\r\n").await).expect("a size in ASCII");
         let size = usize::from_str_radix(size.trim(), 16).expect("a size");
@@ -162,13 +162,13 @@ impl Client {
         self.unread.drain(..at + end.len()).collect()
     }
 
-    /// Waits for the end of the connection and gives what came before it; a reset is no end.
+    /// Waits for the end of the connection, and returns the bytes before it. A reset is a failure.
     pub(crate) async fn end(&mut self) -> Vec<u8> {
         while self.read().await {}
         std::mem::take(&mut self.unread)
     }
 
-    /// The same, for a server that has a right to hang up in the middle.
+    /// Like [`Self::end`], for a server that may reset the connection.
     pub(crate) async fn cut(&mut self) -> Vec<u8> {
         while let Ok(1..) = self.try_read().await {}
         std::mem::take(&mut self.unread)
@@ -183,7 +183,7 @@ impl Client {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -203,7 +203,7 @@ impl Answer {
         Self { status, headers: lines.map(header).collect(), body: Vec::new() }
     }
 
-    /// The value of a header; it must not be there twice.
+    /// The value of a header that occurs at most once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values =
             self.headers.iter().filter(|(each, _)| each == name).map(|(_, value)| value.as_str());
@@ -212,7 +212,7 @@ impl Answer {
         value
     }
 
-    /// The headers whose names begin so, sorted.
+    /// The headers whose names have this prefix, sorted.
     pub(crate) fn headers_like(&self, prefix: &str) -> Vec<(&str, &str)> {
         let mut headers: Vec<_> = self
             .headers
@@ -224,27 +224,27 @@ impl Answer {
         headers
     }
 
-    /// The body, which must be JSON and say so.
+    /// The body, which must be JSON and be declared as such.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
         serde_json::from_slice(&self.body).expect("JSON")
     }
 
-    /// The body of an answer that is no failure.
+    /// The body of a successful response.
     pub(crate) fn success(&self) -> Value {
         let value = self.json();
         assert_eq!(self.status, 200, "{value}");
         value
     }
 
-    /// Status and body of a failure that tells more than the one shape.
+    /// Status and body of a failure whose body has more than the error.
     pub(crate) fn failure(&self) -> (u16, Value) {
         let value = self.json();
         assert!(value["error"].is_object(), "{value}");
         (self.status, value)
     }
 
-    /// Status, code and message of a failure, which has the one shape and nothing beside it.
+    /// Status, code and message of a failure whose body has nothing but the error.
     pub(crate) fn error(&self) -> (u16, String, String) {
         let value = self.json();
         let text = |name: &str| value["error"][name].as_str().expect("a text").to_owned();

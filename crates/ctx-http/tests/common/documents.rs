@@ -1,4 +1,4 @@
-//! The real knowledge base, over a folder and a source that knows next to nothing.
+//! A real knowledge base with two sources: a folder, and one whose document has no optional fields.
 
 use super::{Server, Setup};
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// A document of which its source knows no more than it must.
+/// A source of a document without optional fields.
 struct Bare;
 
 #[async_trait]
@@ -43,7 +43,7 @@ impl Connector for Bare {
     }
 }
 
-/// A server over synced sources; the folder lives as long as it is held.
+/// A server over synced sources; the folder must be held as long as the server.
 pub(crate) async fn serving_documents() -> (Server, TempDir) {
     let folder = tempfile::tempdir().expect("a sound workspace");
     let docs = folder.path().join("docs");

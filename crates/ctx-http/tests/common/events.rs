@@ -1,14 +1,14 @@
-//! A client that follows a call as it goes.
+//! A client that reads the event stream of a call.
 
 use super::{Answer, Client, Request, Server, post};
 use serde_json::Value;
 
-/// A request to follow a call of this tool.
+/// A request to stream the events of a call.
 pub(crate) fn followed(name: &str) -> Request {
     post(&format!("/tools/{name}")).header("Accept", "text/event-stream")
 }
 
-/// An event stream that is being read.
+/// An event stream.
 pub(crate) struct Events {
     client: Client,
     pub(crate) head: Answer,
@@ -16,7 +16,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Sends a request whose answer must be a stream.
+    /// Sends a request whose response must be an event stream.
     pub(crate) async fn of(server: &Server, request: Request) -> Self {
         let mut client = server.connect().await;
         client.send(request).await;
@@ -48,7 +48,7 @@ impl Events {
         Some((name, serde_json::from_str(data).expect("JSON in one line")))
     }
 
-    /// Every event to the end of the stream.
+    /// All remaining events of the stream.
     pub(crate) async fn all(mut self) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         while let Some(event) = self.next().await {
@@ -57,7 +57,7 @@ impl Events {
         all
     }
 
-    /// Waits for a server that has a right to hang up in the middle.
+    /// Waits until a server that may disconnect has closed the connection.
     pub(crate) async fn cut(&mut self) -> Vec<u8> {
         self.client.cut().await
     }

@@ -1,4 +1,4 @@
-//! A server on a free port, with tools made for the test and a log of what they did.
+//! A server on a free port, with the tools of a test and a log of their runs.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -23,14 +23,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take before the test fails instead of hanging.
+/// Time limit for every wait: the test fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// A bound that a test means to run into.
+/// A time limit that a test means to exceed.
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
-/// A bound that no test means to run into.
+/// A time limit that no test exceeds.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Bounds of every test server that says nothing else.
+/// Default limits of a test server.
 pub(crate) const LIMITS: HttpLimits = HttpLimits {
     body_bytes: 64 << 10,
     header_bytes: 8 << 10,
@@ -41,7 +41,7 @@ pub(crate) const LIMITS: HttpLimits = HttpLimits {
     drain: LONG,
 };
 
-/// What a server is started with.
+/// Settings of a test server.
 pub(crate) struct Setup {
     providers: Vec<Arc<dyn Provider>>,
     access: Access,
@@ -50,7 +50,7 @@ pub(crate) struct Setup {
     policy: Arc<dyn Policy>,
 }
 
-/// A server that runs until the test ends or stops it.
+/// A running server, until the test ends or stops it.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     runs: UnboundedReceiver<Run>,
@@ -62,18 +62,18 @@ struct Runs(UnboundedSender<Run>);
 
 impl RunLog for Runs {
     fn record(&self, run: Run) {
-        // A test that asks for no runs has dropped the other end.
+        // Tests that do not read runs have dropped the receiver.
         let _ = self.0.send(run);
     }
 }
 
 impl Setup {
-    /// A server with these tools.
+    /// A test server with these tools.
     pub(crate) fn with<const N: usize>(tools: [TestTool; N]) -> Self {
         Self::new().provider(provider("tools", tools))
     }
 
-    /// A server without any.
+    /// A test server without tools.
     pub(crate) fn new() -> Self {
         Self {
             providers: Vec::new(),
@@ -150,45 +150,45 @@ impl Server {
         Client::connect_from(own.into(), self.address).await
     }
 
-    /// What one request on a connection of its own gets.
+    /// The response to a request on a connection of its own.
     pub(crate) async fn send(&self, request: impl Into<Vec<u8>>) -> Answer {
         let mut client = self.connect().await;
         client.send(request).await;
         client.answer().await
     }
 
-    /// What a tool answers; it must not fail.
+    /// The result of a tool call that must succeed.
     pub(crate) async fn call(&self, name: &str, arguments: Value) -> Value {
         self.send(post(&format!("/tools/{name}")).json(&arguments)).await.success()
     }
 
-    /// Status, code and message of a call that must fail.
+    /// Status, code and message of a tool call that must fail.
     pub(crate) async fn refusal(&self, name: &str, arguments: Value) -> (u16, String, String) {
         self.send(post(&format!("/tools/{name}")).json(&arguments)).await.error()
     }
 
-    /// The next run that ends.
+    /// The next run that is recorded.
     pub(crate) async fn next_run(&mut self) -> Run {
         patiently("a run", self.runs.recv()).await.expect("the catalog still stands")
     }
 
-    /// Begins to stop, and does not wait for it.
+    /// Starts the shutdown without waiting for it.
     pub(crate) fn stop(&self) {
         self.shutdown.cancel();
     }
 
-    /// Whether it has stopped.
+    /// Whether the server has stopped.
     pub(crate) fn has_stopped(&self) -> bool {
         self.serving.is_finished()
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the server has stopped.
     pub(crate) async fn stopped(self) {
         patiently("the end of the server", self.serving).await.expect("no panic").expect("no failure");
     }
 }
 
-/// Waits for what a sound server does soon.
+/// Waits for an event that a correct server causes soon.
 pub(crate) async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,

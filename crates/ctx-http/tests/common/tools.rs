@@ -1,4 +1,4 @@
-//! Tools that end in every way, and a gate that holds a call until the test lets it go.
+//! Tools that end in every way, and a gate that holds calls until the test releases them.
 
 use super::patiently;
 use ctx_core::{ErrorKind, Output, ToolError};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// A tool that needs no more of its call than to know when it is cancelled.
+/// A tool whose body gets the arguments and the cancellation token of its call.
 pub(crate) fn tool<F>(
     name: &str,
     body: impl Fn(Arguments, CancellationToken) -> F + Send + Sync + 'static,
@@ -19,7 +19,7 @@ where
     ctx_testkit::tool(name, move |arguments, call| Box::pin(body(arguments, call.cancellation().clone())))
 }
 
-/// Answers with this, whatever it is asked.
+/// A tool that always returns `value`.
 pub(crate) fn returning(name: &str, value: Value) -> TestTool {
     tool(name, move |_, _| {
         let value = value.clone();
@@ -47,7 +47,7 @@ pub(crate) fn standard_tools() -> [TestTool; 6] {
     ]
 }
 
-/// Holds the calls of its tool until the test lets them go.
+/// Holds the calls of its tool until the test releases them.
 pub(crate) struct Gate {
     entered: Semaphore,
     opened: Semaphore,
@@ -65,7 +65,7 @@ impl Gate {
         })
     }
 
-    /// A tool that waits here and then answers `through`.
+    /// A tool whose calls wait at this gate, and then return `through`.
     pub(crate) fn tool(self: &Arc<Self>, name: &str) -> TestTool {
         let gate = self.clone();
         tool(name, move |_, cancellation| {
@@ -79,12 +79,12 @@ impl Gate {
         })
     }
 
-    /// Waits until a call has come in.
+    /// Waits until a call has arrived.
     pub(crate) async fn entered(&self) {
         take(&self.entered, "a call to come in").await;
     }
 
-    /// Lets one call go.
+    /// Releases one call.
     pub(crate) fn open(&self) {
         self.opened.add_permits(1);
     }
@@ -101,7 +101,7 @@ async fn take(semaphore: &Semaphore, what: &str) {
     patiently(what, semaphore.acquire()).await.expect("an open semaphore").forget();
 }
 
-/// One call at the gate.
+/// A call at the gate.
 struct Passage {
     gate: Arc<Gate>,
 }

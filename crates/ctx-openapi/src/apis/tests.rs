@@ -1,4 +1,5 @@
-//! APIs of a workspace: there before their descriptions are, and as they were when those break.
+//! The APIs of a workspace: available before their descriptions are loaded, and unchanged when a reload
+//! fails.
 
 use super::*;
 use ctx_core::{Call, Caller, Catalog, Decision, Identity, Run, RunLog, ToolName, ToolSpec};
@@ -51,7 +52,7 @@ impl Started {
         self.catalog().entries().map(|entry| entry.name.to_string()).collect()
     }
 
-    /// Waits until functions have changed so often.
+    /// Waits until functions have changed this many times.
     async fn changed(&self, times: usize) {
         while self.changes.load(Ordering::SeqCst) < times {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -147,7 +148,7 @@ async fn a_file_that_is_not_what_was_trusted_is_not_read_even_the_first_time() {
     let trusted = document("https://api.example", "getPet");
     let check: Arc<TrustCheck> = {
         let trusted = trusted.clone();
-        // A file that is not there is as it was when it was trusted.
+        // A missing file counts as trusted.
         Arc::new(move |_, path| fs::read_to_string(path).map_or(true, |text| text == trusted))
     };
     let started = start_checked(Spec::File(path.clone()), &folder.path().join("kept"), check);

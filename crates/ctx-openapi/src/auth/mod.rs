@@ -1,4 +1,4 @@
-//! Credentials: which an operation gets, and how they are sent.
+//! Credentials: which ones an operation's security requirements select, and how they are sent.
 
 mod pass;
 mod read;
@@ -14,36 +14,36 @@ use ctx_core::{ErrorKind, Secret, ToolError};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What lets us in.
+/// One credential, as configured or as sent by a caller.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// A token, sent as `Authorization: Bearer …`.
+    /// A bearer token, sent as `Authorization: Bearer …`.
     Bearer(Secret),
-    /// A name and a password.
+    /// User name and password of HTTP Basic authentication.
     Basic {
-        /// The name.
+        /// The user name.
         user: String,
         /// The password.
         password: Secret,
     },
-    /// A key, sent where the document says.
+    /// An API key, sent where its security scheme says.
     Key(Secret),
-    /// What tokens are got with.
+    /// Credentials of the OAuth 2.0 client credentials grant, exchanged for access tokens.
     ClientCredentials {
-        /// The client's id.
+        /// The client id.
         id: String,
-        /// The client's secret.
+        /// The client secret.
         secret: Secret,
-        /// What to be granted; where there is none, what the operation asks for.
+        /// Scopes to request; if empty, those that the operation requires.
         scopes: Vec<String>,
-        /// Where tokens are got, over what the document says.
+        /// Token endpoint that overrides the one in the description.
         token_url: Option<String>,
     },
-    /// Whatever the document's scheme takes it for: a token, a key, or `user:password`.
+    /// A text of unspecified type, interpreted by the security scheme: a token, a key, or `user:password`.
     Plain(Secret),
 }
 
-/// Its kind only: a name that goes without a password is a key.
+/// Prints the variant only: even a user name can be secret, since it may be an API key.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -59,20 +59,20 @@ impl fmt::Debug for Credential {
 /// Credentials for an API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// By the name of the scheme.
+    /// By the name of the security scheme.
     pub by_scheme: BTreeMap<String, Credential>,
-    /// For a scheme that has none of its own.
+    /// For a security scheme without a credential of its own.
     pub other: Option<Credential>,
 }
 
 impl Credentials {
-    /// Whether there are none.
+    /// Whether there are no credentials.
     pub fn is_empty(&self) -> bool {
         self.by_scheme.is_empty() && self.other.is_none()
     }
 }
 
-/// One thing that is added to a request.
+/// One credential in the form that its security scheme requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
     Bearer(Secret),
@@ -81,14 +81,14 @@ pub(crate) enum Grant {
     Token(Wanted),
 }
 
-/// Whether a document asks for credentials nowhere.
+/// Whether no operation of a description names a security scheme.
 pub(crate) fn is_silent(description: &Description) -> bool {
     let mut ways = description.operations.iter().flat_map(|operation| &operation.security);
     ways.all(BTreeMap::is_empty)
 }
 
-/// What to add to a request for an operation. `schemes` are all that the document has; `is_silent` where none of
-/// its operations asks for any of them.
+/// Selects the credentials that a request for an operation needs. `schemes` are the security schemes of the
+/// description; `is_silent` is true if none of its operations names any of them.
 pub(crate) fn choose(
     operation: &Operation,
     schemes: &BTreeMap<String, Scheme>,
@@ -96,7 +96,8 @@ pub(crate) fn choose(
     credentials: &Credentials,
 ) -> Result<Vec<Grant>, ToolError> {
     if operation.security.is_empty() {
-        // A document that asks for credentials nowhere has forgotten to, if somebody has them.
+        // A description that names no security scheme anywhere has probably forgotten to: credentials that
+        // are configured are sent nevertheless.
         let forgotten = is_silent.then(|| unasked(schemes, credentials)).flatten();
         return Ok(forgotten.into_iter().collect());
     }
@@ -107,13 +108,13 @@ pub(crate) fn choose(
             if let Some(own) = credentials.by_scheme.get(name) {
                 return grant(scheme, own, scopes);
             }
-            // One secret is not meant for two schemes.
+            // `other` serves one scheme only: the same secret is never sent for two.
             let grant = credentials.other.as_ref().and_then(|other| grant(scheme, other, scopes));
             grant.filter(|_| !std::mem::replace(&mut is_other_used, true))
         });
         grants.collect::<Option<Vec<Grant>>>()
     };
-    // Where anybody is let in, one who can prove more is let in further.
+    // Where credentials are optional, they are sent if available: the service may return more.
     let named = operation.security.iter().filter(|alternative| !alternative.is_empty());
     if let Some(grants) = named.clone().find_map(satisfied) {
         return Ok(grants);
@@ -131,7 +132,8 @@ pub(crate) fn choose(
     Err(ToolError::new(ErrorKind::NotConfigured, message))
 }
 
-/// A credential that no operation asks for: as the first scheme has it that it fits, else as a token.
+/// The credential for an API that asks for none: in the form of the first security scheme that it fits, else
+/// as a bearer token.
 fn unasked(schemes: &BTreeMap<String, Scheme>, credentials: &Credentials) -> Option<Grant> {
     let fitting = schemes.iter().find_map(|(name, scheme)| {
         let credential = credentials.by_scheme.get(name).or(credentials.other.as_ref())?;
@@ -155,7 +157,7 @@ fn grant(scheme: &Scheme, credential: &Credential, scopes: &[String]) -> Option<
         (Scheme::Basic, Credential::Basic { user, password }) => {
             Some(Grant::Basic { user: user.clone(), password: password.clone() })
         }
-        // A key alone stands for the user, as services have it that take keys this way.
+        // A value without `:` is the user name: services that take API keys by HTTP Basic expect it there.
         (Scheme::Basic, Credential::Plain(both)) => {
             let (user, password) = both.expose().split_once(':').unwrap_or((both.expose(), ""));
             Some(Grant::Basic { user: user.to_owned(), password: Secret::new(password) })
@@ -173,7 +175,7 @@ fn grant(scheme: &Scheme, credential: &Credential, scopes: &[String]) -> Option<
                 _ => None,
             };
             Some(Grant::Token(Wanted {
-                // Where nobody says where tokens are to be got, there are none.
+                // Without a token endpoint, no token can be requested.
                 token_url: token_url.as_ref().or(described)?.clone(),
                 is_described: token_url.is_none(),
                 id: id.clone(),

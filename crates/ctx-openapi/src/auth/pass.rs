@@ -1,4 +1,4 @@
-//! What is added to a request so that it is let in.
+//! Adds credentials to a request: headers, query parameters and cookies.
 
 use super::{Grant, Tokens, Wanted};
 use crate::client::Web;
@@ -11,19 +11,19 @@ use ctx_net::Request;
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-/// Credentials as they are sent.
+/// Credentials in the form in which a request carries them.
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
     headers: Vec<(HeaderName, HeaderValue)>,
     query: Vec<(String, Secret)>,
     cookies: Vec<(String, Secret)>,
     secrets: Vec<Secret>,
-    /// A token that was got, which may have been taken back.
+    /// An access token from a token endpoint, with its grant. The server may have revoked it.
     token: Option<(Wanted, Secret)>,
 }
 
 impl Pass {
-    /// Makes it of grants; tokens are got where they must be.
+    /// Converts grants; requests access tokens where they are needed.
     pub(crate) async fn new(
         grants: Vec<Grant>,
         tokens: &Tokens,
@@ -39,7 +39,7 @@ impl Pass {
         Ok(pass)
     }
 
-    /// Makes it of what is there, and tells which tokens must be got.
+    /// Converts grants without I/O. Also returns the access tokens that have yet to be requested.
     pub(crate) fn at_hand(grants: Vec<Grant>) -> Result<(Self, Vec<Wanted>), ToolError> {
         let mut pass = Self::default();
         let mut missing = Vec::new();
@@ -49,7 +49,7 @@ impl Pass {
                 Grant::Basic { user, password } => {
                     let both = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
                     pass.add_header(AUTHORIZATION, &format!("Basic {both}"))?;
-                    // A name without a password is a key.
+                    // A user name without a password is an API key.
                     let secret = if password.expose().is_empty() { Secret::new(user) } else { password };
                     pass.secrets.extend([Secret::new(both), secret]);
                 }
@@ -60,7 +60,8 @@ impl Pass {
         Ok((pass, missing))
     }
 
-    /// The same with another token, where this one has one that was got and is refused now.
+    /// Requests a new access token after the API has refused the current one. `Ok(Err(self))` if there is none:
+    /// the credentials do not include a token from a token endpoint.
     pub(crate) async fn renewed(
         self,
         tokens: &Tokens,
@@ -70,7 +71,7 @@ impl Pass {
         let Some((wanted, refused)) = self.token else { return Ok(Err(self)) };
         let token = tokens.get(&wanted, Some(&refused), web, base).await?;
         let mut pass = Self { headers: Vec::new(), token: None, ..self };
-        // A key beside a token is rare, and stays.
+        // Keys in other headers than `Authorization` stay.
         for (name, value) in self.headers {
             if name != AUTHORIZATION {
                 pass.headers.push((name, value));
@@ -105,7 +106,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Adds it to a request, over whatever stands in its place.
+    /// Adds the credentials to a request, replacing headers, parameters and cookies of the same name.
     pub(crate) fn apply(&self, request: &mut Request) -> Result<(), ToolError> {
         for (name, value) in &self.headers {
             request.headers.insert(name, value.clone());
@@ -128,14 +129,14 @@ impl Pass {
         Ok(())
     }
 
-    /// Masks what is secret in it, and these, as they are and as URLs have them.
+    /// A redactor that masks these credentials and `others`, plain and percent-encoded.
     pub(crate) fn redactor(&self, others: &[Secret]) -> Redactor {
         let secrets = self.secrets.iter().chain(others);
         Redactor::new(secrets.flat_map(|secret| [secret.clone(), Secret::new(component(secret.expose()))]))
     }
 }
 
-/// The pairs of another name than this, however that is written.
+/// The pairs whose decoded name differs from `name`.
 fn others(pairs: &str, delimiter: &str, name: &str) -> Vec<String> {
     let is_other = |pair: &&str| {
         let written = pair.split('=').next().unwrap_or_default().replace('+', " ");

@@ -1,19 +1,19 @@
-//! Credentials as people and callers write them.
+//! Parses credentials from the configuration and from `_meta.auth`.
 //!
-//! What is wrong is told without repeating any value: each may be the secret itself.
+//! Error messages never repeat a value: each may be the secret itself.
 
 use super::{Credential, Credentials};
 use crate::settings::ApiSettings;
 use ctx_core::{Call, ErrorKind, Secret, ToolError};
 use serde_json::{Map, Value};
 
-/// Characters of a key that are told.
+/// Characters of an unknown key that an error message shows.
 const KEY_SHOWN_MAX: usize = 64;
 
-/// What says of which kind a credential is.
+/// The field that holds the type of a credential.
 const TYPE: &str = "type";
 
-/// Kinds of credentials and the keys that each has besides.
+/// Types of credentials, with their aliases, and the other fields of each.
 const KINDS: [(&[&str], &[&str]); 4] = [
     (&["bearer"], &["token"]),
     (&["basic"], &["username", "password"]),
@@ -21,19 +21,19 @@ const KINDS: [(&[&str], &[&str]); 4] = [
     (&["oauth2", "client_credentials"], &["client_id", "client_secret", "scopes", "token_url"]),
 ];
 
-/// Credentials that cannot be read.
+/// Credentials that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidCredentials(String);
 
 impl Credentials {
-    /// Reads them: a text, for whatever the document's scheme takes it for; a table with a `type` and what belongs
-    /// to it; or a table of these by the name of the scheme.
+    /// Parses credentials: a string, interpreted by the security scheme; a table with a `type` and the fields
+    /// of that type; or a table of these, keyed by the name of the security scheme.
     pub fn read(written: &Value) -> Result<Self, InvalidCredentials> {
         let Value::Object(fields) = written else {
             return Ok(Self { other: Some(credential(written)?), ..Self::default() });
         };
-        // A scheme may have that name, and then it stands for a table.
+        // A security scheme may itself be named `type`; its credential is then a table.
         if fields.get(TYPE).is_some_and(|kind| !kind.is_object()) {
             return Ok(Self { other: Some(credential(written)?), ..Self::default() });
         }
@@ -54,7 +54,7 @@ impl Credentials {
     }
 }
 
-/// The credentials that a call brings for an API, if it brings any.
+/// The credentials for this API that came with the call (`_meta.auth`), if any.
 pub(crate) fn of_call(settings: &ApiSettings, call: &Call) -> Result<Option<Credentials>, ToolError> {
     let name = &settings.name;
     let Some(written) = call.auth(name) else { return Ok(None) };
@@ -71,13 +71,13 @@ pub(crate) fn of_call(settings: &ApiSettings, call: &Call) -> Result<Option<Cred
     let sends_elsewhere =
         |one: &Credential| matches!(one, Credential::ClientCredentials { token_url: Some(_), .. });
     if credentials.all().any(sends_elsewhere) {
-        // A caller does not decide whom we send requests to.
+        // SSRF: a caller must not choose the endpoint that the client secret is sent to.
         return Err(wrong("where tokens are got is not the caller's to say; leave out `token_url`"));
     }
     Ok(Some(credentials))
 }
 
-/// One credential: a text, or a table with a `type`.
+/// One credential: a string, or a table with a `type`.
 fn credential(written: &Value) -> Result<Credential, InvalidCredentials> {
     let fields = match written {
         Value::String(_) => return Ok(Credential::Plain(secret(written, "it")?)),
@@ -101,7 +101,7 @@ fn credential(written: &Value) -> Result<Credential, InvalidCredentials> {
         "bearer" => Ok(Credential::Bearer(secret_at("token")?)),
         "basic" => Ok(Credential::Basic {
             user: filled(fields, "username")?,
-            // Some services take a key for the user, and nothing beside it.
+            // May be empty: some services take an API key as the user name.
             password: Secret::new(text(fields, "password")?),
         }),
         "api_key" => match (fields.contains_key("key"), fields.contains_key("value")) {
@@ -139,7 +139,7 @@ fn filled(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidCrede
     }
 }
 
-/// A list, or as the protocol writes it: one text with spaces in it.
+/// Scopes: a list, or one string with spaces between them as in OAuth.
 fn scopes(value: Option<&Value>) -> Result<Vec<String>, InvalidCredentials> {
     match value {
         None => Ok(Vec::new()),
@@ -168,7 +168,7 @@ fn invalid(why: &str) -> InvalidCredentials {
     InvalidCredentials(why.to_owned())
 }
 
-/// A key as it is told: that of a stranger may be anything.
+/// A key for an error message: shortened, without control characters. A caller may send anything.
 fn shown(key: &str) -> String {
     key.chars().filter(|letter| !letter.is_control()).take(KEY_SHOWN_MAX).collect()
 }
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(long.matches('K').count(), KEY_SHOWN_MAX, "{long}");
     }
 
-    /// Any JSON made of words that credentials are made of, and of secrets.
+    /// Arbitrary JSON made of the field names of credentials, and of secrets.
     fn written() -> impl Strategy<Value = Value> {
         let kind = prop::sample::select(vec!["bearer", "basic", "api_key", "oauth2", "client_credentials"]);
         let leaf = prop_oneof![

@@ -1,4 +1,4 @@
-//! Which credentials an operation gets.
+//! Selection of credentials by security requirements.
 
 use super::*;
 use crate::request::tests::operation;
@@ -21,7 +21,8 @@ fn schemes() -> BTreeMap<String, Scheme> {
     ])
 }
 
-/// What is chosen where an operation asks for one of these; each is several schemes together.
+/// The credentials chosen for an operation with these alternative security requirements, each a set of
+/// schemes.
 fn chosen(security: &[&[&str]], credentials: &Credentials) -> Result<Vec<Grant>, ToolError> {
     let set =
         |names: &&[&str]| names.iter().map(|name| (name.to_string(), vec!["read".to_owned()])).collect();
@@ -82,7 +83,7 @@ fn one_secret_is_not_sent_for_two_schemes() {
 fn who_asks_for_nothing_gets_nothing() {
     let bearer = other(Credential::Bearer(secret("token")));
     assert_eq!(chosen(&[], &bearer).unwrap(), []);
-    // Where anybody is let in, one who can prove more is let in further.
+    // Where credentials are optional, they are sent if available.
     assert_eq!(chosen(&[&[], &["bearer"]], &bearer).unwrap(), [Grant::Bearer(secret("token"))]);
     assert_eq!(chosen(&[&["bearer"], &[]], &Credentials::default()).unwrap(), []);
 }

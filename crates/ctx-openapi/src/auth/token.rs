@@ -1,4 +1,4 @@
-//! Tokens that are got with a client's id and secret, and kept until they are of no use.
+//! OAuth 2.0 client credentials grant: requests access tokens, and caches them until they expire.
 
 use crate::client::{Web, configured_reach};
 use crate::request::{ApiBase, component};
@@ -15,17 +15,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use url::Url;
 
-/// Tokens that are kept.
+/// Maximum number of cached access tokens.
 const KEPT_MAX: usize = 64;
 
-/// A token is not used in its last moments: it must arrive before it ends.
+/// Safety margin before expiry: a token must still be valid when it arrives.
 const MARGIN: Duration = Duration::from_secs(30);
 
-/// A token, and what it is got with.
+/// A token request of the client credentials grant; also the key of the token cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) token_url: String,
-    /// Whether the document says so, and not who configured it.
+    /// Whether the token endpoint comes from the description, not from the configuration.
     pub(crate) is_described: bool,
     pub(crate) id: String,
     pub(crate) secret: Secret,
@@ -33,12 +33,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Where it is got by an API at this address.
+    /// The token endpoint; a relative URL is resolved against the API's base URL.
     fn url(&self, base: &Url) -> Result<Url, ToolError> {
         let url = base.join(&self.token_url).map_err(|_| {
             ToolError::new(ErrorKind::Tool, "the document's address for tokens cannot be read".to_owned())
         })?;
-        // A document may be wrong about that, and the secret would be there for anybody to read.
+        // A wrong `http` address in the description would send the client secret in the clear.
         if self.is_described && base.scheme() == "https" && url.scheme() != "https" && !is_here(&url) {
             let message = "the document's address for tokens is not https, as the API's is; set `token_url`";
             return Err(ToolError::new(ErrorKind::Forbidden, message));
@@ -47,7 +47,7 @@ impl Wanted {
     }
 }
 
-/// Whether an address is on this machine.
+/// Whether a URL is on this machine (loopback).
 fn is_here(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -57,20 +57,21 @@ fn is_here(url: &Url) -> bool {
 #[derive(Debug)]
 struct Token {
     value: Secret,
-    /// None where nobody said.
+    /// When to request a new token; `None` if the server did not say how long this one lasts.
     until: Option<Instant>,
 }
 
-/// Locked while a token is got, so that all who want it wait for one request.
+/// Locked during a token request, so that concurrent callers share one request.
 type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
 
-/// The tokens that are there, by where they are got: the servers of one document may each have their own.
+/// Cached access tokens, by resolved token endpoint and request: each server of a description may have its
+/// own endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens(Mutex<Vec<(Url, Wanted, Slot)>>);
 
 impl Tokens {
-    /// The token that is there, or a new one: where there is none, it is too old, or it is the one that was
-    /// refused.
+    /// Returns the cached token. Requests a new one if there is none, if it has expired, or if it is the
+    /// `refused` one.
     pub(crate) async fn get(
         &self,
         wanted: &Wanted,
@@ -116,7 +117,7 @@ async fn fetched(wanted: &Wanted, web: &Web, url: &Url, reach: Reach) -> Result<
     let asked = Instant::now();
     let mut received = web.receive_once(&request(wanted, url, true), FAILURE_BYTES_MAX, reach).await?;
     if matches!(received.status.as_u16(), 400 | 401) {
-        // Some take them only in the body.
+        // Some servers accept client credentials only in the body.
         received = web.receive_once(&request(wanted, url, false), FAILURE_BYTES_MAX, reach).await?;
     }
     read(received, wanted, url, asked)
@@ -158,7 +159,7 @@ fn read(received: Received, wanted: &Wanted, url: &Url, asked: Instant) -> Resul
         None => None,
     };
     let lasts = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    // One that lasts for moments only is used while it does.
+    // A token that lives shorter than the margin is used for half its lifetime.
     let used = lasts.map(|lasts| lasts.checked_sub(MARGIN).unwrap_or(lasts / 2));
     let until = used.and_then(|used| asked.checked_add(used));
     Ok(Token { value: Secret::new(token), until })

@@ -1,4 +1,5 @@
-//! Requests are sent: within bounds, again where that is safe, and as whoever may.
+//! Sends the requests of an API: rate limit, concurrency limit, credentials, token renewal and retries.
+//! Redirects and SSRF checks are left to `web`.
 
 mod retry;
 mod web;
@@ -25,20 +26,20 @@ pub(crate) struct Client {
     response_bytes: usize,
 }
 
-/// What lets a request in.
+/// The credentials of one request.
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) grants: Vec<Grant>,
-    /// Whether the caller brought it: then nothing of ours helps out.
+    /// Whether they came from the caller: then secret headers of the configuration are not sent.
     pub(crate) is_brought: bool,
 }
 
-/// What came back, and what must not be shown of it.
+/// A response, and the redactor that masks the secrets of its request.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) received: Received,
     pub(crate) redactor: Redactor,
-    /// When to try again, where the service says.
+    /// When to try again, if the service says so (`Retry-After`).
     pub(crate) wait: Option<Duration>,
 }
 
@@ -59,7 +60,7 @@ impl Client {
         Self { web: self.web.with_public_peers(), ..self }
     }
 
-    /// Sends a request with these grants. It ends when the time is over, or the future is dropped.
+    /// Sends a request with these credentials, within `time_left`. Dropping the future cancels it.
     pub(crate) async fn send(
         &self,
         request: Request,
@@ -67,7 +68,7 @@ impl Client {
         base: &ApiBase,
         time_left: Duration,
     ) -> Result<Answered, ToolError> {
-        // What is always sent may be a secret, and stand in the path.
+        // Masked: a frozen parameter may be a secret, and stand in the path.
         let shown = request.shown();
         let shown = || Pass::default().redactor(self.web.secrets()).text(shown.clone());
         if let Some(Err(wait)) = self.meter.as_ref().map(Meter::take) {
@@ -118,7 +119,7 @@ impl Client {
     }
 }
 
-/// An error without what is secret in its message: the address that it tells may be one that an answer led to.
+/// Masks secrets in an error message: the URL in it may come from a redirect.
 fn masked(error: ToolError, redactor: &Redactor) -> ToolError {
     let message = redactor.text(error.message().to_owned());
     if message == error.message() { error } else { ToolError::new(error.kind(), message) }

@@ -1,17 +1,17 @@
-//! What is tried again: only what is the same when it is done twice, and only when the service says when.
+//! Retries: only idempotent methods, and only if the service sends `Retry-After`.
 
 use crate::response::Received;
 use ctx_net::Request;
 use http::{Method, StatusCode};
 use std::time::{Duration, Instant};
 
-/// How often a request is sent again.
+/// Maximum number of retries of one request.
 const RETRIES_MAX: usize = 2;
 
-/// What is waited for at most, each time.
+/// The longest `Retry-After` that is waited for.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// How long a service that has no room wants to be left alone.
+/// The `Retry-After` delay of a 429 or 503 response.
 pub(super) fn wait(received: &Received) -> Option<Duration> {
     if !matches!(received.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         return None;
@@ -19,7 +19,7 @@ pub(super) fn wait(received: &Received) -> Option<Duration> {
     ctx_net::retry_after(&received.headers)
 }
 
-/// Whether to wait for that long, and to send it again.
+/// Whether to retry after that delay.
 pub(super) fn is_worth_it(
     request: &Request,
     wait: Duration,

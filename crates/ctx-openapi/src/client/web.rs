@@ -1,5 +1,5 @@
-//! HTTP with SSRF checks: every request is checked on the address that is connected to. A redirect never leads to a
-//! nearer network (internet, private, loopback) than the peer that sent it.
+//! HTTP with SSRF checks: every request is checked on the address that is connected to. A redirect never
+//! leads to a nearer network (internet, private, loopback) than the peer that sent it.
 
 use crate::ApiError;
 use crate::auth::Pass;
@@ -14,38 +14,38 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName
 use std::time::Duration;
 use url::Url;
 
-/// How long it may take until a connection stands.
+/// Connect timeout.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// Redirects that are followed.
 const REDIRECTS_MAX: usize = 5;
 
-/// Connections to one host that wait for the next request.
+/// Idle connections kept per host.
 const IDLE_PER_HOST: usize = 8;
 
-/// How long they wait. Many servers close theirs after five seconds, and a request on one that is being closed is
-/// lost.
+/// Lifetime of an idle connection. Many servers close theirs after five seconds, and a request on a
+/// connection that is being closed is lost.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 
-/// Headers that a redirect takes to another origin: those meant for whoever answers. All others are arguments or fixed
-/// values, and whether one is a secret is not known: many documents describe their key as a parameter.
+/// Headers that are kept on a cross-origin redirect. All others are arguments or fixed values, and any of
+/// them may be a secret: many descriptions declare their API key as a parameter.
 const CROSS_ORIGIN: CrossOriginHeaders = CrossOriginHeaders::Keep(&[ACCEPT, CONTENT_TYPE, CONTENT_ENCODING]);
 
-/// Words in the names of headers and parameters that hold secrets, besides those that any key may have.
+/// Words in names of headers and parameters that mark a secret, besides those of [`Redactor::is_secret_key`].
 const SECRET_WORDS: [&str; 4] = ["auth", "cookie", "key", "session"];
 
-/// Words that have one of those in them and mean something else.
+/// Words that contain one of [`SECRET_WORDS`] but do not mark a secret.
 const OPEN_WORDS: [&str; 2] = ["author", "keyword"];
 
-/// What requests are sent with.
+/// The HTTP client of one API, with its configured headers.
 #[derive(Debug)]
 pub(crate) struct Web {
     client: Client,
-    /// Added to every request for the API itself.
+    /// Configured headers, sent with every request to the API's own origin.
     headers: HeaderMap,
-    /// Those of them that let nobody in.
+    /// The configured headers that are not secret.
     open_headers: HeaderMap,
-    /// Those of their values, and of the parameters that are always sent, that are not for showing.
+    /// Values of secret headers and of secret frozen parameters, to be masked.
     secrets: Vec<Secret>,
 }
 
@@ -70,7 +70,7 @@ impl Web {
         }
         let proxy = match &settings.proxy {
             Some(proxy) => Proxy::fixed(proxy).map_err(|_| ApiError::Proxy)?,
-            // The variables that name a proxy are not ours to read.
+            // The proxy variables of the environment are not read here: configuration decides.
             None => Proxy::None,
         };
         let options = ClientOptions {
@@ -90,14 +90,14 @@ impl Web {
         Self { client: self.client.with_public_peers(), ..self }
     }
 
-    /// Secrets that are sent with every request.
+    /// Configured secrets that requests carry.
     pub(super) fn secrets(&self) -> &[Secret] {
         &self.secrets
     }
 
-    /// Sends a request with what lets it in, follows redirects, and reads what comes back. Where it is led to another
-    /// origin, what is meant for this one does not go with it; where callers bring what lets them in, neither does
-    /// what lets us in.
+    /// Sends a request with credentials, follows redirects, and reads the response. A cross-origin redirect
+    /// drops credentials and configured headers. If the caller brought credentials (`is_brought`), secret
+    /// headers of the configuration are not sent.
     pub(super) async fn receive(
         &self,
         request: Request,
@@ -125,8 +125,8 @@ impl Web {
         }
     }
 
-    /// Sends a request that nobody has to be let in for, and follows where it is led, as far as it may go. What comes
-    /// back, and where from.
+    /// Sends a request without credentials, and follows the redirects that `may_go` allows. Returns the
+    /// response and its final URL.
     pub(crate) async fn follow(
         &self,
         request: Request,
@@ -169,14 +169,14 @@ impl Web {
     }
 }
 
-/// The target of a redirect; one that cannot be read is not followed.
+/// The target of a redirect; a target that cannot be parsed is not followed.
 fn redirect_target(response: &Response) -> Option<Url> {
     response.redirect().ok().flatten()
 }
 
-/// Follows one more redirect, if there may be one.
+/// Follows one more redirect, unless there were too many.
 async fn follow(chain: &mut RedirectChain, mut response: Response, to: Url) -> Result<(), ToolError> {
-    // Read, so that the connection can be used again.
+    // Drained so that the connection can be reused.
     let drained = response.read_prefix(FAILURE_BYTES_MAX).await;
     drained.map_err(|error| failed(chain.request(), error))?;
     chain.follow(&response, to, CROSS_ORIGIN);
@@ -187,8 +187,8 @@ async fn follow(chain: &mut RedirectChain, mut response: Response, to: Url) -> R
     Err(ToolError::new(ErrorKind::Tool, message))
 }
 
-/// Policy for a host of trusted configuration: a literal address is allowed by naming it. Only an otherwise refused one
-/// is exempt, because an exemption also holds after redirects.
+/// SSRF policy for a host of trusted configuration: naming a literal address allows it. Only an address that
+/// would be refused is exempted, because an exemption also holds after redirects.
 pub(crate) fn configured_reach(host: &str) -> Reach {
     match Reach::OWN.check_host(host) {
         Ok(()) => Reach::OWN,
@@ -196,8 +196,9 @@ pub(crate) fn configured_reach(host: &str) -> Reach {
     }
 }
 
-/// Policy for the host that a description was fetched from, by a peer of this network scope. A host name leads nowhere
-/// nearer than it did then, which DNS rebinding would change; an address or a `localhost` name is what it says.
+/// SSRF policy for the host that a description was fetched from, by a peer of this network scope. A host name
+/// must not lead to a nearer network than it did then (DNS rebinding); a literal address or a `localhost`
+/// name cannot change, and is treated as configured.
 pub(crate) fn origin_reach(host: &str, scope: NetworkScope) -> Reach {
     match Reach::INTERNET.check_host(host) {
         Ok(()) => Reach::of_referrer(scope),
@@ -205,15 +206,15 @@ pub(crate) fn origin_reach(host: &str, scope: NetworkScope) -> Reach {
     }
 }
 
-/// Whether the value of a header or a parameter is a secret, by its name: others are versions and dates, which stand in
-/// answers too.
+/// Whether a header or parameter holds a secret, judged by its name. Other values are versions and dates,
+/// which also occur in responses and must not be masked there.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let rest = OPEN_WORDS.iter().fold(name.clone(), |rest, word| rest.replace(word, ""));
     Redactor::is_secret_key(&name) || SECRET_WORDS.iter().any(|word| rest.contains(word))
 }
 
-/// Reads an answer: all of it where all went well, else its beginning.
+/// Reads a response: the whole body of a success, the beginning of an error.
 async fn read(request: &Request, mut response: Response, bytes_max: usize) -> Result<Received, ToolError> {
     let body = match response.status().is_success() {
         true => response.read(bytes_max).await,

@@ -1,4 +1,4 @@
-//! What an operation answers when all went well.
+//! The successful response of an operation: its media types and its schema.
 
 use super::media::{Kind, essence, kind};
 use super::read::Reader;
@@ -6,17 +6,17 @@ use super::reference::Node;
 use crate::operation::{Answer, Way};
 use serde_json::{Value, json};
 
-/// Kinds of content that are asked for.
+/// Maximum number of media types in `Accept`.
 const ACCEPTED_MAX: usize = 16;
 
-/// Answers of one operation that are told apart.
+/// Maximum number of different response schemas of one operation.
 const ALTERNATIVES_MAX: usize = 8;
 
-/// Statuses with which nothing comes back.
+/// Statuses without a response body.
 const NOTHING: [&str; 2] = ["204", "205"];
 
 impl<'d> Reader<'d> {
-    /// What comes back, and the schema of it where it is known.
+    /// The successful response, and its schema if it is known.
     pub(super) fn answer(&mut self, operation: Node<'d>) -> (Answer, Option<Value>) {
         let mut content: Vec<(&'d str, Option<Node<'d>>)> = Vec::new();
         for response in self.good_responses(operation) {
@@ -38,7 +38,8 @@ impl<'d> Reader<'d> {
                 None => {}
             }
         }
-        // What a range is shows when it comes; what is an event stream, too.
+        // Concrete JSON goes first. The type of a wildcard range shows only in the response, and event
+        // streams are text.
         content.sort_by_key(|(name, _)| match kind(name) {
             Kind::Json if name.contains('*') => Kind::Form,
             kind => kind,
@@ -58,7 +59,7 @@ impl<'d> Reader<'d> {
         (Answer { accept }, schema)
     }
 
-    /// Whether the statuses of what went well say that nothing comes back.
+    /// Whether all success statuses of an operation are without a response body.
     fn is_nothing(&self, operation: Node<'d>) -> bool {
         let responses =
             operation.get("responses").and_then(|responses| self.documents.follow(responses).ok());
@@ -89,7 +90,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Responses to what went well, best first; one that cannot be found is left out.
+    /// Successful responses, best first; one whose `$ref` cannot be resolved is left out.
     fn good_responses(&self, operation: Node<'d>) -> Vec<Node<'d>> {
         let responses =
             operation.get("responses").and_then(|responses| self.documents.follow(responses).ok());

@@ -1,4 +1,4 @@
-//! What an operation sends: which kinds of content, and what it is made of.
+//! The request body of an operation: its media types, its schema, and the encoding of its fields.
 
 use super::media::{Files, Kind, file_schema, files, is_file, kind, sendable};
 use super::names::Unique;
@@ -9,25 +9,25 @@ use crate::operation::{Body, Format, Media, MediaKind, Part, Place, Style, Way};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashSet};
 
-/// Kinds of content of one body.
+/// Maximum number of media types of one body.
 const MEDIA_MAX: usize = 32;
 
-/// Fields of a body that are looked at.
+/// Fields of a body that are examined.
 const FIELDS_MAX: usize = 256;
 
-/// How deep combined schemas are looked into for them.
+/// Nesting depth of combined schemas that are searched for fields.
 const DEPTH_MAX: usize = 8;
 
-/// How many schemas are looked at to find out whether a body can be an object.
+/// Schemas that are examined to find out whether a body can be an object.
 const SCHEMAS_MAX: usize = 1_000;
 
-/// What an operation sends, and the schema of it.
+/// The request body of an operation, and its schema.
 pub(super) struct Sent {
     pub(super) body: Body,
     pub(super) schema: Value,
 }
 
-/// One kind of content as the document has it.
+/// One media type of a body, as the document declares it.
 struct Offer<'a> {
     content_type: String,
     kind: Kind,
@@ -36,10 +36,10 @@ struct Offer<'a> {
     files: Vec<(&'a str, Files)>,
 }
 
-/// What a body can be.
+/// Whether a body can be an object, and with which fields.
 struct Shape {
     is_table: bool,
-    /// The names of its fields where it is one.
+    /// The names of its fields, if it is an object.
     fields: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Shape {
 }
 
 impl<'d> Reader<'d> {
-    /// The body of an operation, if it has one.
+    /// The request body of an operation, if it has one.
     pub(super) fn body(
         &mut self,
         operation: Node<'d>,
@@ -72,7 +72,7 @@ impl<'d> Reader<'d> {
     }
 
     fn third_body(&mut self, body: Node<'d>, taken: &mut Unique) -> Option<Sent> {
-        // One that cannot be found can still be given as anything.
+        // A body whose `$ref` cannot be resolved still takes any value.
         let followed = self.documents.follow(body).ok();
         let content = followed.and_then(|body| body.get("content"));
         let media = content.into_iter().flat_map(Node::fields).take(MEDIA_MAX);
@@ -88,7 +88,7 @@ impl<'d> Reader<'d> {
         (!is_nothing).then(|| self.sent(offers, required, description, taken))
     }
 
-    /// Fields of a form as the second version has them, as one body of the third.
+    /// Converts the `formData` parameters of Swagger 2.0 into one request body.
     fn second_form(&mut self, operation: Node<'d>, form: &[Said<'d>], taken: &mut Unique) -> Sent {
         let has_files = form.iter().any(|one| one.node.text("type") == Some("file"));
         let is_multipart = |name: &String| kind(name) == Kind::Multipart;
@@ -139,7 +139,7 @@ impl<'d> Reader<'d> {
         Sent { body: body(shape, is_required, media, taken), schema }
     }
 
-    /// The kinds of content that an operation of the second version takes.
+    /// The media types that an operation of Swagger 2.0 consumes.
     fn consumes(&self, operation: Node<'d>) -> Vec<String> {
         let own = operation.get("consumes").or_else(|| self.root.get("consumes"));
         let names = own.into_iter().flat_map(Node::items).filter_map(|name| name.value.as_str());
@@ -153,7 +153,7 @@ impl<'d> Reader<'d> {
         if is_range && kind == Kind::Json && schema.is_some_and(|schema| is_file(self.documents, schema)) {
             kind = Kind::Binary;
         }
-        // A form that is one text is written by whoever gives it.
+        // A form whose schema is a string: the caller passes it encoded.
         let is_text = |schema: Node<'d>| {
             self.documents.follow(schema).is_ok_and(|schema| schema.text("type") == Some("string"))
         };
@@ -184,7 +184,7 @@ impl<'d> Reader<'d> {
         if offers.is_empty() {
             offers.push(self.offer("application/json".to_owned(), None, None));
         }
-        // Files go only into parts.
+        // A multipart media type with files goes first: only multipart can carry files.
         offers.sort_by_key(|offer| (offer.kind != Kind::Multipart || offer.files.is_empty(), offer.kind));
         let mut media: Vec<Media> = Vec::new();
         for offer in &offers {
@@ -214,7 +214,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// The fields that are files, or of which the document says how they are written.
+    /// The fields that are files, or that have an `encoding` of their own.
     fn parts(&self, offer: &Offer<'d>) -> BTreeMap<String, Part> {
         let mut parts: BTreeMap<String, Part> = BTreeMap::new();
         for (name, _) in &offer.files {
@@ -236,7 +236,7 @@ impl<'d> Reader<'d> {
         parts
     }
 
-    /// The schema of one kind.
+    /// The schema of a body with one media type.
     fn body_schema(&mut self, offer: &Offer<'d>) -> Value {
         let Some(schema) = offer.schema else {
             return match offer.kind {
@@ -268,8 +268,8 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// A schema with all that it is put together from in place. What the document names is a text there, and may
-    /// be a file here.
+    /// A schema with its `allOf` parts inlined, so that fields in them can be changed to files. A shared
+    /// definition cannot be changed: the same field is text for other media types.
     fn in_place(&mut self, schema: Node<'d>, depth: usize) -> Value {
         let followed = self.documents.follow(schema).unwrap_or(schema);
         let mut converted = self.schemas.schema(followed, Way::Request);
@@ -284,7 +284,7 @@ impl<'d> Reader<'d> {
         converted
     }
 
-    /// What a value of one kind can be.
+    /// Whether a value of one media type can be an object, and with which fields.
     fn shape(&self, offer: &Offer<'d>) -> Shape {
         let mut shape = Shape::anything();
         match (offer.kind, offer.schema) {
@@ -297,7 +297,8 @@ impl<'d> Reader<'d> {
         shape
     }
 
-    /// Whether a value can be an object, whatever its schema is put together from; adds the names of its fields.
+    /// Whether a value can be an object, according to its schema and all combined schemas; adds the names of
+    /// its fields.
     fn can_be_table(
         &self,
         schema: Node<'d>,
@@ -337,7 +338,7 @@ impl<'d> Reader<'d> {
         field.is("readOnly") || target.is_some_and(|target| target.is("readOnly"))
     }
 
-    /// The fields of an object that can be given; none where there are alternatives.
+    /// The fields of an object that callers can set; empty if the schema has alternatives.
     fn fields_of(&self, schema: Node<'d>) -> Vec<(&'d str, Node<'d>)> {
         let mut fields = Vec::new();
         let is_plain = self.gather_fields(schema, 0, &mut fields);
@@ -360,7 +361,7 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// Makes a field a file, or a list of files, where a schema has it.
+/// Replaces the schema of a field by that of a file or a list of files, wherever a schema declares the field.
 fn make_file(schema: &mut Value, name: &str, files: Files) {
     let Value::Object(fields) = schema else { return };
     let property = fields.get_mut("properties").and_then(|properties| properties.get_mut(name));
@@ -373,9 +374,9 @@ fn make_file(schema: &mut Value, name: &str, files: Files) {
     }
 }
 
-/// What the body is called among the arguments.
+/// Name of the body among the arguments.
 const BODY: &str = "body";
-/// What it is called where a parameter is `body`, or a field of it: fields may be given beside parameters.
+/// Its name if a parameter or one of its own fields is called `body`: fields may be passed beside parameters.
 const OTHER_BODY: &str = "request_body";
 
 fn body(shape: Shape, required: bool, media: Vec<Media>, taken: &mut Unique) -> Body {

@@ -1,11 +1,11 @@
-//! Operations as they are documented to whoever writes a script.
+//! Tests: the Luau declarations of operations.
 
 use super::{Alone, Description, Home, load};
 use crate::operation::Operation;
 use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
 use ctx_types::Function;
 
-/// A description in which schemas are everything that they can be.
+/// A description with every kind of schema.
 const SHOP: &str = r##"
 openapi: 3.1.0
 info: {title: Shop, version: '1'}

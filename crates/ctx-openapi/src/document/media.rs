@@ -1,10 +1,10 @@
-//! Kinds of content: which is which, and which is best.
+//! Media types: how each is encoded, and which is preferred.
 
 use super::reference::Node;
 use super::sources::Documents;
 use serde_json::Value;
 
-/// What content is.
+/// Kinds of media types, the preferred first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Json,
@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Binary,
 }
 
-/// What content of a type is.
+/// The kind of a media type.
 pub(super) fn kind(content_type: &str) -> Kind {
     let name = essence(content_type);
     let (family, kind) = name.split_once('/').unwrap_or((name.as_str(), ""));
@@ -34,12 +34,12 @@ pub(super) fn kind(content_type: &str) -> Kind {
     }
 }
 
-/// A type in lower case without its parameters.
+/// A media type in lower case, without its parameters.
 pub(super) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// A type that can be sent: a range is none.
+/// A media type that can be sent: a default for a range such as `image/*`.
 pub(super) fn sendable(content_type: &str) -> String {
     let is_range = content_type.contains('*') || !content_type.contains('/');
     let name = match kind(content_type) {
@@ -64,8 +64,8 @@ pub(super) fn is_file(documents: &Documents, schema: Node<'_>) -> bool {
     (is_text && is_bytes) || schema.text("type") == Some("file")
 }
 
-/// Whether a field of a body is a file, or a list of them. Since version 3.1 it may be its kind of content, which
-/// is told beside the schema, that alone says so.
+/// Whether a field of a body is a file, or a list of files. Since OpenAPI 3.1 the schema may leave that to
+/// `contentType` in the field's `encoding`.
 pub(super) fn files(documents: &Documents, schema: Node<'_>, content_type: Option<&str>) -> Option<Files> {
     let is_told = content_type.is_some_and(|kinds| {
         let first = kinds.split(',').next().unwrap_or_default();
@@ -79,7 +79,7 @@ pub(super) fn files(documents: &Documents, schema: Node<'_>, content_type: Optio
     items.is_some_and(is_one).then_some(Files::List)
 }
 
-/// How many files a field is.
+/// Whether a field is one file or a list of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Files {
     One,
@@ -87,7 +87,7 @@ pub(super) enum Files {
 }
 
 impl Files {
-    /// The schema of it.
+    /// The schema of such a field.
     pub(super) fn schema(self, description: Option<&str>) -> Value {
         match self {
             Self::One => file_schema(description),
@@ -96,7 +96,7 @@ impl Files {
     }
 }
 
-/// Whether a schema says no more than that there is a text, if that.
+/// Whether a schema allows any string, and says nothing more.
 fn is_open(documents: &Documents, schema: Node<'_>) -> bool {
     let Ok(schema) = documents.follow(schema) else { return false };
     let says = |word: &str| schema.value.get(word).is_some();
@@ -109,8 +109,9 @@ fn is_open(documents: &Documents, schema: Node<'_>) -> bool {
     is_text && !others.into_iter().any(says)
 }
 
-/// What bytes are given as: a text as it is, or an object that holds them, which is what an answer of bytes is, too.
-/// It admits what `request/file.rs` takes, where the name may also be called `filename`.
+/// The schema of a file argument: a string, or an object that holds the bytes, or one that refers to a kept
+/// file, as a response of bytes does. It must match what `request/file.rs` accepts, which also takes
+/// `filename` for `name`.
 pub(super) fn file_schema(description: Option<&str>) -> Value {
     let mut schema = serde_json::json!({
         "format": "binary",

@@ -1,7 +1,8 @@
-//! The text of a description as operations: any version, JSON or YAML, in one document or several.
+//! Parses the text of a description into operations: any version, JSON or YAML, one document or several.
 //!
-//! `text` and `yaml` give values, `sources` the documents beside the first, `reference` what refers to what, and
-//! `read` the operations with the rest. Nothing of the documents stays.
+//! `text` and `yaml` parse documents, `sources` gathers those that the root document refers to, `reference`
+//! resolves `$ref`, and `read` builds the operations with the other modules. Nothing of the documents is
+//! retained.
 
 mod answer;
 mod body;
@@ -25,8 +26,8 @@ pub(crate) use text::{TEXT_BYTES_MAX, Unreadable};
 
 use crate::operation::Description;
 
-/// Reads a description. It takes a moment for a large one, and waits for other documents: not for a thread that
-/// others wait for.
+/// Parses a description. Slow for a large one, and blocks while `fetch` gets other documents: not for threads
+/// that run async tasks.
 pub(crate) fn load(text: &str, home: Home, fetch: &dyn Fetch) -> Result<Description, Unreadable> {
     let documents = sources::Documents::gather(text, home, fetch)?;
     read::read(&documents)

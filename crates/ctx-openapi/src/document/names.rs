@@ -1,4 +1,4 @@
-//! What operations are called: words in lower case with underscores between, each name once, none too long.
+//! Function names of operations: snake case, unique, of bounded length.
 
 use ctx_core::Identifier;
 use std::collections::{HashMap, HashSet};
@@ -7,17 +7,18 @@ use std::collections::{HashMap, HashSet};
 #[derive(Default)]
 pub(super) struct Unique {
     taken: HashSet<String>,
-    /// The number that is tried next for a name that is taken: a thousand of the same are no thousand tries each.
+    /// The next number to try for a name that is taken. Without it, a thousand equal names would need a
+    /// thousand attempts each.
     next: HashMap<String, usize>,
 }
 
 impl Unique {
-    /// The name, or with a number behind it: `x`, `x_2`, `x_3`.
+    /// The name, or if it is taken, the name with a number: `x`, `x_2`, `x_3`.
     pub(super) fn take(&mut self, name: &str) -> String {
         self.take_as(name, str::to_owned)
     }
 
-    /// The same, each made fit before it is compared.
+    /// Like [`Self::take`], with `fit` applied to each candidate before it is compared.
     fn take_as(&mut self, name: &str, fit: impl Fn(&str) -> String) -> String {
         let fitting = fit(name);
         if self.taken.insert(fitting.clone()) {
@@ -39,7 +40,7 @@ impl Unique {
     }
 }
 
-/// The name of an operation: of its `operationId`, else of its method and path.
+/// The function name of an operation: from its `operationId`, else from its method and path.
 pub(super) fn operation_name(names: &mut Unique, id: Option<&str>, method: &str, path: &str) -> String {
     let of_id = id.map(snake_case).filter(|name| !name.is_empty());
     let name = of_id.unwrap_or_else(|| snake_case(&format!("{method} {path}")));
@@ -61,7 +62,7 @@ fn snake_case(text: &str) -> String {
         let before = if place == 0 { ' ' } else { at(place - 1) };
         let (after, later) = (at(place + 1), at(place + 2));
         let ends_acronym = before.is_ascii_uppercase() && after.is_ascii_lowercase();
-        // The `s` of `IDs` is not the next word.
+        // The `s` of `IDs` does not begin a new word.
         let is_plural = after == 's' && !later.is_ascii_lowercase();
         let begins = before.is_ascii_lowercase() || before.is_ascii_digit() || (ends_acronym && !is_plural);
         if letter.is_ascii_uppercase() && begins && !name.ends_with('_') {

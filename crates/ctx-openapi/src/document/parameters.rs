@@ -1,4 +1,4 @@
-//! Parameters of an operation: those of its path and its own, which come first where both say something.
+//! Parameters of an operation: those of the path item and its own, which override them.
 
 use super::names::Unique;
 use super::path::{Piece, Slot, Template};
@@ -8,13 +8,13 @@ use crate::operation::{Format, Parameter, Place, Style, Way};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// Parameters of one operation.
+/// Maximum number of parameters of one operation.
 const PARAMETERS_MAX: usize = 1_000;
 
-/// Headers that are made by us, whatever a document says of them.
+/// Headers that follow from body, response and credentials, whatever a document declares.
 const OWN_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
-/// What an operation takes besides a body, and what callers see of it.
+/// The parameters of an operation, and their schemas for callers.
 #[derive(Default)]
 pub(super) struct Parameters {
     pub(super) list: Vec<Parameter>,
@@ -24,17 +24,17 @@ pub(super) struct Parameters {
     pub(super) arguments: Unique,
 }
 
-/// What the document says of a parameter.
+/// A parameter as the document declares it.
 #[derive(Clone, Copy)]
 pub(super) struct Said<'a> {
     pub(super) name: &'a str,
-    /// `path`, `query`, `body` and so on.
+    /// The value of `in`: `path`, `query`, `body` and so on.
     pub(super) place: &'a str,
     pub(super) node: Node<'a>,
 }
 
 impl<'d> Reader<'d> {
-    /// What is said of an operation's parameters, each once. One that cannot be found is left out.
+    /// The declared parameters of an operation, each once. One whose `$ref` cannot be resolved is left out.
     pub(super) fn said(&self, item: Node<'d>, operation: Node<'d>, template: &Template) -> Vec<Said<'d>> {
         let mut said: Vec<Said<'d>> = Vec::new();
         let mut places: HashMap<(&str, &str), usize> = HashMap::new();
@@ -43,7 +43,7 @@ impl<'d> Reader<'d> {
             for parameter in owner.get("parameters").into_iter().flat_map(Node::items) {
                 let Some(one) = self.one(parameter, template) else { continue };
                 match places.get(&(one.name, one.place)) {
-                    // The first of a list counts, and the operation's before the path's.
+                    // The first of a list counts, and the operation's own replaces that of the path item.
                     Some(place) if *place < own_from => {
                         if let Some(old) = said.get_mut(*place) {
                             *old = one;
@@ -69,7 +69,7 @@ impl<'d> Reader<'d> {
         Some(Said { name, place, node })
     }
 
-    /// The parameters of a request.
+    /// Converts declared parameters, and adds those that only the path template has.
     pub(super) fn parameters(&mut self, said: &[Said<'d>], template: &Template) -> Parameters {
         let mut parameters = Parameters::default();
         let mut bound: Vec<&str> = Vec::new();
@@ -114,7 +114,7 @@ impl<'d> Reader<'d> {
             None => said.get("schema"),
         };
         let content_type = content.map(|(content_type, _)| content_type);
-        // The second version says it in the parameter itself.
+        // Swagger 2.0 has the schema keywords in the parameter itself.
         let is_inline = schema.is_none();
         let source = schema.unwrap_or(said);
         let mut described = match self.schemas.convert(source, Some(Way::Request), required) {
@@ -145,7 +145,7 @@ impl<'d> Reader<'d> {
 }
 
 impl Parameters {
-    /// An argument's name that no other has.
+    /// A unique argument name for a parameter.
     fn argument(&mut self, name: &str, place: Place) -> String {
         if !self.arguments.has(name) {
             return self.arguments.take(name);
@@ -159,7 +159,7 @@ impl Parameters {
         self.arguments.take(&format!("{name}_{place}"))
     }
 
-    /// Adds one of which the document says nothing: a text that must be given.
+    /// Adds a parameter that the document does not declare: a required string.
     fn add_plain(&mut self, name: &str, place: Place, allow_reserved: bool) {
         let argument = self.argument(name, place);
         self.properties.insert(argument.clone(), serde_json::json!({"type": "string"}));
@@ -167,7 +167,7 @@ impl Parameters {
         self.list.push(Parameter { argument, name: name.to_owned(), place, required: true, format });
     }
 
-    /// Adds one that always has the same value; one that the document knows has it from now on.
+    /// Adds a query parameter with a fixed value, or freezes a declared one.
     fn fix(&mut self, name: &str, value: &str) {
         let known = self.list.iter().find(|one| one.place == Place::Query && one.name == name);
         let argument = match known {
@@ -189,7 +189,7 @@ fn usual_style(place: Place) -> Style {
     }
 }
 
-/// How a parameter is written.
+/// How a parameter is serialized.
 fn format(said: Node<'_>, place: Place, is_second: bool) -> Format {
     if is_second {
         return second_format(said, place);
@@ -202,7 +202,7 @@ fn format(said: Node<'_>, place: Place, is_second: bool) -> Format {
     }
 }
 
-/// A style by its name, where it can be used there.
+/// A style by its name, if it is valid in this location.
 pub(super) fn style_of(name: &str, place: Place) -> Option<Style> {
     match (name, place) {
         ("simple", Place::Path | Place::Header) => Some(Style::Simple),
@@ -216,7 +216,7 @@ pub(super) fn style_of(name: &str, place: Place) -> Option<Style> {
     }
 }
 
-/// `collectionFormat` of the second version; what is no list is written as in the third.
+/// `collectionFormat` of Swagger 2.0; a parameter that is not a list is serialized as in OpenAPI 3.
 pub(super) fn second_format(said: Node<'_>, place: Place) -> Format {
     let usual = usual_style(place);
     let is_list = said.text("type") == Some("array");

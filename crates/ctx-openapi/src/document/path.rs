@@ -1,34 +1,34 @@
-//! The path of an operation: what is to be filled in, and what stands in it that belongs elsewhere.
+//! Parses the path of an operation: its placeholders, and a query string that some documents append to it.
 
-/// A path as a request has it.
+/// A parsed path template.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Template {
-    /// With `{names}` and nothing else in braces.
+    /// With `{name}` placeholders, and no other braces.
     pub(super) path: String,
-    /// The names, each once, in their order.
+    /// The placeholders, each name once, in order of appearance.
     pub(super) slots: Vec<Slot>,
-    /// What was written behind a question mark.
+    /// The query string that follows a question mark.
     pub(super) query: Vec<(String, Piece)>,
 }
 
-/// One place to be filled in.
+/// A placeholder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) name: String,
-    /// Whether slashes and the like stay as they are.
+    /// Whether slashes and other reserved characters stay unencoded (`{+name}`).
     pub(super) is_reserved_allowed: bool,
 }
 
-/// What a field of the query is, where the path has one.
+/// Value of a field in the query string of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Always this.
+    /// A fixed value.
     Fixed(String),
-    /// The value of a parameter.
+    /// The value of the parameter with this name.
     Slot(String),
 }
 
-/// Reads a path; the error says what is wrong with it.
+/// Parses a path; the error says what is wrong with it.
 pub(super) fn template(raw: &str) -> Result<Template, String> {
     let raw = raw.trim();
     let raw = outside_of_braces(raw, '#').map_or(raw, |(before, _)| before);
@@ -46,7 +46,7 @@ pub(super) fn template(raw: &str) -> Result<Template, String> {
         }
         path.push_str(before);
         rest = after;
-        // What is written as `{?a,b}` are fields of the query, which are parameters anyway.
+        // `{?a,b}` lists query parameters, which the operation declares anyway.
         if inside.starts_with(['?', '&']) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The operations of a description, each by itself: what is wrong with one leaves the others alone.
+//! Builds the operations of a description, each by itself: an invalid one does not affect the others.
 
 use super::body::Sent;
 use super::names::{Unique, operation_name};
@@ -12,32 +12,32 @@ use crate::operation::{Description, Operation, Skipped};
 use ctx_core::ToolSpec;
 use serde_json::{Map, Value};
 
-/// Operations of one description.
+/// Maximum number of operations of one description.
 const OPERATIONS_MAX: usize = 50_000;
 
-/// What is told of operations that were skipped.
+/// Skipped operations that are listed.
 const SKIPPED_MAX: usize = 10_000;
 
-/// Bytes of a description in words.
+/// Bytes of the description text of an operation.
 const WORDS_MAX: usize = 16 << 10;
 
 /// Bytes of a title.
 const TITLE_MAX: usize = 200;
 
-/// The methods that there are; other fields of a path are about all of them.
+/// HTTP methods, which are the operations of a path item; its other fields apply to all of them.
 const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
-/// Reads a description that is all there.
+/// Builds operations from documents that are gathered and parsed.
 pub(super) struct Reader<'d> {
     pub(super) documents: &'d Documents,
     pub(super) root: Node<'d>,
-    /// Whether it is of the second version.
+    /// Whether the description is Swagger 2.0.
     pub(super) is_second: bool,
     pub(super) schemas: Schemas<'d>,
     names: Unique,
 }
 
-/// The description that documents are.
+/// Builds the operations of the gathered documents.
 pub(super) fn read(documents: &Documents) -> Result<Description, Unreadable> {
     let root = Node { document: 0, value: documents.root() };
     let is_second = is_second(root)?;
@@ -58,7 +58,7 @@ pub(super) fn read(documents: &Documents) -> Result<Description, Unreadable> {
     Ok(description)
 }
 
-/// Whether a description is of the second version, else of the third; the error says why it is neither.
+/// Whether a description is Swagger 2.0, else OpenAPI 3; the error says why it is neither.
 fn is_second(root: Node<'_>) -> Result<bool, Unreadable> {
     let neither = |why: &str| Err(Unreadable::NotADescription(why.to_owned()));
     if !root.value.is_object() {
@@ -161,7 +161,7 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// What an operation does, in the document's words.
+/// Summary and description of an operation, or `otherwise` if it has neither.
 fn words(operation: Node<'_>, deprecated: bool, otherwise: &str) -> String {
     let said = match (operation.text("summary"), operation.text("description")) {
         (Some(summary), Some(description)) if description.starts_with(summary) => description.to_owned(),
@@ -173,12 +173,12 @@ fn words(operation: Node<'_>, deprecated: bool, otherwise: &str) -> String {
     if deprecated { format!("{said}\n\nDeprecated.") } else { said.to_owned() }
 }
 
-/// The beginning of a text, of so many bytes at most.
+/// The beginning of a text, of at most so many bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max)).unwrap_or(text)
 }
 
-/// The schema of all arguments: the parameters, and the body.
+/// The schema of all arguments: the parameters and the body.
 fn input_schema(parameters: &mut Parameters, sent: Option<&Sent>) -> Value {
     let mut properties = std::mem::take(&mut parameters.properties);
     let is_needed = |argument: &String| !parameters.frozen.contains_key(argument);

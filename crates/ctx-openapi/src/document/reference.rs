@@ -1,57 +1,57 @@
-//! Where a reference leads.
+//! Resolution of `$ref`.
 
 use super::sources::{Documents, percent_decoded};
 use serde_json::{Map, Value};
 
-/// References that lead to references.
+/// Maximum length of a chain of references.
 const STEPS_MAX: usize = 32;
 
-/// Where schemas are kept that some documents refer to by their bare name.
+/// Locations of schemas that some documents refer to by their bare name.
 const SCHEMA_HOMES: [&str; 2] = ["/components/schemas/", "/definitions/"];
 
-/// A value, and the document that it stands in: references are seen from there.
+/// A value and its document, against which its references are resolved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node<'a> {
     pub(super) document: usize,
     pub(super) value: &'a Value,
 }
 
-/// What a reference leads to.
+/// The target of a reference.
 #[derive(Clone, Debug)]
 pub(super) struct Found<'a> {
     pub(super) node: Node<'a>,
-    /// The way to it within its document.
+    /// JSON Pointer to it within its document.
     pub(super) pointer: String,
 }
 
 impl<'a> Node<'a> {
-    /// A field of it.
+    /// One of its fields.
     pub(super) fn get(self, name: &str) -> Option<Node<'a>> {
         self.value.get(name).map(|value| Node { value, ..self })
     }
 
-    /// Its fields, where it is an object.
+    /// Its fields; none if it is not an object.
     pub(super) fn fields(self) -> impl Iterator<Item = (&'a str, Node<'a>)> {
         let fields = self.value.as_object().into_iter().flatten();
         fields.map(move |(name, value)| (name.as_str(), Node { value, ..self }))
     }
 
-    /// Its items, where it is a list.
+    /// Its items; none if it is not an array.
     pub(super) fn items(self) -> impl Iterator<Item = Node<'a>> {
         self.value.as_array().into_iter().flatten().map(move |value| Node { value, ..self })
     }
 
-    /// A field that is a text with something in it.
+    /// A field that is a non-empty string.
     pub(super) fn text(self, name: &str) -> Option<&'a str> {
         self.value.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
     }
 
-    /// A field that is yes or no; no where it is not there.
+    /// A boolean field; false if it is absent.
     pub(super) fn is(self, name: &str) -> bool {
         self.flag(name).unwrap_or(false)
     }
 
-    /// A field that is yes or no, if it is there.
+    /// A boolean field, if it is present. The strings `true` and `false` count as booleans.
     pub(super) fn flag(self, name: &str) -> Option<bool> {
         match self.value.get(name)? {
             Value::Bool(flag) => Some(*flag),
@@ -61,13 +61,13 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What a value refers to, if it is a reference.
+/// The `$ref` of an object, if it has one.
 pub(super) fn reference_of(fields: &Map<String, Value>) -> Option<&str> {
     fields.get("$ref").and_then(Value::as_str)
 }
 
 impl Documents {
-    /// What a reference leads to, in one step; else why it does not.
+    /// Resolves a reference by one step; the error says why it cannot be resolved.
     pub(super) fn find<'a>(&'a self, from: usize, reference: &str) -> Result<Found<'a>, String> {
         let refused = |why: &str| format!("refers to `{}`, which {why}", shortened(reference));
         let is_bare_name = !reference.contains(['#', '/', '.']) && !reference.is_empty();
@@ -88,7 +88,8 @@ impl Documents {
         Ok(Found { node: Node { document, value }, pointer })
     }
 
-    /// The value itself, or what it refers to in the end; else why there is nothing.
+    /// Follows a chain of references to its end; a value that is not a reference is returned as it is. The
+    /// error says why a reference cannot be resolved.
     pub(super) fn follow<'a>(&'a self, mut node: Node<'a>) -> Result<Node<'a>, String> {
         for _ in 0..STEPS_MAX {
             match node.value.as_object().and_then(reference_of) {
@@ -99,7 +100,8 @@ impl Documents {
         Err("refers to itself".to_owned())
     }
 
-    /// What a reference leads to where nothing but references is passed; else why there is nothing.
+    /// Resolves a reference, and further ones as long as the target has no field but `$ref`; the error says
+    /// why it cannot be resolved.
     pub(super) fn find_last<'a>(&'a self, from: usize, reference: &str) -> Result<Found<'a>, String> {
         let mut found = self.find(from, reference)?;
         for _ in 0..STEPS_MAX {
@@ -113,7 +115,7 @@ impl Documents {
     }
 }
 
-/// Enough of a text to know it again.
+/// The beginning of a text, for error messages.
 pub(super) fn shortened(text: &str) -> String {
     const SHOWN_MAX: usize = 120;
     let mut shown: String =

@@ -1,15 +1,15 @@
-//! Which credentials an interface takes, and which of them an operation asks for.
+//! Security schemes of a description, and security requirements of its operations.
 
 use super::read::Reader;
 use super::reference::Node;
 use crate::operation::{Place, Scheme};
 use std::collections::BTreeMap;
 
-/// Ways to be let in of one operation.
+/// Maximum number of alternative security requirements of one operation.
 const WAYS_MAX: usize = 32;
 
 impl<'d> Reader<'d> {
-    /// All schemes of the document.
+    /// All security schemes of the document.
     pub(super) fn schemes(&self) -> BTreeMap<String, Scheme> {
         let components = self.root.get("components").and_then(|components| components.get("securitySchemes"));
         let schemes = components.or_else(|| self.root.get("securityDefinitions"));
@@ -22,8 +22,8 @@ impl<'d> Reader<'d> {
             .collect()
     }
 
-    /// The ways to be let in: the operation's own, else the document's. Schemes that are nowhere described are
-    /// added as such.
+    /// The security requirements of an operation: its own, else those of the document. Schemes that are not
+    /// described are added to `schemes` as unknown.
     pub(super) fn security(
         &self,
         operation: Node<'d>,
@@ -31,7 +31,7 @@ impl<'d> Reader<'d> {
     ) -> Vec<BTreeMap<String, Vec<String>>> {
         let own = operation.get("security").filter(|security| security.value.is_array());
         if own.is_some_and(|own| own.items().next().is_none()) {
-            // Whoever writes that down means it: anybody is let in.
+            // An empty list declares that no credentials are needed.
             return vec![BTreeMap::new()];
         }
         let ways = own.or_else(|| self.root.get("security")).into_iter().flat_map(Node::items);
@@ -76,7 +76,7 @@ fn key(place: Place, name: &str) -> Scheme {
     Scheme::Key { place, name: name.to_owned() }
 }
 
-/// A flow in which no person takes part is one that we can go.
+/// Only the client credentials flow can be run here: it involves no person.
 fn oauth(scheme: Node<'_>) -> Scheme {
     let third = scheme.get("flows").and_then(|flows| flows.get("clientCredentials"));
     let second = Some(scheme).filter(|scheme| scheme.text("flow") == Some("application"));

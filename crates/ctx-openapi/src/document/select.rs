@@ -1,21 +1,22 @@
-//! Which operations of a description are wanted, and which arguments have a fixed value.
+//! Selects operations of a description, and freezes parameters.
 
 use crate::operation::{Description, Operation};
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a pattern for a tag begins with.
+/// Prefix of a pattern for tags.
 const TAG: &str = "tag:";
 
-/// Which operations are wanted: all of the first, or any where there are none, without the second.
+/// Which operations are offered: those that match `include`, or all if it is empty, without those that match
+/// `exclude`.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
 }
 
-/// A pattern that means nothing.
+/// A pattern that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("`{pattern}` is not a pattern: {why}")]
 pub struct InvalidPattern {
@@ -23,7 +24,7 @@ pub struct InvalidPattern {
     why: String,
 }
 
-/// `tag:pets`, `/pets/**`, `GET /pets/*` or `list_*`.
+/// A pattern for operations: `tag:pets`, `/pets/**`, `GET /pets/*` or `list_*`.
 #[derive(Clone, Debug)]
 enum Pattern {
     Tag(GlobMatcher),
@@ -32,7 +33,7 @@ enum Pattern {
 }
 
 impl Selection {
-    /// Reads patterns: `tag:pets`, `/pets/**`, `GET /pets/*` or `list_*`.
+    /// Parses patterns: `tag:pets`, `/pets/**`, `GET /pets/*` or `list_*`.
     pub fn new<'a>(
         include: impl IntoIterator<Item = &'a str>,
         exclude: impl IntoIterator<Item = &'a str>,
@@ -59,7 +60,7 @@ impl Pattern {
             };
             glob.map(|glob| glob.compile_matcher()).map_err(invalid)
         };
-        // The braces of a path are its own, not a choice.
+        // Braces in a path are literal, not a glob alternative.
         let path_glob = |path: &str| glob(&path.replace('{', "\\{").replace('}', "\\}"), true);
         if let Some(tag) = text.strip_prefix(TAG) {
             return Ok(Self::Tag(glob(tag.trim(), false)?));
@@ -88,7 +89,7 @@ impl Pattern {
 }
 
 impl Description {
-    /// Keeps what is wanted, and nothing that only the rest needs.
+    /// Keeps the selected operations, and the definitions that they refer to.
     pub(crate) fn select(&mut self, selection: &Selection) {
         if selection.include.is_empty() && selection.exclude.is_empty() {
             return;
@@ -97,8 +98,8 @@ impl Description {
         self.drop_unreached();
     }
 
-    /// Gives arguments a fixed value, by what they are called here or in the request: callers neither see nor
-    /// give them any more.
+    /// Freezes parameters, by argument name or by name in the request: their values are always sent, and
+    /// callers neither see nor set them.
     pub(crate) fn freeze(&mut self, values: &BTreeMap<String, Value>) {
         for operation in &mut self.operations {
             for parameter in &operation.parameters {
@@ -112,7 +113,7 @@ impl Description {
     }
 }
 
-/// Takes an argument out of a schema.
+/// Removes an argument from a schema.
 fn hide(schema: &mut Value, argument: &str) {
     let Value::Object(fields) = schema else { return };
     if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {

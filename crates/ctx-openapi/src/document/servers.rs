@@ -1,14 +1,14 @@
-//! Where an interface is, as its document says it.
+//! The server URLs of an operation.
 
 use super::read::Reader;
 use super::reference::Node;
 use serde_json::Value;
 
-/// Servers of one operation.
+/// Maximum number of servers of one operation.
 const SERVERS_MAX: usize = 16;
 
 impl<'d> Reader<'d> {
-    /// The servers of an operation: its own, else its path's, else the document's.
+    /// The servers of an operation: its own, else those of its path item, else those of the document.
     pub(super) fn servers(&self, item: Node<'d>, operation: Node<'d>) -> Vec<String> {
         if self.is_second {
             return self.second_servers(operation);
@@ -19,7 +19,7 @@ impl<'d> Reader<'d> {
         servers.into_iter().find(|servers| !servers.is_empty()).unwrap_or_default()
     }
 
-    /// `schemes`, `host` and `basePath`, safe ones first.
+    /// Server URLs of Swagger 2.0, from `schemes`, `host` and `basePath`; https first.
     fn second_servers(&self, operation: Node<'d>) -> Vec<String> {
         let base = self.root.text("basePath").unwrap_or_default();
         let base =
@@ -40,7 +40,7 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// A server's URL with its variables filled in; none where one has no value.
+/// A server URL with its variables replaced by their defaults; `None` if a variable has no value.
 fn filled_in(server: Node<'_>) -> Option<String> {
     let mut url = String::new();
     let mut rest = server.text("url")?;

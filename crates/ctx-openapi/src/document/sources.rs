@@ -1,4 +1,4 @@
-//! The documents of one description, and which others one may refer to: those beside it, nothing else.
+//! The documents of one description. A document may only refer to others in the same directory or origin.
 
 use super::text::{TEXT_BYTES_MAX, Unreadable, parse};
 use percent_encoding::percent_decode_str;
@@ -6,30 +6,30 @@ use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use url::Url;
 
-/// Documents of one description.
+/// Maximum number of documents of one description.
 const DOCUMENTS_MAX: usize = 512;
 
-/// References that lead out of a description and are remembered with a reason.
+/// Documents that could not be read and are remembered with a reason.
 const REFUSED_MAX: usize = 1_000;
 
-/// Gets the text of another document of the same description. It is asked only for what lies in the directory
-/// or the origin of the first, by the thread that reads, which may wait.
+/// Gets the text of another document of the same description. Only asked for documents in the directory or
+/// origin of the root document, by a thread that may block.
 pub(crate) trait Fetch {
-    /// The text at an address: a path below the directory of the first document, or a URL of its origin.
+    /// The text at an address: a path below the directory of the root document, or a URL of its origin.
     fn fetch(&self, address: &str) -> Result<String, String>;
 }
 
-/// Where the first document is.
+/// Location of the root document.
 #[derive(Clone, Debug)]
 pub(crate) enum Home {
-    /// A file of this name; others lie in its directory, or in one inside it.
+    /// A file of this name; the others are in its directory or below it.
     Directory(String),
-    /// On the web; others have the same origin.
+    /// A URL; the others have the same origin.
     Web(Url),
 }
 
 impl Home {
-    /// What the first document is called among the others.
+    /// The address of the root document among all documents.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Directory(file) => file.clone(),
@@ -37,7 +37,7 @@ impl Home {
         }
     }
 
-    /// The address that a reference means, seen from a document; the error says why it is not followed.
+    /// Resolves a reference from a document; the error says why it is not followed.
     fn join(&self, from: &str, reference: &str) -> Result<String, &'static str> {
         match self {
             Self::Directory(_) => join_paths(from, reference),
@@ -86,22 +86,23 @@ fn join_paths(from: &str, reference: &str) -> Result<String, &'static str> {
     if segments.is_empty() { Err(OUTSIDE) } else { Ok(segments.join("/")) }
 }
 
-/// `%20` and the like as what they stand for.
+/// Decodes percent-encoding such as `%20`.
 pub(super) fn percent_decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// All documents of a description; the first is the one that was named.
+/// All documents of a description; the first is the root document.
 pub(crate) struct Documents {
     home: Home,
     documents: Vec<(String, Value)>,
     places: HashMap<String, usize>,
-    /// Addresses that could not be had, and why.
+    /// Addresses that could not be read, and why.
     missing: HashMap<String, String>,
 }
 
 impl Documents {
-    /// Reads the first document and all that it refers to. Only the first must be readable.
+    /// Parses the root document, and all that it refers to, directly or not. Only the root document must be
+    /// readable.
     pub(crate) fn gather(text: &str, home: Home, fetch: &dyn Fetch) -> Result<Self, Unreadable> {
         let address = home.address();
         let mut gathered = Self {
@@ -149,7 +150,7 @@ impl Documents {
         parse(&text).map_err(|error| format!("cannot be read: {error}"))
     }
 
-    /// Addresses of other documents that one refers to, as far as they may be asked for.
+    /// Addresses of the other documents that a document refers to, as far as references to them are allowed.
     fn outward(&self, place: usize) -> Vec<String> {
         let Some((from, document)) = self.documents.get(place) else { return Vec::new() };
         let mut found: Vec<String> = Vec::new();
@@ -175,17 +176,18 @@ impl Documents {
         found
     }
 
-    /// The first document.
+    /// The root document.
     pub(crate) fn root(&self) -> &Value {
         self.documents.first().map_or(&Value::Null, |(_, value)| value)
     }
 
-    /// A document by its place.
+    /// A document by its index.
     pub(super) fn document(&self, place: usize) -> Option<&Value> {
         self.documents.get(place).map(|(_, value)| value)
     }
 
-    /// The document and the fragment that a reference means, seen from a document; else why there is none.
+    /// The document and the fragment that a reference points to; the error says why there is no such
+    /// document.
     pub(super) fn locate<'r>(&self, from: usize, reference: &'r str) -> Result<(usize, &'r str), String> {
         let (file, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         if file.is_empty() {
@@ -200,7 +202,7 @@ impl Documents {
         }
     }
 
-    /// What a document is called.
+    /// The address of a document.
     pub(super) fn address(&self, place: usize) -> &str {
         self.documents.get(place).map_or("", |(address, _)| address)
     }
@@ -210,7 +212,7 @@ fn file_part(reference: &str) -> &str {
     reference.split_once('#').map_or(reference, |(file, _)| file)
 }
 
-/// Nothing is beside the document.
+/// A [`Fetch`] for a description of a single document.
 pub(crate) struct Alone;
 
 impl Fetch for Alone {
@@ -224,7 +226,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// Documents in memory, and what was asked for.
+    /// Documents in memory, and the addresses that were fetched.
     #[derive(Default)]
     struct Shelf {
         texts: HashMap<&'static str, &'static str>,
@@ -259,7 +261,7 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_for_once_the_bytes_are_used_up() {
-        /// Every document is as large as all may be together.
+        /// Returns documents of the maximum size of a whole description.
         #[derive(Default)]
         struct Large(RefCell<Vec<String>>);
 

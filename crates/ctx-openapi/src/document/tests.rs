@@ -1,4 +1,4 @@
-//! Whole descriptions, good and bad.
+//! Parsing of whole descriptions, valid and invalid.
 
 use super::*;
 use crate::operation::{Format, MediaKind, Operation, Place, Scheme, Skipped, Style};
@@ -181,7 +181,7 @@ fn a_body_that_can_be_an_object_may_be_given_by_its_fields() {
         (json!({"items": {"type": "string"}}), "body", false, ""),
         (named("Texts"), "body", false, ""),
         (named("Tree"), "body", true, ""),
-        // A field called like the body is given beside the parameters too.
+        // A field named `body` makes the body argument `request_body`.
         (named("Issue"), "request_body", true, "title body"),
         (json!({"oneOf": [named("Texts"), named("Issue")]}), "request_body", true, "title body"),
         (json!({"oneOf": [named("Texts"), {"type": "string"}]}), "body", false, ""),
@@ -518,7 +518,7 @@ fn circles_of_all_kinds_are_read() {
     assert!(operation.body.is_some() && operation.parameters.is_empty());
 }
 
-/// Documents that are nearly descriptions.
+/// Arbitrary documents made of the keywords of descriptions.
 fn nearly() -> impl Strategy<Value = Value> {
     let word = prop_oneof![
         "[a-z]{0,3}",

@@ -1,4 +1,4 @@
-//! The text of a document as a value: JSON or YAML, whichever it is, within bounds.
+//! Parses the text of a document, JSON or YAML, within bounds.
 
 use super::yaml;
 use serde_json::Value;
@@ -7,16 +7,17 @@ use std::borrow::Cow;
 /// Bytes of all texts of one description together.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 << 20;
 
-/// A text that is no document.
+/// Why a text is not a description.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum Unreadable {
     /// It is longer than [`TEXT_BYTES_MAX`].
     #[error("it is larger than {} MiB", TEXT_BYTES_MAX >> 20)]
     TooLarge,
-    /// It is neither JSON nor YAML; where, counted from 1, as far as that is known.
+    /// It is neither JSON nor YAML. Line and column are counted from 1; line 0 means that the position is
+    /// unknown.
     #[error("{}{why}", place(*line, *column))]
     Faulty { line: usize, column: usize, why: String },
-    /// It is something else.
+    /// It is a document, but not an OpenAPI description.
     #[error("{0}")]
     NotADescription(String),
 }
@@ -25,7 +26,7 @@ fn place(line: usize, column: usize) -> String {
     if line == 0 { String::new() } else { format!("line {line}, column {column}: ") }
 }
 
-/// Reads a text. What looks like JSON and is not may still be YAML, which takes more.
+/// Parses a text. A text that looks like JSON but is not valid may still be YAML, which allows more.
 pub(crate) fn parse(text: &str) -> Result<Value, Unreadable> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Unreadable::TooLarge);
@@ -43,18 +44,19 @@ pub(crate) fn parse(text: &str) -> Result<Value, Unreadable> {
     })
 }
 
-/// The place of a fault. One at the end of a line is told to be before the first column of the next.
+/// The position of a JSON error. One at column 0 is moved to the end of the line before.
 fn place_in(text: &str, line: usize, column: usize) -> (usize, usize) {
     let before = line.checked_sub(2).filter(|_| column == 0).and_then(|index| text.lines().nth(index));
     before.map_or((line, column), |before| (line - 1, before.chars().count() + 1))
 }
 
-/// `expected value at line 1 column 2` without the place, which is told apart.
+/// Removes ` at line 1 column 2` from a message: the position is shown separately.
 fn without_place(message: &str) -> String {
     message.rsplit_once(" at line ").map_or(message, |(before, _)| before).to_owned()
 }
 
-/// Controls that YAML does not allow, and that vendors nevertheless write, become spaces: places stay the same.
+/// Replaces control characters, which YAML does not allow but vendors write, by spaces: positions stay the
+/// same.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_bad = |c: char| {
         let is_control = c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');

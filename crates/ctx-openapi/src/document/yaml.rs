@@ -1,5 +1,5 @@
-//! YAML as a value: names are strings whatever they look like, tags are passed over, merges are made, and what
-//! aliases blow up is stopped.
+//! Parses YAML into a JSON value: keys are always strings, tags are ignored, merge keys (`<<`) are applied,
+//! and alias expansion is bounded.
 
 mod nesting;
 
@@ -13,17 +13,17 @@ use std::fmt;
 /// Values in one document, each alias counted as often as it is used.
 const VALUES_MAX: usize = 8_000_000;
 
-/// Bytes of strings and names in one document, each alias counted as often as it is used.
+/// Bytes of strings and keys in one document, each alias counted as often as it is used.
 const BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
 
-/// The name that merges another mapping.
+/// The merge key.
 const MERGE: &str = "<<";
 
-/// Maximum nesting depth of flow collections (`[`, `{`). The parser has a limit of its own, half as high, but takes
-/// quadratic time before it applies it.
+/// Maximum nesting depth of flow collections (`[`, `{`). The parser has a limit of its own, half as high, but
+/// takes quadratic time before it applies it.
 const FLOW_DEPTH_MAX: usize = 256;
 
-/// Reads YAML.
+/// Parses YAML.
 pub(super) fn parse(text: &str) -> Result<Value, Unreadable> {
     if let Some((line, column)) = nesting::find_excessive(text, FLOW_DEPTH_MAX) {
         return Err(Unreadable::Faulty { line, column, why: "it is nested too deeply".to_owned() });
@@ -33,8 +33,9 @@ pub(super) fn parse(text: &str) -> Result<Value, Unreadable> {
     node.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| fault(&error, text))
 }
 
-/// The parser tells where it noticed; of a quote or a bracket that is never closed, that is the end of the text,
-/// and the cause is where it was opened. Of a name without a colon it is the line after.
+/// The position of an error, at its cause. For a quote or a bracket that is never closed, the parser reports
+/// the end of the text, and the cause is where it was opened. For a key without a colon, it reports the line
+/// after.
 fn fault(error: &yaml_serde::Error, text: &str) -> Unreadable {
     let why = error.to_string();
     let mut place = error.location().map_or((0, 0), |place| (place.line(), place.column()));
@@ -55,13 +56,13 @@ fn fault(error: &yaml_serde::Error, text: &str) -> Unreadable {
     Unreadable::Faulty { line: place.0, column: place.1, why }
 }
 
-/// `12 column 3` as numbers.
+/// Parses `12 column 3`.
 fn numbers(place: &str) -> Option<(usize, usize)> {
     let (line, column) = place.split_once(" column ")?;
     Some((line.parse().ok()?, column.parse().ok()?))
 }
 
-/// How much more a document may become.
+/// The budget that is left for a document.
 struct Left {
     values: Cell<usize>,
     bytes: Cell<usize>,
@@ -190,7 +191,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// The name of a field: what is written, so that `200` is `"200"`.
+/// A mapping key as it is written: `200` is `"200"`.
 struct Name<'a> {
     left: &'a Left,
 }

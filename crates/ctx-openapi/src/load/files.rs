@@ -1,21 +1,22 @@
-//! Texts in a folder, and nowhere else.
+//! Description files on disk, confined to one folder.
 
 use crate::document::{Fetch, TEXT_BYTES_MAX, Unreadable};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The files beside a description.
+/// The files in the folder of a description.
 pub(super) struct Files {
-    /// Without links on the way.
+    /// Canonical: no symbolic links.
     folder: PathBuf,
 }
 
 impl Files {
-    /// Those beside this file, and its own name among them.
+    /// The folder of this file, and the file's name in it.
     pub(super) fn beside(path: &Path) -> Result<(Self, String), String> {
         let told = |error: std::io::Error| told(path, &error);
-        // A link to a file elsewhere is the user's own: what lies beside is meant where it leads.
+        // A symbolic link to a file elsewhere is the user's own: its references are resolved in the folder of
+        // its target.
         let path = fs::canonicalize(path).map_err(told)?;
         let name = path.file_name().and_then(|name| name.to_str());
         let (Some(folder), Some(name)) = (path.parent(), name) else {
@@ -29,7 +30,7 @@ impl Fetch for Files {
     fn fetch(&self, address: &str) -> Result<String, String> {
         let path = self.folder.join(address);
         let told = |error: std::io::Error| told(&path, &error);
-        // What a link inside of the folder leads to may lie outside.
+        // A symbolic link inside the folder may lead outside.
         let real = fs::canonicalize(&path).map_err(told)?;
         if !real.starts_with(&self.folder) {
             return Err("is outside of the description's directory".to_owned());
@@ -45,7 +46,7 @@ impl Fetch for Files {
     }
 }
 
-/// Without the way there, which is nobody's business who only calls functions.
+/// An I/O error with the file's name instead of its path, which callers of functions must not learn.
 fn told(path: &Path, error: &std::io::Error) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).display();
     match error.kind() {
@@ -54,7 +55,7 @@ fn told(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Bytes as a text, where they are few enough; what is no text in them is replaced.
+/// Bytes as text, up to [`TEXT_BYTES_MAX`]; invalid UTF-8 is replaced.
 pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
     if bytes.len() > TEXT_BYTES_MAX {
         return Err(Unreadable::TooLarge.to_string());

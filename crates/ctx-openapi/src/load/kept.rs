@@ -1,4 +1,5 @@
-//! What was made of texts, kept in a folder: reading it back is many times faster than making it again.
+//! Disk cache of parsed descriptions and of texts from the web. Reading a parsed description is many times
+//! faster than parsing its text.
 
 use crate::document::{Fetch, Home};
 use crate::operation::Description;
@@ -9,25 +10,25 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Changes whenever the same text gives other operations, or they are written in another way.
+/// To be increased whenever the same text gives other operations, or their serialization changes.
 const FORMAT: u32 = 3;
 
-/// Files in the folder; the oldest give way.
+/// Maximum number of files in the cache folder; the oldest are evicted.
 const FILES_MAX: usize = 1_024;
 
-/// What the names of files end with: what was made of texts, and texts of the web.
+/// File name extensions: of parsed descriptions, and of texts from the web.
 const OPERATIONS: &str = "operations";
 const TEXT: &str = "text";
 
-/// What tells texts apart.
+/// A hash that identifies the text of a document, or all texts of a description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fingerprint(String);
 
-/// Another text that a description refers to; no fingerprint where there was none to be had.
+/// Another document that a description refers to, by address; without fingerprint if it could not be fetched.
 pub(super) type Part = (String, Option<Fingerprint>);
 
 impl Fingerprint {
-    /// Of the first text of a description.
+    /// The fingerprint of a root document: its text, its address, and the version of this parser.
     pub(super) fn of_text(home: &Home, text: &str) -> Self {
         let mut hasher = blake3::Hasher::new();
         let parts = [env!("CARGO_PKG_VERSION"), &FORMAT.to_string(), &home.address(), text];
@@ -42,7 +43,7 @@ impl Fingerprint {
         Self(blake3::hash(text.as_bytes()).to_hex().to_string())
     }
 
-    /// Of the first text and the others together.
+    /// The fingerprint of the root document and of all others together.
     pub(super) fn with(self, parts: &[Part]) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.0.as_bytes());
@@ -53,7 +54,7 @@ impl Fingerprint {
     }
 }
 
-/// Passes on texts, and remembers which.
+/// A [`Fetch`] that records which documents are fetched, with their fingerprints.
 pub(super) struct Seen<'a> {
     fetch: &'a dyn Fetch,
     parts: RefCell<Vec<Part>>,
@@ -78,19 +79,19 @@ impl Fetch for Seen<'_> {
     }
 }
 
-/// A folder of what was made of texts.
+/// The cache folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     folder: PathBuf,
 }
 
 impl Kept {
-    /// In this folder, which is created when there is something to keep.
+    /// A cache in this folder, which is created on the first write.
     pub(crate) fn in_folder(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// What is kept of a text, if all others that it was made of are still the same.
+    /// The cached description of a root document, if all other documents that it was made of are unchanged.
     pub(super) fn get(&self, first: &Fingerprint, fetch: &dyn Fetch) -> Option<(Description, Vec<Part>)> {
         let path = self.path(first);
         let bytes = fs::read(&path).ok()?;
@@ -107,7 +108,7 @@ impl Kept {
         Some((description, parts))
     }
 
-    /// Keeps what was made of texts. Where that fails, it is made again next time.
+    /// Caches a parsed description. If that fails, the text is parsed again next time.
     pub(super) fn put(&self, first: &Fingerprint, parts: &[Part], description: &Description) {
         let path = self.path(first);
         self.write(&path, |file| {
@@ -118,7 +119,7 @@ impl Kept {
         });
     }
 
-    /// Writes a file of the folder, for which the oldest may have to give way.
+    /// Writes a file of the cache, then evicts the oldest files.
     pub(super) fn write(&self, path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) {
         if let Err(error) = write(path, fill) {
             tracing::debug!("{} cannot be written: {error}", path.display());
@@ -130,13 +131,13 @@ impl Kept {
         self.folder.join(format!("{}.{OPERATIONS}", first.0))
     }
 
-    /// Where texts of the web are kept.
+    /// The path of a cached text from the web.
     pub(super) fn text_path(&self, address: &str) -> PathBuf {
         self.folder.join(format!("{}.{TEXT}", Fingerprint::of_part(address).0))
     }
 }
 
-/// Writes a file at once or not at all: others may read it meanwhile.
+/// Writes a file atomically: other processes may read it at the same time.
 fn write(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     let mut builder = fs::DirBuilder::new();
@@ -151,24 +152,24 @@ fn write(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -
     Ok(())
 }
 
-/// A file that is used is not the oldest.
+/// Updates the modification time, so that a file in use is not among the oldest.
 pub(super) fn touch(path: &Path) {
     let touched = fs::File::options().append(true).open(path);
     let _ = touched.and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// Whether a file is one that is written here: the folder may be a user's, with other things in it.
+/// Whether a file was written by this cache: the folder may be a user's, with other files in it.
 fn is_ours(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let Some((stem, ending)) = name.to_str().and_then(|name| name.split_once('.')) else { return false };
     let is_fingerprint =
         stem.len() == 2 * blake3::OUT_LEN && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
-    // The type of a link is that it is one, wherever it leads.
+    // `file_type` does not follow symbolic links.
     let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
     is_fingerprint && [OPERATIONS, TEXT].contains(&ending) && is_file()
 }
 
-/// Keeps the folder small.
+/// Evicts the oldest files beyond [`FILES_MAX`].
 fn drop_oldest(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let dated = |entry: fs::DirEntry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()));
@@ -176,7 +177,7 @@ fn drop_oldest(folder: &Path) {
     files.sort();
     let too_many = files.len().saturating_sub(FILES_MAX);
     for (_, path) in files.into_iter().take(too_many) {
-        // Somebody else may have been first.
+        // Another process may have removed it first.
         let _ = fs::remove_file(path);
     }
 }

@@ -1,7 +1,7 @@
-//! Descriptions are read from where they are, and kept as operations, so that they are read once.
+//! Loads descriptions from files and from the web, and caches the parsed operations.
 //!
-//! `files` and `web` give texts: the web's are kept too, and asked for again only to learn whether they have
-//! changed. `kept` holds what was made of a text, found by what the text is.
+//! `files` and `web` fetch texts; those from the web are cached, and revalidated with conditional requests.
+//! `kept` caches parsed descriptions, keyed by a hash of their text.
 
 mod files;
 mod kept;
@@ -20,15 +20,15 @@ use std::time::Instant;
 use url::Url;
 use web::ALL_TIME_MAX;
 
-/// A description that was read.
+/// A loaded description.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) description: Description,
-    /// Where it came from, if that is on the web.
+    /// Where it was fetched from, if from the web.
     pub(crate) address: Option<WebAddress>,
-    /// The texts that it was made of: others give another.
+    /// Identifies the texts that the description was made of.
     pub(crate) fingerprint: Fingerprint,
-    /// Where the others of them are, beside the first.
+    /// Addresses of the other documents, besides the root document.
     pub(crate) others: Vec<String>,
 }
 
@@ -40,33 +40,33 @@ pub(crate) struct WebAddress {
     pub(crate) scope: NetworkScope,
 }
 
-/// Why a description cannot be had.
+/// Why a description cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    /// Its text cannot be had.
+    /// Its text cannot be fetched or read.
     #[error("{0}")]
     Text(String),
-    /// Its text is not one.
+    /// Its text is not a description.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
-/// Whether the web is asked, or what is kept of it has to do.
+/// Whether to ask the web, or to use the cache alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
     Web,
     Kept,
 }
 
-/// Whether something is made of a text where others that it refers to cannot be had.
+/// Whether a description is accepted without some of the documents that it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parts {
     MayBeMissing,
-    /// They are somewhere, only not here: what is made without them is less than what there is.
+    /// The documents exist but are not cached: a description without them would be incomplete.
     Needed,
 }
 
-/// Reads a description. Waits for files and for the web: not for a thread that others wait for.
+/// Loads a description. Blocks on files and on the web: not for threads that run async tasks.
 pub(crate) fn load(
     spec: &Spec,
     kept: Option<&Kept>,
@@ -94,7 +94,7 @@ pub(crate) fn load(
     }
 }
 
-/// What is kept of this text and of those that it refers to, else what is made of them now.
+/// The cached description of this text, if the other documents are unchanged; else the text is parsed.
 fn read(
     text: &str,
     home: Home,

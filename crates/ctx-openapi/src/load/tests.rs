@@ -1,4 +1,4 @@
-//! Descriptions are read once, from where they may be.
+//! Descriptions are parsed once, and only read from allowed locations.
 
 use super::*;
 use crate::client::Web;
@@ -25,7 +25,7 @@ fn texts(kept: Option<Kept>) -> WebTexts {
     WebTexts::new(Web::new(&settings).unwrap(), kept, tokio::runtime::Handle::current())
 }
 
-/// Reads a description where it may wait.
+/// Loads a description on a blocking thread.
 async fn loaded(spec: Spec, kept: &Path, asking: Asking) -> Result<Loaded, String> {
     let kept = Kept::in_folder(kept.to_owned());
     let texts = texts(Some(kept.clone()));
@@ -50,7 +50,7 @@ fn folder_with_pets() -> TempDir {
     folder
 }
 
-/// The files that are kept.
+/// The cached files.
 fn kept_files(folder: &Path) -> Vec<String> {
     let mut files: Vec<String> = fs::read_dir(folder)
         .into_iter()
@@ -70,7 +70,7 @@ async fn what_was_made_of_texts_is_kept_until_one_of_them_changes() {
     let files = kept_files(kept.path());
     assert_eq!(files.len(), 1, "{files:?}");
 
-    // What is kept is what is read: another name in it is the name then.
+    // A changed cache file shows that the cache is used: its name is the one returned.
     let file = kept.path().join(&files[0]);
     let changed = fs::read_to_string(&file).unwrap().replace("list_pets", "kept_pets");
     fs::write(&file, changed).unwrap();
@@ -212,7 +212,7 @@ async fn what_is_kept_of_the_web_is_whole_or_nothing() {
     let before = fs::read(&operations).unwrap();
     let part = Kept::in_folder(kept.path().to_owned()).text_path(&web.url("/parts/pet.yaml"));
 
-    // What is used is not the oldest.
+    // Using a cached file updates its modification time.
     let long_ago = SystemTime::UNIX_EPOCH;
     fs::File::options().append(true).open(&part).unwrap().set_modified(long_ago).unwrap();
     let again = loaded(spec(), kept.path(), Asking::Kept).await.unwrap();

@@ -1,4 +1,4 @@
-//! Texts on the web: bounded, kept, and asked for again only to learn whether they have changed.
+//! Description texts from the web: bounded, cached, and revalidated with conditional requests.
 
 use super::files::text;
 use super::kept::{Kept, touch};
@@ -17,25 +17,25 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use url::Url;
 
-/// How long one text may take.
+/// Time limit for one text.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long all texts of one description may take together.
+/// Time limit for all texts of one description together.
 pub(super) const ALL_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// What is asked for.
+/// The `Accept` header for descriptions.
 const WANTED: HeaderValue =
     HeaderValue::from_static("application/json, application/yaml, text/yaml, */*;q=0.8");
 
-/// Gets texts from the web.
+/// Fetches texts from the web, through a cache.
 pub(crate) struct WebTexts {
     web: Web,
     kept: Option<Kept>,
-    /// Who does what has to be waited for.
+    /// Runs the async requests of these blocking functions.
     runtime: Handle,
 }
 
-/// A text, and where it was in the end.
+/// A text, and its address after redirects.
 #[derive(Clone, Debug)]
 pub(super) struct WebText {
     pub(super) text: String,
@@ -44,37 +44,37 @@ pub(super) struct WebText {
     pub(super) scope: NetworkScope,
 }
 
-/// What is known of a text that is kept.
+/// Metadata of a cached text, for its revalidation.
 #[derive(Debug, Serialize, Deserialize)]
 struct About {
     address: String,
     etag: Option<String>,
     last_modified: Option<String>,
-    /// Network scope of the peer that sent it. Without it, as in older files, the text is fetched anew.
+    /// Network scope of the peer that sent it. Cache files of older versions lack it, and are fetched anew.
     scope: NetworkScope,
 }
 
-/// Texts of one origin.
+/// Fetches documents of one origin.
 pub(super) struct Beside<'a> {
     texts: &'a WebTexts,
     home: &'a WebAddress,
     asking: Asking,
-    /// When the time for all of them is over.
+    /// Deadline for all of them together.
     until: Instant,
 }
 
 impl WebTexts {
-    /// Sends what it asks through this; `kept` is where texts are kept.
+    /// Requests are sent through `web`; `kept` is the cache.
     pub(crate) fn new(web: Web, kept: Option<Kept>, runtime: Handle) -> Self {
         Self { web, kept, runtime }
     }
 
-    /// The first text of a description: where it is led to is where the others are.
+    /// The root document of a description. Its origin after redirects is the one that all others must have.
     pub(super) fn first(&self, url: &Url, asking: Asking, until: Instant) -> Result<WebText, String> {
         self.get(url, None, configured_reach(url.host_str().unwrap_or_default()), asking, until)
     }
 
-    /// Texts of the same origin.
+    /// A [`Fetch`] for the other documents, confined to the origin of `home`.
     pub(super) fn beside<'a>(&'a self, home: &'a WebAddress, asking: Asking, until: Instant) -> Beside<'a> {
         Beside { texts: self, home, asking, until }
     }
@@ -98,7 +98,7 @@ impl WebTexts {
                         self.keep(url, &about, &text);
                         Ok(WebText { text, address, scope: about.scope })
                     }
-                    // It has not changed; only what is kept is asked about.
+                    // 304 Not Modified, which is only sent to a conditional request.
                     Ok(None) => known.map(|(_, known)| known).ok_or_else(|| "has not changed".to_owned()),
                     Err(error) => Err(error),
                 }
@@ -106,7 +106,7 @@ impl WebTexts {
         }
     }
 
-    /// What is asked for, if it comes in time; where none is left, nothing is asked for.
+    /// Runs a request within its own time limit and within the deadline. Past the deadline, nothing is sent.
     fn ask_until<T>(
         &self,
         until: Instant,
@@ -125,7 +125,7 @@ impl WebTexts {
         self.runtime.block_on(timed).unwrap_or(Err(late))
     }
 
-    /// Asks for a text; nothing where it is still the one that is known.
+    /// Requests a text; `None` if the known one is unchanged.
     async fn ask(
         &self,
         url: &Url,
@@ -162,7 +162,7 @@ impl WebTexts {
         Ok(Some((about, address, text(received.body)?)))
     }
 
-    /// What is kept of an address.
+    /// The cached text of an address.
     fn known(&self, url: &Url) -> Option<(About, WebText)> {
         let path = self.kept.as_ref()?.text_path(url.as_str());
         let mut text = String::from_utf8(fs::read(&path).ok()?).ok()?;
@@ -194,7 +194,7 @@ impl Fetch for Beside<'_> {
     }
 }
 
-/// An address without what may be secret.
+/// A URL without its query, which may hold secrets.
 fn shown(url: &Url) -> String {
     crate::Spec::Web(url.clone()).to_string()
 }

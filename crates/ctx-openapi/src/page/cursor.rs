@@ -1,11 +1,11 @@
-//! Cursors and links in an answer's body.
+//! Pagination by cursors and links in the response body.
 
 use super::signs::{Signs, number};
 use super::target::{OFFSETS, PAGES, Targets};
 use super::{Exchange, Next, items, link};
 use serde_json::Value;
 
-/// Where links to the next page stand.
+/// Normalised names of response fields that hold a link to the next page.
 const LINKS: [&str; 10] = [
     "next",
     "nextlink",
@@ -19,7 +19,7 @@ const LINKS: [&str; 10] = [
     "nextpageuri",
 ];
 
-/// Where cursors stand, the surest first.
+/// Normalised names of response fields that hold a cursor, the most reliable first.
 const CURSORS: [&str; 17] = [
     "nextcursor",
     "nextpagetoken",
@@ -40,10 +40,10 @@ const CURSORS: [&str; 17] = [
     "next",
 ];
 
-/// What goes on after the last item of a page, by its `id`.
+/// Parameters that take the `id` of the last item of the current page.
 const AFTER_ITEM: [&str; 4] = ["startingafter", "afterid", "after", "startafter"];
 
-/// The next page as the body tells it.
+/// The next page, according to the response body.
 pub(super) fn next(
     exchange: &Exchange<'_>,
     signs: &Signs<'_>,
@@ -63,7 +63,8 @@ pub(super) fn next(
     let mut beyond = None;
     for name in CURSORS {
         for value in signs.get(name) {
-            // What the operation does not take is not about its pages.
+            // An empty cursor ends the list only if its name says `next`, or if the operation takes such a
+            // cursor.
             is_over |= is_nothing(value) && (name.starts_with("next") || targets.cursor(name).is_some());
             let Some(text) = cursor_text(value) else { continue };
             let counted = number(value).and_then(|_| match name {
@@ -71,7 +72,7 @@ pub(super) fn next(
                 _ => None,
             });
             match counted.or_else(|| targets.cursor(name)) {
-                // The same again leads nowhere.
+                // An unchanged cursor would repeat the page: the list ends.
                 Some(target) => return targets.with(target, &text).map_or(Next::Last, Next::Arguments),
                 None if name.starts_with("next") && name.len() > "next".len() => beyond = Some(name),
                 None => {}
@@ -95,14 +96,14 @@ pub(super) fn next(
     }
 }
 
-/// Where the next items begin, where that is said as a number.
+/// The next page by offset, where the response states the next offset.
 fn offset(signs: &Signs<'_>, targets: &Targets<'_>) -> Option<Next> {
     let next = signs.number(&["nextoffset", "nextstart"])?;
     let target = targets.counting(&OFFSETS)?;
     Some(targets.with(target, &next.to_string()).map_or(Next::Last, Next::Arguments))
 }
 
-/// Whether a value says that there is nothing more.
+/// Whether a value means that there is no next page.
 fn is_nothing(value: &Value) -> bool {
     let is_no_number = value.as_f64().is_some_and(|number| number <= 0.0);
     matches!(value, Value::Null | Value::Bool(false)) || value.as_str() == Some("") || is_no_number

@@ -1,9 +1,9 @@
-//! Where the items of an answer are.
+//! Finds the items in a response.
 
 use super::signs::plain;
 use serde_json::Value;
 
-/// Fields that hold the items, the most usual first, without what is not a letter or a digit.
+/// Normalised names of fields that hold the items, the most common first.
 const FIELDS: [&str; 16] = [
     "items",
     "data",
@@ -23,10 +23,10 @@ const FIELDS: [&str; 16] = [
     "documents",
 ];
 
-/// Fields that hold an object with the items in it.
+/// Normalised names of fields that hold an object with the items in it.
 const AROUND: [&str; 6] = ["data", "result", "results", "response", "embedded", "hits"];
 
-/// The names of the fields that lead to the items; none where there are no items.
+/// The path of field names that leads to the items; `None` if there are none.
 pub(super) fn path(body: &Value, operation_path: &str) -> Option<Vec<String>> {
     if body.is_array() {
         return Some(Vec::new());
@@ -48,8 +48,8 @@ pub(super) fn at<'a>(body: &'a Value, path: &[String]) -> Option<&'a [Value]> {
     found.as_array().map(Vec::as_slice)
 }
 
-/// The field of an object that holds its items: one that is called so, one that is called like the path ends, or the
-/// only list that has anything.
+/// The field of an object that holds its items: one with a common name, one named like the last segment of
+/// the request path, or the only list, empty ones ignored if there are several.
 fn list_in(object: &Value, operation_path: &str) -> Option<String> {
     let lists: Vec<&String> =
         object.as_object()?.iter().filter(|(_, value)| value.is_array()).map(|(name, _)| name).collect();
@@ -57,7 +57,7 @@ fn list_in(object: &Value, operation_path: &str) -> Option<String> {
     let last = operation_path.rsplit('/').find(|part| !part.is_empty() && !part.starts_with('{'));
     let last = plain(last.unwrap_or_default().trim_end_matches(".json"));
     let named = usual.or_else(|| lists.iter().find(|name| plain(name) == last));
-    // Beside the items there may be warnings and the like, which are seldom there.
+    // Other lists, such as warnings, are usually empty.
     let filled = || {
         lists
             .iter()

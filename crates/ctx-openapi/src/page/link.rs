@@ -1,7 +1,7 @@
-//! Links to the next page: in the header `Link` (RFC 8288), or anywhere else.
+//! Pagination by links: in the `Link` header (RFC 8288), or in the response body.
 //!
-//! A link is never followed. What it says of the query is taken for the next call of the same operation, as far as
-//! that declares it.
+//! A link is never followed. Its query parameters become arguments for the next call of the same operation,
+//! if the operation declares them.
 
 use super::target::{Kind, kind, property, same, typed};
 use super::{Exchange, Next};
@@ -12,13 +12,13 @@ use serde_json::Value;
 use std::borrow::Cow;
 use url::Url;
 
-/// Relations between pages: a service that says one of them would say `next`, too.
+/// Link relations of pagination. A service that sends one of them without `next` has no next page.
 const RELATIONS: [&str; 5] = ["next", "prev", "previous", "first", "last"];
 
-/// Steps from one schema to the next.
+/// Maximum length of a chain of `$ref`s.
 const REFERENCES_MAX: usize = 8;
 
-/// The next page as the headers tell it.
+/// The next page, according to the `Link` header.
 pub(super) fn in_headers(exchange: &Exchange<'_>) -> Next {
     let mut is_told = false;
     for header in exchange.headers.get_all(LINK) {
@@ -32,7 +32,7 @@ pub(super) fn in_headers(exchange: &Exchange<'_>) -> Next {
     if is_told { Next::Last } else { Next::Unknown }
 }
 
-/// The next page as a link tells it.
+/// The next page, according to a link.
 pub(super) fn to(exchange: &Exchange<'_>, target: &str) -> Next {
     let Some(url) = exchange.url.join(target).ok().filter(|url| is_near(exchange.url, url)) else {
         return Next::Beyond("its next page is at another address".to_owned());
@@ -51,7 +51,7 @@ pub(super) fn to(exchange: &Exchange<'_>, target: &str) -> Next {
         let is_named =
             |name: &str| name == parameter.name || name.starts_with(&format!("{}[", parameter.name));
         match pairs.iter().find(|(name, _)| *name == parameter.name) {
-            // What let us in, which some services repeat.
+            // A credential, which some services repeat in their links.
             Some((_, text))
                 if exchange.redactor.text(text.clone().into_owned()) != *text || text.contains("***") => {}
             Some((_, text)) if !is_many => {
@@ -59,7 +59,7 @@ pub(super) fn to(exchange: &Exchange<'_>, target: &str) -> Next {
                 is_other |= !sent.is_some_and(|sent| same(sent, &value));
                 next.insert(argument.clone(), value);
             }
-            // Lists and tables are written in many ways; they stay as they were sent.
+            // Lists and objects have many serializations; they stay as they were sent.
             Some(_) => {}
             None if parameter.required || pairs.iter().any(|(name, _)| is_named(name)) => {}
             None => {
@@ -79,28 +79,28 @@ pub(super) fn to(exchange: &Exchange<'_>, target: &str) -> Next {
     }
 }
 
-/// The URL that a value is, or that an object holds.
+/// The URL in a value: the value itself, or the field `href` or `url`.
 pub(super) fn url_in(value: &Value) -> Option<&str> {
     let text =
         value.as_str().or_else(|| ["href", "url"].into_iter().find_map(|name| value.get(name)?.as_str()))?;
     ["http://", "https://", "/", "?"].into_iter().any(|start| text.starts_with(start)).then_some(text)
 }
 
-/// Whether a link leads to the same list. Some services name it otherwise there (by an id instead of a name), so it
-/// is enough that the path ends alike.
+/// Whether a link leads to the same list: same host, and same last path segment. The segments before may
+/// differ, since some services use an id there instead of a name.
 fn is_near(here: &Url, there: &Url) -> bool {
     let end = |url: &Url| url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
     here.host_str() == there.host_str() && end(here) == end(there)
 }
 
-/// The links of a header, each with its relations in small letters.
+/// The links of a header, each with its relations in lower case.
 fn links(header: &str) -> Vec<(String, Vec<String>)> {
     let mut links = Vec::new();
     let mut rest = header;
     while let Some((_, after)) = rest.split_once('<') {
         let Some((target, after)) = after.split_once('>') else { break };
         let (parameters, after) = parameters(after);
-        // Only the first counts.
+        // RFC 8288: only the first `rel` counts.
         let relations = parameters.iter().find(|(name, _)| name == "rel").map_or("", |(_, value)| value);
         let relations = relations.split_whitespace().map(str::to_ascii_lowercase).collect();
         links.push((target.trim().to_owned(), relations));

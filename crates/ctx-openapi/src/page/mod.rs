@@ -1,7 +1,7 @@
-//! How a list goes on: where the items of an answer are, and the arguments that give the next page.
+//! Pagination: finds the items of a response, and the arguments that request the next page.
 //!
-//! Services tell it in their own ways: by links, by cursors, by numbers, or not at all. Whatever they say, it is only
-//! ever the same operation that is called again, with other values for what it declares.
+//! Services paginate by links, cursors, page numbers or offsets. Whatever a response says, only the same
+//! operation is called again, with other values for parameters that it declares.
 
 mod cursor;
 mod items;
@@ -18,31 +18,31 @@ use signs::Signs;
 use target::Targets;
 use url::Url;
 
-/// A call and what came back.
+/// A call and its response.
 #[derive(Clone, Copy)]
 pub(crate) struct Exchange<'a> {
     pub(crate) operation: &'a Operation,
     /// JSON Schema of the arguments.
     pub(crate) schema: &'a Value,
     pub(crate) arguments: &'a Map<String, Value>,
-    /// Where the request went.
+    /// The URL of the request.
     pub(crate) url: &'a Url,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Value,
-    /// What let us in, which is no argument even where a service repeats it.
+    /// Masks credentials: a credential that the service repeats is never taken for an argument.
     pub(crate) redactor: &'a Redactor,
 }
 
-/// What is known of the next page.
+/// Whether there is a next page, and how to request it.
 #[derive(Debug, PartialEq)]
 enum Next {
-    /// Nothing.
+    /// The response does not say.
     Unknown,
-    /// There is none.
+    /// This page is the last.
     Last,
-    /// These arguments give it.
+    /// These arguments request the next page.
     Arguments(Map<String, Value>),
-    /// There is one, but it cannot be had.
+    /// There is a next page, but the operation cannot request it, for this reason.
     Beyond(String),
 }
 
@@ -53,8 +53,8 @@ impl Next {
 }
 
 impl Exchange<'_> {
-    /// The answer as a page; none where it is no list. Only what reads is called again: `GET`, and `POST` where the
-    /// answer holds a cursor.
+    /// The response as a page; `None` if it is not a list. Only operations that read are paginated: `GET`,
+    /// and `POST` where the response has a cursor.
     pub(crate) fn page(&self) -> Option<Page> {
         let is_get = self.operation.method == "GET";
         if !is_get && self.operation.method != "POST" {

@@ -1,20 +1,21 @@
-//! Pages and items that are counted: the next is the one after this, while there are items.
+//! Pagination by page number or offset: the next value is computed from the current one and the number of
+//! items.
 
 use super::Next;
 use super::signs::Signs;
 use super::target::{OFFSETS, PAGES, SIZES, Target, Targets};
 
-/// Where a service says which page this is.
+/// Normalised names of response fields with the current page number.
 const THIS_PAGE: [&str; 5] = ["currentpage", "pagenumber", "pageindex", "page", "number"];
 
-/// Where it says with which item this page begins.
+/// Response fields with the offset of the current page.
 const THIS_OFFSET: [&str; 4] = ["offset", "startat", "startindex", "skip"];
 
-/// Where it says how many pages there are.
+/// Response fields with the number of pages.
 const PAGES_TOTAL: [&str; 7] =
     ["totalpages", "pagecount", "pagestotal", "lastpage", "numpages", "numberofpages", "pages"];
 
-/// Where it says how many items there are.
+/// Response fields with the total number of items.
 const ITEMS_TOTAL: [&str; 8] = [
     "total",
     "totalcount",
@@ -26,10 +27,10 @@ const ITEMS_TOTAL: [&str; 8] = [
     "totalhits",
 ];
 
-/// Where it says how many items a page has.
+/// Response fields with the page size.
 const THIS_SIZE: [&str; 6] = ["perpage", "pagesize", "limit", "size", "pagelimit", "maxresults"];
 
-/// The next page by its number, where the operation takes one.
+/// The next page by number or offset, if the operation takes one.
 pub(super) fn next(signs: &Signs<'_>, targets: &Targets<'_>, count: usize) -> Next {
     let (page, offset) = (targets.counting(&PAGES), targets.counting(&OFFSETS));
     let is_given = |target: Target<'_>| targets.value(target).is_some();
@@ -47,12 +48,13 @@ pub(super) fn next(signs: &Signs<'_>, targets: &Targets<'_>, count: usize) -> Ne
     let total = signs.number(&ITEMS_TOTAL);
     let told_size = signs.number(&THIS_SIZE);
     let asked_size = || targets.counting(&SIZES).and_then(|size| targets.number(size));
-    // Services have bounds of their own, and those are round: a page of that size may be a full one after all.
+    // A service may cap the page size, usually at a round number: such a page may be full although more was
+    // requested.
     let is_round = count.is_multiple_of(10) || count.is_multiple_of(25);
     let is_full = told_size.or_else(asked_size).is_none_or(|size| count >= size || is_round);
     if by_offset.is_some() {
         let seen = here.saturating_add(count);
-        // Whoever begins at 1 has one less behind.
+        // Offsets that start at 1 are one ahead of the number of items seen.
         let base = u64::from(
             targets.minimum(target).is_some_and(|least| least > 0) || (here == 1 && total.is_some()),
         );

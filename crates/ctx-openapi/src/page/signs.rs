@@ -1,8 +1,8 @@
-//! What an answer says of itself beside its items: totals, cursors, links.
+//! Pagination metadata in a response body: totals, cursors, links.
 
 use serde_json::Value;
 
-/// Objects that hold such things, without what is not a letter or a digit.
+/// Normalised names of objects that hold pagination metadata.
 const AROUND: [&str; 16] = [
     "cursors",
     "data",
@@ -22,13 +22,13 @@ const AROUND: [&str; 16] = [
     "pager",
 ];
 
-/// How deep they stand in one another: `meta.pagination.links.next`.
+/// Nesting depth of these objects, as in `meta.pagination.links.next`.
 const DEPTH_MAX: usize = 4;
 
-/// Signs that are looked at.
+/// Fields examined per nesting level.
 const SIGNS_MAX: usize = 1_000;
 
-/// What an answer says of itself, the outermost first.
+/// The fields that may be pagination metadata, by normalised name, outermost first.
 pub(super) struct Signs<'a>(Vec<(String, &'a Value)>);
 
 impl<'a> Signs<'a> {
@@ -52,17 +52,17 @@ impl<'a> Signs<'a> {
         Self(signs)
     }
 
-    /// What is said under a name.
+    /// The values of a field.
     pub(super) fn get(&self, name: &str) -> impl Iterator<Item = &'a Value> {
         self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| *value)
     }
 
-    /// The first number that is said under one of some names.
+    /// The first number in one of these fields.
     pub(super) fn number(&self, names: &[&str]) -> Option<u64> {
         names.iter().find_map(|name| self.get(name).find_map(number))
     }
 
-    /// The first word on whether there is more.
+    /// Whether there are more pages, according to the first field that says so.
     pub(super) fn has_more(&self) -> Option<bool> {
         const MORE: [&str; 8] = [
             "hasmore",
@@ -80,13 +80,13 @@ impl<'a> Signs<'a> {
     }
 }
 
-/// The next of links that say themselves what they are: `[{ "rel": "next", "href": "…" }]`.
+/// The next link in a list of links with relations, such as `[{ "rel": "next", "href": "…" }]`.
 fn next_of(links: &[Value]) -> Option<(String, &Value)> {
     let next = links.iter().find(|link| link.get("rel").and_then(Value::as_str) == Some("next"))?;
     Some(("next".to_owned(), next))
 }
 
-/// A whole number, or a text that is one.
+/// A non-negative integer, or a text that is one.
 pub(super) fn number(value: &Value) -> Option<u64> {
     let whole =
         |number: f64| (number >= 0.0 && number.fract() == 0.0 && number < 2e15).then_some(number as u64);
@@ -97,7 +97,8 @@ pub(super) fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// A name in small letters and digits alone: `next_page_token`, `nextPageToken` and `next-page-token` are one.
+/// A normalised name: ASCII letters and digits in lower case, so that `next_page_token`, `nextPageToken` and
+/// `next-page-token` are equal.
 pub(super) fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }

@@ -1,11 +1,12 @@
-//! The arguments that say which page is wanted.
+//! Pagination parameters: the arguments of an operation that select a page.
 
 use super::Exchange;
 use super::signs::{number, plain};
 use crate::operation::Place;
 use serde_json::{Map, Value};
 
-/// Where a cursor goes, the surest first. `token` is none of them: that lets somebody in.
+/// Parameters that take a cursor, the most reliable first. `token` is not among them: it is usually a
+/// credential.
 const CURSORS: [&str; 24] = [
     "cursor",
     "pagecursor",
@@ -33,14 +34,14 @@ const CURSORS: [&str; 24] = [
     "startkey",
 ];
 
-/// Arguments that count pages.
+/// Parameters with a page number.
 pub(super) const PAGES: [&str; 7] =
     ["page", "pagenumber", "pageno", "pagenum", "pageindex", "currentpage", "p"];
 
-/// Arguments that count items.
+/// Parameters with an offset.
 pub(super) const OFFSETS: [&str; 6] = ["offset", "skip", "startat", "startindex", "pageoffset", "start"];
 
-/// Arguments that say how many items a page has.
+/// Parameters with a page size.
 pub(super) const SIZES: [&str; 11] = [
     "perpage",
     "pagesize",
@@ -55,30 +56,30 @@ pub(super) const SIZES: [&str; 11] = [
     "num",
 ];
 
-/// Steps from one schema to the next.
+/// Maximum length of a chain of `$ref`s.
 const REFERENCES_MAX: usize = 8;
 
-/// What an argument can be, as far as pages need to know.
+/// The type of an argument, as far as pagination needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
     Whole,
     Number,
     Boolean,
-    /// A list or a table.
+    /// An array or an object.
     Many,
     Unknown,
 }
 
-/// One argument.
+/// An argument that selects a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
     argument: &'a str,
-    /// The argument that it stands in, where it is a field of a body that is given whole.
+    /// The body argument that it is a field of; `None` for a parameter.
     inside: Option<&'a str>,
 }
 
-/// The arguments of an operation that may say which page is wanted, by their names.
+/// The arguments of an operation that may select a page, by normalised name.
 pub(super) struct Targets<'a> {
     exchange: Exchange<'a>,
     named: Vec<(String, Target<'a>)>,
@@ -93,7 +94,7 @@ impl<'a> Targets<'a> {
         let query = query.map(|one| (plain(&one.name), Target { argument: &one.argument, inside: None }));
         let mut named: Vec<_> = query.collect();
         if let Some(body) = operation.body.as_ref().filter(|_| operation.method == "POST") {
-            // The door has put them there, however they were given.
+            // The catalog has moved body fields into the body argument, however the caller passed them.
             let inside = Some(body.argument.as_str());
             let fields = body.fields.iter();
             named.extend(fields.map(|field| (plain(field), Target { argument: field, inside })));
@@ -101,28 +102,28 @@ impl<'a> Targets<'a> {
         Self { exchange: *exchange, named }
     }
 
-    /// Whether the operation takes anything that says which page is wanted.
+    /// Whether the operation takes a page number, an offset or a cursor.
     pub(super) fn has_pages(&self) -> bool {
         self.counting(&PAGES).or_else(|| self.counting(&OFFSETS)).is_some() || self.any(&CURSORS).is_some()
     }
 
-    /// Where a cursor of this name goes.
+    /// The argument that takes a cursor of this name.
     pub(super) fn cursor(&self, name: &str) -> Option<Target<'a>> {
         let short = name.strip_prefix("next").filter(|short| !short.is_empty() && *short != "token");
         let same = [Some(name), short].into_iter().flatten().find_map(|name| self.any(&[name]));
-        // A number of a page is no cursor.
+        // An array or object cannot take a cursor.
         let fits = |target: &Target<'a>| self.kind(*target) != Kind::Many;
         same.or_else(|| self.any(&CURSORS)).filter(fits)
     }
 
-    /// The first of some names that there is.
+    /// The first argument with one of these names.
     pub(super) fn any(&self, names: &[&str]) -> Option<Target<'a>> {
         let find =
             |name: &&str| self.named.iter().find(|(found, _)| found == name).map(|(_, target)| *target);
         names.iter().find_map(find)
     }
 
-    /// The same, of those that are numbers; one that was given before those that were not.
+    /// The first numeric argument with one of these names, preferably one that the caller set.
     pub(super) fn counting(&self, names: &[&str]) -> Option<Target<'a>> {
         let count = |name: &&str| {
             let target = self.any(&[name])?;
@@ -139,18 +140,18 @@ impl<'a> Targets<'a> {
         inside.unwrap_or(Some(arguments))?.get(target.argument).filter(|value| !value.is_null())
     }
 
-    /// The number that was sent, or that stands for none.
+    /// The number that was sent, else the schema's default.
     pub(super) fn number(&self, target: Target<'_>) -> Option<u64> {
         let said = |word: &str| self.schema(target)?.get(word).and_then(number);
         self.value(target).and_then(number).or_else(|| said("default"))
     }
 
-    /// The least that the schema allows.
+    /// The schema's `minimum`.
     pub(super) fn minimum(&self, target: Target<'_>) -> Option<u64> {
         self.schema(target)?.get("minimum").and_then(number)
     }
 
-    /// The arguments with another value for one, as its schema has it; none where it has it already.
+    /// The arguments with `target` set to `text`, converted to its type; `None` if it has that value already.
     pub(super) fn with(&self, target: Target<'_>, text: &str) -> Option<Map<String, Value>> {
         let value = typed(text, self.kind(target), self.value(target));
         if self.value(target).is_some_and(|sent| same(sent, &value)) {
@@ -178,12 +179,12 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// The schema of an argument, without references at its top.
+/// The schema of an argument, with a `$ref` at its top resolved.
 pub(super) fn property<'a>(whole: &'a Value, argument: &str) -> Option<&'a Value> {
     field(whole, whole, argument)
 }
 
-/// The schema of a field of an object, without references at its top.
+/// The schema of a field of an object, with a `$ref` at its top resolved.
 fn field<'a>(whole: &'a Value, of: &'a Value, name: &str) -> Option<&'a Value> {
     let mut schema = of.get("properties")?.get(name)?;
     for _ in 0..REFERENCES_MAX {
@@ -199,7 +200,7 @@ fn referred<'a>(whole: &'a Value, schema: &Value) -> Option<&'a Value> {
     whole.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
 
-/// What a schema allows; text, where it allows that among others.
+/// The type that a schema allows; text, if that is one of several.
 pub(super) fn kind(whole: &Value, schema: &Value, steps: usize) -> Kind {
     let Some(steps) = steps.checked_sub(1) else { return Kind::Unknown };
     if schema.get("$ref").is_some() {
@@ -228,7 +229,7 @@ pub(super) fn kind(whole: &Value, schema: &Value, steps: usize) -> Kind {
     if kinds.contains(&Kind::Text) { Kind::Text } else { first }
 }
 
-/// A text as a value of a kind; where that is unknown, of the kind of what was sent before.
+/// Converts a text to a type; if the type is unknown, to that of the value sent before.
 pub(super) fn typed(text: &str, kind: Kind, before: Option<&Value>) -> Value {
     let whole = || text.parse::<i64>().ok().map(Value::from);
     let number =
@@ -243,7 +244,7 @@ pub(super) fn typed(text: &str, kind: Kind, before: Option<&Value>) -> Value {
     value.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Whether two values are sent alike.
+/// Whether two values are sent in the same form.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     one == other || text(one) == text(other) || number(one).is_some_and(|one| number(other) == Some(one))

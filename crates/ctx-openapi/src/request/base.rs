@@ -1,4 +1,4 @@
-//! Where an API is.
+//! The base URL of an API.
 
 use super::RequestError;
 use crate::operation::Operation;
@@ -22,8 +22,8 @@ impl ApiBase {
     }
 }
 
-/// The address that an operation's path is added to: the configured one, else the first server of the document
-/// that can be one, which may be relative to the document.
+/// The URL that an operation's path is appended to: the configured one, else the first usable server of the
+/// document, which may be relative to the document.
 pub(crate) fn base_url(
     configured: Option<&str>,
     operation: &Operation,
@@ -40,7 +40,7 @@ pub(crate) fn base_url(
         (Err(_), Some(document)) => document.join(server).ok(),
         (Err(_), None) => None,
     };
-    // Where a document names no server, it is the one that it came from.
+    // A document without `servers` means the root of its own host.
     let root = operation.servers.is_empty().then_some("/");
     let servers = operation.servers.iter().map(String::as_str).chain(root);
     let mut found = None;

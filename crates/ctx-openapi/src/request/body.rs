@@ -1,4 +1,4 @@
-//! Bodies: a value becomes content of the first kind that it fits.
+//! Request bodies: a value is encoded as the first media type that it fits.
 
 use super::encode::text;
 use super::file::File;
@@ -9,17 +9,17 @@ use http::header::HeaderValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What is sent where bytes are all that is known.
+/// The media type of bytes of unknown type.
 const BYTES: &str = "application/octet-stream";
 
-/// A body as it is sent.
+/// An encoded body.
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) content_type: HeaderValue,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The body of an operation, where there is something to send.
+/// The body of a request, if there is one to send.
 pub(super) fn of(
     operation: &Operation,
     arguments: &Map<String, Value>,
@@ -28,7 +28,7 @@ pub(super) fn of(
     let Some(body) = &operation.body else { return Ok(None) };
     match arguments.get(&body.argument).filter(|value| !value.is_null()) {
         Some(value) => encoded(body, value, call).map(Some),
-        // Which of its fields must be there, the schema knows: where none is given, none need be.
+        // The arguments passed schema validation, so no field is required: an empty object is sent.
         None if body.required && body.has_fields => encoded(body, &Value::Object(Map::new()), call).map(Some),
         None if body.required => Err(RequestError::Missing(body.argument.clone())),
         None => Ok(None),
@@ -37,7 +37,7 @@ pub(super) fn of(
 
 fn encoded(body: &Body, value: &Value, call: Option<&Call>) -> Result<Encoded, RequestError> {
     let unfit = |why: String| RequestError::unfit(&body.argument, why);
-    // A file that is kept is meant as its bytes, wherever those are taken.
+    // A kept file stands for its bytes wherever a binary media type is accepted.
     let is_kept = File::is_kept(value);
     let as_bytes = body.media.iter().find(|media| is_kept && media.kind == MediaKind::Binary);
     let Some(media) = as_bytes.or_else(|| body.media.iter().find(|media| fits(&media.kind, value))) else {
@@ -56,7 +56,7 @@ fn encoded(body: &Body, value: &Value, call: Option<&Call>) -> Result<Encoded, R
         MediaKind::Text => text(value).into_bytes(),
         MediaKind::Binary => {
             let file = File::of(value, call).map_err(unfit)?;
-            // Where the document leaves it open, whoever sends the file knows better.
+            // If the document leaves the type open, the file's own type is more precise.
             if let Some(own) = file.content_type.filter(|_| content_type == BYTES) {
                 content_type = own;
             }
@@ -82,7 +82,7 @@ fn object(value: &Value) -> &Map<String, Value> {
     value.as_object().unwrap_or(&EMPTY)
 }
 
-/// A kind of content without wildcards.
+/// The media type, or a default for one with wildcards.
 fn concrete(media: &Media) -> &str {
     if !media.content_type.contains('*') && !media.content_type.is_empty() {
         return &media.content_type;
@@ -96,7 +96,8 @@ fn concrete(media: &Media) -> &str {
     }
 }
 
-/// A form. Where a field's style is not said, a list is a field for each item, and an object is JSON.
+/// A URL-encoded form. Without a declared style, a list becomes one field per item, and an object becomes
+/// JSON.
 fn form(fields: &Map<String, Value>, parts: &BTreeMap<String, Part>) -> String {
     let usual = Format::Style { style: Style::Form, explode: true, allow_reserved: false };
     let mut pairs = Vec::new();

@@ -1,13 +1,13 @@
-//! Percent-encoding, and values as text.
+//! Percent-encoding, and JSON values as text.
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Number, Value};
 
-/// All that is not unreserved.
+/// All characters but the unreserved ones (RFC 3986).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The same, where reserved characters may stay. `#` would end the query, `&` begin another parameter, and `+` is
-/// read as a space.
+/// [`RESERVED`] without the characters that `allowReserved` leaves unencoded. `#` would end the query, `&`
+/// would begin another parameter, and `+` is read as a space.
 const RESERVED_STAYS: &AsciiSet = &RESERVED
     .remove(b':')
     .remove(b'/')
@@ -25,19 +25,20 @@ const RESERVED_STAYS: &AsciiSet = &RESERVED
     .remove(b';')
     .remove(b'=');
 
-/// What cannot stand in a cookie's value. Many servers take cookies as they come, so no more than that.
+/// Characters that a cookie value cannot contain. Many servers do not decode cookies, so no others are
+/// encoded.
 const NOT_IN_COOKIES: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(b'\\').add(b'%').add(0x7f);
 
-/// Integers beyond this are not exact as floating-point numbers.
+/// Integers beyond this are not exact in floating point.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// As a part of a path or of a query.
+/// Encodes a path segment or a query component.
 pub(crate) fn component(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// As a part of a query in which reserved characters stay, and what is encoded already, too.
+/// Encodes a query component; reserved characters and existing percent-encodings stay.
 pub(super) fn component_with_reserved(text: &str) -> String {
     let stays = |text: &str| utf8_percent_encode(text, RESERVED_STAYS).to_string();
     let mut parts = text.split('%');
@@ -50,12 +51,12 @@ pub(super) fn component_with_reserved(text: &str) -> String {
     encoded
 }
 
-/// As a cookie's value.
+/// Encodes a cookie value.
 pub(super) fn cookie(text: &str) -> String {
     utf8_percent_encode(text, NOT_IN_COOKIES).to_string()
 }
 
-/// A value as text: strings as they are, all else as JSON; whole numbers without a point.
+/// A value as text: strings unchanged, all else as JSON; whole numbers without a decimal point.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

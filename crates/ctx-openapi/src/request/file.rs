@@ -1,8 +1,8 @@
-//! Files, as arguments give them: a string, or `{ base64 = "…", name = "a.png"?, content_type = "image/png"? }`, or what
-//! an answer says of a file that is kept, which has a `uri` in place of the bytes.
+//! File arguments: a string, `{ base64 = "…", name = "a.png"?, content_type = "image/png"? }`, or a reference
+//! to a kept file as a response returned it, with a `uri` in place of the bytes.
 //!
-//! What else stands in such a table does no harm. What is taken here is what the schema of a file admits, which
-//! `document/media.rs` has.
+//! Further fields of such a table are ignored. The schema of a file in `document/media.rs` must match what is
+//! accepted here.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
@@ -10,17 +10,17 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ctx_core::{Call, FILE_PREFIX};
 use serde_json::Value;
 
-/// What a file must look like.
+/// The error for a value that is not a file.
 const EXPECTED: &str = "must be a string, or a table with `base64` or the `uri` of a file that an answer told of, and \
     `name` and `content_type` if they matter";
 
-/// The fields of a file that stands where the document does not speak of one.
+/// The only fields of a value that [`File::is_evident`] takes for a file.
 const FIELDS: [&str; 6] = ["base64", "uri", "name", "filename", "content_type", "bytes"];
 
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// A file to be sent.
+/// A file to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct File {
     pub(super) name: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct File {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Where the bytes of a file are.
+/// Source of the bytes of a file.
 enum Source<'a> {
     Text(&'a str),
     Base64(&'a str),
@@ -36,7 +36,7 @@ enum Source<'a> {
 }
 
 impl File {
-    /// The file that a value is, or why there is none.
+    /// The file in a value, or why the value is not a file.
     pub(super) fn of(value: &Value, call: Option<&Call>) -> Result<Self, String> {
         let field = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         let (name, content_type) = (field("name").or_else(|| field("filename")), field("content_type"));
@@ -58,12 +58,12 @@ impl File {
         source(value).is_some()
     }
 
-    /// Whether a value is a file that is kept.
+    /// Whether a value refers to a kept file.
     pub(super) fn is_kept(value: &Value) -> bool {
         matches!(source(value), Some(Source::Kept(_)))
     }
 
-    /// Whether a value can be nothing but a file, even where the document does not speak of one.
+    /// Whether a value can only be a file, even where the document does not declare one.
     pub(super) fn is_evident(value: &Value) -> bool {
         let fields = value.as_object();
         let is_plain = fields.is_some_and(|fields| fields.keys().all(|key| FIELDS.contains(&key.as_str())));
@@ -71,7 +71,7 @@ impl File {
     }
 }
 
-/// Where the bytes of a file are; none where a value is no file.
+/// Source of the bytes of a file; `None` if the value is not a file.
 fn source(value: &Value) -> Option<Source<'_>> {
     let fields = match value {
         Value::String(text) => return Some(Source::Text(text)),
@@ -90,7 +90,7 @@ fn source(value: &Value) -> Option<Source<'_>> {
     }
 }
 
-/// Either alphabet, with padding or without, in lines or not.
+/// Decodes base64: either alphabet, with or without padding, line breaks allowed.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let text: String = text.split_ascii_whitespace().collect();
     let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };

@@ -1,4 +1,4 @@
-//! An operation and its arguments become a request.
+//! Builds a request from an operation and its arguments.
 
 mod base;
 mod body;
@@ -20,7 +20,7 @@ use path::Written;
 use serde_json::{Map, Value};
 use url::Url;
 
-/// Headers that belong to the connection: another length would let a request hide in this one.
+/// Connection headers, which no parameter may set: a wrong length would allow request smuggling.
 const OWN_HEADERS: [&str; 9] = [
     "connection",
     "content-length",
@@ -33,25 +33,25 @@ const OWN_HEADERS: [&str; 9] = [
     "upgrade",
 ];
 
-/// Kinds of content that are asked for.
+/// Maximum number of media types in `Accept`.
 const ACCEPT_MAX: usize = 8;
 
-/// What is asked for where the document says nothing.
+/// `Accept` where the document names no media type.
 const ACCEPT_ANYTHING: HeaderValue = HeaderValue::from_static("application/json, */*;q=0.5");
 
-/// Why no request can be made.
+/// Why a request cannot be built.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RequestError {
-    /// An argument is not there.
+    /// A required argument is missing.
     #[error("`{0}` is missing")]
     Missing(String),
     /// An argument cannot be sent.
     #[error("`{argument}` {why}")]
     Unfit { argument: String, why: String },
-    /// The document is wrong.
+    /// The document is invalid.
     #[error("the document is wrong: {0}")]
     Document(String),
-    /// It is not known where to.
+    /// The base URL is unknown or unusable.
     #[error("{0}; set `base_url`")]
     Base(String),
 }
@@ -73,8 +73,8 @@ impl From<RequestError> for ToolError {
     }
 }
 
-/// The request for an operation, at this address, with these arguments, and files that are kept for whoever made the
-/// call.
+/// The request for an operation at this base URL, with these arguments. `call` gives access to the caller's
+/// kept files.
 pub(crate) fn operation_request(
     operation: &Operation,
     arguments: &Map<String, Value>,
@@ -122,15 +122,15 @@ pub(crate) fn operation_request(
     Ok(Request { method, url, headers, body, timeout: None })
 }
 
-/// Whether a pair has the name of a parameter whose value is fixed: the fields of an object may have any name, and
-/// none may stand in for what callers do not give.
+/// Whether a pair sets a frozen parameter. The fields of an exploded object may have any name, and must not
+/// override frozen values.
 fn is_fixed(operation: &Operation, place: Place, pair: &str) -> bool {
     let name = pair.split('=').next().unwrap_or_default();
     let mut fixed = operation.parameters.iter().filter(|one| operation.frozen.contains_key(&one.argument));
     fixed.any(|one| one.place == place && component(&one.name) == name)
 }
 
-/// A value as pairs of a query or of a form.
+/// Serializes a value as pairs of a query or a form.
 fn in_query(name: &str, value: &Value, format: &Format) -> Vec<String> {
     match format {
         Format::Style { style, explode, allow_reserved } => {
@@ -174,19 +174,19 @@ fn add_header(headers: &mut HeaderMap, parameter: &Parameter, value: &Value) -> 
     Ok(())
 }
 
-/// A value as content of a kind: text as it is, unless the kind is JSON.
+/// A value as content of a media type: as JSON if the type is JSON, else as text.
 fn content(value: &Value, content_type: &str) -> String {
     if is_json(content_type) { value.to_string() } else { encode::text(value) }
 }
 
-/// Whether a kind of content is JSON.
+/// Whether a media type is JSON.
 pub(crate) fn is_json(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || kind == "text/json" || kind.ends_with("+json")
 }
 
 fn accept(kinds: &[String]) -> HeaderValue {
-    // Servers do not go by the order.
+    // Weighted with `q`: servers ignore the order of media types.
     let weighed = kinds.iter().take(ACCEPT_MAX).enumerate().map(|(index, kind)| match index {
         0 => kind.clone(),
         _ => format!("{kind};q=0.{}", 9_usize.saturating_sub(index)),

@@ -1,4 +1,4 @@
-//! Bodies of parts: text, JSON and files.
+//! Multipart bodies: parts with text, JSON and files.
 
 use super::file::File;
 use super::{RequestError, content, is_json, style};
@@ -12,13 +12,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 const FILE_TYPE: &str = "application/octet-stream";
 const JSON_TYPE: &str = "application/json";
 
-/// One part as it is sent.
+/// One encoded part.
 struct Piece {
     head: String,
     bytes: Vec<u8>,
 }
 
-/// The boundary, which stands in no part, and the body.
+/// The boundary and the bytes of a multipart body.
 pub(super) fn encoded(
     fields: &Map<String, Value>,
     parts: &BTreeMap<String, Part>,
@@ -31,7 +31,7 @@ pub(super) fn encoded(
         let is_one = part.content_type.as_deref().is_some_and(is_json) && !part.is_file;
         match value {
             Value::Null => {}
-            // A style that the document asks for goes before its kind of content.
+            // A declared style takes precedence over the media type.
             Value::Array(_) | Value::Object(_) if let Some((style, explode)) = styled(part) => {
                 for (name, text) in style::in_parts(name, value, style, explode) {
                     pieces.push(piece(&name, &Value::String(text), &usual, call)?);
@@ -56,7 +56,7 @@ pub(super) fn encoded(
     Ok((boundary, bytes))
 }
 
-/// The style of a part, where it has one and is no file.
+/// The style of a part that is not a file, if declared.
 fn styled(part: &Part) -> Option<(Style, bool)> {
     match &part.format {
         Some(Format::Style { style, explode, .. }) if !part.is_file => Some((*style, *explode)),
@@ -69,7 +69,7 @@ fn piece(name: &str, value: &Value, part: &Part, call: Option<&Call>) -> Result<
     let (filename, content_type, bytes) = if part.is_file || File::is_evident(value) {
         let file = File::of(value, call).map_err(|why| RequestError::unfit(name, why))?;
         let content_type = file.content_type.as_deref().or(declared).unwrap_or(FILE_TYPE).to_owned();
-        // Many servers take a part for a file only by its name.
+        // Many servers recognise a file part only by its file name.
         (Some(file.name.unwrap_or_else(|| name.to_owned())), Some(content_type), file.bytes)
     } else {
         let is_nested = value.is_object() || value.is_array();
@@ -91,18 +91,18 @@ fn piece(name: &str, value: &Value, part: &Part, call: Option<&Call>) -> Result<
     Ok(Piece { head, bytes })
 }
 
-/// The first of some kinds of content, where it is one.
+/// The first media type of a list, unless it has a wildcard.
 fn concrete(kinds: &str) -> Option<&str> {
     let first = kinds.split(',').next().unwrap_or_default().trim();
     (!first.is_empty() && !first.contains('*')).then_some(first)
 }
 
-/// A name in quotes, as browsers send it.
+/// A name for a quoted string, escaped as browsers do it.
 fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A").replace('\0', "%00")
 }
 
-/// What nobody can have guessed, and so stands in no part.
+/// A random boundary: nobody can have guessed it, so no part contains it.
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("ctx-part-{:016x}{:016x}", random(), random())

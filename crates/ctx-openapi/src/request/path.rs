@@ -1,4 +1,4 @@
-//! Paths: a template becomes the URL.
+//! Fills in the path template of an operation.
 
 use super::{RequestError, content, encode, style};
 use crate::operation::{Format, Parameter};
@@ -8,7 +8,7 @@ use url::Url;
 const EMPTY: &str = "is a part of the path, and must not be empty";
 const DOTS: &str = "is a part of the path, and cannot be `.` or `..`";
 
-/// A parameter's value as it stands in the path: always within one segment.
+/// The value of a path parameter, serialized: always within one segment.
 pub(super) struct Written<'a> {
     parameter: &'a Parameter,
     text: String,
@@ -28,14 +28,14 @@ impl<'a> Written<'a> {
     }
 }
 
-/// The URL: the base with the filled path after its own, and the query after its own.
+/// The URL: the filled-in template is appended to the base path, and `query` to the base query.
 pub(super) fn url(
     base: &Url,
     template: &str,
     values: &[Written<'_>],
     query: &[String],
 ) -> Result<Url, RequestError> {
-    // What comes after `#` only tells operations of one path apart.
+    // A fragment only tells apart operations of the same path.
     let template = template.split('#').next().unwrap_or_default();
     let (path, own_query) = template.split_once('?').unwrap_or((template, ""));
     let mut filled = base.path().trim_end_matches('/').to_owned();
@@ -53,7 +53,7 @@ pub(super) fn url(
     Ok(url)
 }
 
-/// Fills the names in one segment of a path.
+/// Fills in the placeholders of one segment or of the query.
 fn fill(template: &str, values: &[Written<'_>]) -> Result<String, RequestError> {
     let (mut filled, mut rest, mut last) = (String::new(), template, None);
     while let Some((before, after)) = rest.split_once('{') {
@@ -70,13 +70,13 @@ fn fill(template: &str, values: &[Written<'_>]) -> Result<String, RequestError> 
     }
     filled.push_str(rest);
     match last {
-        // Other words for this folder and the one above.
+        // URL parsing would remove such a segment, and `..` also the one before.
         Some(value) if is_dots(&filled) => Err(RequestError::unfit(&value.parameter.argument, DOTS)),
         _ => Ok(filled),
     }
 }
 
-/// Whether a segment is one that URLs take for this folder or the one above.
+/// Whether URL parsing takes a segment for `.` or `..`, which may be percent-encoded.
 fn is_dots(segment: &str) -> bool {
     let plain = segment.to_ascii_lowercase().replace("%2e", ".");
     plain == "." || plain == ".."

@@ -1,16 +1,16 @@
-//! Styles: how a value is written into path, query, headers, cookies and parts.
+//! Parameter styles: how a value is serialized in path, query, headers, cookies and multipart parts.
 //!
-//! A style that has no place where it stands is read as the usual one there. What a style cannot say, a list in a
-//! list, is written as JSON.
+//! A style that is invalid in its location is treated as the default style there. Values that a style cannot
+//! express, such as nested lists, are written as JSON.
 
 use super::encode::{component, component_with_reserved, cookie, text};
 use crate::operation::Style;
 use serde_json::Value;
 
-/// How deep objects are written with brackets; what is deeper is JSON.
+/// Nesting depth of `deepObject` brackets; deeper values are written as JSON.
 const BRACKETS_MAX: usize = 16;
 
-/// A value, as far as styles tell values apart. What is null is not there.
+/// A value, as far as styles distinguish values. Null counts as absent.
 enum Shape {
     One(String),
     List(Vec<String>),
@@ -18,7 +18,7 @@ enum Shape {
 }
 
 impl Shape {
-    /// None where there is nothing to write.
+    /// `None` if there is nothing to serialize.
     fn of(value: &Value) -> Option<Self> {
         match value {
             Value::Null => None,
@@ -35,7 +35,7 @@ impl Shape {
         }
     }
 
-    /// All of it in one text: keys and values of fields one after the other, or as pairs.
+    /// All of it in one text: the fields of an object as alternating keys and values, or as pairs.
     fn joined(&self, encode: impl Fn(&str) -> String, delimiter: &str, pairs: bool) -> String {
         let parts: Vec<String> = match self {
             Self::One(text) => vec![encode(text)],
@@ -48,7 +48,7 @@ impl Shape {
         parts.join(delimiter)
     }
 
-    /// Each item, or each field, by itself: its name as it is, and its value.
+    /// One name and value per item or field (`explode`). Only values are encoded.
     fn exploded(&self, name: &str, encode: impl Fn(&str) -> String) -> Vec<(String, String)> {
         let named = |value: &String| (name.to_owned(), encode(value));
         match self {
@@ -63,12 +63,12 @@ fn pair((key, value): &(String, String), encode: impl Fn(&str) -> String) -> Str
     format!("{}={}", component(key), encode(value))
 }
 
-/// `name=value`, where the value is encoded already.
+/// `name=value`; the value is encoded already.
 fn written((name, value): (String, String)) -> String {
     format!("{}={value}", component(&name))
 }
 
-/// What stands between the items of a list: as it is, and as URLs have it.
+/// The delimiter between the items of a list: plain, and percent-encoded.
 fn delimiter(style: Style) -> (&'static str, &'static str) {
     match style {
         Style::SpaceDelimited => (" ", "%20"),
@@ -78,7 +78,7 @@ fn delimiter(style: Style) -> (&'static str, &'static str) {
     }
 }
 
-/// A value in a path; none where there is nothing to write.
+/// Serializes a value for the path; `None` if there is nothing to serialize.
 pub(super) fn in_path(name: &str, value: &Value, style: Style, explode: bool) -> Option<String> {
     let shape = Shape::of(value)?;
     Some(match (style, &shape) {
@@ -94,7 +94,7 @@ pub(super) fn in_path(name: &str, value: &Value, style: Style, explode: bool) ->
     })
 }
 
-/// A value in a query or in a form: `name=value`, as often as need be.
+/// Serializes a value for a query or a form, as pairs `name=value`.
 pub(super) fn in_query(
     name: &str,
     value: &Value,
@@ -107,7 +107,7 @@ pub(super) fn in_query(
     pairs.into_iter().map(written).collect()
 }
 
-/// A value in parts, each with its name; nothing is encoded there.
+/// Serializes a value as named multipart parts, unencoded.
 pub(super) fn in_parts(name: &str, value: &Value, style: Style, explode: bool) -> Vec<(String, String)> {
     pairs(name, value, style, explode, str::to_owned, delimiter(style).0)
 }
@@ -132,8 +132,8 @@ fn pairs(
     }
 }
 
-/// `name[key]=value`; items of lists are `name[]=value`, and `name[0][key]=value` where they are objects, which is
-/// what the services understand that take lists this way.
+/// `deepObject`: `name[key]=value`. For lists, which OpenAPI does not define here, `name[]=value`, and
+/// `name[0][key]=value` if the items are objects: services that accept lists in this style expect that.
 fn with_brackets(
     name: &str,
     value: &Value,
@@ -161,7 +161,7 @@ fn with_brackets(
     }
 }
 
-/// A value in a header, as it is: nothing is encoded there.
+/// Serializes a value for a header, unencoded.
 pub(super) fn in_header(value: &Value, style: Style, explode: bool) -> Option<String> {
     Some(match Shape::of(value)? {
         Shape::Fields(fields) if explode => {
@@ -172,7 +172,7 @@ pub(super) fn in_header(value: &Value, style: Style, explode: bool) -> Option<St
     })
 }
 
-/// A value in cookies: `name=value`, as often as need be.
+/// Serializes a value as cookies, pairs `name=value`.
 pub(super) fn in_cookies(name: &str, value: &Value, explode: bool) -> Vec<String> {
     match Shape::of(value) {
         None => Vec::new(),

@@ -1,10 +1,10 @@
-//! What lets a request in, and whom it is not shown to.
+//! Credentials: which requests carry them, and to whom they are never shown.
 
 use super::*;
 use crate::document::Selection;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An operation that asks for this scheme.
+/// An operation that requires this security scheme.
 fn guarded(scheme: &Scheme, method: &str) -> Description {
     let security = vec![BTreeMap::from([("it".to_owned(), vec!["read".to_owned(), "a b".to_owned()])])];
     Description {
@@ -90,7 +90,7 @@ async fn credentials_of_the_call_stand_for_all_that_are_configured() {
     let own = Credentials { other: Some(Credential::Bearer(secret("own"))), ..Credentials::default() };
     send(own).await.unwrap();
     assert_eq!(web.asked()[0].header("authorization"), Some("Bearer own"));
-    // What does not fit is not made up for with what is configured.
+    // Credentials of the caller that do not fit are not replaced by configured ones.
     let wrong = Credentials { other: Some(Credential::Key(secret("own"))), ..Credentials::default() };
     assert_eq!(send(wrong).await.unwrap_err().kind(), ErrorKind::NotConfigured);
     assert_eq!(web.asked().len(), 1);
@@ -180,7 +180,7 @@ async fn a_service_that_repeats_what_it_gets_shows_no_secret() {
                 Err(error) => format!("{error} {error:?} {:?}", error.data()),
             };
             assert!(told.contains("***") && told.contains("2026-01"), "{told}");
-            // As it is, as URLs have it, and as the header of a name and a password has it.
+            // Plain, percent-encoded, and as a Basic `Authorization` header.
             for shown in ["hunter2", "hunter3", "bWU6aHVudGVyMiE"] {
                 assert!(!told.contains(shown), "{scheme:?} {status}: {told}");
             }
@@ -240,7 +240,7 @@ async fn a_token_is_got_once_for_all_who_want_it() {
     let (tokens, calls): (Vec<_>, Vec<_>) = asked.iter().partition(|asked| asked.target() == "POST /token");
     assert_eq!((tokens.len(), calls.len()), (1, 8));
     assert!(calls.iter().all(|asked| asked.header("authorization") == Some("Bearer t0ken!")));
-    // The id and the secret are encoded before they are put together.
+    // Client id and secret are percent-encoded before they are joined.
     assert_eq!(tokens[0].header("authorization"), Some("Basic bWUlM0F0b286aHVudGVyMiUyMQ=="));
     assert_eq!(tokens[0].body, b"grant_type=client_credentials&scope=read%20a%20b");
 }

@@ -1,8 +1,8 @@
-//! Credentials that come with a call.
+//! Credentials that callers send with a call.
 
 use super::*;
 
-/// An operation that asks for this scheme.
+/// An operation that requires this security scheme.
 fn guarded(scheme: Scheme) -> Description {
     let security = vec![BTreeMap::from([("it".to_owned(), Vec::new())])];
     Description {
@@ -12,7 +12,7 @@ fn guarded(scheme: Scheme) -> Description {
     }
 }
 
-/// A configured credential, over which callers may bring their own.
+/// Configures a credential, and allows callers to send their own.
 fn open(settings: &mut ApiSettings) {
     settings.takes_credentials = true;
     settings.credentials.other = Some(Credential::Plain(Secret::new("configured")));
@@ -32,7 +32,7 @@ async fn what_a_call_brings_stands_for_what_is_configured() {
         (Scheme::Bearer, json!({"pets": {"type": "bearer", "token": "of-the-caller"}})),
         (Scheme::Bearer, json!({"pets": "of-the-caller"})),
         (Scheme::Bearer, json!({"pets": {"it": "of-the-caller"}})),
-        // For somebody else.
+        // The caller's credentials are for another API.
         (Scheme::Bearer, json!({"shops": "of-the-caller"})),
         (Scheme::Basic, json!({"pets": {"type": "basic", "username": "me", "password": "hunter2!"}})),
     ] {

@@ -1,14 +1,14 @@
-//! Files: taken from one operation and sent by another.
+//! Files: returned by one operation and sent by another.
 
 use super::*;
 use crate::operation::Part;
 use ctx_core::{ContentBlock, FILE_PREFIX, Identity, Keeper, KeptFile};
 use std::sync::Mutex;
 
-/// What is in the file; no text.
+/// Content of the file: not valid text.
 const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\x00\xff";
 
-/// Keeps files for whoever has the same name.
+/// A file keeper: files are visible to the identity that stored them.
 #[derive(Default)]
 struct Shelf(Mutex<Vec<(Option<String>, KeptFile)>>);
 
@@ -29,7 +29,7 @@ impl Keeper for Shelf {
     }
 }
 
-/// A provider of nothing else.
+/// A provider without tools, for its file keeper.
 struct Keeping(Arc<Shelf>);
 
 impl Provider for Keeping {
@@ -46,7 +46,7 @@ impl Provider for Keeping {
     }
 }
 
-/// A service that gives a picture and takes pictures, whose catalog keeps files.
+/// A service that returns and accepts a picture, and a catalog with a file keeper.
 fn pictures(web: &Web) -> Arc<Catalog> {
     let named = |name: &str, operation: Operation| Operation { name: name.to_owned(), ..operation };
     let sending = |name: &str, kind: MediaKind, content_type: &str| {
@@ -100,7 +100,7 @@ async fn a_file_is_kept_and_its_answer_tells_where() {
     });
     let link = ContentBlock::from_json(link).unwrap();
     assert_eq!(output.content, [ContentBlock::Text(expected.to_string()), link]);
-    // Where nobody keeps files, the bytes are in the answer.
+    // Without a file keeper, the response has the bytes.
     let alone = api(&web, vec![operation("GET", "/picture")], |_| ());
     assert_eq!(call(alone, json!({})).await.unwrap().value["base64"], "iVBORw0KGgoA/w==");
 }

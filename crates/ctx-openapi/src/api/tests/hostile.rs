@@ -1,18 +1,18 @@
-//! Services that mean harm.
+//! Malicious services.
 
 use super::*;
 use crate::settings::ApiLimits;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// Answers one request after the other with what is written to the connection.
+/// Answers each request with whatever `answer` writes to the connection.
 fn raw(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             if stream.read(&mut [0; 4096]).is_ok() {
-                // Whoever has heard enough goes away.
+                // A client that has read enough disconnects.
                 answer(&mut stream).ok();
             }
         }
@@ -29,7 +29,7 @@ fn small(settings: &mut ApiSettings) {
     settings.limits = ApiLimits { response_bytes: 64 << 10, ..ApiLimits::default() };
 }
 
-/// What the buffers between a service and us hold at most, whatever we read.
+/// Upper bound of the socket buffers between service and client.
 const BUFFERS_MAX: usize = 32 << 20;
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_connection_that_is_reset_is_a_failure_and_nothing_is_done_twice() {
         std::thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
                 seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                // What was not read when the end comes makes it a reset.
+                // Closing with unread data sends a reset.
                 stream.read_exact(&mut [0; 1]).ok();
             }
         });
@@ -165,7 +165,7 @@ async fn a_call_that_is_given_up_gives_up_its_request() {
     let base = raw(move |stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")?;
         begun.send(()).unwrap();
-        // Nothing more comes but the end.
+        // Returns when the client disconnects.
         let rest = stream.read(&mut [0; 1]);
         ended.send(rest.unwrap_or_default()).unwrap();
         Ok(())

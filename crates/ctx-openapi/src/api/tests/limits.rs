@@ -1,9 +1,9 @@
-//! How often and how many at once.
+//! Rate limit, concurrency limit and retries.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Fails so many times with this status, then answers.
+/// A service that fails the first requests with this status, then succeeds.
 fn failing(times: usize, status: u16, retry_after: &'static str) -> Web {
     let count = AtomicUsize::new(0);
     Web::serve(move |_| match count.fetch_add(1, Ordering::SeqCst) < times {

@@ -1,4 +1,4 @@
-//! Calls to a service that remembers exactly what arrived.
+//! Calls to a service that records the requests it receives.
 
 mod access;
 mod addresses;
@@ -39,7 +39,7 @@ fn of_settings(description: Description, settings: ApiSettings) -> Api {
     Api::new(description, address, Arc::new(settings), Arc::new(client))
 }
 
-/// Calls its only operation, through the door.
+/// Calls its only operation through the catalog.
 async fn call(api: Api, arguments: Value) -> Result<Output, ToolError> {
     call_named(&catalog(api), "operation", arguments).await
 }

@@ -1,8 +1,9 @@
-//! Constants of a schema as what its type says that they are: YAML reads `yes` and `1` as it likes.
+//! Converts constants to the type of their schema: YAML may read `yes` and `1` as another type than was
+//! meant.
 
 use serde_json::{Number, Value};
 
-/// A constant as one of a type, where that is what was meant; else as it is.
+/// A constant converted to its only type, where that is possible; else unchanged.
 pub(super) fn fitted(value: &Value, kinds: &[&str]) -> Value {
     let [kind] = kinds else { return value.clone() };
     let fitting = match (*kind, value) {
@@ -19,7 +20,7 @@ pub(super) fn fitted(value: &Value, kinds: &[&str]) -> Value {
     fitting.unwrap_or_else(|| value.clone())
 }
 
-/// The name of a type as JSON Schema has it; none where it can be anything.
+/// The JSON Schema type for a type name, common aliases included; `None` if the name is unknown.
 pub(super) fn kind(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
         "string" | "str" | "text" | "file" | "date" | "datetime" | "date-time" | "uuid" | "byte"

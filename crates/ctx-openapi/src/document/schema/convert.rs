@@ -1,5 +1,5 @@
-//! One schema, word by word. Words that we do not know, and those whose value makes no sense, are left out: a
-//! validator would refuse the whole for them.
+//! Converts one schema, keyword by keyword. Unknown keywords, and keywords with invalid values, are left out:
+//! a validator would refuse the whole schema because of them.
 
 use super::constant::{fitted, kind};
 use super::pattern::meant;
@@ -8,13 +8,13 @@ use crate::document::reference::{Node, reference_of};
 use crate::operation::{Way, definition_name};
 use serde_json::{Map, Value};
 
-/// Words that combine schemas of the same value.
+/// Keywords that restrict a value whatever `type` says: null has to be allowed by `anyOf` then.
 const COMBINING: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "const"];
 
-/// What a value can be.
+/// The types of JSON Schema.
 const KINDS: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
 
-/// Words beside a reference that count in every version: notes, and what makes it wider.
+/// Keywords beside a `$ref` that count in every version: annotations, and those that allow null.
 const BESIDE: [&str; 9] = [
     "title",
     "description",
@@ -27,18 +27,19 @@ const BESIDE: [&str; 9] = [
     "$ref",
 ];
 
-/// Words that, beside `allOf`, say what other fields there are.
+/// Keywords that, beside `allOf`, declare further fields.
 const MORE_FIELDS: [&str; 3] = ["properties", "anyOf", "oneOf"];
 
-/// Words that say something of a schema without changing what it takes.
+/// Annotations: keywords that do not change what a schema accepts.
 const NOTES: [&str; 5] = ["title", "description", "deprecated", "readOnly", "writeOnly"];
 
-/// Alternatives that a field tells apart.
+/// Maximum number of alternatives and mapping entries of one discriminator.
 const DISCRIMINATED_MAX: usize = 256;
 
 impl Schemas<'_> {
-    /// A schema of the document as JSON Schema. Where a default is not to be kept it is only told: whoever is
-    /// called fills it in, and two that exclude each other would be sent together. Where no way is said, marks stay.
+    /// Converts a schema of the document to JSON Schema. Without `keep_default`, a default is only mentioned
+    /// in the description: if it were filled in here, two defaults that exclude each other would be sent
+    /// together; the service applies it. Without `way`, `readOnly` and `writeOnly` marks are kept.
     pub(in crate::document) fn convert(
         &mut self,
         schema: Node<'_>,
@@ -60,7 +61,7 @@ impl Schemas<'_> {
             Some(reference) => self.refer(schema.document, reference),
             None => Map::new(),
         };
-        // Before version 3.1 a reference stands alone, and what is beside it may contradict it.
+        // Before OpenAPI 3.1 a `$ref` stands alone, and keywords beside it may contradict it.
         let is_alone = !self.has_siblings && fields.contains_key("$ref");
         let required = self.required(schema, way);
         let counting = fields.iter().filter(|(word, _)| !is_alone || BESIDE.contains(&word.as_str()));
@@ -116,7 +117,7 @@ impl Schemas<'_> {
         Value::Object(if is_nullable { or_null(converted) } else { converted })
     }
 
-    /// A word that is taken as it is, or that holds schemas.
+    /// Converts a keyword that is copied, or whose value consists of schemas.
     fn word(&mut self, word: &str, part: Node<'_>, way: Option<Way>) -> Option<Value> {
         let value = part.value;
         match word {
@@ -165,8 +166,8 @@ impl Schemas<'_> {
         }
     }
 
-    /// Of several parts that are one object, each is closed only for its own fields and would refuse those of the
-    /// others: none is. What is named is opened when it is defined.
+    /// Removes `additionalProperties: false` from the parts of a combined object: each part would refuse the
+    /// fields of the others. Referenced definitions are recorded, and opened when they are built.
     fn open_parts(&mut self, converted: &mut Map<String, Value>) {
         let has_more = MORE_FIELDS.iter().any(|word| converted.contains_key(*word));
         let Some(parts) = converted.get_mut("allOf").and_then(Value::as_array_mut) else { return };
@@ -181,8 +182,8 @@ impl Schemas<'_> {
         }
     }
 
-    /// The field that tells alternatives apart, and which of its values means which: what the document says, else
-    /// the alternative's own name.
+    /// The discriminator of alternatives: its field, and which value selects which alternative. Alternatives
+    /// without an explicit mapping are selected by their own name.
     fn discriminator(&mut self, schema: Node<'_>, converted: &Map<String, Value>) -> Option<Value> {
         let said = schema.get("discriminator")?;
         let name = said.text("propertyName").or_else(|| said.value.as_str())?;
@@ -238,7 +239,7 @@ impl Schemas<'_> {
         Value::Object(converted)
     }
 
-    /// The fields that must be there, each once, without those that do not go this way.
+    /// The required fields, each once, without those that do not go in this direction.
     fn required<'s>(&self, schema: Node<'s>, way: Option<Way>) -> Vec<&'s str> {
         let mut required: Vec<&str> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -256,7 +257,7 @@ impl Schemas<'_> {
     }
 }
 
-/// The types that a schema names, as JSON Schema has them.
+/// The types that a schema names, as JSON Schema types.
 fn kinds(schema: &Map<String, Value>) -> Vec<&'static str> {
     let mut kinds: Vec<&str> = match schema.get("type") {
         Some(Value::String(name)) => kind(name).into_iter().collect(),
@@ -286,7 +287,8 @@ fn add_kinds(converted: &mut Map<String, Value>, kinds: &[&str], named: &Value) 
     }
 }
 
-/// Bounds as they are since draft 6: an exclusive one is a number, not a remark on the other.
+/// Bounds as in JSON Schema since draft 6: an exclusive bound is a number, not a flag beside the inclusive
+/// one.
 fn add_bound(converted: &mut Map<String, Value>, fields: &Map<String, Value>, word: &str) {
     let Some(value) = fields.get(word) else { return };
     let (plain, exclusive) = match word {
@@ -300,8 +302,8 @@ fn add_bound(converted: &mut Map<String, Value>, fields: &Map<String, Value>, wo
     }
 }
 
-/// `additionalProperties: false` sees only the properties beside it, and not those of what is combined: it would
-/// let nothing through. What is meant is that there are no others at all.
+/// Turns `additionalProperties: false` into `unevaluatedProperties: false` where schemas are combined: the
+/// former sees only the properties beside it, and would refuse those of the combined schemas.
 fn close_as_a_whole(schema: &mut Map<String, Value>) {
     let combines = ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|word| schema.contains_key(*word));
     let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
@@ -311,11 +313,11 @@ fn close_as_a_whole(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Parts that no value can be at once say nothing: whoever is called knows what is meant.
+/// Drops `allOf` and `type` if no type satisfies all of their parts: the service knows what is meant.
 fn drop_contradiction(schema: &mut Map<String, Value>) {
     let parts =
         schema.get("allOf").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
-    // A whole number is a number, too.
+    // An integer is a number, too.
     let takes = |fields: &Map<String, Value>, kind: &str| {
         let is = |named: &str| named == kind || (named == "number" && kind == "integer");
         match fields.get("type") {
@@ -332,7 +334,7 @@ fn drop_contradiction(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Lets other fields in.
+/// Allows further fields.
 pub(super) fn open(schema: &mut Value) {
     if let Value::Object(fields) = schema {
         for word in ["additionalProperties", "unevaluatedProperties"] {
@@ -343,7 +345,7 @@ pub(super) fn open(schema: &mut Value) {
     }
 }
 
-/// Adds a sentence to a description.
+/// Adds a sentence to the description of a schema.
 pub(in crate::document) fn add_remark(schema: &mut Map<String, Value>, remark: &str) {
     let description = schema.get("description").and_then(Value::as_str).unwrap_or_default().trim_end();
     let text = match description {
@@ -354,7 +356,7 @@ pub(in crate::document) fn add_remark(schema: &mut Map<String, Value>, remark: &
     schema.insert("description".to_owned(), text.into());
 }
 
-/// The same, or null.
+/// Also allows null.
 fn or_null(mut schema: Map<String, Value>) -> Map<String, Value> {
     let null = || Value::Object(Map::from_iter([("type".to_owned(), "null".into())]));
     if COMBINING.iter().any(|word| schema.contains_key(*word)) {

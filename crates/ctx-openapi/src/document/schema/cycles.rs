@@ -1,24 +1,26 @@
-//! Definitions that mean themselves.
+//! Breaks cycles of definitions that refer to themselves in place.
 //!
-//! A definition that contains itself is a tree or a list. One that *is* itself, through `allOf` or the like, is a
-//! circle that a validator goes round for ever. Real ones come from inheritance written both ways: a pet is one of
-//! cat and dog, a cat is all of a pet. The way back then leads to what a pet has by itself.
+//! A definition that contains itself in a field is a tree or a list, and valid. One that refers to itself
+//! through `allOf` or the like would send a validator into an endless loop. Such cycles come from inheritance
+//! declared in both directions: a pet is one of cat and dog, a cat is all of a pet. The reference back is
+//! then replaced by one to the pet's own properties.
 
 use crate::operation::{definition_name, definition_reference};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Words whose schemas are about the same value.
+/// Keywords whose subschemas apply to the same value.
 const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const SINGLE: [&str; 4] = ["not", "if", "then", "else"];
 
-/// Cuts every circle once; where it is inheritance, at the heir.
+/// Breaks every cycle once; where the cycle is inheritance, at the heir.
 pub(super) fn cut(definitions: &mut BTreeMap<String, Value>) {
     cut_all(definitions, heirs(definitions));
     cut_all(definitions, ways_back(definitions));
 }
 
-/// Definitions that are all of another of which they are one.
+/// Pairs of heir and parent: the parent has the heir in `oneOf` or `anyOf`, and the heir refers to the
+/// parent.
 fn heirs(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
     let mut heirs = Vec::new();
     for (parent, definition) in definitions {
@@ -41,7 +43,7 @@ fn cut_all(definitions: &mut BTreeMap<String, Value>, pairs: Vec<(String, String
     }
 }
 
-/// Pairs of definitions of which the first closes a circle by referring to the second.
+/// Pairs of definitions of which the first closes a cycle by referring to the second (depth-first search).
 fn ways_back(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
     #[derive(PartialEq)]
     enum Seen {
@@ -76,7 +78,7 @@ fn ways_back(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
     back
 }
 
-/// The definitions that a value of this one must, or may, fit as it is; last first.
+/// The definitions that apply to the same value as this one; the last first.
 fn targets(definition: Option<&Value>) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
     let mut known = HashSet::new();
@@ -98,7 +100,8 @@ fn targets(definition: Option<&Value>) -> Vec<&str> {
     found
 }
 
-/// The name of a definition of what another has by itself; none where that is nothing.
+/// Adds a definition with the own properties of another, without what it combines, and returns its name;
+/// `None` if it has no properties.
 fn base_of(definitions: &mut BTreeMap<String, Value>, name: &str) -> Option<String> {
     let Value::Object(mut own) = definitions.get(name)?.clone() else { return None };
     own.retain(|word, _| {
@@ -119,7 +122,8 @@ fn base_of(definitions: &mut BTreeMap<String, Value>, name: &str) -> Option<Stri
     Some(name)
 }
 
-/// Makes every reference in place to a definition one to another, or to anything.
+/// Replaces every reference in place to the definition `to` by one to `base`, or by a schema that accepts
+/// anything.
 fn redirect(schema: &mut Value, to: &str, base: Option<&str>) {
     let Value::Object(fields) = schema else { return };
     let is_back = fields.get("$ref").and_then(Value::as_str).and_then(definition_name) == Some(to);
@@ -142,7 +146,8 @@ fn redirect(schema: &mut Value, to: &str, base: Option<&str>) {
             redirect(part, to, base);
         }
     }
-    // Anything is not one of several any more, and nothing is not anything.
+    // Beside an alternative that accepts anything, `oneOf` would refuse valid values, and `not` anything
+    // would accept nothing.
     let is_anything = |part: &Value| part.as_object().is_some_and(Map::is_empty);
     if fields.get("oneOf").and_then(Value::as_array).is_some_and(|parts| parts.iter().any(is_anything)) {
         fields.shift_remove("oneOf");

@@ -1,4 +1,5 @@
-//! Schemas of a document as JSON Schema (2020-12): what is named becomes a definition, once.
+//! Converts the schemas of a description to JSON Schema (2020-12); each referenced schema becomes one
+//! definition.
 
 mod constant;
 mod convert;
@@ -15,22 +16,22 @@ use pattern::Patterns;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Values in all schemas of one description together; what comes after can be anything.
+/// JSON values in all schemas of one description together; schemas beyond that accept anything.
 const VALUES_MAX: usize = 1_000_000;
 
 /// Characters of a definition's name.
 const NAME_MAX: usize = 80;
 
-/// Makes schemas, and remembers what they refer to.
+/// Converts schemas, and collects the definitions that they refer to.
 pub(super) struct Schemas<'d> {
     documents: &'d Documents,
-    /// What a place in a document is called.
+    /// The definition names of schemas, by document and JSON Pointer.
     names: HashMap<(usize, String), String>,
     taken: Unique,
     waiting: VecDeque<(String, Node<'d>)>,
-    /// Definitions that are parts of others.
+    /// Definitions that others combine with `allOf`.
     parts: HashSet<String>,
-    /// Whether words beside a reference count.
+    /// Whether keywords beside a `$ref` count.
     has_siblings: bool,
     values_left: usize,
     patterns: Patterns,
@@ -50,12 +51,12 @@ impl<'d> Schemas<'d> {
         }
     }
 
-    /// A schema of the document as JSON Schema; what it refers to becomes definitions.
+    /// Converts a schema of the document to JSON Schema; schemas that it refers to become definitions.
     pub(super) fn schema(&mut self, schema: Node<'_>, way: Way) -> Value {
         self.convert(schema, Some(way), false)
     }
 
-    /// All definitions that were referred to.
+    /// All definitions that were referred to, directly or not.
     pub(super) fn into_definitions(mut self) -> BTreeMap<String, Value> {
         let mut definitions = BTreeMap::new();
         while let Some((name, schema)) = self.waiting.pop_front() {
@@ -69,7 +70,8 @@ impl<'d> Schemas<'d> {
         definitions
     }
 
-    /// A reference to a definition; to anything, where it leads nowhere.
+    /// The `$ref` to the definition of a referenced schema; a schema that accepts anything if the reference
+    /// cannot be resolved.
     fn refer(&mut self, from: usize, reference: &str) -> Map<String, Value> {
         let found = match self.documents.find_last(from, reference) {
             Ok(found) if found.node.value.is_object() || found.node.value.is_boolean() => found,
@@ -92,7 +94,7 @@ impl<'d> Schemas<'d> {
         Map::from_iter([("$ref".to_owned(), definition_reference(&name).into())])
     }
 
-    /// A name for a place that no other has: its last part, or its document's.
+    /// A unique name for a definition: the last part of its JSON Pointer, or the name of its document.
     fn name(&mut self, (document, pointer): &(usize, String)) -> String {
         let last = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
         let part = if last.is_empty() {
@@ -108,7 +110,7 @@ impl<'d> Schemas<'d> {
         self.taken.take(&base)
     }
 
-    /// Whether a mark is on a schema, or on what it refers to.
+    /// Whether a schema, or the schema that it refers to, has this mark.
     fn is_marked(&self, schema: Node<'_>, mark: &str) -> bool {
         if schema.is(mark) {
             return true;
@@ -119,7 +121,7 @@ impl<'d> Schemas<'d> {
     }
 }
 
-/// Whether words beside a reference count: since version 3.1.
+/// Whether keywords beside a `$ref` count, as they do since OpenAPI 3.1.
 fn has_siblings(root: &Value) -> bool {
     let version = root
         .get("openapi")
@@ -132,7 +134,7 @@ fn has_siblings(root: &Value) -> bool {
     version.is_some_and(|version| !is_older(&version))
 }
 
-/// What a value may be told as: short, in code.
+/// A default value for a description: short; `None` if it is null or empty.
 pub(super) fn told(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null => return None,

@@ -1,27 +1,28 @@
-//! Regular expressions of schemas: which of them can be compiled.
+//! Checks the `pattern` regular expressions of schemas.
 //!
-//! Documents write them in the dialects of their own languages. A validator refuses the whole schema for one that
-//! it does not understand, so that nothing would be checked any more.
+//! Documents write them in the dialects of their own languages. A validator refuses a whole schema because of
+//! an expression that it cannot compile, so that nothing would be checked any more.
 
 use ctx_core::ArgumentSchema;
 use serde_json::json;
 use std::collections::HashMap;
 
-/// Expressions of one description that are tried, which takes a while for each; those that come after are left out.
+/// Expressions of one description that are compiled, which takes a while for each; any further ones are left
+/// out.
 const TRIED_MAX: usize = 2_000;
 
-/// Expressions that were tried, and whether they can be compiled: most stand in many schemas.
+/// Whether each expression can be compiled; most occur in many schemas.
 #[derive(Default)]
 pub(super) struct Patterns(HashMap<String, bool>);
 
-/// What is meant by an expression; nothing where it can never match. Some are written between slashes, as programs
-/// have them, and no text has its beginning behind a slash.
+/// The expression without the slashes around it that some languages write; `None` if it can never match as it
+/// is.
 pub(super) fn meant(pattern: &str) -> Option<&str> {
     let Some(inside) = pattern.strip_prefix('/').filter(|inside| inside.starts_with('^')) else {
         return Some(pattern);
     };
     let (inside, flags) = inside.rsplit_once('/')?;
-    // Others change what is matched.
+    // Other flags change what is matched.
     flags.chars().all(|flag| matches!(flag, 'g' | 'u')).then_some(inside)
 }
 

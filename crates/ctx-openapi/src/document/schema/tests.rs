@@ -1,4 +1,4 @@
-//! Schemas, one word at a time.
+//! Conversion of schemas, one keyword at a time.
 
 use super::super::sources::{Alone, Home};
 use super::*;

@@ -1,13 +1,13 @@
-//! How deeply flow collections (`[`, `{`) nest in a YAML text, before it is parsed: the parser's scanner takes quadratic
-//! time in the depth.
+//! Finds excessive nesting of flow collections (`[`, `{`) in a YAML text before it is parsed: the parser's
+//! scanner takes quadratic time in the depth.
 //!
-//! Brackets inside scalars and comments do not nest, so their ends have to be found exactly as the scanner of libyaml
-//! finds them: these rules are its rules, and a test compares the two. After a fault at which the scanner stops, nothing
-//! more is looked at.
+//! Brackets inside scalars and comments do not nest, so their ends have to be found exactly as the scanner of
+//! libyaml finds them: these rules are its rules, and a test compares the two. After an error at which the
+//! scanner would stop, the rest is not examined.
 
 use std::str::Chars;
 
-/// How many characters a key without `?` may have.
+/// Maximum number of characters of a simple key (one without `?`).
 const KEY_CHARS_MAX: usize = 1024;
 
 /// Line and column, counted from 1, of the bracket that exceeds this depth.
@@ -40,7 +40,7 @@ struct Scan<'t> {
     depth: usize,
     /// Columns of the open block collections, the innermost last.
     indents: Vec<usize>,
-    /// Where the token began that a `:` makes a key; block context only.
+    /// Start of the token that a following `:` makes a key; in block context only.
     key: Option<Mark>,
     /// Whether the next token may become a key.
     may_be_key: bool,
@@ -76,7 +76,7 @@ impl Scan<'_> {
         self.depth == 0
     }
 
-    /// Passes one token; `None` at the end, and where the scanner stops with an error.
+    /// Consumes one token; `None` at the end, and where libyaml's scanner stops with an error.
     fn token(&mut self) -> Option<()> {
         self.skip_space();
         if self.is_block() {
@@ -121,7 +121,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Space and comments between tokens.
+    /// Skips spaces and comments between tokens.
     fn skip_space(&mut self) {
         loop {
             // A tab where a key may begin is an error.
@@ -138,7 +138,7 @@ impl Scan<'_> {
         }
     }
 
-    /// `---` or `...`.
+    /// Whether a `---` or `...` marker is next.
     fn is_document_marker(&self) -> bool {
         let mut rest = self.rest.clone();
         let marks = [rest.next(), rest.next(), rest.next()];
@@ -147,7 +147,7 @@ impl Scan<'_> {
             && rest.next().is_none_or(is_blank_or_break)
     }
 
-    /// Before a token that may be a key, or the beginning of one.
+    /// Records the start of a token that may be a key, or the beginning of one.
     fn save_key(&mut self) {
         if self.is_block() {
             if self.may_be_key {
@@ -157,7 +157,8 @@ impl Scan<'_> {
         }
     }
 
-    /// `- ` and `? `, which open a collection where they stand, and `: `, which opens one where its key began.
+    /// Block indicators: `- ` and `? ` open a collection at their own column, `: ` opens one where its key
+    /// began.
     fn indicator(&mut self, opens_here: bool) -> Option<()> {
         if self.is_block() {
             let is_key = |key: &Mark| {
@@ -186,7 +187,7 @@ impl Scan<'_> {
         self.skip_while(|char| !is_blank_or_break(char) && (is_block || char != ','));
     }
 
-    /// `|` or `>`, and the lines that are indented more than the collection around it.
+    /// A block scalar: `|` or `>`, and the lines that are indented more than the collection around it.
     fn block_scalar(&mut self) {
         let (parent, mut indent) = (self.indents.last().copied(), 0);
         self.advance();
@@ -207,7 +208,8 @@ impl Scan<'_> {
         (self.key, self.may_be_key) = (None, true);
     }
 
-    /// Passes empty lines and the indentation of the next; an `indent` of 0 is found out, and is `indent_min` at least.
+    /// Skips empty lines and the indentation of the next line. An `indent` of 0 is detected, and is at least
+    /// `indent_min`.
     fn skip_empty_lines(&mut self, indent: usize, indent_min: usize) -> usize {
         let mut found = indent_min;
         loop {
@@ -246,7 +248,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A scalar without quotes, which may go on in the next line.
+    /// A plain scalar (without quotes), which may continue on the next line.
     fn plain(&mut self) -> Option<()> {
         self.save_key();
         let indent = self.indents.last().map_or(0, |indent| indent + 1);

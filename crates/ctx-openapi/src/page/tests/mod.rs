@@ -1,4 +1,4 @@
-//! Pages as services really give them, and that no answer leads in a circle.
+//! Pagination of real services, and protection against loops.
 
 mod services;
 
@@ -10,7 +10,7 @@ use http::header::{HeaderValue, LINK};
 use proptest::prelude::*;
 use serde_json::json;
 
-/// A call to a service and its answer.
+/// A call and its response.
 struct Played {
     operation: Operation,
     schema: Value,
@@ -21,7 +21,7 @@ struct Played {
     redactor: Redactor,
 }
 
-/// A call of `GET url` with parameters like `page:integer`, `cursor` or `!needed`.
+/// A `GET` call with parameters like `page:integer`, `cursor` or `!needed`.
 fn get(url: &str, parameters: &[&str], arguments: Value, body: Value) -> Played {
     let url = Url::parse(url).unwrap();
     let mut properties = Map::new();
@@ -54,7 +54,7 @@ impl Played {
     }
 }
 
-/// Items that differ.
+/// Distinct items.
 fn items(count: usize) -> Value {
     (0..count).map(|id| json!({ "id": format!("i{id}") })).collect()
 }
@@ -169,7 +169,7 @@ fn frozen_arguments_are_not_replaced() {
     assert_eq!(played.next(), json!(null));
 }
 
-/// Names that mean something, here or there.
+/// Names that pagination recognises in parameters or responses.
 const NAMES: [&str; 20] = [
     "page",
     "offset",
@@ -213,8 +213,8 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Wherever a service always answers the same, no arguments come twice. (Numbers may go up for ever; whoever
-    /// walks the list ends at the first answer that he has had.)
+    /// If a service always returns the same response, no arguments are repeated. (Page numbers may grow
+    /// forever; whoever walks the list stops at the first response that is repeated.)
     #[test]
     fn no_answer_leads_in_a_circle(
         answer in any_value(),

@@ -1,9 +1,9 @@
-//! Answers as services really give them.
+//! Pagination of real services.
 
 use super::{get, items};
 use serde_json::json;
 
-/// Each with the path to its items, and the arguments of the next page; null where there is none.
+/// Each case has the path to its items and the arguments of the next page, or null.
 #[test]
 fn the_next_page_is_found_as_the_service_tells_it() {
     let github = "https://api.github.com/repos/octo/hello/issues";

@@ -1,4 +1,4 @@
-//! What styles make of values: the examples of the specification, and what it leaves open.
+//! Serialization by style: the examples of the specification, and cases that it leaves open.
 
 use super::*;
 use serde_json::json;
@@ -78,7 +78,7 @@ fn queries_are_written_as_the_specification_shows() {
             false,
             ["color=", "color=blue", "color%5B%5D=blue&color%5B%5D=black&color%5B%5D=brown", deep],
         ),
-        // Styles that have no place in a query.
+        // Styles that are invalid in a query.
         (Style::Simple, false, ["color=", "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150"]),
     ] {
         for (value, expected) in examples().iter().zip(expected) {

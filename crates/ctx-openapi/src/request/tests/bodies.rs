@@ -1,10 +1,10 @@
-//! Bodies, as they are sent.
+//! Encoding of request bodies.
 
 use super::*;
 use crate::operation::Part;
 use std::collections::BTreeMap;
 
-/// What is sent of a body: its kind of content, and its text.
+/// The media type and the text of a request body.
 pub(super) fn sent(body: Body, arguments: Value) -> Result<(String, String), RequestError> {
     let request = made(&Operation { body: Some(body), ..operation("POST", "/pets") }, arguments)?;
     let content_type = request.headers[CONTENT_TYPE].to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Operations and arguments become requests.
+//! Building requests from operations and arguments.
 
 mod bodies;
 mod properties;
@@ -7,7 +7,7 @@ use super::*;
 use crate::operation::{Answer, Body, Media, MediaKind};
 use serde_json::json;
 
-/// An operation without anything.
+/// An operation without parameters and body.
 pub(crate) fn operation(method: &str, path: &str) -> Operation {
     Operation {
         name: "operation".to_owned(),
@@ -28,7 +28,7 @@ pub(crate) fn operation(method: &str, path: &str) -> Operation {
     }
 }
 
-/// A parameter in the usual style of its place.
+/// A parameter with the default style of its location.
 pub(crate) fn parameter(place: Place, name: &str) -> Parameter {
     let (style, explode) = match place {
         Place::Path | Place::Header => (Style::Simple, false),
@@ -39,7 +39,7 @@ pub(crate) fn parameter(place: Place, name: &str) -> Parameter {
     Parameter { argument: name.to_owned(), name: name.to_owned(), place, required, format }
 }
 
-/// A body of these kinds.
+/// A body with these fields and media types.
 pub(crate) fn body(fields: &[&str], media: Vec<(&str, MediaKind)>) -> Body {
     let media =
         media.into_iter().map(|(content_type, kind)| Media { content_type: content_type.to_owned(), kind });

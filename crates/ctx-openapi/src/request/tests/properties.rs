@@ -1,11 +1,11 @@
-//! What holds for any value.
+//! Properties that hold for any value.
 
 use super::bodies::{parts, sent};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Any value that a parameter may have.
+/// Arbitrary values of a parameter.
 fn any_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![any::<String>(), "[./%?#\\\\;,a ]{0,6}"];
     let one = prop_oneof![

@@ -1,4 +1,4 @@
-//! Every way to be let in.
+//! Every kind of security scheme and requirement.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ fn named<const N: usize>(schemes: [(&str, Credential); N]) -> impl FnOnce(&mut A
     move |settings| settings.credentials.by_scheme = by_scheme
 }
 
-/// What lets a request in, as it arrived.
+/// The credentials in a request, as received.
 fn shown(asked: &Asked) -> String {
     let query = asked.target().split_once('?').map(|(_, query)| format!("?{query}"));
     let headers = ["authorization", "x-key", "x-root", "cookie"];
@@ -56,7 +56,7 @@ async fn credentials_arrive_as_the_operation_asks_for_them() {
             (&ALL, "auth_header", json!({}), "x-key: h-key"),
             (&ALL, "auth_query", json!({ "q": "a" }), "?q=a&key=q%26key"),
             (&ALL, "auth_login", json!({}), "authorization: Bearer login-token"),
-            // All of several, the first of several, and more than need be.
+            // All of several schemes, the first of several alternatives, and optional credentials.
             (&ALL, "auth_both", json!({}), "?key=q%26key | x-key: h-key"),
             (&ALL, "auth_either", json!({}), user),
             (&ALL, "auth_optional", json!({}), "x-key: h-key"),
@@ -80,7 +80,7 @@ async fn another_way_is_taken_where_the_first_is_closed() {
         let catalog = functions(version, &web, named([("header_key", key("h-key"))]));
         let asked = arrived(&catalog, &web, "auth_either", json!({})).await.unwrap();
         assert_eq!(shown(&asked), "x-key: h-key", "{version:?}");
-        // One of two is not enough, and nothing is sent then.
+        // With one of two required credentials missing, nothing is sent.
         let error = arrived(&catalog, &web, "auth_both", json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotConfigured, "{version:?}");
         assert!(error.message().contains("`query_key`"), "{error}");
@@ -141,7 +141,7 @@ async fn a_client_gets_a_token_once_and_another_when_it_is_refused() {
             || web.asked().into_iter().filter(|asked| asked.target() == "POST /token").collect::<Vec<_>>();
         together().await;
         assert_eq!(tokens().len(), 1, "{version:?}");
-        // What was given out is taken back: all find out, and one asks again.
+        // Once the token is revoked, all calls are refused, and one requests a new token.
         valid.store(2, Ordering::SeqCst);
         together().await;
         assert_eq!(tokens().len(), 2, "{version:?}");

@@ -1,15 +1,15 @@
-//! Every kind of body.
+//! Every kind of request body.
 
 use super::*;
 use url::Url;
 
-/// What is expected of a body: where it is taken, what is given, its kind of content and itself.
+/// A case: versions, operation, arguments, expected media type and expected body.
 type Row = (&'static [Version], &'static str, Value, &'static str, &'static str);
 
 const EVERY: &[Version] = &ALL;
 const THIRD: &[Version] = &SINCE_THIRD;
 
-/// The kind of content and the body, with `BOUNDARY` for the boundary of parts and `|` for the ends of their lines.
+/// Media type and body, with `BOUNDARY` for the multipart boundary and `|` for line breaks.
 fn shown(asked: &Asked) -> (String, String) {
     let content_type = asked.header("content-type").unwrap_or_default();
     let length = asked.header("content-length").map(|length| length.parse().unwrap());
@@ -182,7 +182,7 @@ async fn bytes_that_are_no_text_arrive_whole() {
         let given = json!({ "body": { "base64": encoded } });
         let answer = call_named(&catalog, "bytes_body", given).await.unwrap().value;
         assert!(web.asked().pop().unwrap().body == bytes);
-        // An answer of bytes is a file that can be sent on as it is, as a body and as a part.
+        // A binary response is a file that can be sent on, as a body and as a part.
         call_named(&catalog, "image_body", json!({ "body": answer })).await.unwrap();
         assert!(web.asked().pop().unwrap().body == bytes);
         call_named(&catalog, "parts_body", json!({ "file": answer })).await.unwrap();
@@ -225,7 +225,7 @@ async fn the_schema_of_a_file_admits_what_can_be_sent_and_nothing_else() {
                 let is_sent =
                     operation_request(operation, arguments.as_object().unwrap(), &base, None).is_ok();
                 let is_admitted = schema.prepare(arguments.clone()).is_ok();
-                // A list is as many parts, none where it is empty.
+                // A list becomes one part per item, and no part if it is empty.
                 let is_list = field.is_some() && file.is_array();
                 assert_eq!(is_sent && !is_list, is_admitted, "{version:?} {arguments}");
             }

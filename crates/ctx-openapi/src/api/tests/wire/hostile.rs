@@ -1,4 +1,4 @@
-//! Values and descriptions that mean harm.
+//! Malicious values and descriptions.
 
 use super::*;
 
@@ -85,7 +85,7 @@ async fn no_name_of_a_description_becomes_a_line_of_its_own() {
     let lines = format!("{}\n{}\n{}", asked.line, asked.head, String::from_utf8_lossy(&asked.body));
     assert!(!lines.contains("\nX-Admin"), "{lines}");
     assert!(asked.target().ends_with("?querya%0D%0AX-Admin%3A%201%0D%0Ab=q"), "{lines}");
-    // A header of such a name cannot be sent.
+    // A header with this name cannot be sent.
     let mut with_header = named;
     with_header[format!("header{evil}")] = json!("h");
     assert!(arrived(&catalog, &web, "names", with_header).await.is_err());

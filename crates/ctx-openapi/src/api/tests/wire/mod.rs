@@ -1,8 +1,8 @@
-//! One description in three versions, and exactly what arrives when its operations are called.
+//! End-to-end tests of one description in three versions: the exact requests that its operations send.
 //!
-//! Text is read, the operations become tools of a catalog, and calls go through the door: nothing is put together by
-//! hand but the description. What the second version cannot say (cookies, objects, content, labels, matrices, bearer
-//! tokens, several files) its description does not have.
+//! The text is parsed, the operations become tools of a catalog, and calls go through the catalog. What
+//! Swagger 2.0 cannot express (cookies, objects, content, labels, matrices, bearer tokens, several files) is
+//! missing in the description of that version.
 
 mod access;
 mod bodies;
@@ -40,7 +40,7 @@ impl Version {
     }
 }
 
-/// The port that stands in the texts.
+/// The port in the description texts.
 const PORT: &str = "4010";
 
 /// The description in a version, of a service at this address.
@@ -61,7 +61,7 @@ fn read(text: &str) -> Description {
     description
 }
 
-/// Its functions, at the address that the description names.
+/// A catalog with its functions, at the server that the description names.
 fn functions(version: Version, web: &Web, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
     provided(read(&text(version, web)), change)
 }
@@ -72,12 +72,12 @@ fn provided(description: Description, change: impl FnOnce(&mut ApiSettings)) -> 
     catalog(of_settings(description, settings))
 }
 
-/// A service that remembers what arrives and has nothing to say.
+/// A service that records requests and responds without content.
 fn silent() -> Web {
     Web::serve(|_| reply(204, ""))
 }
 
-/// What arrives when an operation is called.
+/// The request that a call of an operation sends.
 async fn arrived(
     catalog: &Arc<Catalog>,
     web: &Web,
@@ -104,7 +104,7 @@ fn the_versions_have_the_same_operations_as_far_as_they_can() {
     sorted.sort();
     assert_eq!(sorted, newer);
     let only: Vec<_> = second.iter().filter(|name| !third.contains(name)).collect();
-    // The third version has no tabs, and other delimiters only in queries.
+    // OpenAPI 3 has no tab delimiter, and other delimiters only in queries.
     let expected =
         ["path_ssv", "path_tsv", "path_pipes", "query_tsv", "header_ssv", "header_tsv", "header_pipes"];
     assert_eq!(only, expected);

@@ -1,8 +1,8 @@
-//! Every style, in every place, with every kind of value.
+//! Every style, in every location, with every type of value.
 
 use super::*;
 
-/// The values that are given.
+/// The argument values.
 fn value(name: &str) -> Value {
     match name {
         "text" => json!("blue"),
@@ -19,16 +19,16 @@ fn value(name: &str) -> Value {
     }
 }
 
-/// What is expected where nothing is sent for a value.
+/// Expected if nothing is sent for a value.
 const NOTHING: &str = "(nothing)";
-/// What is expected where a value cannot be sent.
+/// Expected if a value cannot be sent.
 const REFUSED: &str = "(refused)";
 
-/// What is expected.
+/// The table of expectations.
 const TABLE: &str = include_str!("parameters.txt");
 
-/// What of a request an operation is about: by the first word of its name, a part of the path, the query, the
-/// header or the cookies.
+/// The part of a request that an operation tests, by the first word of its name: a path segment, the query,
+/// the header or the cookies.
 fn part(operation: &str, asked: &Asked) -> String {
     let (place, style) = operation.split_once('_').unwrap();
     let target = asked.target().strip_prefix("GET /v1/").unwrap();
@@ -51,7 +51,7 @@ fn part(operation: &str, asked: &Asked) -> String {
     found.unwrap_or(NOTHING).to_owned()
 }
 
-/// The cases of a version whose operations have this first word: operation, value and what is expected.
+/// The cases of a version whose operations have this first word: operation, value and expectation.
 fn cases(version: Version, place: &str) -> Vec<(&'static str, &'static str, String)> {
     let mut cases = Vec::new();
     let mut operation = None;
@@ -69,7 +69,7 @@ fn cases(version: Version, place: &str) -> Vec<(&'static str, &'static str, Stri
     cases
 }
 
-/// Calls all operations of a place with all values; the number of cases is told so that none is passed over.
+/// Calls all operations of a location with all values. `counts` makes sure that no case is skipped.
 async fn check(place: &str, counts: [usize; 3]) {
     let web = silent();
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Where requests go, what is always sent, and what is asked for.
+//! Base URLs, frozen parameters and `Accept`.
 
 use super::*;
 
@@ -86,7 +86,7 @@ async fn the_configured_address_goes_before_the_description_s() {
 async fn an_address_may_be_relative_to_the_description_s() {
     let web = silent();
     for version in ALL {
-        // As it is written where a description stands beside what it describes.
+        // A server URL relative to the description's own.
         let here = text(version, &web)
             .replace("http://127.0.0.1:{port}/{version}", "../{version}")
             .replace(&format!("\"host\": \"{}\",", web.url("").trim_start_matches("http://")), "");
