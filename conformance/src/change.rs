@@ -1,4 +1,4 @@
-//! Tools that change what is listed, the way a person does: by saving a script.
+//! Tools that change the lists of tools and prompts as a user does: by saving a script.
 
 use async_trait::async_trait;
 use ctx::{Call, ErrorKind, Output, Tool, ToolError, ToolSpec};
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What such a script says of itself when nobody has changed it.
+/// The description in the scripts as they are committed.
 const UNCHANGED: &str = "Changed 0 times";
 
-/// Saves a script of the workspace, which is the current directory, with another description each time.
+/// Saves a script in the workspace, which is the current directory, with another description each time.
 pub(crate) struct Change {
     spec: Arc<ToolSpec>,
     script: PathBuf,

@@ -1,7 +1,7 @@
-//! What the MCP conformance suite is run against.
+//! The program under test of the MCP conformance suite.
 //!
-//! As a server: a `ctx` with the suite's resources, and with tools that change what is listed. Everything
-//! else that the suite expects is a script in `workspace/`. As a client, by `client URL`: see there.
+//! As a server: a `ctx` with the suite's resources, and with tools that change lists. The suite's other tools
+//! and prompts are scripts in `workspace/`. As a client (`client URL`): see the module `client`.
 #![allow(clippy::disallowed_methods, reason = "the suite says in the environment what it wants")]
 
 mod change;
@@ -13,7 +13,7 @@ use ctx::Harness;
 use resources::Fixtures;
 use std::process::ExitCode;
 
-/// Plays the browser of whoever logs in.
+/// The argument that runs this program as the browser of a login.
 const BROWSER: &str = "__browser";
 
 fn main() -> ExitCode {

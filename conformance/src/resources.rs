@@ -1,4 +1,4 @@
-//! What can be read: a text, bytes, something to watch, and a form of URIs that are not listed.
+//! The resources that the suite expects: text, binary, a watched one, and a URI template.
 
 use async_trait::async_trait;
 use ctx::{
@@ -12,9 +12,9 @@ const PREFIX: &str = "test://";
 const TEXT: &str = "test://static-text";
 const BINARY: &str = "test://static-binary";
 const WATCHED: &str = "test://watched-resource";
-/// What is around the name in URIs that are not listed.
+/// The parts of the template's URIs around the name.
 const TEMPLATE: (&str, &str) = ("test://template/", "/data");
-/// One red pixel, a PNG in base64.
+/// A PNG with one red pixel, in base64.
 const RED_PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC";
 

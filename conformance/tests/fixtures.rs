@@ -1,4 +1,4 @@
-//! What the suite is run against is sound; what it does over the protocol, the suite tests.
+//! Checks the fixtures of the conformance server. The suite itself tests the protocol.
 #![cfg(unix)]
 
 use ctx_testkit::{TestWorkspace, wait_until};

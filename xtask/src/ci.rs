@@ -1,4 +1,4 @@
-//! Everything that must hold before a change lands.
+//! `cargo xtask ci`: all checks that a change must pass. `cargo xtask test`: the fast ones.
 
 use crate::http::Connection;
 use crate::run::{cargo, copy, release_binary, root, succeed, target};
@@ -9,7 +9,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-/// All of it.
+/// Runs all checks.
 pub(crate) fn everything() -> Result<()> {
     step("format", || succeed(&mut cargo(&["fmt", "--all", "--check"])))?;
     step("tidy", tidy::check)?;
@@ -19,7 +19,7 @@ pub(crate) fn everything() -> Result<()> {
     })?;
     step("what tests need", tools::for_tests)?;
     step("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"])))?;
-    // With the programs that the tests were run against; building them alone would build much anew.
+    // Uses the binaries of the test build; building them alone would recompile much with other features.
     step("generated pages", || codegen::check_with(&target().join("debug/ctx")))?;
     step("MCP conformance", || conformance::run_once_with(&target().join("debug/ctx-conformance")))?;
     step("MCP clients", || clients::run_with(&target().join("debug/ctx-conformance")))?;
@@ -30,7 +30,7 @@ pub(crate) fn everything() -> Result<()> {
     step("the release binary on the example", release_journey)
 }
 
-/// What is worth running after every change.
+/// Runs the checks that are fast enough to run after every change.
 pub(crate) fn fast() -> Result<()> {
     step("tidy", tidy::check)?;
     step("what tests need", tools::for_tests)?;
@@ -60,7 +60,7 @@ fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// The first command of the README, with the binary a user would get.
+/// Runs the first command of the README with the release binary.
 fn release_journey() -> Result<()> {
     let binary = release_binary()?;
     let folder = tempfile::tempdir()?;

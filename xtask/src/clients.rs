@@ -1,5 +1,5 @@
-//! Programs made with the official MCP SDKs, run against the server in `conformance/`: each over stdio and
-//! HTTP, in every revision of the protocol that it speaks. What they claim is in `clients/`.
+//! Runs clients made with the official MCP SDKs against the server in `conformance/`: each over stdio and
+//! HTTP, in every protocol revision that it supports. Their assertions are in `clients/`.
 
 use crate::run::{cargo, copy, root, succeed, target};
 use crate::server::Server;
@@ -10,20 +10,20 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// How a claim that holds is told: `ok stdio 2026-07-28 a tool is called`.
+/// The prefix of a line that reports a passed assertion: `ok stdio 2026-07-28 a tool is called`.
 const HOLDS: &str = "ok ";
 /// More prompts than fit on a page of a list; the clients count them.
 const MANY_PROMPTS: usize = 450;
-/// Over stdio and over HTTP.
+/// Number of transports: stdio and HTTP.
 const TRANSPORTS: usize = 2;
 
-/// Builds the server and runs them all.
+/// Builds the server and runs all clients.
 pub(crate) fn run() -> Result<()> {
     succeed(&mut cargo(&["build", "--quiet", "--package", "ctx-conformance", "--locked"]))?;
     run_with(&target().join("debug/ctx-conformance"))
 }
 
-/// The same with a server that is built already.
+/// Runs all clients against a server that is already built.
 pub(crate) fn run_with(program: &Path) -> Result<()> {
     let mut clients = python()?;
     clients.extend(typescript()?);
@@ -71,14 +71,14 @@ pub(crate) fn run_with(program: &Path) -> Result<()> {
     slow_starter(&program, home)
 }
 
-/// A section of the configuration.
+/// An inline agent, which is a prompt in MCP.
 fn prompt(number: usize) -> String {
     format!(
         "\n[agents.inline.many_{number}]\ndescription = \"One of many\"\nsystem_prompt = \"Be one of many.\"\n"
     )
 }
 
-/// How many claims hold in each setting: a transport and a revision.
+/// Number of passed assertions for each transport and revision.
 fn tally(said: &str) -> Vec<(String, usize)> {
     let mut tally: Vec<(String, usize)> = Vec::new();
     for line in said.lines().filter_map(|line| line.strip_prefix(HOLDS)) {
@@ -96,7 +96,7 @@ fn tally(said: &str) -> Vec<(String, usize)> {
 fn python() -> Result<Vec<(String, Command)>> {
     let client = |version: &str| {
         let mut command = Command::new(tools::python_sdk(version)?);
-        // Without a cache of what it compiles, which would be in the repository.
+        // Without a bytecode cache, which would be written into the repository.
         command.arg("-B").arg(root().join("clients/python/suite.py")).arg(adapter(version));
         Ok((format!("python {version}"), command))
     };
@@ -105,7 +105,7 @@ fn python() -> Result<Vec<(String, Command)>> {
 
 fn typescript() -> Result<Vec<(String, Command)>> {
     let (node, folder) = (tools::node()?.join("node"), tools::typescript_sdks()?);
-    // Beside the packages, since that is where Node looks for them.
+    // Copied beside the packages, where Node looks for them.
     copy(&root().join("clients/typescript"), &folder)?;
     let client = |package: &str| {
         let manifest = folder.join("node_modules").join(package).join("package.json");
@@ -118,7 +118,7 @@ fn typescript() -> Result<Vec<(String, Command)>> {
     ["@modelcontextprotocol/sdk", "@modelcontextprotocol/client"].into_iter().map(client).collect()
 }
 
-/// The module that knows this major of an SDK.
+/// The module for this major version of an SDK.
 fn adapter(version: &str) -> String {
     format!("v{}", version.split('.').next().unwrap_or_default())
 }

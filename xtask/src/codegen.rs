@@ -1,4 +1,4 @@
-//! Reference pages that the program writes about itself.
+//! `cargo xtask codegen`: writes the reference pages that the program generates about itself.
 
 use crate::run::{cargo, root, succeed, target};
 use anyhow::{Result, bail};
@@ -8,17 +8,17 @@ use std::process::Command;
 
 const FOLDER: &str = "docs/reference";
 
-/// Writes them.
+/// Writes the pages.
 pub(crate) fn write() -> Result<()> {
     generate(&built()?, &root().join(FOLDER))
 }
 
-/// Fails if any would come out different.
+/// Fails if a committed page differs from the generated one.
 pub(crate) fn check() -> Result<()> {
     check_with(&built()?)
 }
 
-/// The same with a program that is there already.
+/// Checks the pages against a program that is already built.
 pub(crate) fn check_with(binary: &Path) -> Result<()> {
     let fresh = tempfile::tempdir()?;
     generate(binary, fresh.path())?;

@@ -1,4 +1,4 @@
-//! The smallest HTTP client that can measure: one connection, kept alive.
+//! A minimal HTTP/1.1 client for measurements: one keep-alive connection.
 
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,34 +8,34 @@ use std::net::TcpStream;
 pub struct Connection {
     stream: BufReader<TcpStream>,
     host: String,
-    /// Of the last answer.
+    /// Headers of the last response.
     headers: Vec<(String, String)>,
 }
 
 impl Connection {
-    /// Connects.
+    /// Connects to `host:port`.
     pub fn open(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         Ok(Self { stream: BufReader::new(stream), host: address.to_owned(), headers: Vec::new() })
     }
 
-    /// The status and body of a GET.
+    /// Sends a GET; returns status and body.
     pub fn get(&mut self, path: &str) -> Result<(u16, String)> {
         self.send("GET", path, "", "")
     }
 
-    /// The status and body of a POST of JSON.
+    /// Sends a POST with a JSON body; returns status and body.
     pub fn post(&mut self, path: &str, body: &str) -> Result<(u16, String)> {
         self.send("POST", path, "", body)
     }
 
-    /// A POST with more headers, each ended by `\r\n`.
+    /// [`Connection::post`] with further headers, each terminated by `\r\n`.
     pub fn post_with(&mut self, path: &str, headers: &str, body: &str) -> Result<(u16, String)> {
         self.send("POST", path, headers, body)
     }
 
-    /// A header of the last answer, by its name in lower case.
+    /// A header of the last response; `name` is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -76,14 +76,14 @@ impl Connection {
         Ok((status, String::from_utf8(body)?))
     }
 
-    /// A body whose length is told piece by piece, to its end.
+    /// Reads a body with chunked transfer encoding.
     fn chunks(&mut self) -> Result<String> {
         let mut body = Vec::new();
         loop {
             let mut length = String::new();
             self.stream.read_line(&mut length)?;
             let length = usize::from_str_radix(length.trim(), 16)?;
-            // And the end of the line behind it.
+            // The chunk and the line break after it.
             let start = body.len();
             body.resize(start + length + 2, 0);
             self.stream.read_exact(&mut body[start..])?;

@@ -1,7 +1,7 @@
-//! The tasks of `cargo xtask`, and what they share with the benchmarks in `crates/ctx-bench`: running cargo and other
-//! programs, a server process and a connection to it, packages for Node.
+//! The tasks of `cargo xtask`, and utilities that `crates/ctx-bench` shares: running cargo and other
+//! programs, a server process and a connection to it, npm packages.
 //!
-//! Depends on none of our crates, so that `cargo xtask tidy` does not compile the product.
+//! Depends on no crate of the product, so that `cargo xtask tidy` does not compile it.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -53,7 +53,7 @@ const USAGE: &str = "usage: cargo xtask <task>
                      a folder with corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them;
                      --keep uses the index of the last time where there is one";
 
-/// Runs the task that the arguments name.
+/// Runs the task given by the arguments.
 pub fn dispatch(arguments: &[&str]) -> Result<()> {
     match arguments {
         ["ci"] => ci::everything(),
@@ -70,7 +70,7 @@ pub fn dispatch(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Runs the benchmarks, built for release.
+/// Runs the benchmarks in a release build.
 fn bench(parts: &[&str]) -> Result<()> {
     let mut command = cargo(&["run", "--quiet", "--release", "--package", "ctx-bench", "--"]);
     succeed(command.args(parts))

@@ -1,4 +1,4 @@
-//! What the repository does to itself: `cargo xtask <task>`.
+//! The development tasks of the repository: `cargo xtask <task>`.
 #![allow(
     clippy::print_stderr,
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
-//! MCP clients that people use (Claude Code, Codex, Gemini CLI, the MCP Inspector), each run from a fresh home against
-//! the settings that `ctx connect` wrote there. None of them needs a model or an account for that.
+//! Runs popular MCP clients (Claude Code, Codex, Gemini CLI, MCP Inspector), each in a fresh home with the
+//! settings that `ctx connect` wrote there. They need neither a model nor an account.
 
 use crate::run::{cargo, copy, root, succeed, target};
 use crate::server::Server;
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Names of the server in the settings: one that clients start, one that runs already.
+/// Names of the server in the clients' settings: over stdio, and over HTTP.
 const STDIO: &str = "handbook";
 const HTTP: &str = "handbook-http";
-/// Scripts for Node, by client.
+/// The clients' Node scripts.
 const CLAUDE: &str = "@anthropic-ai/claude-code/cli-wrapper.cjs";
 const CODEX: &str = "@openai/codex/bin/codex.js";
 const GEMINI: &str = "@google/gemini-cli/bundle/gemini.js";
 const INSPECTOR: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
-/// A check of one client; the text is the address of the server that runs already.
+/// A check of one client; the string is the address of the running server.
 type Check = fn(&Desk, &str) -> Result<()>;
 
 const CHECKS: [(&str, Check); 4] =
@@ -33,13 +33,13 @@ pub(crate) fn run() -> Result<()> {
     run_with(&target().join("debug/ctx"))
 }
 
-/// Runs all clients against a program that is built already.
+/// Runs all clients against a program that is already built.
 pub(crate) fn run_with(program: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let desk = Desk::new(fs::canonicalize(folder.path())?, program)?;
     let mut serve = desk.ctx(&["serve", "mcp"]);
     let mut server = Server::spawn(&mut serve, drop)?;
-    // From now on `ctx connect --http` names the address that was found free.
+    // From now on `ctx connect --http` writes the address that the server chose.
     desk.edit_config("127.0.0.1:0", &server.address)?;
     for (name, check) in CHECKS {
         let started = Instant::now();
@@ -50,7 +50,7 @@ pub(crate) fn run_with(program: &Path) -> Result<()> {
     server.stop()
 }
 
-/// A user's machine: a fresh home, a workspace, and the clients.
+/// A simulated user's machine: a fresh home, a workspace, and the clients.
 struct Desk {
     home: PathBuf,
     workspace: PathBuf,
@@ -65,7 +65,7 @@ impl Desk {
         let node = tools::node()?;
         let desk = Self {
             home: folder.join("home"),
-            // Clients must get paths with spaces right.
+            // With a space: clients must quote paths correctly.
             workspace: folder.join("my workspace"),
             program: fs::canonicalize(program)?,
             path: tools::path_with(&node)?,
@@ -92,7 +92,7 @@ impl Desk {
         command
     }
 
-    /// Puts the workspace into the settings of a client, once for each transport.
+    /// Writes the workspace into the settings of a client, once for each transport.
     fn connect(&self, client: &str, file: Option<&str>) -> Result<()> {
         for arguments in [["--name", STDIO].as_slice(), &["--name", HTTP, "--http"]] {
             let mut connect = self.ctx(&["connect", client, "--write", "--quiet"]);
@@ -104,19 +104,19 @@ impl Desk {
         Ok(())
     }
 
-    /// The standard output of a client.
+    /// Runs a client; returns its stdout.
     fn client(&self, script: &str, arguments: &[&str]) -> Result<String> {
         Ok(self.run_client(script, arguments)?.0)
     }
 
-    /// The standard output of a client and its standard error.
+    /// Runs a client; returns its stdout and stderr.
     fn run_client(&self, script: &str, arguments: &[&str]) -> Result<(String, String)> {
         let script = self.modules.join(script);
         ensure!(script.is_file(), "{} is not there: run `cargo xtask tools`", script.display());
         output(self.fresh(&self.node).arg(script).args(arguments))
     }
 
-    /// A command that sees nothing of the environment the checks run in.
+    /// A command with a clean environment.
     fn fresh(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -124,7 +124,7 @@ impl Desk {
             .env_clear()
             .env("PATH", &self.path)
             .env("HOME", &self.home)
-            // Without looking for news of itself on the web.
+            // Without update checks.
             .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
             .env("DISABLE_AUTOUPDATER", "1")
             .env("MCP_INSPECTOR_SECRET_STORE", "memory");
@@ -132,7 +132,7 @@ impl Desk {
     }
 }
 
-/// Checks the health of every server by connecting to it.
+/// Claude Code connects to every server to check its health.
 fn claude(desk: &Desk, address: &str) -> Result<()> {
     desk.connect("claude", None)?;
     let listed = desk.client(CLAUDE, &["mcp", "list"])?;
@@ -140,7 +140,7 @@ fn claude(desk: &Desk, address: &str) -> Result<()> {
     expect_connected(&listed, address, "✔ Connected")
 }
 
-/// Lists servers without connecting to them.
+/// Codex lists servers without connecting to them.
 fn codex(desk: &Desk, address: &str) -> Result<()> {
     desk.connect("codex", None)?;
     let listed = desk.client(CODEX, &["mcp", "list"])?;
@@ -162,19 +162,19 @@ fn codex(desk: &Desk, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Connects to every server, in folders that the user has trusted in Gemini.
+/// Gemini CLI connects to every server, in folders that the user trusts.
 fn gemini(desk: &Desk, address: &str) -> Result<()> {
     desk.connect("gemini", None)?;
     let trusted = serde_json::json!({ &*desk.workspace.to_string_lossy(): "TRUST_FOLDER" });
     fs::write(desk.home.join(".gemini/trustedFolders.json"), trusted.to_string())?;
-    // Where stdout is no terminal, it prints its list to stderr.
+    // Without a terminal, it prints its list to stderr.
     let (_, listed) = desk.run_client(GEMINI, &["mcp", "list"])?;
     expect_connected(&listed, &desk.program.display().to_string(), "Connected")?;
     expect_connected(&listed, address, "Connected")
 }
 
-/// Lists and calls tools. It reads the settings of Cursor, and for a server that runs already those of any client, which
-/// name the transport as it wants it.
+/// MCP Inspector lists and calls tools. It reads the settings of Cursor for stdio, and generic settings for
+/// HTTP, because these name the transport in its format.
 fn inspector(desk: &Desk, _: &str) -> Result<()> {
     desk.connect("cursor", None)?;
     desk.connect("generic", Some("generic.json"))?;
@@ -207,14 +207,14 @@ fn inspector(desk: &Desk, _: &str) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless a line that names `target` says that it is connected.
+/// Fails unless a line that contains `target` ends with `mark`.
 fn expect_connected(listed: &str, target: &str, mark: &str) -> Result<()> {
     let is_connected = |line: &str| line.contains(target) && line.trim_end().ends_with(mark);
     ensure!(listed.lines().any(is_connected), "{target} is not connected; it lists:\n{listed}");
     Ok(())
 }
 
-/// The standard output and standard error of a command that must succeed.
+/// The stdout and stderr of a command that must succeed.
 fn output(command: &mut Command) -> Result<(String, String)> {
     let done = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

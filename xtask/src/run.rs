@@ -1,4 +1,4 @@
-//! Running other programs from the repository's root.
+//! Runs other programs from the repository's root.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -10,17 +10,17 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Where tools and measurements live; ignored by git, gone with `cargo clean`.
+/// The build folder, for tools and measurements; ignored by git, and removed by `cargo clean`.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Cargo, at the root.
+/// A cargo command at the repository's root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
-    // What `cargo run` says of this program; some build scripts (ring's) would build anew because of it.
+    // Set by `cargo run`; some build scripts (ring's) would rebuild because of these variables.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -30,7 +30,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end; it must succeed.
+/// Runs a command that must succeed.
 pub fn succeed(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let status = command.status().with_context(|| format!("cannot run {shown}"))?;
@@ -40,7 +40,7 @@ pub fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end and returns what it printed.
+/// Runs a command that must succeed; returns its stdout.
 pub fn output(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;
@@ -50,7 +50,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The program, built for release.
+/// Builds `ctx` for release; returns its path.
 pub fn release_binary() -> Result<PathBuf> {
     succeed(&mut cargo(&["build", "--release", "--package", "ctx"]))?;
     Ok(target().join("release/ctx"))
@@ -61,7 +61,7 @@ pub fn with_test_env(command: &mut Command) -> &mut Command {
     command.env("CTX_TRUST", "1").env("XDG_STATE_HOME", target().join("state"))
 }
 
-/// Copies a workspace without what was made of it.
+/// Copies a workspace without its `.ctx` folder.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

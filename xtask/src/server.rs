@@ -1,4 +1,4 @@
-//! A server process to talk to: it is started, tells its address, and is asked to end.
+//! A server process: started, read until it prints its address, and stopped.
 
 use crate::run::{succeed, with_test_env};
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one and waits until it tells its address; `told` gets its standard error, a line at a time.
+    /// Starts a server and waits until it prints its address; `told` receives each line of its stderr.
     pub fn spawn(command: &mut Command, mut told: impl FnMut(String) + Send + 'static) -> Result<Self> {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("no stderr")?;
@@ -28,24 +28,24 @@ impl Server {
             }
         }
         let address = address.context("the server ended before it served")?;
-        // Read on, so that the server never waits for a full pipe.
+        // Read until the end, so that the server never blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(told));
         Ok(Self { child, address })
     }
 
-    /// Starts one that serves this workspace.
+    /// Starts a server for this workspace.
     pub fn of(binary: &Path, workspace: &Path) -> Result<Self> {
         let mut command = Command::new(binary);
         with_test_env(&mut command).arg("-c").arg(workspace.join("ctx.toml")).args(["serve", "mcp"]);
         Self::spawn(&mut command, drop)
     }
 
-    /// Of its process.
+    /// The process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks it to end, and waits.
+    /// Stops the server with SIGTERM, and waits for its end.
     pub fn stop(&mut self) -> Result<()> {
         succeed(Command::new("kill").arg("-TERM").arg(self.id().to_string()))?;
         let status = self.child.wait()?;

@@ -1,4 +1,4 @@
-//! Rules about files and dependencies that no other tool holds.
+//! `cargo xtask tidy`: rules about files and dependencies that no other tool enforces.
 
 use crate::run::{cargo, output, root};
 use anyhow::{Result, bail};
@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Files longer than this are two rooms that share a wall.
+/// Maximum number of lines of a file; a longer one should be split.
 const LINES_MAX: usize = 800;
 
-/// Who may depend on what we keep in one place.
+/// Restricted packages, with the crates that may depend on them.
 pub(crate) const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("axum", &["ctx-http"]),
     ("clap", &["ctx"]),
@@ -33,7 +33,7 @@ pub(crate) const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("utoipa", &["ctx-http"]),
 ];
 
-/// The arrows between our crates, as ARCHITECTURE.md draws them; tests may draw more.
+/// The allowed dependencies between our crates, as in ARCHITECTURE.md; dev-dependencies are not restricted.
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "ctx",
@@ -68,7 +68,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ctx-testkit", &["ctx-core"]),
     ("ctx-types", &["ctx-core"]),
     ("ctx-worker", &[]),
-    // All that a program of one's own needs.
+    // The public library is all that an embedding program needs.
     ("ctx-conformance", &["ctx"]),
     ("harness-example", &["ctx"]),
     (
@@ -85,18 +85,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "xtask",
         ],
     ),
-    // None of ours: every check would wait until they are compiled.
+    // No crate of the product: every check would wait until it is compiled.
     ("xtask", &[]),
 ];
 
-/// Extraction of hostile formats in the process itself, and where it is defined.
+/// The constructor for extraction without a sandbox, which only tests may use, and the file that defines it.
 const IN_PROCESS: &str = "Extraction::in_process";
 const IN_PROCESS_DEFINED: &str = "crates/ctx-knowledge/src/extraction.rs";
 
-/// Names that say nothing.
+/// File names without meaning.
 const EMPTY_NAMES: [&str; 4] = ["utils.rs", "util.rs", "helpers.rs", "misc.rs"];
 
-/// Checks them all and tells every breach.
+/// Runs the checks and reports every breach.
 pub(crate) fn check() -> Result<()> {
     let mut breaches = Vec::new();
     check_manifests(&mut breaches)?;
@@ -149,7 +149,7 @@ fn check_files(breaches: &mut Vec<String>) -> Result<()> {
             .current_dir(root()),
     )?;
     for path in listed.lines().filter(|path| path.ends_with(".rs")) {
-        // Deleted, but not yet in git's eyes.
+        // Deleted, but still in git's index.
         let Ok(text) = fs::read_to_string(root().join(path)) else { continue };
         let file = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
         if !text.starts_with("//!") {
@@ -182,8 +182,8 @@ fn check_files(breaches: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Whether this is a file of tests that neither the `main.rs` beside it, the root of the crate's test binary, nor the
-/// manifest names.
+/// Whether a file of tests never runs, because neither `main.rs` beside it, which is the root of the crate's
+/// test binary, nor the manifest names it.
 fn is_forgotten_test(path: &str) -> bool {
     let Some((folder, file)) = path.split_once("/tests/").filter(|_| path.starts_with("crates/")) else {
         return false;

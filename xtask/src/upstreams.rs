@@ -1,4 +1,4 @@
-//! Upstream servers made with the official SDKs, in situations that only real ones get into.
+//! Tests upstream servers made with the official SDKs, in situations that fakes do not reproduce.
 
 use crate::run::{output, root};
 use crate::tools;
@@ -8,15 +8,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Seconds before the server's process listens: longer than clients commonly wait for the answer to their probe before
-/// they fall back to `initialize`.
+/// Delay before the server listens, in seconds: longer than clients usually wait for the response to their
+/// probe before they fall back to `initialize`.
 const LATE: u32 = 11;
-/// Seconds it may take on a busy machine.
+/// Start timeout in seconds, long enough for a busy machine.
 const START_MAX: u32 = 60;
 const SCRIPT: &str = "return sdk.slow.add({ a = 40, b = 2 })";
 
-/// A server of the Python SDK 2.x that starts late is connected. It answers a probe that came before, speaks 2026-07-28
-/// from then on, and refuses `initialize` for ever.
+/// Connects to a server of the Python SDK 2.x that starts late. It answers the probe that was sent before it
+/// listened, speaks 2026-07-28 from then on, and refuses `initialize`.
 pub(crate) fn slow_starter(program: &Path, home: &Path) -> Result<()> {
     let (python, server) =
         (tools::python_sdk(tools::PYTHON_SDKS[1])?, root().join("clients/python/slow_server.py"));

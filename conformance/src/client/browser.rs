@@ -1,11 +1,11 @@
-//! The browser of somebody who agrees to everything.
+//! A browser stand-in for OAuth logins: follows redirects, and so approves everything.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
 
 const REDIRECTS_MAX: usize = 5;
 
-/// Goes to an address, and wherever it is sent.
+/// Opens a URL and follows its redirects.
 pub(crate) fn browse(url: &str) -> io::Result<()> {
     let mut next = Some(url.to_owned());
     for _ in 0..REDIRECTS_MAX {
@@ -15,7 +15,7 @@ pub(crate) fn browse(url: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a page; tells where else to ask.
+/// Requests a page; returns the target of a redirect.
 fn get(url: &str) -> io::Result<Option<String>> {
     let wrong = || io::Error::new(ErrorKind::InvalidInput, "not an address of this machine");
     let (host, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;

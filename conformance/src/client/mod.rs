@@ -1,8 +1,7 @@
-//! The client that the conformance suite is run against: a `ctx` whose one upstream is the suite's server.
+//! The client that the conformance suite tests: a `ctx` whose only upstream is the suite's server.
 //!
-//! What people and their programs would do with it is done here. Where it says that somebody must log in,
-//! that is done by the very command that it names; then a client of it calls every tool that it has from
-//! the suite's server.
+//! It acts as a user and an MCP client would: if the upstream requires a login, it runs `ctx upstream login`;
+//! then it connects over stdio and calls every tool of the suite's server.
 
 mod browser;
 mod session;
@@ -16,15 +15,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 
-/// How often somebody logs in before it is given up.
+/// Maximum number of logins.
 const LOGINS_MAX: usize = 5;
-/// What is said where somebody must.
+/// The error text of an upstream that requires a login.
 const LOGIN_NEEDED: &str = "needs you to log in";
-/// What describes the client, where the server knows such documents; the suite expects this one.
+/// The client ID metadata document, for servers that support it; the suite expects this URL.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
-/// How tools of the suite's server are called.
+/// The prefix of the names of the suite's tools.
 const PREFIX: &str = "suite__";
-/// The tools by which the suite sees whether schemas come through whole.
+/// Tools with which the suite checks that schemas arrive unchanged.
 const RICH_TOOL: &str = "suite__json_schema_2020_12_tool";
 const ECHO_TOOL: &str = "suite__json_schema_echo";
 
@@ -47,7 +46,7 @@ struct Person<'a> {
 }
 
 impl Person<'_> {
-    /// Whether all that was tried worked.
+    /// Runs the scenario; returns whether all calls succeeded.
     fn run(&self, url: &str, scenario: &str, context: &Value) -> io::Result<bool> {
         fs::write(self.folder.join("ctx.toml"), configuration(url, scenario, context))?;
         let Some(tools) = self.get_let_in()? else { return Ok(false) };
@@ -69,7 +68,7 @@ impl Person<'_> {
         Ok(all_worked)
     }
 
-    /// Logs in where that is needed; how many tools there are then, or nothing where it cannot be reached.
+    /// Logs in if needed; returns the number of tools, or `None` if the server cannot be reached.
     fn get_let_in(&self) -> io::Result<Option<usize>> {
         for _ in 0..LOGINS_MAX {
             let tested = run_to_end(self.ctx(&["upstream", "test", "suite", "--json"]))?;
@@ -84,14 +83,14 @@ impl Person<'_> {
         Ok(None)
     }
 
-    /// Whether it is worth to go on.
+    /// Logs in; returns whether to try again.
     fn log_in(&self) -> io::Result<bool> {
         let logged_in = run_to_end(self.ctx(&["upstream", "login", "suite"]))?;
-        // One that is asked for once more was of no use so far.
+        // If the login itself asks for another login, a further attempt may succeed.
         Ok(logged_in.status.success() || asks_to_log_in(&logged_in))
     }
 
-    /// Calls a tool; once more after logging in where that is needed. What runs has to take that up.
+    /// Calls a tool; logs in and calls again if needed. The running server must notice the login.
     fn call(&self, session: &mut Session, name: &str, arguments: &Value) -> io::Result<bool> {
         let answer = session.call(name, arguments)?;
         if !answer.to_string().contains(LOGIN_NEEDED) {
@@ -100,7 +99,7 @@ impl Person<'_> {
         Ok(self.log_in()? && session.call(name, arguments)?["result"]["isError"] != true)
     }
 
-    /// This program, as the `ctx` that it is, with a browser that asks nobody.
+    /// This program as `ctx`, with a browser that approves everything.
     fn ctx(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -115,7 +114,7 @@ impl Person<'_> {
     }
 }
 
-/// Runs a command; the suite keeps what it says.
+/// Runs a command and forwards its output, which the suite records.
 fn run_to_end(mut command: Command) -> io::Result<Output> {
     let output = command.stdin(Stdio::null()).output()?;
     io::stdout().write_all(&output.stdout)?;
@@ -123,7 +122,7 @@ fn run_to_end(mut command: Command) -> io::Result<Output> {
     Ok(output)
 }
 
-/// Whether it failed since somebody must log in; it may have warned of that before.
+/// Whether the command failed because a login is needed. Only error lines count: a warning may say the same.
 fn asks_to_log_in(output: &Output) -> bool {
     let said = String::from_utf8_lossy(&output.stderr);
     let is_error = |line: &str| line.starts_with("error: ") || line.starts_with("{\"error\":");
@@ -144,7 +143,7 @@ fn configuration(url: &str, scenario: &str, context: &Value) -> String {
     text
 }
 
-/// The arguments that the suite wants a tool to be called with. None is null: that is to be left out.
+/// The arguments that the suite specifies for a tool. `null` stands for an omitted argument.
 fn chosen(context: &Value, tool: &str) -> Option<Value> {
     let calls = context["toolCalls"].as_array()?;
     let call =
@@ -154,7 +153,7 @@ fn chosen(context: &Value, tool: &str) -> Option<Value> {
     Some(Value::Object(arguments))
 }
 
-/// The least that a tool can be called with.
+/// Minimal arguments for a tool: all required ones, with placeholder values.
 fn smallest(schema: &Value) -> Value {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let argument = |name: &str| match schema["properties"][name]["type"].as_str() {

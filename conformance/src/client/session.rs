@@ -1,4 +1,4 @@
-//! A client of a `ctx` that runs: it speaks the protocol line by line, and answers what it is asked.
+//! An MCP client on stdio: sends requests, and answers those of the server.
 
 use serde_json::{Map, Value, json};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long tools may take to be listed.
+/// How long to wait until all tools are listed.
 const LISTING_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -34,7 +34,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The tools whose names begin so, once as many are there.
+    /// The tools with this prefix, once there are at least `count`.
     pub(super) fn tools(&mut self, prefix: &str, count: usize) -> io::Result<Vec<Value>> {
         let begun = Instant::now();
         loop {
@@ -55,7 +55,7 @@ impl Session {
         self.ask("tools/call", &json!({ "name": name, "arguments": arguments }))
     }
 
-    /// Ends as clients do.
+    /// Closes the pipes and waits for the exit, as clients do.
     pub(super) fn end(self) -> io::Result<()> {
         let Self { mut child, input, output, .. } = self;
         drop(input);
@@ -68,7 +68,7 @@ impl Session {
         self.input.flush()
     }
 
-    /// The answer to a request; meanwhile answers what it is asked itself.
+    /// Sends a request and returns its response; answers requests of the server meanwhile.
     fn ask(&mut self, method: &str, params: &Value) -> io::Result<Value> {
         self.last += 1;
         let id = self.last;
@@ -91,7 +91,7 @@ impl Session {
     }
 }
 
-/// What somebody answers who agrees to everything, and changes nothing in a form.
+/// Answers requests of the server: accepts every elicitation with its default values.
 fn answer(method: &str, params: &Value) -> Value {
     match method {
         "elicitation/create" => {

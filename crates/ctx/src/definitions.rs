@@ -1,4 +1,4 @@
-//! Where the definitions of upstream servers' tools are remembered: in a file beside the store.
+//! Stores the tool definitions of upstream servers in a file beside the workspace's store.
 
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
@@ -9,7 +9,7 @@ use ctx_store::{DEFINITIONS_FILE, Server, ServerDefinitions, State, StoreError};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is remembered of the upstream servers of a workspace.
+/// The stored tool definitions of a workspace's upstream servers.
 pub(crate) struct UpstreamMemory(Arc<dyn State>);
 
 impl UpstreamMemory {
@@ -17,13 +17,13 @@ impl UpstreamMemory {
         Self(state(config))
     }
 
-    /// What is remembered of a server.
+    /// The stored definitions of a server.
     pub(crate) fn known(&self, server: &ServerKey) -> CommandResult<Option<Remembered>> {
         let kept = self.0.definitions(&named(server)).map_err(failed)?;
         Ok(kept.map(remembered))
     }
 
-    /// Takes these definitions as accepted.
+    /// Marks these definitions as accepted.
     pub(crate) fn accept(&self, server: &ServerKey, accepted: &str) -> CommandResult {
         self.0.accept_definitions(&named(server), accepted).map_err(failed)?;
         Ok(())
@@ -44,7 +44,7 @@ impl Memory for UpstreamMemory {
     }
 }
 
-/// The file.
+/// The path of the file.
 pub(crate) fn path(config: &Config) -> PathBuf {
     config.store_path().with_file_name(DEFINITIONS_FILE)
 }

@@ -1,4 +1,4 @@
-//! Failures as a person in a terminal sees them: what is wrong, what to do, which exit code.
+//! Errors of commands: messages and hints for the terminal, and the exit code.
 
 use crate::config::ConfigError;
 use ctx_core::{ErrorKind, ToolError, chain};
@@ -6,11 +6,11 @@ use ctx_knowledge::{FillError, SearchError, SyncError};
 use ctx_store::{StoreError, StorePart};
 use serde_json::{Value, json};
 
-/// A command that failed.
+/// The error of a command.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     pub(crate) exit: Exit,
-    /// Why, where more is known than the exit code tells.
+    /// The kind of the error, if it is more specific than the exit code.
     pub(crate) kind: Option<ErrorKind>,
     pub(crate) messages: Vec<String>,
     pub(crate) hints: Vec<String>,
@@ -21,11 +21,11 @@ pub(crate) struct CommandError {
 pub(crate) enum Exit {
     Failure = 1,
     Usage = 2,
-    /// `EX_TEMPFAIL`: somebody else is at it; try again.
+    /// `EX_TEMPFAIL`: another process holds the resource; try again.
     Busy = 75,
-    /// Ctrl-C ended it: 128 and the number of SIGINT, as shells have it.
+    /// Ended by Ctrl-C: 128 plus the number of SIGINT, as in shells.
     Interrupted = 130,
-    /// SIGTERM ended it.
+    /// Ended by SIGTERM: 128 plus its number.
     Terminated = 143,
 }
 
@@ -44,7 +44,7 @@ impl CommandError {
         Self { kind: Some(kind), ..Self::new(message) }
     }
 
-    /// The object that programs read: `{"error": {"code", "message", "hint"}}`.
+    /// The machine-readable error: `{"error": {"code", "message", "hint"}}`.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = json!({"code": self.code(), "message": self.messages.join("; ")});
         if !self.hints.is_empty() {
@@ -156,7 +156,7 @@ impl From<ToolError> for CommandError {
     }
 }
 
-/// A usage error of clap, in the words that clap has for it.
+/// Converts a usage error of clap; keeps its wording, tips and usage line.
 impl From<clap::Error> for CommandError {
     fn from(error: clap::Error) -> Self {
         use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand};

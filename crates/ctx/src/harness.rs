@@ -1,4 +1,4 @@
-//! The entry of the library: the whole command line, with tools, connectors and agents of one's own.
+//! The library's entry point: the whole command line, with tools, connectors and agents of your own.
 
 use crate::cli::{self, EXTRACTOR, REAPER, WORKER};
 use crate::error::CommandError;
@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The kind of sources that are read by Rust code: `rust:tickets`.
+/// The kind of sources with a connector in Rust: `rust:tickets`.
 const KIND: &str = "rust";
 
-/// A program like `ctx` that can do more.
+/// A program like `ctx`, extended with tools, connectors, agents and providers.
 ///
 /// ```no_run
 /// # use async_trait::async_trait;
@@ -42,23 +42,23 @@ pub struct Harness {
     additions: Additions,
 }
 
-/// How a source is kept, besides what its connector does.
+/// Settings of a source besides its connector.
 #[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
-    /// Tags that all its documents get.
+    /// Tags for all of its documents.
     pub tags: Vec<String>,
-    /// How often a server syncs it: from ten seconds to a year. Not on schedule when absent.
+    /// The interval at which a server syncs it, from ten seconds to a year; no schedule when absent.
     pub every: Option<Duration>,
 }
 
 impl Harness {
-    /// Begins with nothing but what `ctx` itself can do.
+    /// Starts with the features of `ctx` itself.
     pub fn builder() -> Self {
         Self::default()
     }
 
-    /// Adds a tool. It is called like one made of a script: `sdk.tools.<name>` in scripts,
-    /// `POST /tools/<name>` over HTTP. A script of the same name goes before it.
+    /// Adds a tool. It is called like a script tool: `sdk.tools.<name>` in scripts, `POST /tools/<name>` over
+    /// HTTP. A script of the same name takes precedence.
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.additions.tools.push(Arc::new(tool));
         self
@@ -70,14 +70,14 @@ impl Harness {
         self
     }
 
-    /// Adds a provider: tools under a name of its own (`sdk.<provider>.<tool>` in scripts), agents, and
-    /// resources that clients of MCP read.
+    /// Adds a provider: tools in a namespace of its own (`sdk.<provider>.<tool>` in scripts), agents, and MCP
+    /// resources.
     pub fn provider(mut self, provider: impl Provider) -> Self {
         self.additions.providers.push(Arc::new(provider));
         self
     }
 
-    /// Adds a source, `rust:<name>`, that is synced when a sync is asked for.
+    /// Adds a source, `rust:<name>`, without a schedule: it is synced on request.
     pub fn connector(self, name: impl Into<String>, connector: impl Connector) -> Self {
         self.connector_with(name, connector, SourceOptions::default())
     }
@@ -94,7 +94,7 @@ impl Harness {
         self
     }
 
-    /// The whole program: what `fn main` returns. Call it before anything starts a thread.
+    /// Runs the whole program; `fn main` returns the result. Call it before any thread starts.
     pub fn main(self) -> ExitCode {
         if let Some(ended) = worker_if_asked() {
             return ended;
@@ -102,8 +102,8 @@ impl Harness {
         cli::main(self.additions)
     }
 
-    /// The same inside of a runtime that is there already. Its program calls [`worker_if_asked`] first
-    /// thing in `main`, before it makes that runtime.
+    /// [`Harness::main`] inside an existing async runtime. The program must call [`worker_if_asked`] first in
+    /// `main`, before it builds that runtime.
     pub async fn run(self) -> ExitCode {
         if is_worker() {
             Output::default().fail(&CommandError::new(
@@ -116,12 +116,12 @@ impl Harness {
     }
 }
 
-/// Runs scripts or reads documents until there are no more, or stands by for upstream servers, where the program was
-/// started again to do that; `main` then ends with what is returned.
+/// Runs as a worker process, if the program was started as one: for scripts, for text extraction, or to end
+/// the processes of upstream servers. `main` must return the exit code.
 ///
-/// Scripts run, and PDF, Office and other files are read, in processes of their own, which are this same program. Such a
-/// process gives up everything but computing before its first job, which only one without threads can. So this comes
-/// first in the `main` of a program that makes its own runtime; [`Harness::main`] does it by itself.
+/// Scripts and the extraction of PDF, Office and other files run in sandboxed worker processes of the same
+/// executable. A worker confines itself before its first job, which requires a process without threads. So a
+/// program that builds its own runtime calls this first in `main`; [`Harness::main`] does so itself.
 ///
 /// ```no_run
 /// # use ctx::Harness;
@@ -149,7 +149,7 @@ fn is_worker() -> bool {
         .is_some_and(|first| [WORKER, EXTRACTOR, REAPER].iter().any(|name| first == *name))
 }
 
-/// What a program built on the library adds to every workspace it opens.
+/// The tools, agents, providers and sources that a program adds to every workspace.
 #[derive(Clone, Default)]
 pub(crate) struct Additions {
     tools: Vec<Arc<dyn Tool>>,
@@ -158,7 +158,7 @@ pub(crate) struct Additions {
     pub(crate) sources: Vec<AddedSource>,
 }
 
-/// One such source.
+/// A source that a program adds.
 #[derive(Clone)]
 pub(crate) struct AddedSource {
     pub(crate) name: SourceName,
@@ -167,9 +167,9 @@ pub(crate) struct AddedSource {
 }
 
 impl Additions {
-    /// What can be called of them. A provider beside that of the scripts, though of the same name: what
-    /// collides with a script is then left out and not renamed. Neither does it take the names of what
-    /// is built in; whatever is left out is told.
+    /// The added providers, and one for added tools and agents. The latter has the same name as the provider
+    /// of scripts but is separate from it, so that a tool that collides with a script is dropped, not
+    /// renamed. Reserved names are dropped as well. Adds a warning for each dropped tool and provider.
     pub(crate) fn callable(&self, warnings: &mut Vec<String>) -> Vec<Arc<dyn Provider>> {
         let mut tools = self.tools.clone();
         tools.retain(|tool| {

@@ -1,7 +1,7 @@
-//! The program: the only crate that reads configuration and the environment, prints, and wires.
+//! The program: the only crate that reads configuration and environment, prints, and wires the other crates.
 //!
-//! It is a library, too: a [`Harness`] is the whole program with tools, connectors and agents of one's
-//! own. What they are made of is named here, so that whoever writes them needs no other crate of ours.
+//! It is also a library: a [`Harness`] is the whole program with tools, connectors and agents of your own.
+//! The types for writing these are re-exported here, so that no other crate of the project is needed.
 #![allow(
     clippy::disallowed_methods,
     reason = "this crate is where the environment and the working directory are read"
@@ -40,7 +40,7 @@ pub use harness::{Harness, SourceOptions, worker_if_asked};
 pub use jiff::Timestamp;
 pub use tracing::Level;
 
-/// `ctx` as it is, with nothing added.
+/// Runs `ctx` without additions.
 pub fn main() -> std::process::ExitCode {
     Harness::builder().main()
 }

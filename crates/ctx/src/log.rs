@@ -1,6 +1,6 @@
-//! The log, in the style of everything else that is said on stderr: `warning: …`, `error: …`.
+//! The log on stderr, in the format of the program's other messages: `warning: …`, `error: …`.
 //!
-//! Lines of level info have no prefix, as what a command says has none; those below have `debug:` or `trace:`.
+//! Info lines have no prefix, like the messages of commands; lower levels have `debug:` or `trace:`.
 
 use crate::masks::MaskedStderr;
 use crate::style::{self, Painter};
@@ -12,11 +12,11 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Starts the log on stderr; `CTX_LOG` overrides the flags.
+/// Installs the log on stderr; `CTX_LOG` overrides the flags.
 pub(crate) fn start(verbose: u8, quiet: bool) {
     let level = match (quiet, verbose) {
         (true, _) => "error,rmcp=off",
-        // What goes wrong between a client and rmcp is the client's to know.
+        // rmcp's warnings concern the client's protocol errors, which the client receives itself.
         (false, 0) => "warn,rmcp=off",
         (false, 1) => {
             "warn,ctx=debug,ctx_core=debug,ctx_http=debug,ctx_knowledge=debug,ctx_luau=debug,ctx_mcp=debug,ctx_openapi=debug,ctx_store=debug,script=debug"
@@ -29,15 +29,15 @@ pub(crate) fn start(verbose: u8, quiet: bool) {
         .with_env_filter(filter)
         .with_writer(MaskedStderr)
         .with_ansi(style::stderr_has_color())
-        // Otherwise a log that cannot be written is told on stderr, which panics.
+        // The subscriber reports write errors with `eprintln!`, which panics if stderr is closed.
         .log_internal_errors(false)
         .event_format(LineFormat);
     if log.try_init().is_err() {
-        // Only in a process that has a log already, which then is the one to use.
+        // A log is installed already; it stays.
     }
 }
 
-/// The prefix of a line of this level, as the program's own lines have it.
+/// The prefix of a line of this level.
 pub(crate) fn prefix(level: Level, painter: Painter) -> String {
     match level {
         Level::ERROR => painter.paint(style::ERROR, "error:") + " ",
@@ -70,7 +70,7 @@ where
     }
 }
 
-/// The message of an event, and its other fields as they are shown after it.
+/// An event's message, and its other fields in the format for display.
 #[derive(Default)]
 struct Line {
     message: String,

@@ -1,4 +1,4 @@
-//! The user's logins at upstream servers.
+//! The user's OAuth logins at upstream servers.
 
 use crate::cli::state_folder;
 use ctx_core::{Secret, chain};
@@ -8,12 +8,12 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The logins of the user, where there is a place to keep them.
+/// The store of logins; `None` without a state folder.
 pub(crate) fn store() -> Option<Arc<dyn CredentialStore>> {
     Some(Arc::new(Logins(Credentials::new(path()?))))
 }
 
-/// The file.
+/// The path of the file with the logins.
 pub(crate) fn path() -> Option<PathBuf> {
     Some(state_folder()?.join(CREDENTIALS_FILE))
 }

@@ -1,4 +1,4 @@
-//! `ctx`, the Context Harness.
+//! The `ctx` executable.
 
 fn main() -> std::process::ExitCode {
     ctx::main()

@@ -1,5 +1,5 @@
-//! Redaction of what this process prints: secrets of every configuration that it has read are masked on stderr, in the
-//! log and in reports. Results of tools and contents of documents are printed as they are.
+//! Redacts this process's own output: masks the secrets of every loaded configuration on stderr, in the log
+//! and in reports. Results of tools and contents of documents are printed unmasked.
 
 use crate::progress;
 use async_trait::async_trait;
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most sets of secrets that are masked.
+/// Maximum number of sets of secrets.
 const SETS_MAX: usize = 16;
-/// The first sets stay: they belong to the configurations that the process works with. Later ones come from a
-/// configuration file that is edited while a server runs.
+/// Number of sets that are never evicted: those of the configurations that the process started with. Later
+/// sets come from edits of a configuration file while a server runs.
 const SETS_KEPT: usize = 8;
 
 /// Variables that are never secret: masking their values would hide paths and user names in every message.
@@ -37,11 +37,12 @@ const ORDINARY_VARIABLES: [&str; 14] = [
 
 static MASKS: RwLock<Masks> = RwLock::new(Masks(Vec::new()));
 
-/// Sets of secrets, each with its redactor, which may have learned more.
+/// Sets of secrets, each with its redactor, which may have learned more secrets since.
 struct Masks(Vec<(Vec<Secret>, Redactor)>);
 
 impl Masks {
-    /// The redactor for these secrets. Equal sets share one, so that reading a configuration file again adds nothing.
+    /// The redactor for these secrets. Equal sets share one, so that reloading an unchanged configuration
+    /// adds nothing.
     fn redactor(&mut self, secrets: Vec<Secret>) -> Redactor {
         if let Some((_, redactor)) = self.0.iter().find(|(known, _)| *known == secrets) {
             return redactor.clone();
@@ -59,7 +60,7 @@ impl Masks {
     }
 }
 
-/// The redactor for these secrets, which this process masks from now on.
+/// Registers these secrets for masking, and returns their redactor.
 pub(crate) fn redactor(secrets: Vec<Secret>) -> Redactor {
     MASKS.write().unwrap_or_else(PoisonError::into_inner).redactor(secrets)
 }
@@ -81,8 +82,8 @@ pub(crate) fn json(value: Value) -> Value {
     }
 }
 
-/// The values of environment variables to mask: all but ordinary ones ([`is_ordinary_value`]), paths that exist, and
-/// the variables that every shell sets.
+/// The values to mask: those of all variables except ordinary values ([`is_ordinary_value`]), paths that
+/// exist, and [`ORDINARY_VARIABLES`].
 pub(crate) fn secret_variables(expanded: &BTreeMap<String, String>) -> Vec<Secret> {
     let is_path = |value: &str| Path::new(value).is_absolute() && Path::new(value).exists();
     let is_secret = |(name, value): &(&String, &String)| {
@@ -94,7 +95,7 @@ pub(crate) fn secret_variables(expanded: &BTreeMap<String, String>) -> Vec<Secre
     expanded.iter().filter(is_secret).map(|(_, value)| Secret::new(value)).collect()
 }
 
-/// A connector whose errors are redacted: the store keeps them, and agents read them.
+/// A connector whose errors are redacted, because the store keeps them and agents read them.
 pub(crate) struct MaskedConnector {
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) redactor: Redactor,
@@ -132,7 +133,7 @@ impl Connector for MaskedConnector {
 #[derive(Clone, Copy)]
 pub(crate) struct MaskedStderr;
 
-/// The writer for one log event. The subscriber writes each event in one call, so no secret is split.
+/// The writer of one log event. The subscriber writes each event in one call, so no secret is split.
 pub(crate) struct MaskedEvent;
 
 impl<'a> MakeWriter<'a> for MaskedStderr {

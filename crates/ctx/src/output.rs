@@ -1,4 +1,4 @@
-//! Where everything is printed: answers on stdout, talk on stderr.
+//! Prints the output of commands: results on stdout, messages on stderr.
 
 use crate::error::CommandError;
 use crate::style::{self, Painter};
@@ -8,17 +8,17 @@ use serde::Serialize;
 use std::io::{self, BufRead, IsTerminal, Write};
 use tracing::Level;
 
-/// How to print.
+/// The output options of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Output {
-    /// Answers as JSON.
+    /// Print results and errors as JSON.
     pub(crate) json: bool,
-    /// No talk.
+    /// Print no messages except errors.
     pub(crate) quiet: bool,
 }
 
 impl Output {
-    /// Prints an answer of our own with secrets masked: as JSON with `--json`, else `text`.
+    /// Prints a result with secrets masked: as JSON with `--json`, else `text`.
     pub(crate) fn answer(
         &self,
         value: &impl Serialize,
@@ -27,7 +27,7 @@ impl Output {
         self.answer_painted(value, |painter| painter.plain(&text()).into_owned())
     }
 
-    /// The same with colour. Whatever `text` takes from elsewhere it hands to the painter.
+    /// Like [`Output::answer`], with colour. `text` must pass untrusted text through the painter.
     pub(crate) fn answer_painted(
         &self,
         value: &impl Serialize,
@@ -46,7 +46,7 @@ impl Output {
         self.painted(value, |painter| painter.plain(&text()).into_owned())
     }
 
-    /// Prints content with colour, unmasked. Whatever `text` takes from elsewhere it hands to the painter.
+    /// Like [`Output::content`], with colour. `text` must pass untrusted text through the painter.
     pub(crate) fn painted(
         &self,
         value: &impl Serialize,
@@ -64,7 +64,7 @@ impl Output {
         self.write(&painter.plain(text))
     }
 
-    /// Writes to stdout. A reader that went away, like `head`, is not an error.
+    /// Writes to stdout. A closed pipe, as with `head`, is not an error.
     fn write(&self, text: &str) -> Result<(), CommandError> {
         let mut stdout = io::stdout().lock();
         let ending = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
@@ -76,40 +76,40 @@ impl Output {
         }
     }
 
-    /// Says something that is not the answer.
+    /// Prints a message to stderr.
     pub(crate) fn say(&self, text: &str) {
         self.log(Level::INFO, text);
     }
 
-    /// Warns.
+    /// Prints a warning to stderr.
     pub(crate) fn warn(&self, text: &str) {
         self.log(Level::WARN, text);
     }
 
-    /// Says something in the style of the log.
+    /// Prints a message of this level to stderr, in the format of the log.
     pub(crate) fn log(&self, level: Level, text: &str) {
         if !self.quiet {
             talk(&log::prefix(level, Painter::stderr()), text);
         }
     }
 
-    /// Says what can be done about a warning.
+    /// Prints a hint on how to solve a warning.
     pub(crate) fn hint(&self, text: &str) {
         if !self.quiet {
             talk(&hint_prefix(), text);
         }
     }
 
-    /// Asks, on the line that the answer is typed on.
+    /// Prints a question, without a line break.
     fn ask(&self, question: &str) {
         let mut stderr = io::stderr().lock();
         let question = masks::text(question.to_owned());
         if write!(stderr, "{}", Painter::stderr().plain(&question)).and_then(|()| stderr.flush()).is_err() {
-            // Whoever cannot see the question will not say yes.
+            // A user who does not see the question cannot confirm it.
         }
     }
 
-    /// Asks for a yes in a terminal; `None` where there is nobody to answer.
+    /// Asks for confirmation in a terminal; `None` if there is no terminal.
     pub(crate) fn confirm(&self, question: &str) -> Option<bool> {
         if self.quiet || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
@@ -120,7 +120,8 @@ impl Output {
         Some(heard && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Says what went wrong; never silenced. With `--json` it is one line, an object of the shape that the HTTP API has.
+    /// Prints an error, even with `--quiet`. With `--json` it is one line, in the format of the HTTP API's
+    /// errors.
     pub(crate) fn fail(&self, error: &CommandError) {
         if self.json {
             return talk("", &error.to_json().to_string());
@@ -147,13 +148,13 @@ fn talk(prefix: &str, text: &str) {
     let text = masks::text(text.to_owned());
     let line = format!("{prefix}{}\n", Painter::stderr().plain(&text));
     if progress::aside(|| io::stderr().lock().write_all(line.as_bytes())).is_err() {
-        // There is nowhere left to say so.
+        // stderr is closed; there is no other place to report that.
     }
 }
 
-/// Lines up columns, each as wide as its widest cell. A cell is one line, whatever is in it.
+/// Formats a table with aligned columns. Line breaks in cells are escaped.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
-    // Masked first: escaping may change a secret so that it is not recognized.
+    // Masked first: escaping could change a secret so that it is not recognised.
     let cell = |cell: &String| escape_line(&masks::text(cell.clone())).into_owned();
     let cells = |row: &Vec<String>| row.iter().map(cell).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
@@ -170,7 +171,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
         .collect()
 }
 
-/// Bytes for people.
+/// Formats a size in bytes with a binary unit.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
@@ -182,7 +183,7 @@ pub(crate) fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// A count and its noun.
+/// Formats a count with its noun.
 pub(crate) fn count(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

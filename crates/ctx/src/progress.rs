@@ -1,23 +1,25 @@
-//! Progress on stderr: a bar with totals and an estimate in a terminal, a plain line now and then elsewhere.
+//! Progress on stderr: a bar with an estimate of the remaining time in a terminal, occasional lines
+//! elsewhere.
 
 use crate::output::Output;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a line is printed where there is no terminal.
+/// Interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// How far back the speed is averaged: recent work counts most, and a slow batch does not make the estimate jump.
+/// Time constant of the moving average of the speed: recent work counts most, and a slow batch does not make
+/// the estimate jump.
 const AVERAGED_OVER: Duration = Duration::from_secs(20);
-/// The shortest time that a speed is taken from.
+/// Minimum duration of a speed sample.
 const SAMPLE_MIN: Duration = Duration::from_millis(500);
-/// How long to watch before the first estimate.
+/// Minimum observation time before the first estimate.
 const WATCHED_MIN: Duration = Duration::from_secs(2);
 
-/// The bar that is on the screen, which must make room for lines.
+/// The visible bar, which must be hidden while lines are printed.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Writes to stderr while the bar is out of the way.
+/// Hides the bar while `write` writes to stderr.
 pub(crate) fn aside<T>(write: impl FnOnce() -> T) -> T {
     let shown = lock(&SHOWN).clone();
     match shown {
@@ -26,10 +28,10 @@ pub(crate) fn aside<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// How far some work has come, shown to a person.
+/// Shows the progress of some work.
 pub(crate) struct Meter {
     output: Output,
-    /// `None` where nothing is shown.
+    /// `None` if progress is not shown.
     state: Option<Mutex<State>>,
 }
 
@@ -40,7 +42,7 @@ struct State {
 }
 
 impl Meter {
-    /// Begins to show progress, unless nothing is to be said.
+    /// Shows progress from now on, unless `--quiet` is set.
     pub(crate) fn start(output: Output) -> Self {
         let state = (!output.quiet).then(|| {
             let bar = ProgressBar::new(0);
@@ -53,7 +55,7 @@ impl Meter {
         Self { output, state }
     }
 
-    /// Shows that so many of so many are done, where it is known how many there are; `label` names them.
+    /// Shows that `done` of `total` items are done, if the total is known; `label` names the items.
     pub(crate) fn show(&self, done: u64, total: Option<u64>, label: &str) {
         let Some(state) = &self.state else { return };
         let mut state = lock(state);
@@ -71,7 +73,7 @@ impl Meter {
 }
 
 impl State {
-    /// Whether it is time for a line; if so, the next one is due later.
+    /// Whether a line is due; if so, schedules the next one.
     fn is_line_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.line_at;
         if is_due {
@@ -98,7 +100,7 @@ fn describe(done: u64, total: Option<u64>, label: &str, remaining: Option<Durati
     }
 }
 
-/// A time for people: the coarser, the longer.
+/// Formats a duration; the longer, the coarser.
 fn about(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -109,12 +111,12 @@ fn about(time: Duration) -> String {
     }
 }
 
-/// The time that is left, from a speed that is averaged with weights that fade exponentially.
+/// Estimates the remaining time from an exponential moving average of the speed.
 #[derive(Debug, Default)]
 struct Estimate {
     first: Option<Sample>,
     last: Option<Sample>,
-    /// The weighted sum of speeds, and of their weights: until enough time has passed they are less than one.
+    /// The weighted sum of speeds, and the sum of their weights, which approaches one over time.
     speed: f64,
     weight: f64,
 }
@@ -126,7 +128,8 @@ struct Sample {
 }
 
 impl Estimate {
-    /// Takes note, and tells how long the rest will take. What was done before the first call says nothing of speed.
+    /// Adds a sample, and estimates the remaining time. Work done before the first call does not count
+    /// towards the speed.
     fn remaining(&mut self, now: Instant, done: u64, total: Option<u64>) -> Option<Duration> {
         let first = *self.first.get_or_insert(Sample { at: now, done });
         let last = *self.last.get_or_insert(first);
@@ -156,7 +159,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// The estimates, in seconds, of work that comes in batches: how long each takes, and how much it does.
+    /// The estimates, in seconds, after each batch of work; a batch is its duration and its number of items.
     fn estimates(begun_with: u64, total: u64, batches: &[(f64, u64)]) -> Vec<f64> {
         let mut estimate = Estimate::default();
         let mut now = Instant::now();

@@ -1,7 +1,7 @@
-//! The record of a running server in its workspace's data folder: process and address, so that a second `ctx up` can say
-//! where the first one is, and whoever finds a port taken by whom.
+//! Records the process ID and address of a running server in its workspace's data folder. A second `ctx up`
+//! reports where the first one is, and an error about a taken port names the server that has it.
 //!
-//! A lock that the server holds tells whether it runs; a crash releases it. Without the lock a record means nothing.
+//! The server holds a lock while it runs; a crash releases it. Without a held lock the record is stale.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -12,27 +12,27 @@ use std::thread;
 use std::time::Duration;
 
 const FILE: &str = "server.json";
-/// Kept when the server ends: a lock file that is removed could be locked twice.
+/// Not removed at exit: two processes could then hold locks on different files of this name.
 const LOCK_FILE: &str = "server.lock";
-/// How often, and how far apart, the lock is tried: whoever looks at a record holds it for a moment.
+/// Number and interval of attempts to lock: readers of the record hold a shared lock for a moment.
 const LOCK_TRIES: u32 = 5;
 const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
-/// The most workspaces that are looked at to find out who has a port.
+/// Maximum number of workspaces that are searched for the owner of a port.
 const WORKSPACES_MAX: usize = 10_000;
 
-/// A server that runs.
+/// A running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunningServer {
-    /// Its process id.
+    /// The process ID.
     pub(crate) process: u32,
-    /// Where it listens.
+    /// The listening address.
     pub(crate) address: SocketAddr,
-    /// The folder that it serves.
+    /// The workspace folder.
     pub(crate) workspace: PathBuf,
 }
 
 impl RunningServer {
-    /// The server of the workspace with this data folder.
+    /// The running server of the workspace with this data folder.
     pub(crate) fn of(data_folder: &Path) -> Option<Self> {
         let lock = File::options().read(true).open(data_folder.join(LOCK_FILE)).ok()?;
         match lock.try_lock_shared() {
@@ -46,7 +46,7 @@ impl RunningServer {
         serde_json::from_slice(&fs::read(data_folder.join(FILE)).ok()?).ok()
     }
 
-    /// The server that has this address, among those of the user's workspaces.
+    /// The running server with this address, among all workspaces of the user.
     pub(crate) fn at(data_folders: &Path, address: SocketAddr) -> Option<Self> {
         let folders = fs::read_dir(data_folders).ok()?.flatten().take(WORKSPACES_MAX);
         let has_address = |server: &Self| {
@@ -57,20 +57,20 @@ impl RunningServer {
         folders.filter_map(|folder| Self::of(&folder.path())).find(has_address)
     }
 
-    /// Where it can be reached.
+    /// The base URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 }
 
-/// The record of this process; removed when it is dropped.
+/// The record of this process; removed on drop.
 pub(crate) struct ServerRecord {
     file: PathBuf,
     lock: File,
 }
 
 impl ServerRecord {
-    /// Writes the record; `None` while another server of the workspace has one.
+    /// Writes the record; `None` if another server of the workspace holds the lock.
     pub(crate) fn write(data_folder: &Path, server: &RunningServer) -> io::Result<Option<Self>> {
         let mut folder = DirBuilder::new();
         folder.recursive(true);
@@ -96,7 +96,7 @@ impl ServerRecord {
 impl Drop for ServerRecord {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.file);
-        // Closing is not enough: a process that is just being started has the file open too.
+        // Closing the file is not enough: a child process that is being started may still have inherited it.
         let _ = self.lock.unlock();
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(at("0.0.0.0:7331"), Some(server.clone()));
         assert_eq!((at("127.0.0.2:7331"), at("127.0.0.1:7332")), (None, None));
         drop(record);
-        // As a process leaves it that was killed.
+        // The state that a killed process leaves behind.
         fs::write(folder.join(FILE), serde_json::to_vec(&server).unwrap()).unwrap();
         assert_eq!((RunningServer::of(&folder), at("127.0.0.1:7331")), (None, None));
         assert!(ServerRecord::write(&folder, &server).unwrap().is_some());

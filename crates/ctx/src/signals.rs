@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Handles Ctrl-C and SIGTERM.
 
 use crate::error::{CommandError, CommandResult, Exit};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::signal::windows::{CtrlC, ctrl_c};
 use tokio_util::sync::CancellationToken;
 
-/// How long cancelled work may take to stop.
+/// Grace period of cancelled work.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hears Ctrl-C and SIGTERM from the moment it is made; until then they end the process at once.
+/// Receives Ctrl-C and SIGTERM from its creation on; before, they end the process at once.
 pub(crate) struct Signals {
     #[cfg(unix)]
     interrupt: Signal,
@@ -34,12 +34,12 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one. One that came before this was called counts.
+    /// Waits for the next signal, including one that arrived before this call.
     pub(crate) async fn next(&mut self) {
         self.next_exit().await;
     }
 
-    /// Waits for the next one; returns the exit code of work that ends because of it.
+    /// Waits for the next signal; returns the exit code for work that ends because of it.
     pub(crate) async fn next_exit(&mut self) -> Exit {
         #[cfg(unix)]
         tokio::select! {
@@ -54,8 +54,8 @@ impl Signals {
     }
 }
 
-/// Runs work that the first Ctrl-C or SIGTERM cancels by its token; the second one, or the end of `patience`, abandons
-/// it. Work that fails after a signal has the exit code of that signal.
+/// Runs work that the first Ctrl-C or SIGTERM cancels through its token; a second signal, or the end of
+/// `patience`, abandons it. If the work fails after a signal, its error has the exit code of that signal.
 pub(crate) async fn until_interrupted<T>(
     mut signals: Signals,
     patience: Duration,
@@ -81,8 +81,8 @@ pub(crate) async fn until_interrupted<T>(
     }
 }
 
-/// Awaits some work, but at most `patience` after `shutdown`: a blocking thread that cannot be cancelled must not hold
-/// up the exit. `None` if the work was abandoned.
+/// Awaits work for at most `patience` after `shutdown` is cancelled: a blocking thread that cannot be
+/// cancelled must not hold up the exit. `None` if the work was abandoned.
 pub(crate) async fn until_stop_deadline<T>(
     work: impl Future<Output = T>,
     shutdown: &CancellationToken,

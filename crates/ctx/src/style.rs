@@ -1,6 +1,7 @@
-//! Colour: whether it is wanted, and what has which.
+//! Terminal colour: whether to use it, and the styles.
 //!
-//! `--color` decides; else `NO_COLOR`, `CLICOLOR_FORCE` and `CLICOLOR`; else whether it is a terminal. JSON has none.
+//! Precedence: `--color`, then `NO_COLOR`, `CLICOLOR_FORCE` and `CLICOLOR`, then whether the stream is a
+//! terminal. JSON is never coloured.
 
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
@@ -18,8 +19,8 @@ pub(crate) const TITLE: Style = Style::new().bold();
 pub(crate) const MATCH: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const FAINT: Style = Style::new().dimmed();
 
-/// Takes `--color` from the arguments before they are parsed, so that it holds for what clap prints as well. A wrong
-/// value is left for clap to refuse.
+/// Reads `--color` before the arguments are parsed, so that it also applies to clap's own output. An invalid
+/// value is left for clap to report.
 pub(crate) fn choose(arguments: &[OsString]) {
     let mut arguments = arguments.iter().map_while(|argument| argument.to_str().filter(|text| *text != "--"));
     let mut chosen = None;
@@ -43,12 +44,12 @@ pub(crate) fn stderr_has_color() -> bool {
     Painter::stderr().color
 }
 
-/// Gives texts a style where that is wanted. Everything that is printed beside a style goes through it: texts come from
-/// documents that anybody may have written, and must not control the terminal.
+/// Applies styles if colour is enabled. All text that is printed beside styled text must go through it: text
+/// of documents is untrusted, and its escape sequences must not control the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Painter {
     color: bool,
-    /// Whether a terminal may read it: it is one, or something that shows colour as one does.
+    /// Whether to remove control characters: the stream is a terminal, or has colour like one.
     guarded: bool,
 }
 
@@ -57,13 +58,13 @@ impl Painter {
         Self::of(&io::stdout())
     }
 
-    /// For JSON, which has no colour whatever is wanted.
+    /// For JSON, which is never coloured.
     pub(crate) fn colorless_stdout() -> Self {
         Self { color: false, guarded: io::IsTerminal::is_terminal(&io::stdout()) }
     }
 
     pub(crate) fn stderr() -> Self {
-        // Messages on stderr are not for programs, so they are always guarded.
+        // Programs do not parse stderr, so it is always guarded.
         Self { guarded: true, ..Self::of(&io::stderr()) }
     }
 
@@ -72,18 +73,18 @@ impl Painter {
         Self { color, guarded: color || stream.is_terminal() }
     }
 
-    /// The text, harmless.
+    /// The text without control characters.
     pub(crate) fn plain(self, text: &str) -> Cow<'_, str> {
         if self.guarded { harmless(text) } else { Cow::Borrowed(text) }
     }
 
-    /// The text in a style, harmless.
+    /// The text in a style, without control characters.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         let text = self.plain(text);
         if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.into_owned() }
     }
 
-    /// The text in a style, and parts of it in another.
+    /// The text in a style, with these parts highlighted.
     pub(crate) fn highlight(self, style: Style, text: &str, parts: &[Range<usize>]) -> String {
         let mut shown = String::new();
         let mut end = 0;
@@ -96,7 +97,7 @@ impl Painter {
     }
 }
 
-/// The text without what a terminal would obey.
+/// Replaces control characters, which could control the terminal.
 fn harmless(text: &str) -> Cow<'_, str> {
     let obeyed = |char: char| char.is_control() && char != '\n' && char != '\t';
     if text.contains(obeyed) { Cow::Owned(text.replace(obeyed, "\u{FFFD}")) } else { Cow::Borrowed(text) }

@@ -1,4 +1,4 @@
-//! Everything callable that is somewhere else: upstream MCP servers and APIs.
+//! The upstreams of a workspace: MCP servers and APIs.
 
 use crate::cli::state_folder;
 use crate::config::{Config, SectionChanges, api_section, upstream_section};
@@ -13,29 +13,29 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The upstreams of a workspace that may be used.
+/// The trusted upstreams of a workspace.
 pub(crate) struct Upstreams {
     pub(crate) servers: Servers,
     pub(crate) apis: Apis,
     api_options: ApiOptions,
-    /// Replaced when the configuration is.
+    /// Replaced together with the configuration.
     guards: Arc<ArcSwap<Guards>>,
 }
 
-/// What upstreams need of the workspace.
+/// The parts of the workspace that upstreams use.
 pub(crate) struct Surroundings {
-    /// Ends processes when the program is gone.
+    /// Ends upstream processes after this process is gone.
     pub(crate) reaper: ReaperProgram,
     pub(crate) redactor: Redactor,
-    /// Called when something that can be called is there, or is not any more.
+    /// Called when functions have been added, changed or removed.
     pub(crate) on_change: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Upstreams {
-    /// Begins to reach those whose sections may be used.
+    /// Starts to connect the upstreams whose sections `may_use` selects.
     pub(crate) fn start(config: &Config, may_use: &dyn Fn(&str) -> bool, around: Surroundings) -> Self {
         let Surroundings { reaper, redactor, on_change } = around;
-        // What is to be known of their names was told when the workspace was opened.
+        // The warnings were reported when the workspace was opened.
         let (servers, _) = config.upstreams(may_use);
         let (apis, _) = config.apis(may_use);
         let guards = Arc::new(ArcSwap::from_pointee(Guards::of(config)));
@@ -65,7 +65,7 @@ impl Upstreams {
         Self { servers: Servers::start(servers, options), apis, api_options, guards }
     }
 
-    /// Starts, ends and restarts those that the changes concern; all others go on.
+    /// Starts, ends and restarts the upstreams that the changes concern; all others keep running.
     pub(crate) fn update(&self, config: &Config, changes: &SectionChanges) {
         self.guards.store(Arc::new(Guards::of(config)));
         let has_limits = changes.contains("limits");
@@ -73,7 +73,7 @@ impl Upstreams {
         let servers: Vec<_> =
             settings.mcp_servers.keys().map(|name| identified(name, upstream_section)).collect();
         let apis: Vec<_> = settings.apis.keys().map(|name| identified(name, api_section)).collect();
-        // Servers whose names collide are numbered, so that another one changes who has which name.
+        // Servers with colliding names are numbered, so a change of one may rename another.
         let collides = |section: &str| {
             let own = servers.iter().find(|(_, known)| known == section).map(|(name, _)| name);
             servers.iter().filter(|(name, _)| Some(name) == own).count() > 1
@@ -89,42 +89,42 @@ impl Upstreams {
         self.apis.update(&keep_api, started, &self.api_options);
     }
 
-    /// One provider for each.
+    /// The providers, one per upstream.
     pub(crate) fn providers(&self) -> Vec<Arc<dyn Provider>> {
         [self.servers.providers(), self.apis.providers()].concat()
     }
 
-    /// Waits until the functions of each are known, or it has failed.
+    /// Waits until the functions of each upstream are known, or it has failed.
     pub(crate) async fn known(&self) {
         tokio::join!(self.servers.known(), self.apis.known());
     }
 
-    /// Waits until each has answered, or has failed.
+    /// Waits until each upstream has answered or failed.
     pub(crate) async fn settled(&self) {
         tokio::join!(self.servers.settled(), self.apis.known());
     }
 
-    /// Ends every connection and process.
+    /// Closes all connections and ends all processes.
     pub(crate) async fn shutdown(&self) {
         self.servers.shutdown().await;
     }
 }
 
-/// An upstream's name in the catalog, and its section.
+/// The name of an upstream in the catalog, and its section.
 fn identified(name: &str, section: fn(&str) -> String) -> (Identifier, String) {
     (Identifier::sanitize(name), section(name))
 }
 
-/// Whether a running upstream is still configured, and as before.
+/// Whether a running upstream is still configured, without changes.
 fn is_kept(name: &Identifier, all: &[(Identifier, String)], differs: &dyn Fn(&str) -> bool) -> bool {
     all.iter().any(|(known, section)| known == name && !differs(section))
 }
 
-/// The trusted content of workspace files that upstreams run or take addresses from.
+/// Guards for workspace files that upstreams run or read addresses from.
 struct Guards {
-    /// Of the files that command lines name.
+    /// Guards for the files in the command lines of servers.
     servers: BTreeMap<Identifier, (Guard, Vec<PathBuf>)>,
-    /// Of descriptions.
+    /// Guards for API descriptions.
     apis: BTreeMap<Identifier, Guard>,
 }
 
@@ -143,7 +143,7 @@ impl Guards {
         Self { servers: servers.collect(), apis: apis.collect() }
     }
 
-    /// Whether the files that a server's command line names still have the trusted content.
+    /// Whether the files in a server's command line still have the trusted content.
     fn allow_start(&self, name: &Identifier) -> Result<(), String> {
         let Some((guard, files)) = self.servers.get(name) else { return Ok(()) };
         match files.iter().find(|file| !guard.allows(file)) {
@@ -158,8 +158,8 @@ impl Guards {
     }
 }
 
-/// Where descriptions of APIs are kept as operations. It is the user's, not the workspace's: a repository that brought
-/// its own would say where credentials go.
+/// The cache of parsed API descriptions. It is the user's, not the workspace's: a repository could otherwise
+/// bring a cache that sends credentials elsewhere.
 fn api_cache() -> Option<PathBuf> {
     Some(state_folder()?.join("apis"))
 }

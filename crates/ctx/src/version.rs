@@ -1,4 +1,4 @@
-//! File versions: detects a change by metadata.
+//! File versions: detect changes by metadata.
 
 use std::path::Path;
 use std::time::SystemTime;

@@ -1,10 +1,10 @@
-//! The hidden provider `admin`: commands use it, and nobody else can reach or see it.
+//! The hidden provider `admin`: only commands can call or list it.
 #![cfg(unix)]
 
 use ctx_testkit::{TestServer, TestWorkspace};
 use serde_json::{Value, json};
 
-/// Names the provider only while it runs, so that nothing but the door can refuse it.
+/// Builds the provider's name at run time, so that no static check can refuse the call, only the catalog.
 const CALLS_ADMIN: &str = r#"local provider = "admin"
 local ok, problem = pcall(function() return sdk[provider].list_runs({ limit = 1 }) end)
 return { ok = ok, problem = tostring(problem) }

@@ -1,4 +1,4 @@
-//! Sources that stay fresh by themselves: watched, on schedule, in a terminal and behind a server.
+//! Automatic sync: watched and scheduled sources, with `ctx sync --watch` and in a server.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-/// A running `ctx sync --watch`; killed when it goes out of scope.
+/// A running `ctx sync --watch`; killed on drop.
 struct Watching {
     child: Child,
     answers: Receiver<String>,
@@ -35,19 +35,19 @@ impl Watching {
         watching
     }
 
-    /// The next line of its answer.
+    /// The next line of its stdout.
     #[track_caller]
     fn answer(&self) -> String {
         self.answers.recv_timeout(DEADLINE).unwrap()
     }
 
-    /// Waits until it says a line that begins so.
+    /// Waits for a line of its stderr that begins so.
     #[track_caller]
     fn wait_for(&self, beginning: &str) {
         while !self.talk.recv_timeout(DEADLINE).unwrap().starts_with(beginning) {}
     }
 
-    /// Ends it with Ctrl-C; tells its exit code and what it had still to answer.
+    /// Ends it with Ctrl-C; returns its exit code and the rest of its stdout.
     #[track_caller]
     fn stop(mut self) -> (Option<i32>, Vec<String>) {
         signal(self.child.id(), "INT");
@@ -62,7 +62,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // It may have ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -80,13 +80,13 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// Puts a file where it belongs in one step, so that nobody sees half of it.
+/// Creates a file atomically, so that no watcher reads half of it.
 fn put(w: &TestWorkspace, path: &str, text: &str) {
     w.write("staging/file", text);
     fs::rename(w.path("staging/file"), w.path(path)).unwrap();
 }
 
-/// What a word finds now; nothing while the first sync makes the index.
+/// The results of a search for a word; empty while the first index is being built.
 fn found(server: &TestServer, word: &str) -> Vec<String> {
     let reply = server.post("/tools/search", &json!({"query": word, "mode": "keyword"}));
     if reply.status == 200 { reply.found() } else { Vec::new() }

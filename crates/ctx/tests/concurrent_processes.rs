@@ -1,4 +1,4 @@
-//! Several processes at one workspace: each gets its turn, or is told to come back.
+//! Several processes in one workspace: each gets its turn, or exits as busy.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -11,7 +11,7 @@ use std::process::Stdio;
 const TWO_SOURCES: &str =
     "[connectors.filesystem.a]\nroot = \"a\"\n[connectors.filesystem.b]\nroot = \"b\"\n";
 
-/// Holds the lock that a sync of this source holds.
+/// Holds the sync lock of this source.
 fn hold(w: &TestWorkspace, source_name: &str) -> File {
     let mut locks = fs::read_dir(w.data("ctx.locks")).unwrap().map(|entry| entry.unwrap().path());
     let path = locks.find(|path| path.file_stem().unwrap().to_str().unwrap().contains(source_name)).unwrap();
@@ -75,7 +75,7 @@ fn a_busy_source_does_not_stop_the_others_and_a_failure_outweighs_it() {
     ");
 }
 
-/// Everything that is stored, but where and when it was read.
+/// All stored documents, without paths and times.
 fn exported(w: &TestWorkspace) -> Vec<Value> {
     let mut documents = w.ctx("export").success().json()["documents"].as_array().unwrap().clone();
     for document in &mut documents {
@@ -89,7 +89,7 @@ fn exported(w: &TestWorkspace) -> Vec<Value> {
 #[test]
 fn two_syncs_of_one_source_at_once_leave_what_one_does() {
     const ROUNDS: usize = 6;
-    // The first round makes the store, too.
+    // The first round also creates the store.
     let w = with_many_documents(60);
     let mut busy = 0;
     for round in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration or a source, as the user is told about it.
+//! Error messages for invalid configurations and failing sources.
 #![cfg(unix)]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot};
@@ -213,7 +213,7 @@ fn files_that_are_not_utf_8_are_read_if_they_are_text_and_passed_over_if_not() {
 #[test]
 fn a_file_of_two_gigabytes_is_a_warning() {
     let w = TestWorkspace::new().file("docs/a.md", "harbour");
-    // Sparse: it takes no space, but would take time and memory to read.
+    // Sparse: uses no disk space, but reading it would take time and memory.
     File::create(w.path("docs/huge.txt")).unwrap().set_len(2 << 30).unwrap();
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 0

@@ -1,4 +1,4 @@
-//! Clients that are told of a workspace: what is printed, what is written, and what is left as it was.
+//! `ctx connect`: the printed commands, the written settings files, and what must stay unchanged.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 const CONFIG: &str = "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"0.0.0.0:7331\"\n";
 const TOKEN: &str = "sesame-open-4711";
-/// Every client that has a file of its own, with the key of its servers and that of a server's address.
+/// Clients with a settings file: the key of the server list, and the key of a server's URL.
 const CLIENTS: [(&str, &str, Option<&str>); 8] = [
     ("claude", "mcpServers", Some("url")),
     ("claude-desktop", "mcpServers", None),
@@ -23,7 +23,7 @@ const CLIENTS: [(&str, &str, Option<&str>); 8] = [
     ("zed", "context_servers", Some("url")),
     ("windsurf", "mcpServers", Some("serverUrl")),
 ];
-/// A settings file as people have them: comments, other servers, numbers and spaces as they like.
+/// A typical settings file: with comments, other servers, numbers and irregular spacing.
 const SETTINGS: &str = r#"// Mine.
 {
   "theme": "One Dark",   // not the light one
@@ -59,12 +59,12 @@ fn workspace() -> TestWorkspace {
     TestWorkspace::empty().config(CONFIG)
 }
 
-/// One whose server wants a token.
+/// A workspace whose server requires a token.
 fn guarded() -> TestWorkspace {
     TestWorkspace::empty().config(&format!("{CONFIG}token = \"${{DOOR_KEY}}\"\n")).env("DOOR_KEY", TOKEN)
 }
 
-/// The client's file as this system has it.
+/// The path of the client's settings file on this system.
 fn file(w: &TestWorkspace, client: &str) -> PathBuf {
     let answer = w.ctx(&format!("connect {client} --json -q")).success().json();
     let file = PathBuf::from(answer["file"].as_str().unwrap());
@@ -72,7 +72,7 @@ fn file(w: &TestWorkspace, client: &str) -> PathBuf {
     file
 }
 
-/// The client's file with this in it.
+/// Creates the client's settings file with this content.
 fn existing(w: &TestWorkspace, client: &str, text: &str) -> PathBuf {
     let file = file(w, client);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -84,7 +84,7 @@ fn settings(client: &str, key: &str) -> String {
     if client == "codex" { CODEX.to_owned() } else { SETTINGS.replace("@KEY@", key) }
 }
 
-/// What a file says, comments and all.
+/// Parses a settings file with comments.
 fn read(file: &Path) -> Value {
     let text = fs::read_to_string(file).unwrap();
     if file.extension().is_some_and(|ending| ending == "toml") {
@@ -94,7 +94,7 @@ fn read(file: &Path) -> Value {
     root.to_serde_value().unwrap()
 }
 
-/// Everything in the folder of a file whose name begins with the file's.
+/// All files in the same folder whose names begin with the name of this file.
 fn beside(file: &Path) -> Vec<String> {
     let own = file.file_name().unwrap().to_string_lossy().into_owned();
     let entries = fs::read_dir(file.parent().unwrap()).unwrap();
@@ -110,7 +110,7 @@ fn backup(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// That the second text is the first with one piece put in; tells the piece.
+/// Asserts that `after` is `before` with one insertion; returns the insertion.
 #[track_caller]
 fn piece(before: &str, after: &str) -> String {
     let start = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
@@ -119,7 +119,7 @@ fn piece(before: &str, after: &str) -> String {
     after[start..end].to_owned()
 }
 
-/// How the server is started: by this binary, from anywhere.
+/// The arguments that start the server from any folder.
 fn arguments(w: &TestWorkspace) -> Value {
     json!(["--config", w.path("ctx.toml"), "serve", "mcp", "--stdio"])
 }
@@ -167,7 +167,7 @@ fn clients_with_a_command_of_their_own_get_it_ready_to_paste() {
         format!("codex mcp add ctx-workspace -- {program} --config {config} {serve}\n")
     );
     assert_eq!(printed("codex --http"), "codex mcp add ctx-workspace --url http://127.0.0.1:7331/mcp\n");
-    // What it prints runs: a shell takes the words apart as they were meant.
+    // Runs the printed command: a shell must split it into the intended words.
     let words =
         w.shell("claude() { for word in \"$@\"; do echo \"$word\"; done; }; eval \"$(ctx connect claude)\"");
     assert!(
@@ -387,7 +387,7 @@ fn variables_of_the_configuration_reach_a_server_that_is_started() {
     assert_eq!(entry("cursor").get("env"), None);
     w.ctx("connect cursor").success().says("start Cursor where they are set (DOOR_KEY)");
     w.ctx("connect claude-desktop").success().says("does not pass on");
-    // Its own command cannot name them.
+    // The command itself cannot name variables.
     assert!(w.ctx("connect codex").success().stdout.starts_with("[mcp_servers.ctx-workspace]\n"));
 }
 
@@ -505,7 +505,7 @@ fn what_is_written_starts_a_server_that_answers() {
     let servers = settings["mcpServers"].as_object().unwrap();
     let entry = servers.values().next().unwrap();
     let arguments = entry["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap());
-    // In an environment as bare as a client may give, from another folder.
+    // In a minimal environment, as clients may provide, and in another folder.
     let mut server = Command::new(entry["command"].as_str().unwrap())
         .args(arguments)
         .env_clear()

@@ -1,4 +1,4 @@
-//! Vectors through the command line: made, made anew, waited for, and what can be wrong with them.
+//! `ctx embed` and embedding settings: pending vectors, rebuilding, waiting in a sync, and errors.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -19,7 +19,7 @@ fn vectors(w: &TestWorkspace) -> Value {
     w.ctx("stats --json").success().json()["vectors"].clone()
 }
 
-/// So many vectors of the built-in model, and so many documents that lack some.
+/// Expected figures of the built-in model: its vectors, and documents that lack some.
 fn best(vectors: u64, pending: u64) -> Value {
     json!({
         "model": "builtin-best-1", "vectors": vectors, "pending_documents": pending,
@@ -27,7 +27,7 @@ fn best(vectors: u64, pending: u64) -> Value {
     })
 }
 
-/// The model of the best hit.
+/// The model that scored the best hit.
 fn model(w: &TestWorkspace, query: &str) -> Value {
     let answer = w.ctx(&format!("search {query} --explain --json")).success().json();
     answer["results"][0]["explain"]["model"].clone()
@@ -55,7 +55,7 @@ fn vectors_that_are_missing_are_made_when_asked_for_and_made_anew_when_asked_for
     assert_eq!(w.ctx("embed pending --json").success().json()["made"], 1);
 }
 
-/// What is found by meaning, and how well.
+/// The semantic search results with their scores.
 fn meanings(w: &TestWorkspace, query: &str) -> Vec<Value> {
     let answer = w.ctx_args(["search", query, "--mode", "semantic", "--explain", "--json"]).success().json();
     let hits = answer["results"].as_array().unwrap().iter();
@@ -79,7 +79,7 @@ fn vectors_that_find_no_space_are_an_error_and_made_when_there_is_some() {
     undisturbed.ctx("sync").success();
     undisturbed.ctx("embed pending").success();
 
-    // In blocks of 512 bytes: no room at all, for a few batches, for many.
+    // File size limits in blocks of 512 bytes: too small for anything, for a few batches, for many.
     let mut most = 0;
     for (command, blocks) in [
         ("pending", 8),
@@ -116,7 +116,7 @@ fn vectors_that_find_no_space_are_an_error_and_made_when_there_is_some() {
         assert_eq!(meanings(&w, query), meanings(&undisturbed, query), "{query}");
     }
 
-    // The same while a sync makes them.
+    // Also while a sync computes the vectors.
     let w = notes("fill = \"wait\"\n");
     let outcome = w.shell("trap '' XFSZ; ulimit -f 400; exec ctx sync");
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
@@ -149,7 +149,7 @@ fn an_interrupted_embedding_says_so_keeps_what_was_made_and_can_go_on() {
         "error: interrupted; {count} vectors made, and kept\n\
          hint: `ctx embed pending` goes on where this stopped\n"
     );
-    // On a slow machine a line of progress comes before.
+    // On a slow machine a line of progress may come first.
     assert!(said.ends_with(&expected), "{said}");
     let rest = w.ctx("embed pending --json").success().json();
     assert_eq!(rest["complete"], true);
@@ -255,7 +255,7 @@ fn w_error(w: &TestWorkspace) -> String {
 
 #[test]
 fn a_model_that_is_down_is_told_and_everything_else_works() {
-    // Nobody listens on port 1.
+    // Port 1 refuses connections.
     let w = with(
         "provider = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:1/v1\"\napi_key = \"${MODEL_KEY}\"\n",
     )

@@ -1,4 +1,4 @@
-//! `ctx eval`: how well questions find what answers them, and what changed since the last time.
+//! `ctx eval`: retrieval quality, and the changes since the last run.
 #![cfg(unix)]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot};
@@ -21,7 +21,7 @@ fn synced() -> TestWorkspace {
     workspace
 }
 
-/// What is told of the first mode, which is `keyword`.
+/// The figures of the first mode, `keyword`.
 fn keyword(report: &Value) -> &Value {
     let first = &report["modes"][0];
     assert_eq!(first["mode"], "keyword");
@@ -70,7 +70,7 @@ fn the_second_run_tells_what_changed_since_the_first() {
 
     ----- stderr -----
     ");
-    // That run was not kept, so this one is compared with the first as well.
+    // That run was not saved, so this one is also compared with the first.
     let report = w.ctx("eval eval.jsonl --json").success().json();
     assert_eq!(keyword(&report)["change"]["worse"][0]["query"], "who lifts the anchor");
     let report = w.ctx("eval eval.jsonl --json").success().json();

@@ -1,4 +1,4 @@
-//! The scripts of the example workspace do what they say, against stand-ins for the services they call.
+//! The scripts of the example workspace, run against local stand-ins for the services they call.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -13,8 +13,8 @@ const RSS: &str = include_str!("fixtures/feed-rss.xml");
 const ATOM: &str = include_str!("fixtures/feed-atom.xml");
 const ETAG: &str = "W/\"33a64df5\"";
 
-/// The example workspace, with the sections that these scripts give for themselves, changed so that
-/// they reach what stands in.
+/// The example workspace, with the configuration sections from the scripts' header comments, changed so that
+/// the scripts call the stand-ins.
 fn example(scripts: &[&str], changes: &[(&str, &str)]) -> TestWorkspace {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/workspace");
     let w = TestWorkspace::copy_of(&folder);
@@ -155,8 +155,8 @@ fn a_message_is_posted_to_slack_with_the_best_page() {
     assert!(failed.stdout.contains("not in the script's allow_hosts"), "{}", failed.stdout);
 }
 
-/// A repository with this many issues, each third a pull request, one change a minute; `late` adds one
-/// more that changed after all others.
+/// The issues of a repository: every third is a pull request, one change per minute; `late` adds an issue
+/// that changed after all others.
 fn issues(count: usize, late: bool) -> Vec<Value> {
     let recorded: Vec<Value> = serde_json::from_str(ISSUES).unwrap();
     let mut issues: Vec<Value> = (1..=count)
@@ -175,7 +175,7 @@ fn issues(count: usize, late: bool) -> Vec<Value> {
     issues
 }
 
-/// Answers as GitHub does: from `since` on, a page at a time.
+/// Responds like GitHub: changes since `since`, in pages.
 fn github(asked: &Asked, issues: &[Value]) -> Vec<u8> {
     let number = |name: &str| asked.parameter(name).unwrap().parse::<usize>().unwrap();
     let since = asked.parameter("since").unwrap_or_default().replace("%3A", ":");

@@ -1,4 +1,4 @@
-//! `ctx up` of the home folder, or of a very large one, asks before anything is indexed.
+//! `ctx up` in the home folder or a very large folder asks before anything is indexed.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -44,7 +44,7 @@ fn the_home_folder_is_not_indexed_unasked_however_it_is_named() {
     w.shell("ctx up / --port 0").code(2).says("is the whole file system");
     assert!(!has_config(&w) && !w.path("../ctx.toml").exists() && !Path::new("/ctx.toml").exists());
 
-    // Folders below are nothing special.
+    // Folders below the home folder are indexed without asking.
     fs::create_dir(w.home().join("notes")).unwrap();
     w.spawn(["up", "../home/notes", "--port", "0"]).stop().success();
 }
@@ -81,7 +81,7 @@ fn a_folder_with_too_many_files_is_not_indexed_unasked() {
         File::create(w.path(&format!("many/ignored/{number}.md"))).unwrap();
         File::create(w.path(&format!("many/sub/{number}.png"))).unwrap();
     }
-    // Just as many as are allowed: something else is wrong.
+    // Exactly the limit: the next check fails instead.
     w.ctx("up many --bind no.such.host.invalid").code(2).says("is not an address and port");
     w.remove("many/ctx.toml");
     File::create(w.path("many/one-more.md")).unwrap();
@@ -93,7 +93,7 @@ fn a_folder_with_too_many_files_is_not_indexed_unasked() {
 fn a_folder_with_too_many_bytes_is_not_indexed_unasked() {
     let w = TestWorkspace::empty();
     fs::create_dir(w.path("big")).unwrap();
-    // Sparse: they take no space. One over the limit for a document is not read, and does not count.
+    // Sparse: uses no disk space. A file over the size limit of a document is not read, and does not count.
     let make = |name: &str, bytes| File::create(w.path(name)).unwrap().set_len(bytes).unwrap();
     make("big/huge.md", 3_000_000_000);
     (0..41).for_each(|number| make(&format!("big/{number}.md"), 50_000_000));
@@ -101,12 +101,12 @@ fn a_folder_with_too_many_bytes_is_not_indexed_unasked() {
     refused.says("big is large: more than 41 files with 1.9 GiB").says("about").says("`--yes`");
 }
 
-/// Answers the question in a terminal of its own.
+/// Answers the prompt in a pseudo-terminal.
 #[cfg(target_os = "linux")]
 #[test]
 fn in_a_terminal_it_is_a_question() {
     let w = with_home();
-    // The address is wrong, so that an agreement ends, too.
+    // The address is invalid, so that the command also ends after consent.
     let answered = |answer: &str| {
         let command = "ctx up ~ --bind no.such.host.invalid";
         w.shell(&format!("printf '{answer}\\n' | script -qec '{command}' /dev/null"))

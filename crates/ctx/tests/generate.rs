@@ -1,4 +1,4 @@
-//! `ctx generate`: what is written of an OpenAPI description, and what is not.
+//! `ctx generate`: the manifest and the types that are generated from an OpenAPI description.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -171,7 +171,7 @@ fn operations_that_are_left_out_are_told_and_counted() {
     assert_eq!(told, 11, "{}", outcome.stderr);
 }
 
-/// What the type checker of Luau says of a script.
+/// The errors that the Luau type checker reports for a script.
 fn checked(w: &TestWorkspace, script: &str) -> Vec<String> {
     fs::write(w.path("out/script.luau"), script).unwrap();
     let output =

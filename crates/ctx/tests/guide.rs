@@ -1,4 +1,4 @@
-//! The guide's chapters about scripts, followed step by step: what is printed there is what is run here.
+//! Follows the guide's chapters about scripts step by step: the code blocks there run here.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Stands in for curl: tells what it was called with, and what it would read.
+/// Replaces curl: prints its arguments and its stdin.
 const CURL: &str = r#"curl() {
     for argument in "$@"; do
         if [ "$argument" = "@-" ]; then cat; else printf '%s' "$argument"; fi
@@ -33,20 +33,20 @@ impl Chapter {
         Self(fs::read_to_string(root().join("docs/guide").join(name)).unwrap())
     }
 
-    /// The blocks in this language, in their order.
+    /// The blocks in this language.
     fn blocks(&self, language: &str) -> Vec<&str> {
         let parts: Vec<&str> = self.0.split("```").collect();
         let blocks = parts.iter().skip(1).step_by(2);
         blocks.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
     }
 
-    /// The lines of shell blocks that begin with this.
+    /// The lines of shell blocks with this prefix.
     fn commands(&self, start: &str) -> Vec<&str> {
         self.blocks("sh").into_iter().flat_map(str::lines).filter(|line| line.starts_with(start)).collect()
     }
 }
 
-/// Sends what the guide's curl commands would send, to this server.
+/// Sends the requests of the guide's curl commands to this server.
 fn curl(w: &TestWorkspace, server: &TestServer, block: &str) -> Vec<Reply> {
     let told = w.shell(&format!("{CURL}{block}")).success().stdout;
     let calls = told.split_terminator('\u{2}');
@@ -66,7 +66,7 @@ fn curl(w: &TestWorkspace, server: &TestServer, block: &str) -> Vec<Reply> {
     calls.map(send).collect()
 }
 
-/// Changes the configuration so that a server can run beside others.
+/// Makes the configuration use any free port.
 fn take_any_port(w: &TestWorkspace) {
     let config = w.read("ctx.toml");
     let told = if config.contains(DEFAULT_BIND) {
@@ -77,7 +77,7 @@ fn take_any_port(w: &TestWorkspace) {
     w.write("ctx.toml", told);
 }
 
-/// The text without how long something took.
+/// The text without durations.
 fn timeless(text: &str) -> String {
     let line = |line: &str| match line.split_once("Returned result in ") {
         Some((start, _)) => format!("{start}Returned result in a while"),
@@ -276,7 +276,7 @@ fn functions_are_found_as_the_guide_says() {
 #[test]
 fn one_script_does_what_the_guide_says() {
     let guide = Chapter::read("one-script.md");
-    // The packages are there already; npx would ask for them.
+    // The packages are installed already; npx would download them.
     let npx = format!(
         "#!/bin/sh\nshift; package=$1; shift\nexec node {}/$package/dist/index.js \"$@\"\n",
         official_packages().display()
@@ -315,7 +315,7 @@ fn every_section_of_a_server_in_the_guide_is_a_valid_configuration() {
     );
 }
 
-/// As much of the public pet store as the guide has of it.
+/// The part of the public pet store that the guide uses.
 fn store_description() -> Value {
     let number = json!({"type": "integer"});
     let order = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Order"}}}});
@@ -345,7 +345,7 @@ fn store_description() -> Value {
     })
 }
 
-/// A pet store and a GitHub.
+/// Responds like the pet store and GitHub.
 fn store_and_github(asked: &Asked) -> Vec<u8> {
     let json = |value: Value| reply_with(200, &[("Content-Type", "application/json")], &value.to_string());
     let (path, _) = asked.target().split_once('?').unwrap_or((asked.target(), ""));

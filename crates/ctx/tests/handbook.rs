@@ -1,4 +1,4 @@
-//! The example workspace answers what people ask of it.
+//! Retrieval quality on the example workspace: questions find the page that answers them.
 #![cfg(unix)]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot};

@@ -1,5 +1,5 @@
-//! Scripts that mean harm, sent to a server and to `ctx exec`: each ends as it must, and nobody else
-//! notices.
+//! Hostile scripts, sent to a server and to `ctx exec`: each ends with the expected error, and does not
+//! affect other calls.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Scripts at once.
+/// Number of concurrent scripts.
 const AT_ONCE: usize = 8;
-/// Of the scripts, each so-many-th is also run with nothing beside it.
+/// Every n-th script also runs alone.
 const ALONE_EVERY: usize = 4;
-/// Of the scripts, each so-many-th is run by `ctx exec`.
+/// Every n-th script also runs with `ctx exec`.
 const EXEC_EVERY: usize = 12;
-/// How often a server is asked whether it is well.
+/// Interval of health checks.
 const HEALTH_EVERY: Duration = Duration::from_millis(50);
-/// What a server may keep in memory of all that it has run.
+/// Maximum growth of a server's memory after all scripts.
 const MEMORY_KEPT_KB: u64 = 40 << 10;
-/// Spare workers that a server keeps besides those that have run something.
+/// Idle workers that a server starts in advance.
 const SPARE_WORKERS: usize = 1;
 
-/// A workspace in which scripts may take this long, and otherwise what they were written for.
+/// A workspace with this time limit, and otherwise with the limits that the scripts were written for.
 fn workspace(seconds: u32) -> TestWorkspace {
     TestWorkspace::empty().config(&format!(
         "[server]\nbind = \"127.0.0.1:0\"\n[limits]\nscript_timeout = {seconds}\nscript_memory_mb = 16\n\
@@ -31,7 +31,7 @@ fn workspace(seconds: u32) -> TestWorkspace {
     ))
 }
 
-/// Two servers, since a fair script must not run out of time beside seven that never end.
+/// Two servers with different time limits: a terminating script must not time out beside seven endless ones.
 struct Servers {
     hasty: TestServer,
     patient: TestServer,
@@ -42,7 +42,7 @@ impl Servers {
         [&self.hasty, &self.patient]
     }
 
-    /// What is wrong with how a script ended.
+    /// The error message if a script did not end as expected.
     fn complaint(&self, case: &Hostile) -> Option<String> {
         let server = if case.is_endless() { &self.hasty } else { &self.patient };
         let reply = server.post("/tools/execute", &json!({ "script": case.source }));
@@ -52,10 +52,10 @@ impl Servers {
     }
 }
 
-/// The kinds of failure that an answer may mean.
+/// The kinds of failure that a response may stand for.
 fn kinds(reply: &Reply) -> &'static [&'static str] {
     match (reply.status, reply.error_code()) {
-        // The check refuses what the language does not have before it runs.
+        // The static check rejects unsupported syntax before the script runs.
         (400, "bad_request") => &["source", "raised"],
         (408, "timeout") => &["time"],
         (500, "tool_error") => &["raised", "memory", "result", "contract"],
@@ -63,19 +63,19 @@ fn kinds(reply: &Reply) -> &'static [&'static str] {
     }
 }
 
-/// A number from a process's `/proc` status, in kB.
+/// The resident memory of a process, from `/proc`.
 fn resident_kb(process_id: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process_id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Of each process that a server has started: its id and the time it has computed, in clock ticks.
+/// The child processes of a server: process ID and CPU time in clock ticks.
 fn workers(server: &TestServer) -> Vec<(u32, u64)> {
     let entries = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
     let numbers = entries.filter_map(|name| name.to_str()?.parse::<u32>().ok());
     let worker = |id: u32| {
-        // One that ends meanwhile is none.
+        // The process may have ended meanwhile.
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |place: usize| fields[place].parse::<u64>().unwrap();
@@ -84,7 +84,7 @@ fn workers(server: &TestServer) -> Vec<(u32, u64)> {
     numbers.filter_map(worker).collect()
 }
 
-/// Asks a server whether it is well until told to stop; gives how often it was.
+/// Polls `/health` until `done`; returns the number of requests.
 fn watch(server: &TestServer, done: &AtomicBool) -> usize {
     let mut asked = 0;
     while !done.load(Ordering::SeqCst) {
@@ -95,7 +95,7 @@ fn watch(server: &TestServer, done: &AtomicBool) -> usize {
     asked
 }
 
-/// Runs scripts, so many at once, while both servers are watched.
+/// Runs scripts concurrently, while the health of both servers is polled.
 fn run(servers: &Servers, cases: &[&Hostile], at_once: usize) {
     let (done, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     let complaints: Vec<String> = thread::scope(|scope| {
@@ -169,7 +169,7 @@ fn hostile_scripts_end_as_they_must_for_exec_too() {
             Some(1) => {
                 ["raised", "memory", "result", "contract"].iter().any(|kind| case.is_met_by(Err(kind)))
             }
-            // The check refuses what the language does not have before it runs.
+            // The static check rejects unsupported syntax before the script runs.
             Some(2) => case.is_met_by(Err("source")) || case.is_met_by(Err("raised")),
             _ => false,
         };

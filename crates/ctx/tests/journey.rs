@@ -1,4 +1,4 @@
-//! A user's first hour, command by command: what they see, and what a script gets to parse.
+//! A user's first hour, command by command, with the output for people and for scripts.
 #![cfg(unix)]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot};
@@ -61,7 +61,7 @@ fn init_reads_every_format_and_says_what_it_leaves_out() {
         "not indexed: 2 .png (no known text format); 1 file without an ending (unknown format): `include_globs` and \
          `exclude_globs` in ctx.toml decide\n",
     );
-    // Formats that come later, too.
+    // The patterns include formats that the folder does not contain yet.
     let documents = "md,markdown,mdx,txt,rst,adoc,pdf,docx,pptx,xlsx,odt,odp,ods,epub,html,htm,xhtml,ipynb,csv,tsv,tex,org";
     let written = w.read("ctx.toml");
     let globs = format!("include_globs = [\"**/*.{{{documents},PDF,py,yaml}}\", \"**/Makefile\"]");
@@ -135,7 +135,7 @@ fn neither_settings_nor_scripts_are_documents_in_the_repository_of_the_workspace
         found(&w),
         ["greet.lua.md", "notes.md", "notes.md", "tools/greet.lua.md", "tools/greet.lua.md"]
     );
-    // Of a repository that the workspace is not in they are documents like others.
+    // In another repository, such files are documents like all others.
     let url = w.root().display();
     let other = format!("[embedding]\nprovider = \"disabled\"\n[connectors.git.other]\nurl = \"{url}\"\n");
     let other = TestWorkspace::empty().config(&other);
@@ -477,7 +477,7 @@ fn an_export_has_every_document_with_its_tags() {
 #[test]
 fn a_reader_that_leaves_early_is_not_an_error() {
     let w = synced();
-    // Larger than a pipe holds, so that the writer notices.
+    // Larger than a pipe's buffer, so that the writer gets an error.
     w.write("docs/dull.md", "All work and no play makes Jack a dull boy. ".repeat(4_000));
     w.ctx("sync").success();
     for command in ["export", "search boy --json", "completions bash"] {

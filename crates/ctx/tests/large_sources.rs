@@ -1,6 +1,6 @@
-//! Far more than anybody means to have indexed: one huge file, very many small ones.
+//! Sources beyond the usual size: a huge file, and very many small ones.
 //!
-//! Only Linux holds a process to the memory it was given.
+//! Linux only: other systems do not enforce the memory limit.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -8,11 +8,11 @@ use ctx_testkit::{Outcome, TestWorkspace};
 use serde_json::json;
 use std::fs::{self, File};
 
-/// Kilobytes of memory that are enough for any sync, the stacks of a thread for each processor included.
+/// Sufficient memory for any sync in KB, including a thread stack per processor.
 const MEMORY: usize = 300_000;
 const GIGABYTE: u64 = 1 << 30;
 
-/// Runs a command that is refused any memory beyond [`MEMORY`], and would end there.
+/// Runs a command with a memory limit of [`MEMORY`].
 #[track_caller]
 fn within_memory(w: &TestWorkspace, command: &str) -> Outcome {
     w.shell(&format!("ulimit -d {MEMORY} && exec ctx {command}"))
@@ -23,7 +23,7 @@ fn a_file_of_a_gigabyte_is_passed_over_whatever_it_is_called() {
     const ENDINGS: [&str; 8] = ["csv", "docx", "html", "ipynb", "md", "pdf", "txt", "zip"];
     let w = TestWorkspace::new().file("docs/good.md", "harbour");
     for ending in ENDINGS {
-        // Sparse: it takes no space, but would take time and memory to read.
+        // Sparse: uses no disk space, but reading it would take time and memory.
         File::create(w.path(&format!("docs/huge.{ending}"))).unwrap().set_len(GIGABYTE).unwrap();
     }
     let report = within_memory(&w, "sync --json").success().json()["sources"][0].clone();

@@ -1,4 +1,4 @@
-//! Upstream servers that let only known people in.
+//! Upstream servers that require sign-in (OAuth).
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 const NEEDED: &str = "up needs you to log in: run `ctx upstream login up`";
 
-/// A workspace with the server as its upstream, and a browser that only notes where it was sent.
+/// A workspace with the server as its upstream, and a browser that only records the URL.
 fn workspace(server: &GuardedServer) -> TestWorkspace {
     let config = format!(
         "[server]\nbind = \"127.0.0.1:0\"\n[mcp_servers.up]\nurl = \"{}\"\n[connectors.filesystem.docs]\nroot = \"docs\"\n",
@@ -26,7 +26,7 @@ fn workspace(server: &GuardedServer) -> TestWorkspace {
     w.env("BROWSER", browser.to_str().unwrap()).env("XDG_STATE_HOME", state.to_str().unwrap())
 }
 
-/// Logs in as somebody would.
+/// Completes a login as a user would.
 #[track_caller]
 fn log_in(w: &TestWorkspace) -> (Option<i32>, String) {
     let child = w
@@ -213,7 +213,7 @@ fn a_login_that_has_ended_or_was_forgotten_is_asked_for_again() {
     assert!(told.contains("is forgotten"), "{told}");
     run(&w, "read").code(1).says(NEEDED);
     wait_until("what runs knows of that", || execute(&server, "read").body.to_string().contains(NEEDED));
-    // What it can do stays listed, in what runs and in what starts anew.
+    // Its functions stay listed, in a running server and in new processes.
     let listed = server.post("/tools/list_functions", &json!({"provider": "up"})).body.to_string();
     assert!(listed.contains("up.read("), "{listed}");
     let listed = w.ctx("docs up.read").success().stdout;

@@ -1,4 +1,4 @@
-//! Sessions with the program, a file for each command or behaviour.
+//! Integration tests of the `ctx` binary; one file per command or behaviour.
 
 mod admin;
 mod apis;

@@ -1,4 +1,4 @@
-//! MCP at `/mcp` of a running server: whole sessions of both eras.
+//! MCP over Streamable HTTP at `/mcp`: whole sessions of protocol revisions with and without sessions.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -10,7 +10,7 @@ use std::net::TcpStream;
 const OLDER: &str = "2025-11-25";
 const NEWER: &str = "2026-07-28";
 
-/// A tool with everything that a script can say of it.
+/// A tool with every declaration that a script can make.
 const COUNT: &str = r#"tool = {
     name = "count",
     description = "Counts",
@@ -27,7 +27,7 @@ function tool.execute(params)
 end
 "#;
 
-/// A tool that says that it has begun, and never ends.
+/// A tool that logs once and never ends.
 const ENDLESS: &str = r#"tool = { name = "endless", description = "Never ends", parameters = {} }
 function tool.execute(params, context)
     log.info("begun")
@@ -49,7 +49,7 @@ fn workspace() -> TestWorkspace {
     workspace
 }
 
-/// An answer that may last.
+/// A response, possibly a stream.
 struct Answer {
     status: u16,
     session: Option<String>,
@@ -78,7 +78,7 @@ impl Answer {
         (read > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// The next message, of a body or of an event; `None` at the end.
+    /// The next message, from a JSON body or an SSE event; `None` at the end.
     fn next(&mut self) -> Option<Value> {
         loop {
             let line = self.line()?;
@@ -89,7 +89,7 @@ impl Answer {
         }
     }
 
-    /// The next message of this method.
+    /// The next message with this method.
     fn hears(&mut self, method: &str) -> Value {
         loop {
             let message = self.next().unwrap_or_else(|| panic!("the answer ended before a {method}"));
@@ -110,7 +110,7 @@ impl Answer {
     }
 }
 
-/// A request of the newest revision.
+/// A request of the stateless revision.
 fn newer(server: &TestServer, method: &str, mut params: Value) -> Answer {
     let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
     params["_meta"] = json!({
@@ -131,7 +131,7 @@ fn newer(server: &TestServer, method: &str, mut params: Value) -> Answer {
     Answer::to(server, "POST", &headers, &body)
 }
 
-/// A session of the older era.
+/// A session of the older revision.
 struct Session<'a> {
     server: &'a TestServer,
     id: String,

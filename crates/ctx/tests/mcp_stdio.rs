@@ -1,4 +1,4 @@
-//! `ctx serve mcp --stdio`, as the client that started it meets it.
+//! `ctx serve mcp --stdio`, from the view of its MCP client.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -13,10 +13,10 @@ use std::thread;
 const OLDER: &str = "2025-11-25";
 const NEWER: &str = "2026-07-28";
 
-/// Characters of 900 tokens.
+/// About 900 tokens.
 const SURFACE_CHARS_MAX: usize = 3_600;
 
-/// Scripts that print, never end, and cannot be loaded.
+/// Scripts that print, that never end, and that cannot be loaded.
 fn workspace() -> TestWorkspace {
     let script = |name: &str, body: &str| {
         format!(
@@ -32,14 +32,14 @@ fn workspace() -> TestWorkspace {
         .file("tools/broken.lua", "this is no Lua")
 }
 
-/// A client, and the server that it has started.
+/// A client, with the server process that it has started.
 struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
-/// The server with all its pipes.
+/// Starts the server with piped stdin, stdout and stderr.
 fn spawn(workspace: &TestWorkspace) -> Child {
     let mut command = workspace.command(["serve", "mcp", "--stdio"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -52,14 +52,14 @@ impl Client {
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
-                // A test that has ended does not listen.
+                // The test may have ended.
                 sender.send(line.unwrap()).ok();
             }
         });
         Self { stdin: child.stdin.take(), child, lines }
     }
 
-    /// A client of the older era that has said who it is.
+    /// An initialised client of the older revision.
     fn begin(workspace: &TestWorkspace) -> Self {
         let mut client = Self::start(workspace);
         client.initialize();
@@ -91,7 +91,7 @@ impl Client {
         self.request(id, "tools/call", json!({"name": tool, "arguments": {}}));
     }
 
-    /// The next line, which is a message, as every line is; `None` at the end.
+    /// The next message; every line must be one. `None` at the end.
     fn next(&self) -> Option<Value> {
         let line = match self.lines.recv_timeout(DEADLINE) {
             Ok(line) => line,
@@ -103,7 +103,7 @@ impl Client {
         Some(message)
     }
 
-    /// The answer of this id, whatever comes before it.
+    /// The response with this ID; skips other messages.
     fn answer(&self, id: i64) -> Value {
         loop {
             let message = self.next().unwrap_or_else(|| panic!("the server ended before answer {id}"));
@@ -118,12 +118,12 @@ impl Client {
         while self.next().unwrap()["params"]["data"] != line {}
     }
 
-    /// The processes that the server has started.
+    /// The child processes of the server.
     fn workers(&self) -> Vec<u32> {
         let entries = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
         let numbers = entries.filter_map(|name| name.to_str()?.parse::<u32>().ok());
         let is_child = |id: &u32| {
-            // One that ends meanwhile is none.
+            // The process may have ended meanwhile.
             let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
             parent == Some(&self.child.id().to_string())
@@ -131,7 +131,7 @@ impl Client {
         numbers.filter(is_child).collect()
     }
 
-    /// Waits for the end, which must be a good one, with no worker left; gives what was said on stderr.
+    /// Waits for a successful exit that leaves no worker; returns the stderr.
     fn ends_well(mut self, workers: &[u32]) -> String {
         let mut status = None;
         wait_until("the server has ended", || {
@@ -151,13 +151,13 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // It may have ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// What a request of the newest revision tells of itself.
+/// The `_meta` of a request of the newest revision.
 fn meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": NEWER,
@@ -193,7 +193,7 @@ fn lines_that_are_no_messages_do_no_harm() {
     for garbage in ["garbage", "{", "", "\u{0}\u{1}", "[]", "7", r#"{"jsonrpc":"2.0"}"#] {
         client.line(garbage);
     }
-    // Before the first request it means nothing.
+    // Ignored before the first request.
     client.line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     client.line(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
     client.line(&"x".repeat(5 << 20));
@@ -241,7 +241,7 @@ fn a_client_that_does_not_read_can_leave_all_the_same() {
     let mut child = spawn(&w);
     let stdout = child.stdout.take().unwrap();
     let stdin = child.stdin.take().unwrap();
-    // More answers than any pipe holds; nobody reads one of them.
+    // More responses than a pipe's buffer holds, and none is read.
     let (_, lines) = mpsc::channel();
     let mut client = Client { child, stdin: Some(stdin), lines };
     for id in 0..200 {
@@ -322,7 +322,7 @@ fn finding_and_calling_functions_costs_a_client_few_tokens() {
     assert!(chars <= SURFACE_CHARS_MAX, "{chars} characters: {tools:#?}");
 }
 
-/// Schemas inside of a schema whose `type` is a list.
+/// The schemas inside a schema whose `type` is an array.
 fn lists_of_types(schema: &Value) -> Vec<&Value> {
     let inside: Vec<&Value> = match schema {
         Value::Object(fields) => fields.values().collect(),
@@ -383,7 +383,7 @@ fn a_result_too_large_for_an_answer_is_read_in_parts() {
     let listed = client.answer(5);
     assert!(!listed.to_string().contains(r#""name":"result""#), "{listed}");
 
-    // A person at a terminal gets it whole.
+    // On the command line the result is printed in full.
     let whole = w.file("many.luau", script).ctx("exec many.luau --json").success().json();
     assert_eq!(whole["result"]["list"][19_999]["n"], 20_000);
 }
@@ -395,7 +395,7 @@ fn an_answer_tells_what_was_called_inside_also_when_it_failed() {
     let execute = |script: &str| json!({"name": "execute", "arguments": {"script": script}});
     client.request(1, "tools/call", execute("local _ = sdk.tools.loud() .. sdk.tools.loud() return 7"));
     let result = client.answer(1)["result"].take();
-    // Two times "done" and its quotes, without the 7.
+    // Two results `"done"` with quotes, minus the `7` that is returned.
     assert_eq!(result["_meta"], json!({"ctx/calls": 2, "ctx/bytes_kept": 11}), "{result}");
     client.request(2, "tools/call", execute("sdk.tools.loud() error('no')"));
     let result = client.answer(2)["result"].take();

@@ -1,4 +1,4 @@
-//! A team at one server: people with access tokens, and what each may call.
+//! A server with OAuth: callers with access tokens, and the tools that their scopes allow.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -19,7 +19,7 @@ struct Team {
 }
 
 impl Team {
-    /// Everybody needs `ctx:read`, who calls what writes `ctx:write`, and who speaks as an agent `ctx:act`.
+    /// Requires `ctx:read` for all calls, `ctx:write` for the tool `write`, and `ctx:act` for agents.
     fn start(more: &str) -> Self {
         let key = SigningKey::new("ES256", "one");
         let issuer = AuthorizationServer::start(&[&key]);

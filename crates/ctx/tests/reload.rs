@@ -29,7 +29,7 @@ fn call(server: &TestServer, tool: &str) -> (u16, Value) {
     (reply.status, reply.body["result"].clone())
 }
 
-/// How many documents a search finds; `None` while the index of a first source is being built, which refuses searches.
+/// Number of search results; `None` while the first index is built, which refuses searches.
 fn hits(server: &TestServer, words: &str) -> Option<usize> {
     let reply = server.post("/tools/search", &json!({"query": words, "mode": "keyword"}));
     (reply.status != 503).then(|| reply.found().len())
@@ -72,7 +72,7 @@ fn sections_are_added_changed_and_removed_while_serving() {
     assert_eq!(call(&server, "greet"), (200, json!("hello")));
     let found = server.post("/tools/search", &json!({"query": "ship ships", "mode": "keyword"})).found();
     assert_eq!(found.len(), 1, "`final_limit` is in effect");
-    // The files of a new source go on being watched.
+    // The new source is watched, too.
     w.write("more/rope.md", "# Rope\nHemp and tar.\n");
     wait_until("a file of the new source", || finds(&server, "hemp"));
     server
@@ -137,7 +137,7 @@ fn an_edit_leaves_other_upstreams_and_scripts_as_they_are() {
         reply.body.to_string().contains("from upstream")
     };
     wait_until("the upstream answers", || answers("one"));
-    // A script whose newest version is broken goes on as it was, also after an edit of the configuration.
+    // A script with a broken newest version keeps its old version, also after an edit of the configuration.
     w.write("greet.lua", "tool = nonsense(");
     edit(&w, &format!("{GREET}{}{}", section("one"), section("two")));
     wait_until("the added upstream answers", || answers("two"));

@@ -1,4 +1,4 @@
-//! `ctx run` and `--mcp`: upstream servers that were typed and not written down.
+//! `ctx run` and `--mcp`: upstream servers on the command line.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-/// A workspace to be the upstream of another, with one tool.
+/// A workspace with one tool, to be the upstream of another workspace.
 fn other() -> TestWorkspace {
     TestWorkspace::empty().config("[tools.script.greet]\npath = \"greet.lua\"\n").file(
         "greet.lua",
@@ -17,17 +17,17 @@ fn other() -> TestWorkspace {
     )
 }
 
-/// How it is typed.
+/// The upstream in the form of the command line.
 fn typed(name: &str, other: &TestWorkspace) -> String {
     format!("{name}=ctx --trust --config '{}' serve mcp --stdio", other.path("ctx.toml").display())
 }
 
-/// What a client is answered that sends these requests one after the other.
+/// The results of these requests, sent in sequence by one client.
 fn session(w: &TestWorkspace, arguments: &[&str], requests: &[(&str, Value)]) -> Vec<Value> {
     session_until(w, arguments, requests, None)
 }
 
-/// The same; a client that waits for this notification then has what it tells as the last answer.
+/// Like [`session`]; with `awaited`, waits for that notification and appends its parameters.
 fn session_until(
     w: &TestWorkspace,
     arguments: &[&str],
@@ -85,7 +85,7 @@ fn servers_are_one_server_without_any_file() {
     assert_eq!(answers[1]["content"][0]["text"], "[\"hello Ada\",\"hello Bob\"]", "{answers:?}");
     let names: Vec<&str> =
         answers[2]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    // There is nothing to search.
+    // There are no documents, so there is no search.
     assert_eq!(names, ["execute", "get_function_docs", "list_functions", "search_docs"]);
     let described = |answer: &Value| {
         let tools = answer["tools"].as_array().unwrap();
@@ -171,7 +171,7 @@ fn whoever_looks_for_functions_is_told_of_servers_that_cannot_be_reached() {
         ("get_function_docs", json!({"name": "gone.greet"})),
     ] {
         let told = ask(tool, arguments);
-        // Down to the cause, and not only that something was sent.
+        // The message contains the root cause, not only that the request failed.
         assert!(told.starts_with("gone cannot be reached: ") && told.contains("refused"), "{tool}: {told}");
     }
     let told = ask("search_docs", json!({"query": "run a script"}));
@@ -187,7 +187,7 @@ fn a_change_at_a_server_is_told_to_the_client_that_follows_it() {
     let w = TestWorkspace::empty();
     let everything = format!("everything=node '{}' stdio", official_server("server-everything").display());
     let uri = "mcp://everything/demo://resource/dynamic/text/1";
-    // A call waits until the server is there; what it offers is known then.
+    // A call waits until the server is connected and its tools are known.
     let script = "return sdk.everything.toggle_subscriber_updates()";
     let answers = session_until(
         &w,

@@ -1,4 +1,4 @@
-//! Tools, agents and connectors made of scripts, as their authors and callers meet them.
+//! Tools, agents and connectors made of scripts: from the view of authors and callers.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -39,7 +39,7 @@ function tool.execute(params, context)
 end
 "#;
 
-/// A tool of this name that answers with this text.
+/// A tool with this name that returns this text.
 fn says(name: &str, text: &str) -> String {
     format!(
         "tool = {{ name = \"{name}\", description = \"Says {text}\", parameters = {{}} }}\n\
@@ -47,7 +47,7 @@ fn says(name: &str, text: &str) -> String {
     )
 }
 
-/// A workspace whose scripts may run.
+/// A workspace that is trusted to run scripts.
 fn with_config(config: &str) -> TestWorkspace {
     TestWorkspace::empty()
         .config(&format!("[connectors.filesystem.docs]\nroot = \"docs\"\n{SERVER}{config}"))
@@ -200,7 +200,7 @@ fn a_test_of_a_tool_shows_each_step_and_the_result() {
     let tested =
         w.ctx_args(["tool", "test", "tools/ticket.lua", "--param", "title=A b", "--param", "count=3"]);
     let mut tested = tested.success();
-    // How long it took is nobody's claim.
+    // Durations vary.
     let (before, after) = tested.stdout.split_once("Returned result in ").unwrap();
     tested.stdout = format!("{before}Returned result in [TIME]{}", &after[after.find('\n').unwrap()..]);
     ctx_snapshot!(tested, @r#"
@@ -290,7 +290,7 @@ fn what_init_writes_runs_as_it_is() {
     let prompt = w.ctx("agent test agents/guide.lua --arg topic=button --json").success().json();
     assert_eq!(prompt["prompt"]["tools"], json!(["search", "get"]));
     assert!(prompt["prompt"]["system"].as_str().unwrap().contains("- Deploy ("), "{prompt}");
-    // All of it is trusted: it was written here.
+    // Trusted: the user's own command has written it.
     w.ctx("sync -q").success();
     assert_eq!(w.ctx("search example --mode keyword --json").found(), ["example-1"]);
     let doctor = w.ctx("doctor --json").json();

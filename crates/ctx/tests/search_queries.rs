@@ -1,4 +1,4 @@
-//! Whatever is asked is answered: no text is a syntax error, no number takes more than there is.
+//! Any query is valid: no text is a syntax error, and no limit is too large.
 #![cfg(unix)]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot};

@@ -1,4 +1,4 @@
-//! Files that usually hold secrets are indexed by no source, unless the user names them.
+//! Secret files are not indexed by any source, unless the user names them.
 #![cfg(unix)]
 
 use ctx_testkit::TestWorkspace;
@@ -41,7 +41,7 @@ fn no_source_indexes_secret_files_whatever_its_globs_say() {
         let synced = w.ctx("sync").success();
         let example = [".env.example", ".env.example", "credentials/rotation.md", "credentials/rotation.md"];
         assert_eq!(found(&w), example, "{}", synced.stdout);
-        // A folder that is hidden is not looked into; of a repository every name is listed.
+        // A hidden folder is not walked, but all paths of a repository are listed.
         synced
             .answers("filesystem:files: 2 added, 5 secret files left out")
             .answers("git:repository: 2 added, 6 secret files left out");
@@ -58,7 +58,7 @@ fn a_secret_file_that_was_indexed_disappears_and_one_that_is_named_stays() {
     let mut both = [expected.clone(), expected].concat();
     both.sort_unstable();
     assert_eq!(found(&named), both);
-    // As after an update: what is stored was taken in by other rules.
+    // Simulates documents that were indexed under older rules.
     named.write(
         "ctx.toml",
         named.read("ctx.toml").replace("include_sensitive_globs", "# include_sensitive_globs"),
@@ -136,7 +136,7 @@ fn a_clone_cannot_have_the_users_secret_files_indexed() {
     assert_eq!(found(&w), [".env"]);
 }
 
-/// A PEM private key. It is put together here, so that this file has none.
+/// A PEM private key, assembled here so that this file does not contain one.
 fn private_key() -> String {
     let line = "QUJD".repeat(16);
     format!("-----BEGIN {} KEY-----\n{line}\n{line}\n-----END {} KEY-----\n", "PRIVATE", "PRIVATE")
@@ -170,7 +170,7 @@ fn a_private_key_in_a_text_file_is_not_indexed() {
         .answers(&format!("repository: {left_out}"));
     assert_eq!(found(&w), ["keys.md", "keys.md"]);
     w.ctx("sync").success().answers("files: 1 unchanged, 2 secret files left out");
-    // A key that is pasted into a page takes the page out of the index.
+    // A page that contains a key is removed from the index.
     w.write("files/keys.md", format!("zebra7\n{}", private_key()));
     w.ctx("sync filesystem").success().answers("1 deleted, 3 secret files left out");
     w.write("files/keys.md", "zebra7");

@@ -1,4 +1,4 @@
-//! A secret of the configuration does not get out by what a script says.
+//! Secrets of the configuration are masked when a script leaks them.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -46,7 +46,7 @@ function connector.scan(config)
 end
 "#;
 
-/// A workspace with something that leaks; nobody listens where it asks.
+/// A workspace with scripts that leak; the address that they contact is not listening.
 fn leaky() -> TestWorkspace {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     TestWorkspace::empty()
@@ -61,7 +61,7 @@ fn leaky() -> TestWorkspace {
         .env("OTHER_TOKEN", "swordfish-swordfish")
 }
 
-/// The events of a call, as they came.
+/// The raw event stream of a call.
 fn streamed(server: &TestServer, arguments: &Value) -> String {
     let body = arguments.to_string();
     let headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
@@ -104,7 +104,7 @@ fn a_secret_is_masked_in_errors_logs_and_runs() {
     let events = streamed(&server, &json!({"how": "log"}));
     assert!(events.contains("half of ***") && events.contains("sending ***"), "{events}");
     keeps(&events);
-    // What a tool answers is its own to say, and nobody's to change.
+    // The result of a tool is never changed.
     let answered = server.post("/tools/leak", &json!({"how": "answer", "note": SECRET}));
     assert_eq!(answered.body["result"], json!({"token": SECRET, "note": SECRET}));
 

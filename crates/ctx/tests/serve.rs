@@ -1,4 +1,4 @@
-//! A server's life: who is let in, and how it ends.
+//! A server's life cycle: authentication, graceful shutdown, signals.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -15,7 +15,7 @@ fn synced() -> TestWorkspace {
     workspace
 }
 
-/// Sends a search up to the middle of its body, and waits until the server wants the rest.
+/// Sends a search request up to the middle of its body, once the server has asked for the body.
 fn half_a_search(server: &TestServer) -> (TcpStream, Vec<u8>) {
     let body = json!({"query": "button"}).to_string().into_bytes();
     let (first, rest) = body.split_at(body.len() / 2);
@@ -29,7 +29,7 @@ fn half_a_search(server: &TestServer) -> (TcpStream, Vec<u8>) {
     (stream, rest.to_vec())
 }
 
-/// Once it takes no more connections, it has heard the signal.
+/// Waits until the server accepts no connections, which shows that it has received the signal.
 fn wait_until_it_drains(server: &TestServer) {
     wait_until("the server takes no more connections", || TcpStream::connect(server.address()).is_err());
 }

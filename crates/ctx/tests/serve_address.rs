@@ -1,4 +1,4 @@
-//! Where a server listens: what is typed, what runs already, and who has the port.
+//! The listening address of a server: options, a server that already runs, and taken ports.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -15,7 +15,7 @@ fn two_workspaces() -> TestWorkspace {
         .file("two/docs/b.md", "lighthouse")
 }
 
-/// A port that is free now.
+/// Finds a free port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -69,7 +69,7 @@ fn an_address_of_a_clone_needs_no_trust_where_another_is_typed() {
     let w = TestWorkspace::empty().config("[server]\nbind = \"0.0.0.0:0\"\n").untrusted();
     let typed = w.spawn(["serve", "mcp", "--bind", "127.0.0.1:0"]).stop().success();
     assert!(!typed.stderr.contains("trusted"), "{}", typed.stderr);
-    // A port alone leaves the host to the file, which is not trusted to name one.
+    // A port alone keeps the host of the file, which is not trusted.
     let server = w.spawn(["serve", "mcp", "--port", "0"]);
     assert!(server.address().ip().is_loopback());
     server.stop().success().says("is not trusted, so this is left out: server.bind");
@@ -102,12 +102,12 @@ fn a_second_up_says_where_the_first_one_runs() {
     let url = format!("http://{}", server.address());
     let answer = w.ctx("up one/ctx.toml --json").success().json();
     assert_eq!((&answer["url"], &answer["process"]), (&url.into(), &server.id().into()));
-    // Somewhere else would be a second server.
+    // A different port would start a second server.
     w.ctx(&format!("up one --port {}", free_port())).code(1).says("is served already");
     assert_eq!(server.get("/health").status, 200);
     server.stop().success();
 
-    // A process that was killed leaves nothing behind that stands in the way.
+    // A killed process leaves a record, which must not block the next server.
     let server = w.spawn(["up", "one", "--port", "0"]);
     signal(server.id(), "KILL");
     server.wait();

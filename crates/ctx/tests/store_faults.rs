@@ -1,4 +1,4 @@
-//! What can happen to the files that `ctx` keeps: damage, another version, no permission, no space.
+//! Faults of the files that `ctx` stores: damage, a newer version, missing permissions, a full disk.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -6,7 +6,7 @@ use ctx_testkit::{TestWorkspace, ctx_snapshot};
 use std::fs;
 use std::path::PathBuf;
 
-/// Where SQLite keeps `user_version` in a file's header.
+/// Offset of `user_version` in the header of an SQLite file.
 const VERSION_OFFSET: usize = 60;
 
 fn synced() -> TestWorkspace {
@@ -115,7 +115,7 @@ fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_canno
         let path = entry.unwrap().path();
         w.mode(path.to_str().unwrap(), if path.is_dir() { 0o500 } else { 0o400 });
     }
-    // tantivy locks this one even to read.
+    // tantivy locks this file even for reading.
     w.mode(keyword_index(&w).join(".tantivy-meta.lock").to_str().unwrap(), 0o400);
     w.mode(data.to_str().unwrap(), 0o500);
     assert_eq!(w.ctx("search harbour --json").success().found(), ["a.md"]);
@@ -195,7 +195,7 @@ fn a_keyword_index_that_is_gone_is_built_again_by_whatever_comes_next() {
     }
 }
 
-/// Overwrites the files of the index whose names end so.
+/// Overwrites the files of the index that have this ending.
 fn damage_index(w: &TestWorkspace, ending: &str, damage: fn(usize) -> Vec<u8>) {
     let mut damaged = 0;
     for entry in fs::read_dir(keyword_index(w)).unwrap().map(Result::unwrap) {
@@ -228,7 +228,7 @@ fn a_file_that_may_not_grow_fails_the_sync_and_a_later_one_completes() {
     for number in 0..200 {
         w.write(&format!("docs/{number}.md"), format!("# Note {number}\n{}", "harbour ".repeat(300)));
     }
-    // Much like a full disk, and everybody may ask for it.
+    // Simulates a full disk; works without privileges.
     for blocks in [8, 100, 400, 1_000] {
         let outcome = w.shell(&format!("trap '' XFSZ; ulimit -f {blocks}; exec ctx sync"));
         assert_eq!(outcome.code, Some(1), "{blocks}: {outcome:?}");
@@ -256,7 +256,7 @@ fn an_index_that_cannot_be_written_still_answers() {
     let words: String = (0..40_000).map(|number| format!("w{number} ")).collect();
     w.write("docs/long.md", words);
     w.ctx("sync").success();
-    // The index lags behind the store, and there is no room for what is missing.
+    // The index lags behind the store, and there is no space to update it.
     fs::remove_dir_all(&index).unwrap();
     fs::create_dir(&index).unwrap();
     older.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
@@ -281,7 +281,7 @@ fn an_answer_that_cannot_be_written_is_a_failure_and_talk_that_cannot_is_not() {
 #[test]
 fn searching_goes_on_where_no_file_may_grow() {
     let w = synced();
-    // Like a full disk: SQLite cannot even create its `-wal` and `-shm` files.
+    // Simulates a full disk: SQLite cannot even create its `-wal` and `-shm` files.
     for command in ["search harbour --json", "-q search harbour --json"] {
         let outcome = w.shell(&format!("trap '' XFSZ; ulimit -f 0; exec ctx {command}"));
         assert_eq!(outcome.clone().success().found(), ["a.md"], "{}", outcome.stderr);

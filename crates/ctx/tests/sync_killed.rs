@@ -1,4 +1,4 @@
-//! A sync that is killed at any moment costs nothing but time.
+//! A sync can be killed at any moment: the next one ends in the same state as an undisturbed sync.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 const FILES: u64 = 400;
 const KILLS: usize = 60;
-/// Fewer where each round makes every vector anew.
+/// Fewer, because each round computes all vectors again.
 const REBUILD_FILES: u64 = 120;
 const REBUILD_KILLS: usize = 12;
-/// Far more than ever needed; a sync that always ends before it is killed proves nothing.
+/// More than enough; reaching it means that the sync always ended before it was killed.
 const ATTEMPTS_MAX: usize = 400;
 const SIGKILL: i32 = 9;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const WORDS: [&str; 8] = ["harbour", "anchor", "lighthouse", "chain", "pilot", "tide", "cargo", "buoy"];
 
-/// The same numbers every time.
+/// A pseudo-random generator with a fixed sequence.
 struct Random(u64);
 
 impl Random {
@@ -46,7 +46,7 @@ fn mutate(w: &TestWorkspace, random: &mut Random) {
     for _ in 0..20 {
         let number = random.below(FILES + 100);
         if random.below(4) == 0 {
-            // Whether it was there or not.
+            // The file may not exist.
             fs::remove_file(w.path(&format!("docs/{}/note-{number}.md", number % 7))).ok();
         } else {
             write_note(w, random, number);
@@ -54,15 +54,15 @@ fn mutate(w: &TestWorkspace, random: &mut Random) {
     }
 }
 
-/// Everything that is stored, but where and when it was read.
+/// All stored documents, without paths and times.
 fn exported(w: &TestWorkspace) -> Vec<Value> {
     let mut documents = w.ctx("export").success().json()["documents"].as_array().unwrap().clone();
     documents.iter_mut().for_each(forget_place_and_time);
     documents
 }
 
-/// What is found, but not how well: the index counts words of what was deleted until it is merged,
-/// so that scores depend on history.
+/// The documents found, without scores: the index counts the words of deleted documents until segments are
+/// merged, so scores depend on history.
 fn answers(w: &TestWorkspace, query: &str) -> Vec<Value> {
     let answer =
         w.ctx_args(["search", query, "--mode", "keyword", "--limit", "100", "--json"]).success().json();
@@ -74,7 +74,7 @@ fn answers(w: &TestWorkspace, query: &str) -> Vec<Value> {
     hits
 }
 
-/// What is found by meaning, and how well: vectors do not depend on history.
+/// The semantic search results with scores: vectors do not depend on history.
 fn meanings(w: &TestWorkspace, query: &str) -> Vec<Value> {
     let answer =
         w.ctx_args(["search", query, "--mode", "semantic", "--limit", "20", "--json"]).success().json();
@@ -84,14 +84,14 @@ fn meanings(w: &TestWorkspace, query: &str) -> Vec<Value> {
     found
 }
 
-/// Whether every chunk has its vector, and none is left of chunks that are gone.
+/// Asserts that every chunk has its vector, and that no vector of a deleted chunk is left.
 fn assert_whole(w: &TestWorkspace) {
     let stats = w.ctx("stats --json").success().json();
     assert_eq!(stats["vectors"]["vectors"], stats["chunks"]);
     assert_eq!(stats["vectors"]["pending_documents"], 0);
 }
 
-/// A workspace with this model, and its notes.
+/// A workspace with this model and this number of notes.
 fn notes(model: &str, count: u64, random: &mut Random) -> TestWorkspace {
     let w = TestWorkspace::new().config(&format!(
         "[connectors.filesystem.docs]\nroot = \"docs\"\n[embedding]\nmodel = \"{model}\"\n"
@@ -100,15 +100,15 @@ fn notes(model: &str, count: u64, random: &mut Random) -> TestWorkspace {
     w
 }
 
-/// Kills a command at a moment nobody knows; tells whether it was still running.
+/// Kills a command at a random moment; returns whether it was still running.
 fn killed(w: &TestWorkspace, command: &[&str], usual: Duration, random: &mut Random) -> bool {
     let mut child = w.command(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let started = Instant::now();
     let moment = usual.mul_f64(random.below(1_000) as f64 / 1_000.0) + Duration::from_millis(1);
-    // The moment itself is what is tested, so nothing else can be waited for.
+    // The moment itself is tested, so there is nothing else to wait for.
     while started.elapsed() < moment {
         thread::sleep(LOOK_EVERY.min(moment.saturating_sub(started.elapsed())));
-        // What is usual may have been measured on a busier machine: no need to wait on.
+        // The usual duration may have been measured on a busier machine.
         if child.try_wait().unwrap().is_some() {
             return false;
         }
@@ -123,7 +123,7 @@ fn forget_place_and_time(value: &mut Value) {
     }
 }
 
-/// How long a sync takes that has a few changes to read.
+/// The duration of a sync with a few changes.
 fn usual_duration(w: &TestWorkspace, random: &mut Random) -> Duration {
     let copy = TestWorkspace::copy_of(w.root());
     copy.ctx("sync").success();

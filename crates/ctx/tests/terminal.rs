@@ -1,4 +1,4 @@
-//! How the program talks: colour where it is wanted, one style for all lines, errors that programs can read.
+//! Output formats: colour, the style of messages, JSON errors, man pages.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -99,7 +99,7 @@ fn errors_and_states_have_colour() {
         w.ctx("doctor --color always").success().stdout.starts_with("\u{1b}[32m✓\u{1b}[0m configuration")
     );
     assert!(w.ctx("sources --color always").success().stdout.contains("  \u{1b}[32mok\u{1b}[0m  "));
-    // The output of clap obeys the option as well.
+    // clap's own output obeys the option, too.
     assert!(w.ctx("serch --color always").code(2).stderr.contains(ESCAPE));
 }
 
@@ -117,7 +117,7 @@ fn the_log_looks_like_everything_else_that_is_said() {
     assert_eq!(lines, ["debug", "warning"], "{said}");
 }
 
-/// The one line of JSON that a failure is.
+/// The single line of JSON that an error prints.
 fn error(w: &TestWorkspace, arguments: &str, code: i32) -> Value {
     let outcome = w.ctx(arguments).code(code);
     let line = outcome.stderr.lines().last().unwrap_or_default();
@@ -168,7 +168,7 @@ fn what_clap_refuses_is_an_object_too() {
         invalid["message"],
         "invalid value 'many' for '--limit <COUNT>': invalid digit found in string"
     );
-    // After `--` it is a word like any other.
+    // After `--` it is an ordinary argument.
     assert!(serde_json::from_str::<Value>(&w.ctx("serch -- --json").code(2).stderr).is_err());
 }
 
@@ -221,7 +221,7 @@ fn what_may_be_several_documents_is_answered_with_all_of_them() {
     assert_eq!(w.ctx("get a/same.md --json").success().json()["body"], "harbour");
     assert_eq!(error(&w, "get same.md --json", 2)["code"], "bad_request");
 
-    // An id is made of names, so that these begin alike on every machine.
+    // IDs are derived from names, so these share a prefix on every machine.
     let w = TestWorkspace::new().file("docs/note-99.md", "harbour").file("docs/note-168.md", "anchor");
     w.ctx("sync").success();
     let several = w.ctx("get d6e1").code(2).says("error: `d6e1` may mean any of 2 documents\n");

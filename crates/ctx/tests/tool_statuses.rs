@@ -1,4 +1,4 @@
-//! Every way in which a call of a Lua tool can be answered over HTTP.
+//! All HTTP statuses of calls of a Lua tool.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-/// What `tools/x.lua` does on its 42nd line, and above it.
+/// A script with `last` on line 42.
 fn script(last: &str) -> String {
     let mut lines = vec![
         "tool = {".to_owned(),
@@ -36,7 +36,7 @@ fn told(reply: &Reply) -> (u16, &str, &str) {
     (reply.status, reply.error_code(), reply.body["error"]["message"].as_str().unwrap())
 }
 
-/// What one call of the tool is answered with.
+/// The response to a call of a tool with this line.
 fn answer(last: &str, config: &str, arguments: &Value) -> Reply {
     let w = with_script(last, config);
     let server = w.spawn_server();

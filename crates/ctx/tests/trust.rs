@@ -18,7 +18,7 @@ fn greeting(text: &str) -> String {
     )
 }
 
-/// A workspace as somebody else might have written it.
+/// A workspace written by someone else, and not trusted.
 fn found() -> TestWorkspace {
     TestWorkspace::empty()
         .untrusted()
@@ -32,7 +32,7 @@ fn found() -> TestWorkspace {
         )
 }
 
-/// What a server answers to a call of the tool, while it finds what there is to find.
+/// The status of a call of the tool; searches must work in any case.
 fn greets(w: &TestWorkspace, arguments: &[&str]) -> u16 {
     w.ctx("sync filesystem").success();
     let server = w.spawn([arguments, &["serve", "mcp"]].concat());
@@ -126,7 +126,7 @@ fn what_is_configured_and_not_trusted_is_not_called_missing() {
     let refused = w.ctx("exec a.luau").code(2);
     assert!(refused.stderr.contains(&format!("sdk.files.read: it is {refusal}")), "{}", refused.stderr);
     assert!(refused.stderr.contains(&format!("sdk.tools.greet: 1 tool is {refusal}")), "{}", refused.stderr);
-    // An agent, which sees no terminal, learns it from the tools.
+    // Agents see no terminal; the tools tell them.
     let server = w.spawn_server();
     for (tool, arguments) in [
         ("search_docs", json!({"query": "read a file"})),
@@ -140,7 +140,7 @@ fn what_is_configured_and_not_trusted_is_not_called_missing() {
         assert!(reply.body.to_string().contains(refusal), "{tool}: {:?}", reply.body);
     }
     server.stop().success();
-    // A section that is trusted later is not refused.
+    // A section that is trusted later is callable.
     w.ctx("trust").success();
     let docs = w.ctx("docs tools.greet").success().stdout;
     assert!(docs.contains("sdk.tools.greet"), "{docs}");
@@ -340,7 +340,7 @@ fn a_configuration_that_is_a_symlink_does_not_inherit_the_trust_of_its_target() 
     std::os::unix::fs::symlink("../ctx.toml", w.path("evil/ctx.toml")).unwrap();
     w.write("evil/greet.lua", greeting("evil"));
     w.shell("cd evil && ctx tool list").code(2).says("is a link that leads out of its folder");
-    // The folder that holds the file is part of what was trusted, too.
+    // The folder of the file is part of its identity, too.
     std::fs::create_dir(w.path("third")).unwrap();
     w.write("real/.ctx/config.toml", CONFIG);
     w.write("real/greet.lua", greeting("hello"));

@@ -1,4 +1,4 @@
-//! What upstream servers say of their tools: remembered, shown where it changed, accepted.
+//! Tool definitions of upstream servers: stored, compared, accepted.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const SERVER: &str = "[server]\nbind = \"127.0.0.1:0\"\n";
 
-/// A workspace to be the upstream of another, whose one tool says this of itself.
+/// A workspace to be the upstream of another, with one tool of this description.
 fn other(says: &str) -> TestWorkspace {
     let other = TestWorkspace::empty()
         .config(&format!("{SERVER}[tools.script.greet]\npath = \"greet.lua\"\nkey = \"value\"\n"));
@@ -26,7 +26,7 @@ fn change(other: &TestWorkspace, says: &str, parameter: &str) {
     );
 }
 
-/// A workspace with that one as its upstream, started in a shell that leaves a trace.
+/// A workspace with `other` as its upstream; each start of the upstream creates a file `started`.
 fn with_upstream(other: &TestWorkspace, settings: &str) -> TestWorkspace {
     let command = format!(
         "touch started; exec ctx --trust --config {} serve mcp --stdio",
@@ -106,7 +106,7 @@ fn a_server_that_runs_notices_that_somebody_accepted() {
     change(&other, "Greets everybody.", "name");
     let server = w.spawn_server();
     let call = || server.post("/tools/the_other__greet", &json!({"name": "Ada"}));
-    // It is listed from the start, as it was; the call waits for the server as it is.
+    // Listed from the start with the stored definition; a call waits for the current one.
     let refused = call();
     assert_eq!(
         (refused.status, &refused.body["error"]["code"]),
@@ -142,7 +142,7 @@ fn a_script_finds_what_a_server_has_learnt_since_it_was_last_seen() {
     let w = with_upstream(&other, "start = \"lazy\"\nchanges = \"tell\"");
     w.ctx("exec greet.lua").success();
     change(&other, "Greets.", "called");
-    // As it was last seen, it needs a name.
+    // By the stored definition, the parameter is called `name`.
     w.write("greet.lua", "return sdk.the_other.greet{ called = \"Bob\" }.text");
     assert_eq!(w.ctx("exec greet.lua").success().stdout.trim(), "hello Bob");
     w.write("greet.lua", "return sdk.the_other.gret{ called = \"Bob\" }");
@@ -168,6 +168,6 @@ fn tools_stay_while_their_server_is_down() {
         listed.contains("failed") && listed.contains("tools as last seen; its process ended"),
         "{listed}"
     );
-    // Nobody waits for it who does not need it.
+    // A script that does not use the server does not wait for it.
     w.ctx("exec nothing.lua").success();
 }

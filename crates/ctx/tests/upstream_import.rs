@@ -1,4 +1,4 @@
-//! Servers taken over from the files of editors.
+//! `ctx upstream import`: takes MCP servers over from the settings of editors.
 #![cfg(unix)]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot};
@@ -67,7 +67,7 @@ fn servers_of_an_editor_are_added_and_all_else_stays() {
     let again = w.ctx("upstream import mcp.json --json").success().json();
     assert_eq!((&again["added"], &again["backup"]), (&json!([]), &json!(null)));
     assert_eq!(w.read("ctx.toml"), format!("{CONFIG}\n{added}"));
-    // What was written is what is read.
+    // The written configuration is valid.
     let w = w.env("TEAM_KEY", "blue");
     let shown = w.ctx("config show").success().stdout;
     assert!(shown.contains("blue") && shown.contains("[mcp_servers.git-hub"), "{shown}");
@@ -144,7 +144,7 @@ fn the_servers_of_codex_are_added_and_what_is_left_out_is_named() {
     let w = w.env("LANG", "C").env("ISSUES_KEY", "secret-k");
     let shown = w.ctx("config show").success().stdout;
     assert!(shown.contains("[mcp_servers.files") && !shown.contains("secret-"), "{shown}");
-    // The entry that `ctx connect` wrote for Codex is no upstream of ctx.
+    // The entry that `ctx connect` wrote for Codex is ctx itself, not an upstream.
     w.write(
         "codex.toml",
         "[mcp_servers.ctx-notes]\ncommand = \"/bin/ctx\"\nargs = [\"serve\", \"mcp\", \"--stdio\"]\n",

@@ -1,4 +1,4 @@
-//! Upstream MCP servers, as those who configure and call them meet them.
+//! Upstream MCP servers: configured, called, failing and restarted.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 const SERVER: &str = "[server]\nbind = \"127.0.0.1:0\"\n";
 
-/// A workspace to be the upstream of another: one tool, and a token to reach it with.
+/// A workspace to be the upstream of another: with one tool, and a token.
 fn other() -> TestWorkspace {
     TestWorkspace::empty()
         .config(&format!(
@@ -23,12 +23,12 @@ fn other() -> TestWorkspace {
         )
 }
 
-/// A workspace with this configuration, in which everything may run.
+/// A trusted workspace with this configuration.
 fn with_config(config: &str) -> TestWorkspace {
     TestWorkspace::empty().config(&format!("{SERVER}{config}"))
 }
 
-/// The section of a server that is another workspace, started.
+/// The section of an upstream that runs another workspace over stdio.
 fn started(other: &TestWorkspace) -> String {
     let path = other.path("ctx.toml");
     format!(
@@ -124,7 +124,7 @@ fn a_server_at_an_address_is_called_through_ours_with_the_headers_it_wants() {
     assert_eq!(server.post("/tools/execute", &script).body["result"], "hello Ada");
     let reply = server.post("/tools/other__greet", &json!({"name": "Bob"})).body;
     assert_eq!(reply["result"]["text"], "hello Bob");
-    // It goes, and comes back at another address only for whoever is told of that; calls say so.
+    // After the server stops, calls report the failure.
     upstream.stop().success();
     let reply = server.post("/tools/other__greet", &json!({"name": "Bob"}));
     assert_eq!(reply.status, 500);
@@ -247,7 +247,7 @@ fn the_official_servers_work_as_processes() {
     assert!(result["why"].as_str().unwrap().contains("Access denied"), "{result}");
 }
 
-/// A process that ends with the test.
+/// A child process that is killed on drop.
 struct Ends(Child);
 
 impl Drop for Ends {
@@ -256,7 +256,7 @@ impl Drop for Ends {
     }
 }
 
-/// The official server at an address, once it listens.
+/// Starts the official server `everything` on this port, and waits until it listens.
 fn everything_at(port: u16, kind: &str) -> Ends {
     let mut server = Command::new("node");
     server.arg(official_server("server-everything")).arg(kind).env("PORT", port.to_string());
@@ -292,7 +292,7 @@ fn works_and_may_be_started_again(kind: &str, path: &str, transport: &str) {
     let call = || server.post("/tools/execute", &json!({ "script": script }));
     wait_until("it is connected", || call().status == 200);
     drop(upstream);
-    // Its sessions are gone with it.
+    // Its sessions are lost with it.
     let _again = everything_at(port, kind);
     let reply = call();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What was typed cannot be done: the message says what to type instead, and the exit code is 2.
+//! Usage errors: the message says what to type instead, and the exit code is 2.
 #![cfg(unix)]
 
 use ctx_testkit::{TestWorkspace, ctx_snapshot};

@@ -1,9 +1,9 @@
-//! A connector: the depots, from wherever a company keeps them.
+//! A connector in Rust: reads the bike depots of a company.
 
 use async_trait::async_trait;
 use ctx::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError};
 
-/// Name, version and description of each. Yours come from a database or an API.
+/// Name, version and text of each depot. Your connector reads them from a database or an API.
 const DEPOTS: [(&str, &str, &str); 2] = [
     ("harbour", "3", "The harbour depot has forty city bikes. Its gate code is changed on Mondays."),
     ("old-town", "7", "The old town depot has twelve cargo bikes and a workshop for punctures."),
@@ -16,7 +16,7 @@ pub(crate) struct Depots;
 impl Connector for Depots {
     async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         for (name, version, text) in DEPOTS {
-            // What has not changed since the last sync need not be fetched.
+            // A document whose version has not changed since the last sync need not be fetched.
             if sink.wants(name, version) {
                 let document = Document {
                     title: Some(format!("Depot {name}")),
@@ -27,7 +27,7 @@ impl Connector for Depots {
                 sink.send(Change::Upsert(Box::new(document))).await?;
             }
         }
-        // All of them were named, so a document of any other depot is deleted.
+        // A complete listing: documents of depots that were not listed are deleted.
         Ok(Pulled { cursor: None, listing: Listing::Complete })
     }
 

@@ -1,4 +1,4 @@
-//! An agent: a persona that knows the depot it is asked about.
+//! An agent in Rust: its instructions contain what the documents say about a depot.
 
 use async_trait::async_trait;
 use ctx::{Agent, AgentArgument, AgentSource, AgentSpec, Call, Catalog, Message, Prompt, Role, ToolError};
@@ -28,13 +28,13 @@ impl Agent for Dispatcher {
 
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError> {
         let depot = arguments.get("depot").and_then(Value::as_str).unwrap_or_default();
-        // Whatever can be called, an agent or a tool can call, inside the bounds of the call it is in.
+        // Agents and tools can call any tool, within the limits of their own call.
         let query = json!({"query": format!("{depot} depot"), "limit": 1});
         let found = Catalog::call("search", query, call.nested()?).await?.into_data();
         let known = found["results"][0]["snippet"].as_str().unwrap_or("Nothing is known of it.");
         Ok(Prompt {
             system: format!("You plan deliveries for the depot {depot}. {known}"),
-            // None here means those of the spec.
+            // Empty: the tools of the spec.
             tools: Vec::new(),
             messages: vec![Message::text(Role::User, "What goes out first?")],
         })

@@ -1,11 +1,11 @@
-//! A tool: how long a delivery takes.
+//! A tool in Rust: estimates how long a delivery takes.
 
 use async_trait::async_trait;
 use ctx::{Annotations, Call, Output, Tool, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Handing over a parcel, whatever the way to it.
+/// Time to hand over a parcel, regardless of the distance.
 const HANDOVER_MINUTES: f64 = 4.0;
 
 /// `POST /tools/estimate`, `sdk.tools.estimate{...}` in scripts.
@@ -30,7 +30,7 @@ impl Tool for Estimate {
         Arc::new(ToolSpec { annotations: Annotations::READ_ONLY, ..spec })
     }
 
-    /// Arguments fit the schema by now, and defaults are in.
+    /// The arguments are validated against the schema, and its defaults are filled in, before this runs.
     async fn run(&self, arguments: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
         let Some(distance) = arguments.get("distance_km").and_then(Value::as_f64) else {
             return Err(ToolError::bad_request("there is no distance"));

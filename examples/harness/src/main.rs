@@ -1,4 +1,4 @@
-//! A `ctx` of one's own: the whole command line, with a tool, a source and an agent written in Rust.
+//! Your own `ctx`: the whole command line, with a tool, a source and an agent in Rust.
 
 mod depots;
 mod dispatcher;
@@ -8,7 +8,7 @@ use ctx::{Harness, SourceOptions};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often a server reads the depots again.
+/// The interval at which a server syncs the depots.
 const DEPOTS_EVERY: Duration = Duration::from_secs(60 * 60);
 
 fn main() -> ExitCode {

@@ -1,11 +1,11 @@
-//! The example, run as its users would run it.
+//! Tests the example through its command line and its server.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::TestWorkspace;
 use serde_json::{Value, json};
 
-/// A tool made of a script, which calls the one written in Rust.
+/// A script tool that calls the Rust tool.
 const ROUND_TRIP: &str = r#"tool = {
     name = "round_trip",
     description = "There and back",
@@ -54,7 +54,7 @@ fn an_added_tool_is_called_like_any_other() {
     assert_eq!((reply.status, &reply.body["result"]), (200, &json!({"minutes": 24})));
     let refused = server.post("/tools/estimate", &json!({"distance_km": 6, "bike": "tandem"}));
     assert_eq!(refused.status, 400);
-    // The worker is this program, too.
+    // The script's worker process is this program, too.
     let reply = server.post("/tools/round_trip", &json!({"distance_km": 6}));
     assert_eq!((reply.status, &reply.body["result"]), (200, &json!({"minutes": 48})));
 

@@ -1,9 +1,8 @@
-//! The official MCP conformance suite, run against the program in `conformance/`, as a server and as a client, and once
-//! more through a gateway that has this server as its upstream.
+//! Runs the official MCP conformance suite against the program in `conformance/`: as a server, as a client,
+//! and through a gateway that has this server as its upstream.
 //!
-//! The suite names what each revision of the protocol requires, and runs more than that. All that is
-//! required must pass, and what the suite only warns of counts as failed; the rest is told and decides
-//! nothing.
+//! The suite lists the scenarios that each protocol revision requires, and runs further ones. Required
+//! scenarios must pass without a warning; the others are only reported.
 
 mod report;
 
@@ -17,11 +16,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The revisions that we serve: one with sessions, one without.
+/// The supported protocol revisions that are tested: one with sessions, one without.
 const REVISIONS: [&str; 2] = ["2026-07-28", "2025-11-25"];
-/// How often all of it is run: what the first time leaves behind must not matter to the second.
+/// Number of rounds: a round must not depend on state that the previous one left behind.
 const ROUNDS: usize = 2;
-/// For one scenario; the suite's own timeouts inside of them are shorter.
+/// Timeout of a scenario; the suite's own timeouts inside a scenario are shorter.
 const SCENARIO_TIMEOUT_MS: &str = "60000";
 
 /// Builds the program and runs the suite against it.
@@ -30,7 +29,7 @@ pub(crate) fn run() -> Result<()> {
     run_with(&target().join("debug/ctx-conformance"), ROUNDS)
 }
 
-/// The same once, with a program that is built already.
+/// Runs the suite once, against a program that is already built.
 pub(crate) fn run_once_with(binary: &Path) -> Result<()> {
     run_with(binary, 1)
 }
@@ -59,7 +58,7 @@ fn run_with(binary: &Path, rounds: usize) -> Result<()> {
     }
     server.stop()?;
     failed += through_gateway(binary, &suite, folder.path(), &results)?;
-    // Each of its scenarios is a process of its own, which leaves nothing behind.
+    // Each scenario starts a process of its own, so one round is enough.
     let command = format!("{} client", fs::canonicalize(binary)?.display());
     for revision in REVISIONS {
         let folder = results.join(format!("{revision}-client"));
@@ -74,10 +73,11 @@ fn run_with(binary: &Path, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs the suite against a gateway whose only upstream is the server, which it starts; how many failed. What
-/// stands between renames what the suite asks for: a gateway has everything under its server's name.
+/// Runs the suite against a gateway that starts the server as its only upstream; returns the number of
+/// failures. A proxy between suite and gateway renames tools and prompts, because a gateway lists them under
+/// its server's name.
 fn through_gateway(binary: &Path, suite: &Suite, folder: &Path, results: &Path) -> Result<usize> {
-    // A workspace of its own: the server counts how often it has changed its scripts.
+    // In a separate workspace, because the server counts how often it has changed its scripts.
     let (workspace, gateway) = (folder.join("behind"), folder.join("gateway"));
     copy(&root().join("conformance/workspace"), &workspace)?;
     fs::create_dir_all(&gateway)?;
@@ -109,7 +109,7 @@ fn through_gateway(binary: &Path, suite: &Suite, folder: &Path, results: &Path) 
     Ok(failed)
 }
 
-/// The server on a copy of its workspace, which is where it runs, since it changes scripts there.
+/// Starts the server in a copy of its workspace, because it changes scripts there.
 fn serve(binary: &Path, workspace: &Path, log: &Path) -> Result<Server> {
     let mut log = File::create(log)?;
     let mut command = Command::new(fs::canonicalize(binary)?);
@@ -127,8 +127,8 @@ struct Suite {
 }
 
 impl Suite {
-    /// Runs what a revision requires of one side, and what it has besides, against what `tested` names;
-    /// results and what was said of them are in `folder`.
+    /// Runs all scenarios of a revision for one side; `tested` names the program under test. Writes results
+    /// and log to `folder`.
     fn run(&self, side: Side, revision: &str, tested: &[&str], folder: &Path) -> Result<Report> {
         fs::create_dir_all(folder)?;
         let said = File::create(folder.join("suite.log"))?;
@@ -139,14 +139,15 @@ impl Suite {
         let status =
             command.stdout(said.try_clone()?).stderr(said).status().context("cannot run the suite")?;
         let report = Report::read(&self.required(side, revision)?, side, folder)?;
-        // Its own word is the last: what we read of its results must not be milder.
+        // The suite's exit status counts, too: a scenario that our reading of the results misses must not
+        // pass.
         if !status.success() && report.failed() == 0 {
             bail!("the suite failed ({status}), and its results do not say why; see {}", folder.display());
         }
         Ok(report)
     }
 
-    /// The list that the suite has of what a revision requires.
+    /// The scenarios that a revision requires, from the suite's own list.
     fn required(&self, side: Side, revision: &str) -> Result<Vec<String>> {
         let package = self.script.parent().and_then(Path::parent).context("the suite is not in a package")?;
         let file = package.join(format!("requirements/{revision}.yaml"));

@@ -1,4 +1,5 @@
-//! What the suite found: a `checks.json` for each scenario, in a folder named for it and for the time.
+//! Reads the results of the suite: a `checks.json` for each scenario, in a folder named for scenario and
+//! time.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -6,12 +7,12 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// What ends the name of a scenario's folder: `-2026-07-28T09-41-30-123Z`.
+/// Length of the timestamp at the end of a folder's name: `-2026-07-28T09-41-30-123Z`.
 const TIMESTAMP: usize = 25;
-/// How much of a check's message is shown; some carry whole messages of the protocol.
+/// Maximum characters of a check's message that are shown; some contain whole protocol messages.
 const MESSAGE_MAX: usize = 600;
 
-/// What is tested.
+/// The side of the protocol that is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Server,
@@ -19,7 +20,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// As the suite calls it.
+    /// The suite's name of the side.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -27,7 +28,7 @@ impl Side {
         }
     }
 
-    /// What the name of a scenario's folder begins with.
+    /// The prefix of the names of scenario folders.
     fn prefix(self) -> &'static str {
         match self {
             Self::Server => "server-",
@@ -36,14 +37,14 @@ impl Side {
     }
 }
 
-/// All scenarios that a revision requires, and those that were run besides.
+/// The required scenarios of a revision, and the others that were run.
 #[derive(Debug)]
 pub(super) struct Report {
     required: Vec<Scenario>,
     others: Vec<Scenario>,
 }
 
-/// What came of one scenario.
+/// The result of one scenario.
 #[derive(Debug)]
 struct Scenario {
     name: String,
@@ -54,12 +55,12 @@ struct Scenario {
 }
 
 impl Report {
-    /// Reads what is in `folder`. A required scenario of which there is nothing has failed.
+    /// Reads the results in `folder`. A required scenario without results counts as failed.
     pub(super) fn read(required: &[String], side: Side, folder: &Path) -> Result<Self> {
         let mut found = Vec::new();
         for directory in directories(folder)? {
             let Some(name) = scenario_of(&directory, side) else { continue };
-            // Absent when the scenario broke off.
+            // The file is missing if the scenario was aborted.
             let text = fs::read_to_string(folder.join(&directory).join("checks.json"));
             let text = text.unwrap_or_else(|_| "[]".to_owned());
             let checks = serde_json::from_str(&text).with_context(|| directory.clone())?;
@@ -74,7 +75,7 @@ impl Report {
         Ok(Self { required, others: found })
     }
 
-    /// How many required scenarios did not pass without a warning.
+    /// Number of required scenarios that did not pass without a warning.
     pub(super) fn failed(&self) -> usize {
         self.required.iter().filter(|scenario| !scenario.is_sound()).count()
     }
@@ -130,7 +131,7 @@ fn table(formatter: &mut fmt::Formatter<'_>, title: &str, scenarios: &[Scenario]
     Ok(())
 }
 
-/// A check and what is wrong.
+/// The ID and message of a check.
 fn told(check: &Value) -> String {
     let text = |field: &str| check[field].as_str().unwrap_or_default();
     let message = if text("errorMessage").is_empty() { text("description") } else { text("errorMessage") };
@@ -139,7 +140,7 @@ fn told(check: &Value) -> String {
     format!("{}: {shown}{more}", text("id"))
 }
 
-/// The folders of scenarios, of which some are in folders of groups: `auth/metadata-default-…`.
+/// The folders of scenarios, including those inside group folders: `auth/metadata-default-…`.
 fn directories(folder: &Path) -> Result<Vec<String>> {
     let mut directories = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -166,13 +167,13 @@ fn ends_with_a_time(directory: &str) -> bool {
     })
 }
 
-/// The scenario whose folder has this name.
+/// The scenario of a folder.
 fn scenario_of(directory: &str, side: Side) -> Option<&str> {
     let end = directory.len().checked_sub(TIMESTAMP).filter(|_| ends_with_a_time(directory))?;
     directory.get(..end)?.strip_prefix(side.prefix())
 }
 
-/// The scenarios in the list of one side in a file of requirements.
+/// The required scenarios of one side, from a requirements file.
 pub(super) fn required_of(side: Side, requirements: &str) -> Vec<String> {
     let title = format!("{}:", side.name());
     let lines = requirements.lines().skip_while(|line| line.trim_end() != title).skip(1);

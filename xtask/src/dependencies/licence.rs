@@ -1,8 +1,8 @@
-//! SPDX licence expressions: does one leave a choice that we accept?
+//! Evaluates SPDX licence expressions against the list of accepted licences.
 
 use anyhow::{Result, bail, ensure};
 
-/// Permissive ones, and those that ask only for their own files to stay open.
+/// Permissive licences, and those with file-level copyleft.
 const ACCEPTED: &[&str] = &[
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -19,10 +19,11 @@ const ACCEPTED: &[&str] = &[
     "Zlib",
 ];
 
-/// Parentheses inside each other that are read; published expressions have one or two.
+/// Maximum nesting of parentheses; published expressions have one or two levels.
 const DEPTH_MAX: usize = 8;
 
-/// Whether all licences that `AND` joins are accepted, and one of those that `OR` does; `/` is `OR` in older manifests.
+/// Whether the expression can be satisfied with accepted licences: all operands of `AND`, and one of `OR`;
+/// older manifests write `/` for `OR`.
 pub(super) fn is_allowed(expression: &str) -> Result<bool> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -1,7 +1,8 @@
-//! Licences of all packages we depend on, and which packages may bring in the ones we keep in one crate.
+//! Checks the licences of all dependencies, and which packages may depend on those that only one crate may
+//! use.
 //!
-//! Reads the resolved graph of `cargo metadata`, for all features and systems. Advisories are not checked: their database is
-//! no package.
+//! Reads the resolved graph of `cargo metadata`, for all features and systems. Security advisories are not
+//! checked: their database is not a package.
 
 mod licence;
 
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 
-/// Packages whose dependents are checked beyond our own manifests, each with the foreign ones it may have; ours are in
+/// Restricted packages with the third-party packages that may depend on them; our own crates are listed in
 /// `tidy::KNOWN_ONLY_BY`.
 const FOREIGN_DEPENDENTS: &[(&str, &[&str])] = &[
     ("axum", &[]),
@@ -27,12 +28,12 @@ const FOREIGN_DEPENDENTS: &[(&str, &[&str])] = &[
     ("seccompiler", &[]),
     ("tantivy", &[]),
     ("utoipa", &[]),
-    // TLS is rustls everywhere: one stack, nothing from the system.
+    // Only rustls is allowed for TLS: one implementation, and no system library.
     ("native-tls", &[]),
     ("openssl-sys", &[]),
 ];
 
-/// Checks them all and tells every breach.
+/// Runs the checks and reports every breach.
 pub(crate) fn check() -> Result<()> {
     let text = output(&mut cargo(&["metadata", "--format-version", "1", "--locked", "--all-features"]))?;
     let breaches = breaches(&serde_json::from_str(&text)?)?;

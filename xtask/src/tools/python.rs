@@ -5,8 +5,8 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The Python of the environment `target/tools/<name>`, in which `requirement` is installed if it is not
-/// there yet; `check` is a program that fails when it is not.
+/// The Python interpreter of the environment `target/tools/<name>`. Installs `requirement` unless the program
+/// `check` succeeds.
 pub(super) fn python(name: &str, requirement: &str, check: &str) -> Result<PathBuf> {
     let folder = target().join("tools").join(name);
     let python = folder.join("bin/python");

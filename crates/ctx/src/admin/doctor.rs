@@ -1,6 +1,8 @@
-//! The checks of a workspace: one finding for each thing that was looked at, and what to do about it.
+//! `admin.doctor`: checks the configuration, store, index, embeddings, sources, scripts and upstreams, and
+//! returns a finding with advice for each.
 //!
-//! It answers where there is no workspace, too: where the configuration cannot be read or the store cannot be opened.
+//! It also reports on a workspace that cannot be opened, because its configuration or its store cannot be
+//! used.
 
 mod checks;
 
@@ -17,18 +19,18 @@ use std::sync::Arc;
 
 /// `admin.doctor`
 pub(crate) enum CheckWorkspace {
-    /// There is none to check.
+    /// The workspace could not be opened.
     Broken(WorkspaceFault),
     Open(OpenWorkspace),
 }
 
 /// Why a workspace cannot be opened.
 pub(crate) enum WorkspaceFault {
-    /// Its configuration cannot be used.
+    /// The configuration is invalid.
     Configuration(CommandError),
-    /// Its configuration is sound, and its store cannot be opened.
+    /// The configuration is valid, but the store cannot be opened.
     Store {
-        /// Where the configuration is.
+        /// The path of the configuration file.
         configuration: String,
         error: CommandError,
     },
@@ -51,20 +53,20 @@ pub(crate) struct Findings {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// One thing that was checked.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Finding {
     pub(crate) area: Area,
-    /// The source or the section of the configuration, where it is about one of the area's.
+    /// The source or configuration section, if the finding concerns a single one.
     pub(crate) subject: Option<String>,
     pub(crate) verdict: Verdict,
-    /// How it is.
+    /// The result of the check, as a sentence.
     pub(crate) message: String,
-    /// What to do, or what to know about it.
+    /// Steps that solve the problem, or remarks.
     pub(crate) advice: Vec<String>,
 }
 
-/// Which part of a workspace was checked.
+/// The part of a workspace that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Area {
@@ -79,12 +81,12 @@ pub(crate) enum Area {
     Upstreams,
 }
 
-/// How a check ended.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
     Ok,
-    /// It works, and there is something to look at.
+    /// It works, but there is something to look at.
     Warning,
     Problem,
 }
@@ -106,12 +108,12 @@ impl Finding {
         Self { advice: error.hints, ..Self::new(area, Verdict::Problem, error.messages.join("; ")) }
     }
 
-    /// Of a source or a section.
+    /// Sets the source or section that the finding concerns.
     fn about(self, subject: impl Into<String>) -> Self {
         Self { subject: Some(subject.into()), ..self }
     }
 
-    /// With something to look at, where there is anything.
+    /// Adds advice; any advice turns `Ok` into a warning.
     fn warned(mut self, advice: impl IntoIterator<Item = String>) -> Self {
         self.advice.extend(advice);
         if self.verdict == Verdict::Ok && !self.advice.is_empty() {
@@ -120,7 +122,7 @@ impl Finding {
         self
     }
 
-    /// What it is about: its subject, else its area.
+    /// The heading of the finding: its subject, else its area.
     pub(crate) fn title(&self) -> &str {
         self.subject.as_deref().unwrap_or(match self.area {
             Area::Configuration => "configuration",
@@ -137,7 +139,8 @@ impl Finding {
 }
 
 impl WorkspaceFault {
-    /// Why a workspace of this configuration could not be opened.
+    /// Classifies an error from opening a workspace: usage errors come from the configuration, all others
+    /// from the store.
     pub(crate) fn of_open(configuration: String, error: CommandError) -> Self {
         match error.exit {
             Exit::Usage => {
@@ -167,7 +170,7 @@ impl WorkspaceFault {
     }
 }
 
-/// Where a configuration is, for people.
+/// The path of the configuration file for display.
 pub(crate) fn configuration_file(config: &Config) -> String {
     let path = config.path.as_ref().map(|path| path.display().to_string());
     path.unwrap_or_else(|| "no file, defaults only".to_owned())
@@ -177,7 +180,7 @@ pub(crate) fn configuration_file(config: &Config) -> String {
 impl Operation for CheckWorkspace {
     const NAME: &'static str = "doctor";
     const DESCRIPTION: &'static str = "Check configuration, store, index, embeddings, sources, scripts and upstream servers, and say what to do.";
-    // A damaged index is rebuilt, and upstreams are connected.
+    // Not read-only: a damaged index is rebuilt, and upstreams are connected.
     const ANNOTATIONS: Annotations = RENEWS;
     type Request = CheckWorkspaceRequest;
     type Answer = Findings;

@@ -1,4 +1,4 @@
-//! How operations fail: with an error of the door, whose data says what to do about it.
+//! Errors of operations: a [`ToolError`] whose data holds hints, converted from and to a [`CommandError`].
 
 use crate::error::{CommandError, Exit};
 use ctx_core::{ErrorKind, ToolError, chain};
@@ -6,17 +6,18 @@ use ctx_store::StoreError;
 use serde_json::json;
 use std::error::Error;
 
-/// An operation that failed. As the failure of a command it is what it was before it came through the door.
+/// The error of an operation. It converts back into the [`CommandError`] that it was before the call through
+/// the catalog.
 #[derive(Debug)]
 pub(crate) struct OperationError(pub(super) ToolError);
 
 impl OperationError {
-    /// Whether what was asked for is not there.
+    /// Whether the requested object does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         self.0.kind() == ErrorKind::NotFound
     }
 
-    /// What kind of failure it is.
+    /// The kind of the error.
     #[cfg(test)]
     pub(crate) fn kind(&self) -> ErrorKind {
         self.0.kind()
@@ -46,7 +47,7 @@ impl From<OperationError> for CommandError {
     }
 }
 
-/// The failure of a command as that of an operation.
+/// Converts the error of a command into that of an operation.
 pub(super) fn refused(error: CommandError) -> ToolError {
     let kind = match error.exit {
         Exit::Usage => ErrorKind::BadRequest,
@@ -57,7 +58,7 @@ pub(super) fn refused(error: CommandError) -> ToolError {
     with_hints(ToolError::new(kind, error.messages.join("; ")), error.hints)
 }
 
-/// An error that says what to do about it: `{"hints": […]}` in its data.
+/// Adds hints on how to solve an error, as `{"hints": […]}` in its data.
 pub(super) fn with_hints(error: ToolError, hints: impl IntoIterator<Item = String>) -> ToolError {
     let hints: Vec<String> = hints.into_iter().collect();
     if hints.is_empty() { error } else { error.with_data(json!({ "hints": hints })) }

@@ -1,4 +1,4 @@
-//! Removing what is left of a source that is not configured any more.
+//! Removes the documents of a source that is no longer configured.
 
 use super::failure::{refused, with_hints};
 use super::{Operation, store_failed};
@@ -13,22 +13,22 @@ use std::sync::Arc;
 /// `admin.forget_source`
 pub(crate) struct ForgetSource {
     pub(super) knowledge: Arc<Knowledge>,
-    /// The path that the caches of sources lie beside.
+    /// The path that cache paths are derived from, see [`cache_path`].
     pub(super) cache_base: PathBuf,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForgetSourceRequest {
-    /// Its name: `filesystem:notes`.
+    /// The source's name, such as `filesystem:notes`.
     pub(crate) source: String,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ForgottenSource {
-    /// Its name.
+    /// The source's name.
     pub(crate) source: String,
-    /// How many documents were removed.
+    /// Number of removed documents.
     pub(crate) removed: u64,
 }
 

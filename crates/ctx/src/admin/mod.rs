@@ -1,8 +1,8 @@
-//! The hidden provider `admin`: what commands show of a workspace and what they do to it, as tools behind the
-//! same door as everything callable.
+//! The hidden provider `admin`: the operations of the command line on a workspace, as tools of the catalog.
 //!
-//! Only the program itself reaches them ([`Call::is_administrative`]): no script, client or listing does. One file for each
-//! group of operations; how an answer looks in a terminal is up to the commands.
+//! Only the program itself can call them ([`Call::is_administrative`]); they are neither listed nor callable
+//! for scripts and clients. Each group of operations has a file. The commands render the answers for a
+//! terminal.
 
 mod doctor;
 mod failure;
@@ -48,28 +48,29 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an operation may take. The bound of agents' calls does not apply: a person waits, and may press Ctrl-C.
+/// Time limit of an operation. The limit of agents' calls does not apply: a person waits, and may press
+/// Ctrl-C.
 const OPERATION_TIME_MAX: Duration = Duration::from_secs(3_600);
 
-/// The provider.
+/// The provider of the operations.
 pub(crate) struct Admin {
     tools: Vec<Arc<dyn Tool>>,
 }
 
-/// The parts of a workspace that the operations are about.
+/// The parts of a workspace that operations access.
 pub(crate) struct AdminParts {
     /// `None` where runs are not recorded.
     pub(crate) state: Option<Arc<dyn State>>,
     pub(crate) knowledge: Arc<Knowledge>,
-    /// How each source is kept fresh.
+    /// The schedule and watch setting of each source.
     pub(crate) freshness: Vec<Freshness>,
-    /// Problems of the configuration that do not stop anything; those of the catalog are not among them.
+    /// Non-fatal problems of the configuration, without those of the catalog.
     pub(crate) warnings: Vec<String>,
     pub(crate) callable: WeakCallable,
 }
 
 impl Admin {
-    /// Every operation on a workspace.
+    /// All operations of an open workspace.
     pub(crate) fn new(config: &Arc<Config>, parts: AdminParts) -> Self {
         let AdminParts { state, knowledge, freshness, warnings, callable } = parts;
         let mut admin = Self::of_config(config);
@@ -93,7 +94,7 @@ impl Admin {
         Self { tools: vec![tool(ShowSettings::new(config)), tool(AcceptUpstream { config: config.clone() })] }
     }
 
-    /// The operation that says what keeps a workspace from being opened.
+    /// Only `doctor`, for a workspace that cannot be opened.
     pub(crate) fn of_fault(fault: WorkspaceFault) -> Self {
         Self { tools: vec![tool(CheckWorkspace::Broken(fault))] }
     }
@@ -122,29 +123,29 @@ impl Provider for Admin {
     }
 }
 
-/// One operation: a tool with a typed request and a typed answer.
+/// An administrative operation: a tool with typed arguments and a typed result.
 #[async_trait]
 pub(crate) trait Operation: Send + Sync + 'static {
-    /// Its name within the provider.
+    /// The name within the provider.
     const NAME: &'static str;
-    /// Its description.
+    /// The description of the tool.
     const DESCRIPTION: &'static str;
-    /// What it does to the world.
+    /// The tool's annotations: whether it writes, destroys, may be repeated, or uses the network.
     const ANNOTATIONS: Annotations;
-    /// How long it may take.
+    /// The time limit.
     const TIME_MAX: Duration = OPERATION_TIME_MAX;
-    /// How long it may take to end by itself once its call is cancelled; until then it goes on to its answer.
+    /// How long a cancelled call may continue to finish and answer.
     const STOP_GRACE: Duration = Duration::ZERO;
-    /// Its arguments.
+    /// The arguments.
     type Request: Serialize + DeserializeOwned + JsonSchema + Send;
-    /// Its answer.
+    /// The result.
     type Answer: Serialize + DeserializeOwned + JsonSchema;
 
-    /// Does it. The call says how far it has come, and when to stop.
+    /// Runs the operation. `call` takes its progress and signals its cancellation.
     async fn answer(&self, request: Self::Request, call: &Call) -> Result<Self::Answer, ToolError>;
 }
 
-/// What an operation does that changes only what can be made again, here and at upstreams.
+/// Annotations of operations that only rewrite derived data and may use the network.
 const RENEWS: Annotations = Annotations {
     read_only: Some(false),
     destructive: Some(false),
@@ -152,7 +153,7 @@ const RENEWS: Annotations = Annotations {
     open_world: Some(true),
 };
 
-/// Calls an operation on behalf of a command.
+/// Calls an operation for a command.
 pub(crate) async fn call<O: Operation>(
     catalog: Arc<Catalog>,
     request: O::Request,
@@ -160,7 +161,7 @@ pub(crate) async fn call<O: Operation>(
     call_as::<O>(Call::new(catalog, Caller::Cli), request).await
 }
 
-/// Makes this call of an operation: of the command line, with whom to tell and when to stop.
+/// Calls an operation with this call, which has the peer for progress and the cancellation token.
 pub(crate) async fn call_as<O: Operation>(
     call: Call,
     request: O::Request,
@@ -177,7 +178,7 @@ pub(crate) async fn call_as<O: Operation>(
     answer.map_err(OperationError)
 }
 
-/// An operation as a tool.
+/// Adapts an operation to the [`Tool`] trait.
 struct OperationTool<O> {
     spec: Arc<ToolSpec>,
     operation: O,
@@ -216,7 +217,7 @@ impl<O: Operation> Tool for OperationTool<O> {
     }
 }
 
-/// Reads from a store, which blocks, on the blocking pool. The error keeps its cause for [`OperationError`].
+/// Runs blocking store access on the blocking pool. The error keeps its cause, for [`OperationError`].
 async fn read<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, ToolError> {

@@ -1,4 +1,4 @@
-//! Recorded runs: the newest, and one with the calls inside it.
+//! Recorded runs: a list of the newest, and one run with its nested runs.
 
 use super::{Operation, read};
 use async_trait::async_trait;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 /// `admin.list_runs`
 pub(crate) struct ListRuns {
-    /// `None` where runs are not recorded.
+    /// `None` if runs are not recorded.
     pub(super) state: Option<Arc<dyn State>>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListRunsRequest {
-    /// How many at most.
+    /// Maximum number of runs.
     pub(crate) limit: u32,
     /// Only runs of this tool, by full name.
     pub(crate) tool: Option<String>,
@@ -26,10 +26,10 @@ pub(crate) struct ListRunsRequest {
     pub(crate) failed: bool,
 }
 
-/// Runs with the number of calls inside each.
+/// Runs, each with the number of its nested runs.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RunList {
-    /// Newest first; a run before those inside it.
+    /// Newest first; each run precedes its nested runs.
     pub(crate) runs: Vec<RecordedRun>,
 }
 
@@ -51,14 +51,14 @@ impl Operation for ListRuns {
 
 /// `admin.show_run`
 pub(crate) struct ShowRun {
-    /// `None` where runs are not recorded.
+    /// `None` if runs are not recorded.
     pub(super) state: Option<Arc<dyn State>>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowRunRequest {
-    /// The run's id, or the beginning of it.
+    /// The run's ID, or a unique prefix of it.
     pub(crate) id: String,
 }
 

@@ -1,4 +1,4 @@
-//! Settings in effect, each with its origin.
+//! The settings in effect, each with its origin.
 
 use super::Operation;
 use crate::config::{Config, SettingsView, Shown};
@@ -16,7 +16,7 @@ pub(crate) struct ShowSettings {
 }
 
 impl ShowSettings {
-    /// Of this configuration.
+    /// Takes a snapshot of this configuration's settings.
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             file: config.path.as_ref().map(|path| path.display().to_string()),
@@ -32,11 +32,11 @@ pub(crate) struct ShowSettingsRequest {}
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SettingList {
-    /// The workspace's file, where there is one.
+    /// The workspace's configuration file, if there is one.
     pub(crate) file: Option<String>,
-    /// The folder that relative paths are relative to.
+    /// The folder that relative paths are resolved against.
     pub(crate) root: PathBuf,
-    /// By section and key; secrets are masked.
+    /// Sorted by section and key; secrets are masked.
     pub(crate) settings: Vec<Shown>,
 }
 

@@ -1,4 +1,4 @@
-//! Sources: how each is doing, how a server keeps it fresh, and which of its files are indexed.
+//! Sources: their status, their sync schedule, and which of their files are indexed.
 
 use super::{Operation, read, store_failed};
 use crate::config::Every;
@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Files of a page where a request does not say.
+/// Files per page, if the request does not say.
 const FILES_DEFAULT: usize = 100;
-/// Files of a page at most.
+/// Maximum number of files per page.
 const FILES_MAX: usize = 1_000;
 
 /// `admin.list_sources`
@@ -29,20 +29,20 @@ pub(crate) struct ListSourcesRequest {}
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SourceList {
-    /// Every source, configured or only remembered.
+    /// Every source: those that are configured, and those that only have stored documents.
     pub(crate) sources: Vec<ListedSource>,
 }
 
-/// A source, how it is doing, and how a server keeps it fresh.
+/// A source with its status and its sync schedule.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ListedSource {
     #[serde(flatten)]
     pub(crate) status: SourceStatus,
-    /// Whether it is synced when it changes.
+    /// Whether a server watches it and syncs it after a change.
     pub(crate) watched: bool,
-    /// How often it is synced.
+    /// The sync interval.
     pub(crate) every: Option<String>,
-    /// When that is next.
+    /// The time of the next scheduled sync.
     #[schemars(with = "Option<String>")]
     pub(crate) next_sync: Option<Timestamp>,
 }
@@ -88,20 +88,20 @@ pub(crate) struct ListFiles {
 pub(crate) struct ListFilesRequest {
     /// The source, as `kind:name`.
     source: String,
-    /// Where the list goes on: `next` of the page before.
+    /// Cursor of the page: `next` of the previous page.
     #[serde(default)]
     after: Option<FilePlace>,
-    /// How many at most; 100 where it is not given, and never more than 1,000.
+    /// Maximum number of files; 100 by default, and at most 1,000.
     #[serde(default)]
     limit: Option<usize>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FileList {
-    /// Files by name. Those without text that an earlier version skipped have no name until a sync names them again, and
-    /// come last.
+    /// Files by name. Files without text that an earlier version skipped have no name until the next sync;
+    /// they come last.
     files: Vec<KnownFile>,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page, if there is one.
     next: Option<FilePlace>,
 }
 
@@ -120,7 +120,7 @@ impl Operation for ListFiles {
         let is_configured = self.knowledge.source_names().any(|configured| *configured == name);
         let limit = limit.unwrap_or(FILES_DEFAULT).clamp(1, FILES_MAX);
         let (knowledge, is_first) = (self.knowledge.clone(), after.is_none());
-        // One more than asked for tells whether there are more.
+        // One file more than the limit shows whether there is a next page.
         let mut files = read(move || knowledge.files(&name, after.as_ref(), limit + 1)).await?;
         if files.is_empty() && is_first && !is_configured {
             return Err(ToolError::not_found(format!("no source named `{source}`")));
@@ -143,7 +143,7 @@ mod tests {
 
     const FILES: u128 = 5;
 
-    /// A catalog with the operation, on a store that knows a few files without text.
+    /// A catalog with the operation `list_files`, on a store with a few files without text.
     fn catalog(folder: &std::path::Path) -> Arc<Catalog> {
         let store = MemoryStore::default();
         let skip = |number: u128| {

@@ -1,4 +1,4 @@
-//! How much is stored, by source.
+//! Numbers of stored documents, chunks and vectors, by source.
 
 use super::{Operation, read};
 use async_trait::async_trait;

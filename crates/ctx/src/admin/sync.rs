@@ -1,4 +1,4 @@
-//! Syncing sources: which are meant, a few at a time, with progress for the caller and an outcome for each.
+//! Syncs the selected sources, a few concurrently, with progress for the caller and an outcome for each.
 
 use super::failure::with_hints;
 use super::{Operation, RENEWS};
@@ -18,31 +18,31 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// Sources read at once.
+/// Maximum number of sources that are synced concurrently.
 pub(crate) const PARALLEL: usize = 4;
-/// How long to wait for another process that syncs the source, and how often to look.
+/// How long to wait for another process that syncs the source, and the interval between attempts.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 const BUSY_LOOK: Duration = Duration::from_millis(50);
 
 /// `admin.sync`
 ///
-/// Tells its peer how many documents were looked at in all ([`Peer::progress`]), and how far each source has come
-/// ([`Peer::event`] with a [`Progress`]).
+/// Reports the number of processed documents of all sources to its peer ([`Peer::progress`]), and the
+/// progress of each source ([`Peer::event`] with a [`Progress`]).
 pub(crate) struct SyncSources {
     pub(super) knowledge: Arc<Knowledge>,
-    /// The sources that may be synced.
+    /// The sources that may be synced, without untrusted ones.
     pub(super) freshness: Vec<Freshness>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SyncSourcesRequest {
-    /// What to sync: `all`, a kind (`filesystem`) or one source (`filesystem:notes`).
+    /// The sources to sync: `all`, a kind (`filesystem`) or one source (`filesystem:notes`).
     pub(crate) sources: Vec<String>,
-    /// Read everything again, whatever is known.
+    /// Read all documents again, regardless of the cursor and of known versions.
     #[serde(default)]
     pub(crate) full: bool,
-    /// Write nothing; answer with what would be done.
+    /// Write nothing; only report the changes.
     #[serde(default)]
     pub(crate) dry_run: bool,
     /// Only documents changed at this time or later.
@@ -55,20 +55,20 @@ pub(crate) struct SyncSourcesRequest {
     pub(crate) limit: Option<u64>,
 }
 
-/// How each chosen source ended, in the order in which they were named.
+/// The outcome of each selected source, in the order of the request.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SyncOutcomes {
     pub(crate) sources: Vec<SourceOutcome>,
 }
 
-/// How the sync of one source ended: with a report, or with a failure.
+/// The outcome of one sync: a report or a failure.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SourceOutcome {
-    /// Its name.
+    /// The source's name.
     pub(crate) source: String,
-    /// What was done.
+    /// The changes that were made.
     pub(crate) report: Option<SyncReport>,
-    /// Why it did not finish. What it stored before stays.
+    /// Why the sync did not finish. Documents stored before the failure stay.
     pub(crate) failure: Option<SyncFailure>,
 }
 
@@ -76,9 +76,9 @@ pub(crate) struct SourceOutcome {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SyncFailure {
     pub(crate) cause: SyncFailureCause,
-    /// What went wrong.
+    /// Error messages.
     messages: Vec<String>,
-    /// What to do.
+    /// Steps that solve the problem.
     hints: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct SyncFailure {
 pub(crate) enum SyncFailureCause {
     /// The source or the store failed.
     Failed,
-    /// Another process syncs the source.
+    /// Another process is syncing the source.
     Busy,
     /// The call was cancelled.
     Interrupted,
@@ -101,7 +101,7 @@ impl SourceOutcome {
         }
     }
 
-    /// As commands tell it.
+    /// The outcome as the result of a command.
     pub(crate) fn into_result(self) -> Result<SyncReport, CommandError> {
         match (self.report, self.failure) {
             (_, Some(failure)) => Err(failure.into()),
@@ -140,7 +140,7 @@ impl Operation for SyncSources {
     const ANNOTATIONS: Annotations = RENEWS;
     /// The first sync of a large source takes hours.
     const TIME_MAX: Duration = Duration::from_secs(30 * 86_400);
-    /// A sync ends between two documents.
+    /// A cancelled sync stops after the current document.
     const STOP_GRACE: Duration = Duration::from_secs(600);
     type Request = SyncSourcesRequest;
     type Answer = SyncOutcomes;
@@ -158,7 +158,7 @@ impl Operation for SyncSources {
                 SourceOutcome::new(name.to_string(), outcome)
             }
         });
-        // A few at a time; one failure does not stop the others.
+        // One failure does not stop the others.
         Ok(SyncOutcomes { sources: futures::stream::iter(syncs).buffered(PARALLEL).collect().await })
     }
 }
@@ -176,7 +176,7 @@ impl SyncSources {
         loop {
             let synced = self.knowledge.sync(name, options, tell.clone(), cancellation.clone()).await;
             match synced {
-                // A server that keeps the source fresh is done in a moment.
+                // The lock is usually held by a server, whose sync of an up-to-date source takes a moment.
                 Err(SyncError::Busy { .. }) if started.elapsed() < BUSY_PATIENCE => {
                     cancellation.run_until_cancelled(sleep(BUSY_LOOK)).await;
                 }
@@ -185,7 +185,7 @@ impl SyncSources {
         }
     }
 
-    /// The configured sources that are meant.
+    /// Resolves names, kinds and `all` to configured sources.
     fn choose(&self, wanted: &[String]) -> Result<Vec<SourceName>, ToolError> {
         let known: Vec<&SourceName> = self.freshness.iter().map(|source| &source.name).collect();
         let left_out = self.knowledge.source_names().find(|name| !known.contains(name));
@@ -217,22 +217,22 @@ impl SyncSources {
     }
 }
 
-/// How far the sources have come, each and all together.
+/// Progress of each source, summed up for the peer.
 struct SyncProgress {
     peer: Arc<dyn Peer>,
-    /// The last word about each source.
+    /// The latest progress of each source.
     sources: Mutex<HashMap<String, Progress>>,
 }
 
 impl SyncProgress {
     fn tell(&self, source: Progress) {
-        // Held while the peer is told: what it hears never goes back.
+        // Held while the peer is called, so that its progress never decreases.
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         self.peer.event(&serde_json::to_value(&source).unwrap_or_default());
         let message = Some(source.source.clone());
         sources.insert(source.source.clone(), source);
         let done: u64 = sources.values().map(|source| source.seen).sum();
-        // Without the total of one source there is none of all.
+        // The overall total is unknown while the total of one source is.
         let total: Option<u64> = sources.values().map(|source| source.total).sum();
         let (done, total) = (done as f64, total.map(|total| total as f64));
         self.peer.progress(ctx_core::Progress { done, total, message });

@@ -1,4 +1,5 @@
-//! Every operation called through the door, in an open workspace and where there is none.
+//! Calls every operation through the catalog, for workspaces that are open and for those that cannot be
+//! opened.
 
 use super::{
     AcceptUpstream, AcceptUpstreamRequest, Admin, CheckWorkspace, CheckWorkspaceRequest, Finding,
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 const DOCS: &str = "[connectors.filesystem.docs]\nroot = \"docs\"\n";
 
-/// A folder with two documents, of which workspaces are opened one after the other.
+/// A folder with two documents; a test opens workspaces in it one after the other.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -34,7 +35,7 @@ impl Folder {
         self.0.path().join(path)
     }
 
-    /// The configuration with these sections, of a user who trusts all or none of it.
+    /// Loads a configuration with these sections, for a user who trusts all of them or none.
     fn config(&self, sections: &str, trusts: bool) -> Config {
         let path = self.path("ctx.toml");
         std::fs::write(&path, format!("{sections}[embedding]\nprovider = \"disabled\"\n")).unwrap();
@@ -57,7 +58,7 @@ async fn ask<O: Operation>(workspace: &Workspace, request: O::Request) -> Result
     call::<O>(workspace.catalog.current(), request).await
 }
 
-/// Its kind, and what a command makes of it.
+/// The error's kind, and the [`CommandError`] that it converts to.
 fn told(error: OperationError) -> (ErrorKind, Exit, String, Vec<String>) {
     let kind = error.kind();
     let error = CommandError::from(error);
@@ -75,7 +76,7 @@ async fn documents(workspace: &Workspace) -> Vec<(String, bool, u64)> {
     sources.map(|status| (status.name, status.configured, status.documents)).collect()
 }
 
-/// Keeps what it is told.
+/// A peer that records progress and events.
 #[derive(Default)]
 struct Listener {
     progress: Mutex<Vec<Progress>>,
@@ -243,7 +244,7 @@ async fn definitions_that_were_never_seen_cannot_be_accepted() {
 async fn findings(catalog: Arc<Catalog>) -> Vec<Finding> {
     let checked = call::<CheckWorkspace>(catalog, CheckWorkspaceRequest {}).await.unwrap();
     let mut findings = checked.findings;
-    // How the user's own files may be used depends on the machine.
+    // File permissions of the user's own folders depend on the machine.
     findings.retain(|finding| finding.title() != "privacy");
     findings
 }

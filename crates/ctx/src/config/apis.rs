@@ -1,4 +1,5 @@
-//! `[apis.<name>]`: services with an OpenAPI description, and `[frozen_params]`, which holds for all of them.
+//! `[apis.<name>]`: HTTP services with an OpenAPI description. `[frozen_params]`: parameter values for all of
+//! them.
 
 use super::scripts::Rate;
 use super::settings::{LimitSettings, seconds};
@@ -16,57 +17,57 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-/// The group of sections.
+/// The configuration group of APIs.
 const GROUP: &str = "apis";
-/// The section of values that are frozen everywhere.
+/// The section of frozen parameters for all APIs, and the key of those for one API.
 pub(crate) const FROZEN: &str = "frozen_params";
-/// Keys of a credential that are no secret.
+/// Keys in `auth` that are not secret.
 const OPEN_KEYS: [&str; 5] = ["type", "username", "client_id", "scopes", "token_url"];
-/// Stands for a secret that is written down.
+/// Replaces a secret in displayed values.
 const MASK: &str = "***";
 
 /// `[apis.<name>]`
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApiSection {
-    /// Its OpenAPI description: a path relative to the workspace, or an address like
+    /// The OpenAPI description: a path relative to the workspace, or a URL such as
     /// `https://example.com/openapi.json`.
     spec: String,
-    /// Where the API is, like `https://example.com/v1`, over what its description says.
+    /// The base URL of the API, such as `https://example.com/v1`; overrides the one in the description.
     base_url: Option<String>,
-    /// What lets us in: a text like `"${TOKEN}"`, for whatever the description takes it for; or a table of the
-    /// `type` `bearer` (`token`), `basic` (`username`, `password`), `api_key` (`key`) or `oauth2` (`client_id`,
-    /// `client_secret`, and maybe `scopes` and `token_url`); or a table of these by the description's name for
-    /// the scheme.
+    /// Credentials: a string such as `"${TOKEN}"`, used as the security scheme of the description requires;
+    /// or a table with the `type` `bearer` (`token`), `basic` (`username`, `password`), `api_key` (`key`) or
+    /// `oauth2` (`client_id`, `client_secret`, and optionally `scopes` and `token_url`); or a table of these,
+    /// keyed by the name of the security scheme in the description.
     #[schemars(schema_with = "text_or_table")]
     auth: Option<Auth>,
-    /// The name of a variable that holds it, or a table of such names by scheme. Where it is not set, the API is
-    /// there without credentials. Goes without `auth`.
+    /// The name of an environment variable that holds the credentials, or a table of such names, keyed by
+    /// security scheme. If the variable is not set, the API is used without credentials. Cannot be combined
+    /// with `auth`.
     #[schemars(schema_with = "text_or_table")]
     auth_env: Option<AuthVariables>,
-    /// Whether callers may bring credentials of their own, in `_meta.auth` of a request.
+    /// Whether callers may send credentials of their own, in `_meta.auth` of a request.
     #[serde(default)]
     request_auth: bool,
-    /// Which of its operations are there, as patterns: `tag:pets`, `/pets/**`, `GET /pets/*` or names like
-    /// `list_*`; all when absent.
+    /// The operations to include, as patterns: `tag:pets`, `/pets/**`, `GET /pets/*` or names like `list_*`;
+    /// all when absent.
     #[serde(default)]
     include: Vec<String>,
-    /// Which of its operations are not there, even if `include` has them.
+    /// The operations to exclude, even if `include` matches them.
     #[serde(default)]
     exclude: Vec<String>,
-    /// Values of parameters that are always sent, and that callers neither see nor give; over those in
-    /// `[frozen_params]`.
+    /// Parameter values that are always sent. Callers neither see nor set these parameters. They override
+    /// those in `[frozen_params]`.
     #[serde(default)]
     frozen_params: Frozen,
     /// Headers to send with every request.
     #[serde(default)]
     headers: BTreeMap<String, Secret>,
-    /// What to send requests through, like `http://proxy.example.com:3128`.
+    /// The proxy for requests, such as `http://proxy.example.com:3128`.
     proxy: Option<Secret>,
-    /// How often it may be called, all operations together, like `10/s` or `100/m`; as often as one likes when
-    /// absent.
+    /// Rate limit for all operations together, such as `10/s` or `100/m`; unlimited when absent.
     rate_limit: Option<Rate>,
-    /// Calls of it at once, more wait; `limits.api_calls` when absent.
+    /// Maximum number of concurrent calls, further calls wait; `limits.api_calls` when absent.
     concurrency: Option<NonZeroU32>,
     /// Seconds one call may take; `limits.api_timeout` when absent.
     timeout: Option<NonZeroU32>,
@@ -76,12 +77,13 @@ pub(crate) struct ApiSection {
     expose: bool,
 }
 
-/// What has keys of the user's own choosing, or none.
+/// Schema of a string, or of a table with any keys.
 fn text_or_table(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": ["string", "object"], "additionalProperties": true})
 }
 
-/// Credentials, understood when they are read: nothing else could be told without repeating them.
+/// Parsed credentials. They have a parser of their own, because serde's error messages would quote the
+/// secret.
 #[derive(Clone, Debug)]
 struct Auth(Credentials);
 
@@ -91,7 +93,7 @@ impl<'de> Deserialize<'de> for Auth {
     }
 }
 
-/// Names of variables; the shape was checked when they were looked up.
+/// Names of environment variables, checked by [`look_up`].
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum AuthVariables {
@@ -99,7 +101,7 @@ enum AuthVariables {
     ByScheme(BTreeMap<String, String>),
 }
 
-/// Values of parameters. Some are secret, so they are not printed.
+/// Frozen parameter values. `Debug` omits the values, as some are secret.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(transparent)]
@@ -112,7 +114,7 @@ impl fmt::Debug for Frozen {
 }
 
 impl ApiSection {
-    /// What is wrong with it, each with its key; an empty key is the section itself.
+    /// Invalid keys and their problems; an empty key stands for the section itself.
     pub(super) fn problems(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut problems: Vec<_> = reserved(name).map(|problem| ("", problem)).into_iter().collect();
         let identifier = Identifier::sanitize(name);
@@ -146,12 +148,13 @@ impl ApiSection {
         Selection::new(self.include.iter().map(String::as_str), self.exclude.iter().map(String::as_str))
     }
 
-    /// What it says by itself; paths are relative to this folder.
+    /// Converts the section to settings, without limits and shared frozen parameters. Resolves paths against
+    /// `folder`.
     fn settings(&self, name: Identifier, folder: &Path) -> Result<ApiSettings, ApiError> {
         let headers = self.headers.iter();
         Ok(ApiSettings {
             base_url: self.base_url.clone(),
-            // It was understood once already, when the configuration was read.
+            // Invalid patterns were reported when the configuration was loaded.
             operations: self.operations().unwrap_or_default(),
             frozen: self.frozen_params.0.clone(),
             credentials: self.auth.clone().map(|Auth(credentials)| credentials).unwrap_or_default(),
@@ -164,7 +167,7 @@ impl ApiSection {
         })
     }
 
-    /// Variables that are named and not set, each with its key.
+    /// The keys in `auth_env` whose variables are not set, with the variables.
     fn unset(&self) -> Vec<(String, &str)> {
         let credentials = self.auth.as_ref().map(|Auth(credentials)| credentials);
         match &self.auth_env {
@@ -194,7 +197,7 @@ impl LimitSettings {
 }
 
 impl Config {
-    /// The APIs that may be used, and what is to be known of all of them.
+    /// The settings of the APIs that `may_run` selects, and warnings about all APIs.
     pub(crate) fn apis(&self, may_run: &dyn Fn(&str) -> bool) -> (Vec<ApiSettings>, Vec<String>) {
         let mut warnings = Vec::new();
         let mut apis = Vec::new();
@@ -210,7 +213,7 @@ impl Config {
                 continue;
             }
             let name = Identifier::sanitize(written);
-            // It was understood once already, when the configuration was read.
+            // Cannot fail: the section was checked when the configuration was loaded.
             let Ok(mut settings) = section.settings(name, &self.root) else { continue };
             for (parameter, value) in &self.settings.frozen_params.0 {
                 settings.frozen.entry(parameter.clone()).or_insert_with(|| value.clone());
@@ -230,7 +233,7 @@ pub(crate) fn section_of(name: &str) -> String {
     format!("{GROUP}.{name}")
 }
 
-/// Puts the values of variables that `auth_env` names into `auth`.
+/// Resolves `auth_env`: stores the values of the named variables as `auth`.
 pub(super) fn look_up(tree: &mut Table, variables: Variables<'_>) -> Result<(), ConfigError> {
     let Some(Node::Table(apis)) = tree.entries.get_mut(GROUP) else { return Ok(()) };
     let mut problems = Vec::new();
@@ -254,9 +257,9 @@ pub(super) fn look_up(tree: &mut Table, variables: Variables<'_>) -> Result<(), 
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
 }
 
-/// What the variables hold that are named there, as far as they are set.
+/// The values of the named variables, without those that are not set.
 fn values(named: &Node, variables: Variables<'_>) -> Result<Option<Node>, String> {
-    // Not repeated: it may be the secret itself, in the wrong place.
+    // The message does not quote the value: it may be a secret in place of a variable's name.
     let wrong =
         || "must be the name of a variable like `API_TOKEN`, or a table of such names by scheme".to_owned();
     match named {
@@ -282,13 +285,13 @@ fn values(named: &Node, variables: Variables<'_>) -> Result<Option<Node>, String
     }
 }
 
-/// Whether a variable can have this name.
+/// Whether this is a valid name of an environment variable.
 pub(super) fn is_variable(name: &str) -> bool {
     let is_usual = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit()) && name.chars().all(is_usual)
 }
 
-/// Whether a value must not be shown, for reasons that only APIs have.
+/// Whether a leaf is secret by the rules for API sections.
 pub(super) fn is_secret(tree: &Table, path: &[String], leaf: &Leaf) -> bool {
     let keys: Vec<&str> = path.iter().map(String::as_str).collect();
     match keys.as_slice() {
@@ -297,7 +300,8 @@ pub(super) fn is_secret(tree: &Table, path: &[String], leaf: &Leaf) -> bool {
                 Some(Node::Leaf(leaf)) => Some(&leaf.value),
                 _ => None,
             };
-            // A scheme may have any name, and a user without a password is a key.
+            // Without a `type` beside it, the key is the name of a security scheme. A user name with an empty
+            // password is an API key.
             let is_empty = |password: &Value| password.as_str() == Some("");
             beside("type").is_none() || (*key == "username" && beside("password").is_some_and(is_empty))
         }
@@ -307,7 +311,7 @@ pub(super) fn is_secret(tree: &Table, path: &[String], leaf: &Leaf) -> bool {
     }
 }
 
-/// Without secrets that are written down; names of variables stay.
+/// Masks literal secrets in a value; `${VAR}` references stay.
 pub(super) fn masked(value: Value, is_secret: bool) -> Value {
     match value {
         Value::String(text) if is_secret && !text.contains("${") => MASK.into(),

@@ -1,11 +1,11 @@
-//! Unknown keys: all of them, each with its line and the nearest key that exists.
+//! Checks for unknown keys. Reports all of them, each with its line and the nearest known key.
 
 use super::ConfigError;
 use super::tree::{Node, Origin, Table};
 use ctx_core::nearest;
 use serde_json::Value;
 
-/// Compares a file with the schema of settings.
+/// Compares the keys of a file with the JSON Schema of the settings.
 pub(super) fn unknown_keys(table: &Table, schema: &Value) -> Result<(), ConfigError> {
     let mut problems = Vec::new();
     walk(table, schema, "", &mut problems);
@@ -14,14 +14,14 @@ pub(super) fn unknown_keys(table: &Table, schema: &Value) -> Result<(), ConfigEr
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
 }
 
-/// Finds each with the line it is on.
+/// Collects the unknown keys below `table`, with their lines.
 fn walk(table: &Table, schema: &Value, prefix: &str, problems: &mut Vec<(usize, String)>) {
     if *schema == Value::Bool(true) {
-        // All of it is somebody else's to understand.
+        // Free-form: the consumer of this part checks it.
         return;
     }
     let known = schema.get("properties").and_then(Value::as_object);
-    // Present and not `false`: keys of the user's own choosing.
+    // Present and not `false`: arbitrary keys are allowed.
     let others = schema.get("additionalProperties").filter(|others| **others != Value::Bool(false));
     for (key, node) in &table.entries {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -51,7 +51,7 @@ fn origin(node: &Node) -> Option<&Origin> {
     match node {
         Node::Leaf(leaf) => Some(&leaf.origin),
         Node::Table(table) => {
-            // A table that only exists through its sub-tables is where the first of those is.
+            // A table without a header of its own has the position of its first entry.
             table.origin.as_ref().or_else(|| table.entries.values().find_map(origin))
         }
     }

@@ -1,17 +1,17 @@
-//! How often: `every = "15m"`.
+//! The sync interval of a source: `every = "15m"`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
 use std::time::Duration;
 
-/// More often would be no schedule but a watch.
+/// Bounds of the interval. To react faster, a source is watched.
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-/// Units by their letter, in seconds, largest first.
+/// Units with their length in seconds, largest first.
 const UNITS: [(&str, u64); 4] = [("d", 24 * 60 * 60), ("h", 60 * 60), ("m", 60), ("s", 1)];
 
-/// A whole number of seconds, minutes, hours or days.
+/// An interval in whole seconds, minutes, hours or days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]

@@ -1,24 +1,25 @@
-//! `${VAR}` and `${VAR:-default}` in string values, once, at load; `$${` is a literal `${`.
+//! Expands `${VAR}` and `${VAR:-default}` in string values, once, at load; `$${` is a literal `${`.
 
 use super::tree::{Layer, Leaf, Node, Origin, Table};
 use super::{ConfigError, Variables};
 use serde_json::Value;
 
-/// How many keys lead to a section that can be left out alone; one for everything else.
+/// Length of the path to a section that can be dropped on its own, by group; one for all other groups.
 const SECTION_DEPTHS: &[(&str, usize)] =
     &[("agents", 3), ("apis", 2), ("connectors", 3), ("mcp_servers", 2), ("tools", 3)];
-/// Sections that nothing works without. What is frozen keeps callers from choosing it: without it, they could.
+/// Sections where an unset variable is an error. Without the frozen parameters, callers could choose their
+/// values.
 const VITAL_SECTIONS: &[&str] = &["db", "frozen_params", "server"];
 
-/// A variable without a value.
+/// A reference to a variable that is not set.
 struct Unset {
     path: Vec<String>,
     variable: String,
     origin: Origin,
 }
 
-/// Expands every string. A section with an unset variable is taken out with a warning; in a vital
-/// one it is an error.
+/// Expands every string. Drops a section that refers to an unset variable, with a warning; in a vital
+/// section, the unset variable is an error.
 pub(super) fn expand(
     layer: &mut Layer,
     variables: Variables<'_>,
@@ -58,7 +59,7 @@ fn expand_table(table: &mut Table, path: &mut Vec<String>, variables: Variables<
     }
 }
 
-/// Expands what is in a value; the error is the name of a variable that is not set.
+/// Expands the strings in a value; the error is the name of a variable that is not set.
 pub(super) fn expand_value(
     value: &mut Value,
     variables: Variables<'_>,
@@ -77,7 +78,7 @@ pub(super) fn expand_value(
     }
 }
 
-/// The text with variables in place, whose names are added to `used`; the error is the name of one that
+/// The text with variables replaced. Appends their names to `used`. The error is the name of a variable that
 /// is not set.
 fn expand_text(text: &str, variables: Variables<'_>, used: &mut Vec<String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
@@ -89,7 +90,7 @@ fn expand_text(text: &str, variables: Variables<'_>, used: &mut Vec<String>) -> 
             rest = &rest[start + 2..];
             continue;
         }
-        // A brace that is never closed is meant as it stands.
+        // An unclosed `${` is literal text.
         let Some(length) = rest[start..].find('}') else { break };
         expanded.push_str(&rest[..start]);
         let inside = &rest[start + 2..start + length];
@@ -110,7 +111,7 @@ fn expand_text(text: &str, variables: Variables<'_>, used: &mut Vec<String>) -> 
     Ok(expanded)
 }
 
-/// The smallest section around a key that can be left out on its own.
+/// The path of the smallest section around a key that can be dropped on its own.
 pub(super) fn section_of(path: &[String]) -> &[String] {
     let depth = SECTION_DEPTHS
         .iter()

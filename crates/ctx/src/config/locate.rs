@@ -1,24 +1,24 @@
-//! Where the configuration is.
+//! Locates the configuration files.
 
 use std::path::{Path, PathBuf};
 
-/// Names a workspace's file may have, in order of preference.
+/// File names of a workspace's configuration, in order of preference.
 pub(crate) const FILE_NAMES: [&str; 3] = ["ctx.toml", ".ctx/config.toml", "config/ctx.toml"];
 
-/// The files that make up a configuration.
+/// The paths of the configuration files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Located {
-    /// The user's own, under everything else; it need not be there.
+    /// The user-level file, which has the lowest precedence; it may not exist.
     pub(crate) user: Option<PathBuf>,
-    /// The workspace's.
+    /// The workspace's file, if there is one.
     pub(crate) workspace: Option<PathBuf>,
-    /// What relative paths are relative to.
+    /// The folder that relative paths are resolved against.
     pub(crate) root: PathBuf,
-    /// Whether the user named the workspace's file; else it was found by looking around.
+    /// Whether the user named the workspace's file; otherwise it was discovered.
     pub(crate) named: bool,
 }
 
-/// Finds the files: a named one, else the nearest in the working directory and its ancestors.
+/// Locates the files: a named one, else the nearest in the working directory and its ancestors.
 pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBuf>) -> Located {
     let directory = &absolute(directory);
     let workspace = match named {
@@ -29,7 +29,7 @@ pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBu
     Located { user, workspace, root, named: named.is_some() }
 }
 
-/// Finds the files of the workspace in exactly this folder.
+/// Locates the workspace's file in exactly this folder.
 pub(crate) fn locate_in(directory: &Path, user: Option<PathBuf>) -> Located {
     let directory = absolute(directory);
     Located { user, workspace: file_in(&directory), root: directory, named: false }

@@ -1,7 +1,7 @@
-//! The configuration: found, read, merged, expanded, checked, understood.
+//! Configuration: locates, reads, checks, expands and merges the files, then deserializes and validates them.
 //!
-//! What the files say ([`tree`]) and what is true ([`Settings`]) are different types; `load` is
-//! the only way from one to the other.
+//! The content of the files ([`tree`]) and the validated settings ([`Settings`]) are different types;
+//! [`Config::load`] is the only way from one to the other.
 
 mod apis;
 mod check;
@@ -52,10 +52,10 @@ const DEFAULTS: &str = include_str!("defaults.toml");
 const NO_DATA_FOLDER: &str =
     "there is no folder for the store: set HOME or XDG_STATE_HOME, or `db.path` in your own configuration";
 
-/// The largest configuration file that is read.
+/// Maximum size of a configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Looks a variable up.
+/// Looks up an environment variable.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The inputs of [`Config::load`] besides the files, as functions that tests replace.
@@ -69,37 +69,37 @@ pub(crate) struct LoadContext<'a> {
     pub(crate) is_trusted: &'a dyn Fn(&Path, &[TrustRequest]) -> Vec<bool>,
 }
 
-/// Everything known about how to work.
+/// A loaded configuration.
 pub(crate) struct Config {
-    /// What is true.
+    /// The validated settings.
     pub(crate) settings: Settings,
-    /// What relative paths are relative to.
+    /// The folder that relative paths are resolved against.
     pub(crate) root: PathBuf,
-    /// The workspace's file, where there is one.
+    /// The workspace's file, if there is one.
     pub(crate) path: Option<PathBuf>,
-    /// The files that were read, or would be if they were there, with their versions before.
+    /// The files of the configuration, existing or not, with their versions before they were read.
     pub(crate) files: Vec<(PathBuf, Option<Version>)>,
-    /// Problems that do not stop anything but should be known.
+    /// Non-fatal problems.
     pub(crate) warnings: Vec<String>,
     /// Everything in the workspace's file that reaches beyond the workspace folder.
     pub(crate) trust_requests: Vec<TrustRequest>,
     /// The requests that are not trusted; their sections are left out of the settings.
     pub(crate) untrusted: Vec<TrustRequest>,
-    /// Whether there is nothing to search, and nothing that searches.
+    /// Whether the workspace is opened without search: there is neither a source nor a `search` tool.
     pub(crate) without_knowledge: bool,
     store: PathBuf,
     data_folder: PathBuf,
-    /// Masks its secrets. Clones share secrets that are added later.
+    /// Masks the configuration's secrets. Clones share secrets that are learned later.
     pub(crate) redactor: Redactor,
-    /// What the files say, merged, with origins.
+    /// The merged content of the files, with origins.
     tree: Table,
 }
 
-/// A configuration that cannot be used.
+/// An invalid configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", problems.join("\n"))]
 pub(crate) struct ConfigError {
-    /// Each with the place it is at.
+    /// The problems, each with its file and line if known.
     pub(crate) problems: Vec<String>,
 }
 
@@ -110,8 +110,8 @@ impl ConfigError {
 }
 
 impl Config {
-    /// Reads the located files over the defaults, and what was typed over those. Untrusted sections of the workspace's
-    /// file are left out.
+    /// Merges the files over the defaults, and the command line over the files. Drops untrusted sections of
+    /// the workspace's file.
     pub(crate) fn load(
         located: &Located,
         typed: &Typed,
@@ -180,8 +180,7 @@ impl Config {
         Some(Guard { config, section: section.to_owned() })
     }
 
-    /// The path that cache paths are derived from: the store's default place. `db.path` moves the store, not the
-    /// caches.
+    /// The base of cache paths: the store's default path. `db.path` moves the store, not the caches.
     pub(crate) fn cache_base(&self) -> PathBuf {
         self.data_folder.join(STORE_FILE)
     }
@@ -192,13 +191,13 @@ impl Config {
         &self.data_folder
     }
 
-    /// Where a section is written, as messages begin with it: `ctx.toml:3: `.
+    /// The position of a section as the prefix of a message, such as `ctx.toml:3: `.
     pub(crate) fn place(&self, path: &[&str]) -> String {
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
         self.tree.origin_of(&path).map_or_else(String::new, |origin| format!("{origin}: "))
     }
 
-    /// The name of what says where to serve, in messages: the setting, or the option that took its place.
+    /// The name of the bind address for messages: the setting, or the command line option that overrides it.
     pub(crate) fn bind_key(&self) -> &'static str {
         let origin = self.tree.origin_of(&["server".to_owned(), "bind".to_owned()]);
         let typed = [typed::BIND_OPTION, typed::HTTP_OPTION].into_iter();
@@ -213,7 +212,7 @@ impl Config {
         self.tree.has_table(path)
     }
 
-    /// Variables of the environment that were read, below this path, each once.
+    /// The names of environment variables that are used below this path, without duplicates.
     pub(crate) fn variables(&self, path: &[&str]) -> Vec<String> {
         let leaves = self.tree.leaves();
         let below =
@@ -222,7 +221,7 @@ impl Config {
         names.into_iter().collect()
     }
 
-    /// The settings in effect, to be shown.
+    /// A snapshot of the settings in effect, for display.
     pub(crate) fn view(&self) -> SettingsView {
         SettingsView::new(self.tree.clone(), self.redactor.clone())
     }
@@ -233,7 +232,7 @@ impl Config {
     }
 }
 
-/// Reads one file, whose keys must all be known.
+/// Reads one file and checks its keys.
 fn read_layer(path: &Path, root: &Path, schema: &Value) -> Result<Layer, ConfigError> {
     let failed =
         |error: &dyn std::fmt::Display| ConfigError::one(format!("cannot read {}: {error}", path.display()));
@@ -258,13 +257,13 @@ fn select_untrusted(requests: &[TrustRequest], trusted: &[bool]) -> Vec<TrustReq
     untrusted.map(|(request, _)| request.clone()).collect()
 }
 
-/// A value with variables in place; the error is the name of one that is not set.
+/// Expands `${VAR}` in a value; the error is the name of a variable that is not set.
 pub(crate) fn expanded(mut value: Value, variables: Variables<'_>) -> Result<Value, String> {
     expand::expand_value(&mut value, variables, &mut Vec::new())?;
     Ok(value)
 }
 
-/// Secrets among the values of all `${VAR}`s in the tree.
+/// The secrets among the values of all expanded variables.
 fn expanded_secrets(tree: &Table, variables: Variables<'_>) -> Vec<Secret> {
     let leaves = tree.leaves();
     let names = leaves.iter().flat_map(|(_, leaf)| &leaf.variables);
@@ -273,12 +272,12 @@ fn expanded_secrets(tree: &Table, variables: Variables<'_>) -> Vec<Secret> {
     crate::masks::secret_variables(&expanded)
 }
 
-/// The defaults as they are compiled in.
+/// The built-in defaults, as TOML.
 pub(crate) fn defaults() -> &'static str {
     DEFAULTS
 }
 
-/// A path as messages show it: relative to the workspace where it is inside.
+/// A path as messages show it: relative to the workspace if it is inside.
 fn shown_path(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }

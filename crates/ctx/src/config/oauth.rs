@@ -1,4 +1,4 @@
-//! `[server.oauth]`: whose access tokens let callers in, and what they may do with them.
+//! `[server.oauth]`: requires callers to sign in with access tokens of an OAuth authorization server.
 
 use ctx_core::{InvalidScopes, ScopePolicy};
 use ctx_http::{InvalidOAuth, OAuth, OAuthLimits, OAuthOptions};
@@ -6,40 +6,40 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Stands in for the server's own address while that is not known.
+/// Placeholder for the server's own URL while settings are validated.
 const SOME_RESOURCE: &str = "http://127.0.0.1/mcp";
 
 /// `[server.oauth]`
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OAuthSettings {
-    /// The authorization server, exactly as it names itself in its tokens, like
-    /// `https://login.example.com/realms/team`; plain http is for loopback only.
+    /// The issuer: the authorization server's URL, exactly as in the `iss` claim of its tokens, such as
+    /// `https://login.example.com/realms/team`; plain http for loopback only.
     issuer: String,
-    /// The server's own address as clients know it, like `https://ctx.example.com/mcp`; where the server
-    /// is bound to loopback, that address when absent.
+    /// The server's own URL as clients know it, such as `https://ctx.example.com/mcp`; when absent, the
+    /// loopback address that the server is bound to.
     resource: Option<String>,
-    /// What the `aud` of tokens must name; `resource` when absent.
+    /// The audience that the `aud` claim of tokens must name; `resource` when absent.
     audience: Option<String>,
-    /// Where the issuer's keys are; found in its metadata when absent.
+    /// The URL of the issuer's keys (JWKS); discovered from its metadata when absent.
     jwks_url: Option<String>,
-    /// Scopes without which a token opens nothing.
+    /// Scopes that every token needs.
     #[serde(default)]
     scopes: Vec<String>,
-    /// Scopes that calls of tools need besides, by patterns over their names:
-    /// `{ search = ["ctx:read"], "tools.*" = ["ctx:write"] }`. All scopes of every pattern that fits are
-    /// needed, for calls inside calls too.
+    /// Further scopes that calls of tools need, by patterns over tool names: `{ search = ["ctx:read"],
+    /// "tools.*" = ["ctx:write"] }`. A call needs the scopes of all patterns that match, and so do nested
+    /// calls.
     #[serde(default)]
     tool_scopes: BTreeMap<String, Vec<String>>,
 }
 
 impl OAuthSettings {
-    /// Whether it says how clients reach the server.
+    /// Whether the server's public URL is configured.
     pub(crate) fn has_resource(&self) -> bool {
         self.resource.is_some()
     }
 
-    /// What takes access tokens, for a server that is at `own` where nothing else is said.
+    /// The validator of access tokens; `own` is the server's URL if none is configured.
     pub(crate) fn oauth(&self, own: &str) -> Result<OAuth, InvalidOAuth> {
         OAuth::new(OAuthOptions {
             issuer: self.issuer.clone(),
@@ -52,12 +52,12 @@ impl OAuthSettings {
         })
     }
 
-    /// Which tools need which scopes.
+    /// The scopes that tools require.
     pub(crate) fn policy(&self) -> Result<ScopePolicy, InvalidScopes> {
         ScopePolicy::new(self.tool_scopes.iter().map(|(pattern, scopes)| (&**pattern, &**scopes)))
     }
 
-    /// What is wrong with them, each with its key.
+    /// Invalid keys and their problems.
     pub(super) fn problems(&self) -> Vec<(String, String)> {
         let oauth = self.oauth(SOME_RESOURCE).err();
         let oauth = oauth.map(|error| (format!("server.oauth.{}", error.option), error.to_string()));

@@ -1,5 +1,5 @@
-//! A configuration that replaces another one while a server runs: which sections differ, and which settings of the
-//! running one stay.
+//! Replaces the configuration of a running server: determines the sections that differ, and the settings that
+//! stay until a restart.
 
 use super::tree::{Node, Table};
 use super::{Config, ConfigError, settings};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Settings that only a restart changes: the listener, its limits, and the open store.
+/// Settings that only apply at start: the listener, its limits, and the store.
 const FIXED: &[&[&str]] = &[
     &["server"],
     &["db"],
@@ -20,7 +20,7 @@ const FIXED: &[&[&str]] = &[
     &["limits", "drain_timeout"],
 ];
 
-/// The sections in which two configurations differ, by name: `tools.script.greet`, `retrieval`.
+/// The names of the sections in which two configurations differ, such as `tools.script.greet` or `retrieval`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SectionChanges {
     added: BTreeSet<String>,
@@ -43,7 +43,7 @@ impl SectionChanges {
         changes
     }
 
-    /// Whether nothing differs.
+    /// Whether there is no difference.
     pub(crate) fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
@@ -98,15 +98,15 @@ fn collect(name: &str, node: &Node, depth: usize, found: &mut BTreeMap<String, V
 pub(crate) struct Replacement {
     /// The new configuration.
     pub(crate) config: Config,
-    /// How it differs from the running one.
+    /// The difference from the running configuration.
     pub(crate) changes: SectionChanges,
-    /// Settings that differ in the file and need a restart, like `server` or `limits.drain_timeout`.
+    /// Changed settings that need a restart, such as `server` or `limits.drain_timeout`.
     pub(crate) needs_restart: Vec<String>,
 }
 
 impl Config {
-    /// Makes this newly loaded configuration replace the running one. Settings that only a restart changes stay, and
-    /// so do running sections whose new content is not trusted.
+    /// Makes this newly loaded configuration replace the running one. Settings that only apply at start keep
+    /// their running values, and so do running sections whose new content is not trusted.
     pub(crate) fn replace(mut self, running: &Self) -> Result<Replacement, ConfigError> {
         let mut needs_restart = Vec::new();
         for path in FIXED {
@@ -125,7 +125,7 @@ impl Config {
         let changes = SectionChanges::between(&running.tree, &self.tree);
         self.settings = settings::read(&self.tree)?;
         self.store.clone_from(&running.store);
-        // One redactor for the life of the process: what runs on masks the new secrets, too.
+        // One redactor for the lifetime of the process: running calls mask the new secrets, too.
         running.redactor.absorb(&self.redactor);
         self.redactor = running.redactor.clone();
         Ok(Replacement { config: self, changes, needs_restart })

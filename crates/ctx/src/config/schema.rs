@@ -1,4 +1,4 @@
-//! What a configuration may say: JSON Schema, made of the types that it is read into.
+//! JSON Schema of the configuration, derived from the types that it is deserialized into.
 
 use super::scripts::SECTION_KINDS;
 use super::settings::{Settings, SourceSettings};
@@ -6,7 +6,7 @@ use ctx_core::json_schema;
 use ctx_knowledge::KINDS;
 use serde_json::{Value, json};
 
-/// JSON Schema of the whole configuration, connectors of every kind included.
+/// The schema of the whole configuration, including the keys of every kind of connector.
 pub(crate) fn settings_schema() -> Value {
     let mut schema = json_schema::<Settings>();
     let common = json_schema::<SourceSettings>()["properties"].clone();

@@ -1,4 +1,5 @@
-//! Sections of scripts and agents: a few keys are ours, and where a script is named all others are its own.
+//! Sections of scripts and agents: some keys are defined here, and the others of a script's section are
+//! passed to the script.
 
 use super::settings::{SourceSettings, seconds};
 use ctx_core::{RateLimit, json_schema};
@@ -11,26 +12,26 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Sections by kind and name, as they are written.
+/// Raw sections, by kind and name.
 pub(crate) type Sections = BTreeMap<String, BTreeMap<String, Map<String, Value>>>;
 
-/// What kind of section there may be below a group: `[tools.script.<name>]`.
+/// A kind of section below a group: `[tools.script.<name>]`.
 pub(crate) struct SectionKind {
     /// `tools`
     pub(crate) group: &'static str,
     /// `script`
     pub(crate) kind: &'static str,
     summary: &'static str,
-    /// Whether keys that are not ours go to the script.
+    /// Whether other keys are allowed and passed to the script.
     free: bool,
     schema: fn() -> Value,
     check: fn(&Value) -> Result<(), Problem>,
 }
 
-/// A key, and what is wrong with its value.
+/// A key, and the problem of its value.
 pub(super) type Problem = (String, String);
 
-/// Every kind there is, besides the connectors that are built in.
+/// All kinds of sections, except built-in connectors.
 pub(crate) const SECTION_KINDS: &[SectionKind] = &[
     SectionKind {
         group: "connectors",
@@ -73,13 +74,13 @@ pub(crate) struct ToolSection {
     pub(crate) path: PathBuf,
     /// Seconds one call may take; `limits.script_timeout` when absent.
     timeout: Option<NonZeroU32>,
-    /// How often it may be called, like `10/m`; as often as one likes when absent.
+    /// Rate limit, such as `10/m`; unlimited when absent.
     rate_limit: Option<Rate>,
-    /// Whether a person must agree to each call. Only `false`: nobody can be asked yet.
+    /// Whether each call needs a person's approval. Only `false`: approval is not implemented yet.
     #[serde(default, deserialize_with = "only_false", rename = "approve")]
     #[schemars(with = "bool")]
     _approve: (),
-    /// Hosts that the script may reach by `http`; every public one when empty.
+    /// Hosts that the script may contact with `http`; every public host when empty.
     #[serde(default)]
     pub(crate) allow_hosts: Vec<String>,
 }
@@ -91,19 +92,19 @@ pub(crate) struct AgentSection {
     pub(crate) path: PathBuf,
     /// Seconds it may take; `limits.script_timeout` when absent.
     timeout: Option<NonZeroU32>,
-    /// Hosts that the script may reach by `http`; every public one when empty.
+    /// Hosts that the script may contact with `http`; every public host when empty.
     #[serde(default)]
     pub(crate) allow_hosts: Vec<String>,
 }
 
-/// `[connectors.script.<name>]`, besides what every source may have.
+/// `[connectors.script.<name>]`, without the keys that every source may have.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ConnectorSection {
     /// The script's file, relative to the workspace.
     pub(crate) path: PathBuf,
     /// Seconds one sync may take; 300 when absent.
     timeout: Option<NonZeroU32>,
-    /// Hosts that the script may reach by `http`; every public one when empty.
+    /// Hosts that the script may contact with `http`; every public host when empty.
     #[serde(default)]
     pub(crate) allow_hosts: Vec<String>,
 }
@@ -111,14 +112,14 @@ pub(crate) struct ConnectorSection {
 /// `[agents.inline.<name>]`
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct InlineAgentSection {
-    /// What it is for.
+    /// Description of the agent.
     pub(crate) description: String,
     /// The tools it uses.
     #[serde(default)]
     pub(crate) tools: Vec<String>,
     /// Its instructions.
     pub(crate) system_prompt: String,
-    /// What it can be told: a list of `{ name, description, required }`.
+    /// Arguments of the agent: a list of `{ name, description, required }`.
     #[serde(default)]
     pub(crate) arguments: Vec<ArgumentSection>,
 }
@@ -129,13 +130,13 @@ pub(crate) struct InlineAgentSection {
 pub(crate) struct ArgumentSection {
     /// Its name.
     pub(crate) name: String,
-    /// What it means.
+    /// Description of the argument.
     #[serde(default)]
     pub(crate) description: String,
-    /// Whether the agent cannot do without.
+    /// Whether the argument is required.
     #[serde(default)]
     pub(crate) required: bool,
-    /// The values it can have, where they are few.
+    /// Possible values, offered as completions.
     #[serde(default)]
     pub(crate) choices: Vec<String>,
 }
@@ -162,7 +163,7 @@ impl ConnectorSection {
     }
 }
 
-/// A rate limit as it is written.
+/// A rate limit in the configuration.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
@@ -191,7 +192,7 @@ fn only_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error
     }
 }
 
-/// One section: what is ours in it, and what is the script's.
+/// One section: its own settings, and the keys that are passed to the script.
 #[derive(Debug)]
 pub(crate) struct Section<T> {
     pub(crate) name: String,
@@ -199,7 +200,7 @@ pub(crate) struct Section<T> {
     pub(crate) config: Map<String, Value>,
 }
 
-/// The sections of a kind. They were understood once already, when the configuration was read.
+/// Deserializes the sections of a kind. Cannot fail: they were checked when the configuration was loaded.
 pub(super) fn sections<T: DeserializeOwned>(written: &Sections, group: &str, kind: &str) -> Vec<Section<T>> {
     let found = SECTION_KINDS.iter().find(|known| (known.group, known.kind) == (group, kind));
     let properties = found.map(SectionKind::properties).unwrap_or_default();
@@ -213,18 +214,18 @@ pub(super) fn sections<T: DeserializeOwned>(written: &Sections, group: &str, kin
 }
 
 impl SectionKind {
-    /// What is wrong with a section of this kind.
+    /// Checks a section of this kind.
     pub(super) fn check(&self, fields: &Map<String, Value>) -> Result<(), Problem> {
         (self.check)(&Value::Object(fields.clone()))
     }
 
-    /// JSON Schema of all sections of this kind.
+    /// The schema of a table of sections of this kind.
     pub(super) fn schema(&self) -> Value {
         let section = json!({"properties": self.properties(), "additionalProperties": self.free});
         json!({"description": self.summary, "additionalProperties": section})
     }
 
-    /// The keys that are ours.
+    /// The keys that are defined here, with their schemas.
     fn properties(&self) -> Map<String, Value> {
         let of = |schema: Value| schema["properties"].as_object().cloned().unwrap_or_default();
         let mut properties = of((self.schema)());

@@ -1,4 +1,4 @@
-//! What is true: every setting, with a type.
+//! The validated settings, as types.
 
 use super::ConfigError;
 use super::apis::{ApiSection, Frozen};
@@ -24,11 +24,11 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The provider that is none.
+/// Value of `embedding.provider` that turns embeddings off.
 const DISABLED: &str = "disabled";
-/// Fewer tokens would be no chunk.
+/// Minimum size of a chunk in tokens.
 const CHUNK_TOKENS_MIN: usize = 16;
-/// Memory that reading a document may take, for each byte of the largest that is read.
+/// Memory limit of text extraction, per byte of `limits.document_bytes`.
 const MEMORY_PER_DOCUMENT_BYTE: usize = 10;
 
 /// The settings of a workspace.
@@ -39,34 +39,34 @@ pub(crate) struct Settings {
     pub(crate) db: DbSettings,
     /// How documents are split.
     pub(crate) chunking: ChunkingSettings,
-    /// How to search.
+    /// Search settings.
     pub(crate) retrieval: RetrievalSettings,
-    /// What documents are found by meaning with.
+    /// The embedding model for semantic search.
     pub(crate) embedding: EmbeddingSettings,
     /// The HTTP server.
     pub(crate) server: ServerSettings,
-    /// Bounds; none can be absent.
+    /// Limits; every limit has a default.
     pub(crate) limits: LimitSettings,
-    /// Where documents come from, by kind and name.
+    /// The sources of documents, by kind and name.
     #[serde(default)]
     #[schemars(skip)]
     pub(crate) connectors: Sections,
-    /// Tools of the user's own, by kind and name.
+    /// The user's own tools, by kind and name.
     #[serde(default)]
     #[schemars(skip)]
     pub(crate) tools: Sections,
-    /// Personas, by kind and name.
+    /// Agents, by kind and name.
     #[serde(default)]
     #[schemars(skip)]
     pub(crate) agents: Sections,
     /// Upstream MCP servers, whose tools scripts can call: `[mcp_servers.<name>]`.
     #[serde(default)]
     pub(crate) mcp_servers: BTreeMap<String, ServerSection>,
-    /// Services with an OpenAPI description, whose operations scripts can call: `[apis.<name>]`.
+    /// HTTP services with an OpenAPI description, whose operations scripts can call: `[apis.<name>]`.
     #[serde(default)]
     pub(crate) apis: BTreeMap<String, ApiSection>,
-    /// Values of parameters that are sent to every API that has them, and that callers neither see nor give, like
-    /// `api_version = "v2"`. A variable that is not set is an error here.
+    /// Parameter values that are sent to every API with these parameters, such as `api_version = "v2"`;
+    /// callers neither see nor set them. A variable that is not set is an error here.
     #[serde(default)]
     pub(super) frozen_params: Frozen,
 }
@@ -75,8 +75,8 @@ pub(crate) struct Settings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DbSettings {
-    /// The store's file, relative to the workspace; in a folder of the user's when absent. A database that lies in
-    /// the workspace can be replaced by whoever can change its files, with a `git pull` for one.
+    /// The store's file, relative to the workspace; in the user's data folder when absent. Anybody who can
+    /// change files in the workspace can replace a database in it, for example with a `git pull`.
     pub(crate) path: Option<PathBuf>,
 }
 
@@ -84,9 +84,9 @@ pub(crate) struct DbSettings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChunkingSettings {
-    /// The most tokens a chunk holds.
+    /// Maximum number of tokens per chunk.
     max_tokens: usize,
-    /// How many tokens the next chunk repeats.
+    /// Number of tokens at the end of a chunk that the next chunk repeats.
     overlap_tokens: usize,
 }
 
@@ -94,21 +94,21 @@ pub(crate) struct ChunkingSettings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RetrievalSettings {
-    /// How to search when a query does not say: `keyword`, `semantic` or `hybrid`. Without
-    /// embeddings, `hybrid` here means `keyword`.
+    /// Search mode of queries without one: `keyword`, `semantic` or `hybrid`. Without embeddings, `hybrid`
+    /// here means `keyword`.
     pub(crate) mode: Mode,
-    /// How many results when a query does not say.
+    /// Number of results of queries without a limit.
     pub(crate) final_limit: NonZeroU32,
-    /// How many chunks are taken by words, to be weighed.
+    /// Number of candidate chunks from the keyword index (BM25).
     candidate_k_keyword: NonZeroU32,
-    /// How many chunks are taken by meaning, to be weighed.
+    /// Number of candidate chunks from the vector index.
     candidate_k_vector: NonZeroU32,
-    /// How much meaning counts beside words in `hybrid`, from 0 to 1; by default what did best for
-    /// the model.
+    /// Weight of the semantic score against the keyword score in `hybrid`, from 0 to 1; by default the best
+    /// measured value for the model.
     hybrid_alpha: Option<f64>,
-    /// The relevance floor: a document that has no word of the query is left out when the cosine of its meaning and the
-    /// query's is below this, from -1 (nothing is left out) to 1. By default what was measured for a built-in model,
-    /// and none for others.
+    /// The relevance floor: a document without a word of the query is left out if the cosine of its embedding
+    /// and the query's is below this, from -1 (nothing is left out) to 1. By default the measured value for a
+    /// built-in model, and no floor for other models.
     min_cosine: Option<f64>,
 }
 
@@ -116,22 +116,23 @@ pub(crate) struct RetrievalSettings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmbeddingSettings {
-    /// Who makes vectors: `builtin`, `local`, `openai`, `ollama`, or `disabled` for nobody.
+    /// The embedding provider: `builtin`, `local`, `openai`, `ollama`, or `disabled` for no embeddings.
     provider: String,
-    /// Which model; `best` or `fast` of the built-in ones, where `fast` alone is used at once and
-    /// `best` takes over when it has read everything.
+    /// The model; of the built-in ones, `fast` is used at once, and `best` takes over from `fast` when it has
+    /// embedded every document.
     model: Option<String>,
-    /// When vectors of the model are made: `behind`, while serving, or `wait`, before a sync ends.
+    /// When embeddings of the model are computed: `behind`, in the background while serving, or `wait`,
+    /// before a sync ends.
     fill: Fill,
-    /// How many numbers a vector has, where the model can make several sizes.
+    /// Number of dimensions of an embedding, for models with several sizes.
     dims: Option<NonZeroU32>,
-    /// Where the model is served, like `https://api.openai.com/v1`.
+    /// The base URL of the model's API, such as `https://api.openai.com/v1`.
     url: Option<String>,
-    /// What to show there.
+    /// The API key for `url`.
     pub(crate) api_key: Option<Secret>,
     /// The folder of a `local` model, relative to the workspace.
     path: Option<PathBuf>,
-    /// Texts in one request.
+    /// Number of texts per request.
     batch_size: Option<NonZeroU32>,
     /// Seconds one request may take.
     timeout: NonZeroU32,
@@ -141,16 +142,16 @@ pub(crate) struct EmbeddingSettings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerSettings {
-    /// Address and port. Anything but a loopback address needs a token, or `[server.oauth]`.
+    /// Address and port to listen on. Anything but a loopback address needs a token or `[server.oauth]`.
     pub(crate) bind: String,
-    /// What callers must send as `Authorization: Bearer`; without one, and without `[server.oauth]`, none
-    /// is needed.
+    /// The bearer token that callers must send in the `Authorization` header; without one, and without
+    /// `[server.oauth]`, callers are not authenticated.
     pub(crate) token: Option<Secret>,
-    /// Host names to answer to besides loopback and the bound address.
+    /// Host names to accept besides loopback and the bound address.
     allowed_hosts: Vec<String>,
-    /// Origins of web pages that may call, like `https://app.example.com`.
+    /// Origins of web pages that may call the server, such as `https://app.example.com`.
     allowed_origins: Vec<String>,
-    /// Whose access tokens let callers in, besides `token`: JWTs of one authorization server.
+    /// The authorization server whose access tokens (JWTs) are accepted, in addition to `token`.
     #[schemars(with = "OAuthSettings")]
     pub(crate) oauth: Option<OAuthSettings>,
 }
@@ -161,68 +162,70 @@ pub(crate) struct ServerSettings {
 pub(crate) struct LimitSettings {
     /// Seconds one call may take.
     script_timeout: NonZeroU32,
-    /// Calls one call may make inside it.
+    /// Nested calls that one call may make.
     script_calls: NonZeroU32,
     /// Megabytes of memory that a script may use.
     script_memory_mb: NonZeroU32,
-    /// Scripts that may run at once.
+    /// Maximum number of scripts that run concurrently.
     script_workers: NonZeroU32,
-    /// Bytes of a script's result.
+    /// Maximum size of a script's result, in bytes.
     script_result_bytes: NonZeroU32,
-    /// Bytes of what a script may log in one run.
+    /// Maximum size of a script's log output per run, in bytes.
     script_log_bytes: NonZeroU32,
-    /// Bytes of a script.
+    /// Maximum size of a script's source, in bytes.
     script_source_bytes: NonZeroU32,
     /// HTTP requests that one run of a tool or an agent may make.
     script_http_requests: NonZeroU32,
-    /// Bytes of a tool's result, whatever it is made of.
+    /// Maximum size of a tool's result, in bytes, for tools of every kind.
     result_bytes: NonZeroU32,
-    /// Bytes of an answer of `execute`; a larger result is kept for a while, to be read in parts.
+    /// Maximum size of an answer of `execute`, in bytes; a larger result is kept for an hour and can be read
+    /// in parts.
     answer_bytes: NonZeroU32,
     /// Seconds an upstream server may take to start and to list its tools.
     pub(super) upstream_start_timeout: NonZeroU32,
     /// Seconds one call of an upstream server may take.
     pub(super) upstream_timeout: NonZeroU32,
-    /// Bytes of one message from an upstream server.
+    /// Maximum size of a message from an upstream server, in bytes.
     pub(super) upstream_message_bytes: NonZeroU32,
-    /// Calls of one upstream server at once.
+    /// Maximum number of concurrent calls of one upstream server.
     pub(super) upstream_calls: NonZeroU32,
-    /// Tools of one upstream server.
+    /// Maximum number of tools of one upstream server.
     pub(super) upstream_tools: NonZeroU32,
     /// Seconds one call of an API may take.
     pub(super) api_timeout: NonZeroU32,
-    /// Bytes of one answer of an API.
+    /// Maximum size of a response of an API, in bytes.
     pub(super) api_response_bytes: NonZeroU32,
-    /// Calls of one API at once.
+    /// Maximum number of concurrent calls of one API.
     pub(super) api_calls: NonZeroU32,
-    /// Bytes of a document to extract text from.
+    /// Maximum size of a document that text is extracted from, in bytes.
     pub(crate) document_bytes: NonZeroU64,
-    /// Bytes of a request's body.
+    /// Maximum size of a request body, in bytes.
     http_body_bytes: NonZeroU32,
-    /// Bytes of a request's headers.
+    /// Maximum size of a request's headers, in bytes.
     http_header_bytes: NonZeroU32,
-    /// Seconds for a request's headers to arrive.
+    /// Seconds in which a request's headers must arrive.
     http_header_timeout: NonZeroU32,
-    /// Seconds for a request's body to arrive.
+    /// Seconds in which a request's body must arrive.
     http_body_timeout: NonZeroU32,
-    /// Connections at once.
+    /// Maximum number of concurrent connections.
     http_connections: NonZeroU32,
-    /// Connections of one address at once. Behind a reverse proxy, which is one address, set it to `http_connections`.
+    /// Maximum number of concurrent connections from one address. Behind a reverse proxy, which is one
+    /// address, set it to `http_connections`.
     http_connections_per_peer: NonZeroU32,
-    /// Seconds for requests in flight to finish when the server stops.
+    /// Seconds that requests in flight get to finish when the server stops.
     drain_timeout: NonZeroU32,
 }
 
-/// What every `[connectors.<kind>.<name>]` may have besides its connector's own keys.
+/// The keys of every `[connectors.<kind>.<name>]`, besides those of its connector.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct SourceSettings {
-    /// Tags that all its documents get.
+    /// Tags for all of its documents.
     #[serde(default)]
     pub(crate) tags: Vec<String>,
-    /// How often a server syncs it, like `30s`, `15m`, `2h` or `1d`; not on schedule when absent.
+    /// The interval at which a server syncs it, such as `30s`, `15m`, `2h` or `1d`; no schedule when absent.
     pub(crate) every: Option<Every>,
-    /// Whether a server watches it, where it can be watched, and syncs it when it changes; `true`
-    /// when absent.
+    /// Whether a server watches it, if the connector supports that, and syncs it after changes; `true` when
+    /// absent.
     #[serde(default = "yes")]
     pub(crate) watch: bool,
 }
@@ -232,13 +235,13 @@ fn yes() -> bool {
 }
 
 impl Settings {
-    /// How documents are split.
+    /// The chunking settings.
     pub(crate) fn chunking(&self) -> Chunking {
         let ChunkingSettings { max_tokens, overlap_tokens } = self.chunking;
         Chunking { max_tokens, overlap_tokens }
     }
 
-    /// How candidates are gathered and weighed.
+    /// The settings of candidate retrieval and scoring.
     pub(crate) fn tuning(&self) -> Tuning {
         Tuning {
             keyword_candidates: self.retrieval.candidate_k_keyword.get() as usize,
@@ -248,7 +251,7 @@ impl Settings {
         }
     }
 
-    /// How vectors are made; `None` when nobody makes them.
+    /// The embedding model; `None` if embeddings are disabled.
     pub(crate) fn embedding(&self, root: &Path) -> Result<Option<EmbeddingOptions>, String> {
         let settings = &self.embedding;
         if settings.provider == DISABLED {
@@ -277,7 +280,7 @@ impl Settings {
         Ok(Some(EmbeddingOptions { embedder, fill: settings.fill }))
     }
 
-    /// Bounds on calls.
+    /// The limits of calls.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             call_timeout: seconds(self.limits.script_timeout),
@@ -289,7 +292,7 @@ impl Settings {
         }
     }
 
-    /// Bounds on scripts, and how many run at once.
+    /// The limits of scripts, and the settings of the engine.
     pub(crate) fn script_limits(&self, engine: EngineSettings) -> (EngineSettings, ScriptLimits) {
         let limits = &self.limits;
         let usual = ScriptLimits::default();
@@ -313,7 +316,7 @@ impl Settings {
         (engine, script_limits)
     }
 
-    /// Bounds on reading documents.
+    /// The settings of text extraction; `settings` holds the defaults.
     pub(crate) fn extraction(&self, settings: ExtractionSettings) -> ExtractionSettings {
         let document_bytes = usize::try_from(self.limits.document_bytes.get()).unwrap_or(usize::MAX);
         let memory_bytes_max =
@@ -329,22 +332,22 @@ impl Settings {
         }
     }
 
-    /// Tools made of scripts.
+    /// The sections of script tools.
     pub(crate) fn script_tools(&self) -> Vec<Section<ToolSection>> {
         sections(&self.tools, "tools", "script")
     }
 
-    /// Agents made of scripts.
+    /// The sections of script agents.
     pub(crate) fn script_agents(&self) -> Vec<Section<AgentSection>> {
         sections(&self.agents, "agents", "script")
     }
 
-    /// Agents written down.
+    /// The sections of inline agents.
     pub(crate) fn inline_agents(&self) -> Vec<Section<InlineAgentSection>> {
         sections(&self.agents, "agents", "inline")
     }
 
-    /// Sources that scripts read.
+    /// The sections of script connectors, with the keys that every source may have.
     pub(crate) fn script_connectors(&self) -> Vec<(Section<ConnectorSection>, SourceSettings)> {
         let common = |name: &str| {
             let fields = self.connectors.get("script")?.get(name)?;
@@ -358,7 +361,7 @@ impl Settings {
         found.filter_map(with_common).collect()
     }
 
-    /// Bounds on requests.
+    /// The limits of HTTP requests.
     pub(crate) fn http_limits(&self) -> HttpLimits {
         HttpLimits {
             body_bytes: self.limits.http_body_bytes.get() as usize,
@@ -371,7 +374,7 @@ impl Settings {
         }
     }
 
-    /// Who may call, besides those who come with an access token.
+    /// The access rules of the HTTP server, without OAuth.
     pub(crate) fn access(&self) -> Access {
         Access {
             token: self.server.token.clone(),
@@ -386,11 +389,11 @@ pub(super) fn seconds(count: NonZeroU32) -> Duration {
     Duration::from_secs(u64::from(count.get()))
 }
 
-/// Understands a merged tree; errors name key, file and line.
+/// Deserializes and validates a merged tree; errors name key, file and line.
 pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
     let settings: Settings = serde_path_to_error::deserialize(tree.to_json()).map_err(|error| {
         let path: Vec<String> = error.path().to_string().split('.').map(str::to_owned).collect();
-        // What is wrong may be the secret itself.
+        // The message would quote the wrong value, which may be a secret.
         let is_header = path.len() > 3 && path[0] == "apis" && path[2] == "headers";
         let is_secret = is_header || path.last().is_some_and(|key| Redactor::is_secret_key(key));
         let message = if is_secret { "has the wrong type".to_owned() } else { error.inner().to_string() };
@@ -452,7 +455,7 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
     if problems.is_empty() { Ok(settings) } else { Err(ConfigError { problems }) }
 }
 
-/// APIs that go by a name that is another's. Servers among themselves are told apart by a number.
+/// Finds APIs whose identifier is taken. Colliding server names are numbered instead.
 fn collisions(settings: &Settings, tree: &Table) -> Vec<String> {
     let servers = settings.mcp_servers.keys().map(|name| ("mcp_servers", name));
     let mut taken: BTreeMap<Identifier, (&str, &String)> =
@@ -471,7 +474,7 @@ fn collisions(settings: &Settings, tree: &Table) -> Vec<String> {
     problems
 }
 
-/// The path of a key in a section; of the section itself where no key is to blame.
+/// The path of a key in a section, or of the section if the error names no key.
 fn section_key(group: &str, kind: &str, name: &str, key: &str) -> String {
     match key {
         "." | "?" => format!("{group}.{kind}.{name}"),

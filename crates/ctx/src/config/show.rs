@@ -1,4 +1,4 @@
-//! What is in effect, and where each of it was said.
+//! The settings in effect for display, with their origins.
 
 use super::tree::Table;
 use ctx_core::Redactor;
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 const MASK: &str = "***";
 
-/// One setting in effect.
+/// A setting in effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Shown {
-    /// The table it stands in.
+    /// The name of its table.
     pub(crate) section: String,
-    /// Its own name.
+    /// The key in the table.
     pub(crate) key: String,
-    /// Its value; `***` for a secret.
+    /// The value; `***` for a secret.
     pub(crate) value: Value,
-    /// `default`, or file and line.
+    /// `default`, a command line option, or file and line.
     pub(crate) origin: String,
 }
 
-/// The settings of a configuration with their origins, to be shown.
+/// A snapshot of a configuration's settings, for display.
 pub(crate) struct SettingsView {
     tree: Table,
     redactor: Redactor,

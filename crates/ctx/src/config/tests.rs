@@ -1,4 +1,4 @@
-//! Files in, settings or problems out.
+//! Loads configuration files and compares the settings, warnings or problems.
 
 mod apis;
 mod arbitrary;

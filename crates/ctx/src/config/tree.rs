@@ -1,4 +1,4 @@
-//! What configuration files say: tables and values, each with the place it was written at.
+//! The content of configuration files: tables and values, each with its position in a file.
 
 use super::{ConfigError, apis};
 use ctx_core::{Redactor, Secret};
@@ -8,16 +8,16 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// One file, read.
+/// A parsed file.
 pub(super) struct Layer {
     pub(super) table: Table,
 }
 
-/// Keys and what they stand for.
+/// A table of nodes by key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(super) entries: BTreeMap<String, Node>,
-    /// Where its header is, if it has one.
+    /// The position of its header, if it has one.
     pub(super) origin: Option<Origin>,
 }
 
@@ -38,20 +38,20 @@ impl Node {
     }
 }
 
-/// A value and its place.
+/// A value with its position.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) value: Value,
     pub(super) origin: Origin,
-    /// Variables of the environment that are in it.
+    /// The names of environment variables that were expanded in it.
     pub(super) variables: Vec<String>,
 }
 
-/// Where something was written.
+/// The position of a value: file and line, or the command line option that set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) file: String,
-    /// From 1; 0 for the defaults, which nobody wrote.
+    /// From 1; 0 if there is no line, as for defaults and command line options.
     pub(super) line: usize,
 }
 
@@ -73,7 +73,7 @@ impl Layer {
 }
 
 impl Table {
-    /// Puts `over` over this; tables merge, values replace.
+    /// Merges `over` over this table; values in `over` win.
     pub(super) fn merge(&mut self, over: Table) {
         self.origin = over.origin.or(self.origin.take());
         for (key, node) in over.entries {
@@ -86,12 +86,12 @@ impl Table {
         }
     }
 
-    /// The same as JSON.
+    /// The table as JSON.
     pub(super) fn to_json(&self) -> Value {
         Value::Object(self.entries.iter().map(|(key, node)| (key.clone(), node.to_json())).collect())
     }
 
-    /// Replaces what is at this path, or removes it; tables on the way are made where they are missing.
+    /// Replaces or removes the node at this path; creates missing tables on the way.
     pub(super) fn put(&mut self, path: &[&str], node: Option<Node>) {
         let Some((first, rest)) = path.split_first() else { return };
         if !rest.is_empty() {
@@ -107,7 +107,7 @@ impl Table {
         };
     }
 
-    /// Where the value at this path, or the nearest table above it, was written.
+    /// The position of the value at this path, or of the nearest table above it.
     pub(super) fn origin_of(&self, path: &[String]) -> Option<&Origin> {
         let (first, rest) = path.split_first()?;
         match self.entries.get(first) {
@@ -117,7 +117,7 @@ impl Table {
         }
     }
 
-    /// What is at this path.
+    /// The node at this path.
     pub(super) fn at(&self, path: &[&str]) -> Option<&Node> {
         let (first, rest) = path.split_first()?;
         match self.entries.get(*first)? {
@@ -145,7 +145,7 @@ impl Table {
         matches!(self.entries.get(*first), Some(Node::Table(table)) if table.has_table(rest))
     }
 
-    /// Every value, with the keys that lead to it.
+    /// Every value with its path.
     pub(super) fn leaves(&self) -> Vec<(Vec<String>, &Leaf)> {
         let mut found = Vec::new();
         for (key, node) in &self.entries {
@@ -160,7 +160,7 @@ impl Table {
         found
     }
 
-    /// Whether the value at this path must not be shown.
+    /// Whether the value at this path is secret.
     pub(super) fn is_secret(&self, path: &[String], leaf: &Leaf) -> bool {
         path.last().is_some_and(|key| Redactor::is_secret_key(key)) || apis::is_secret(self, path, leaf)
     }
@@ -170,7 +170,7 @@ impl Table {
         for (path, leaf) in self.leaves() {
             let texts = texts(&leaf.value);
             match self.is_secret(&path, leaf) {
-                // Others see only the token of what a header says.
+                // Servers may repeat the token of an `Authorization` header without its scheme.
                 true => secrets.extend(texts.into_iter().flat_map(|text| [Some(text), token(text)])),
                 false => secrets.extend(texts.into_iter().map(login)),
             }
@@ -179,7 +179,7 @@ impl Table {
     }
 }
 
-/// Every text in a value.
+/// Every string in a value.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -189,20 +189,20 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// What follows the name of a scheme, as in `Bearer …`.
+/// The token of an `Authorization` header: the part after the scheme, as in `Bearer …`.
 fn token(text: &str) -> Option<&str> {
     let (scheme, token) = text.split_once(' ')?;
     ["basic", "bearer", "token"].contains(&scheme.to_ascii_lowercase().as_str()).then(|| token.trim())
 }
 
-/// The password of an address on the web; a name that stands there alone may be a token.
+/// The password of an HTTP URL, or its user name if there is no password: it may be a token.
 fn login(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
     let login = rest.split(['/', '?', '#']).next()?.rsplit_once('@')?.0;
     Some(login.split_once(':').map_or(login, |(_, password)| password))
 }
 
-/// Turns offsets into lines.
+/// Converts byte offsets to line numbers.
 struct Lines<'a> {
     file: &'a str,
     starts: Vec<usize>,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
-/// The most files of one section whose content trust covers.
+/// Maximum number of files per section whose content is covered by trust.
 const FILES_MAX: usize = 64;
 /// Embedding providers that open no connection and load no model file.
 const BUILT_IN_PROVIDERS: [&str; 2] = ["builtin", "disabled"];
@@ -33,13 +33,13 @@ pub(crate) struct TrustRequest {
 }
 
 impl TrustRequest {
-    /// The keys that lead to it.
+    /// The path of keys to the section.
     pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(String::as_str)
     }
 }
 
-/// Everything in a workspace's layer that needs trust; `below` is what the user's own file and the defaults say.
+/// The trust requests of a workspace's file; `below` holds the defaults and the user's own file.
 pub(super) fn find(layer: &Table, below: &Table, root: &Path, variables: Variables<'_>) -> Vec<TrustRequest> {
     let mut finder = Finder { layer, below, root, variables, found: Vec::new() };
     for (key, node) in &layer.entries {
@@ -64,8 +64,8 @@ pub(crate) fn is_inside(root: &Path, path: &Path) -> bool {
     }
 }
 
-/// Canonicalizes the part of a path that exists, and appends the rest. None if the rest contains `..`, or if the path
-/// has a dangling symlink.
+/// Canonicalises the part of a path that exists, and appends the rest. None if the rest contains `..`, or if
+/// the path has a dangling symlink.
 fn resolve(path: &Path) -> Option<PathBuf> {
     for existing in path.ancestors() {
         if let Ok(canonical) = existing.canonicalize() {
@@ -190,7 +190,8 @@ impl Finder<'_> {
                 let spec = text("spec").filter(|spec| !spec.contains("://"));
                 spec.map(|spec| self.root.join(spec)).into_iter().collect()
             }
-            // An argument is a file if one exists at that path. Programs outside the workspace are not covered.
+            // An argument counts as a file if one exists at that path. Programs outside the workspace are not
+            // covered.
             Some(&"mcp_servers") => {
                 let folder = text("cwd").map_or_else(|| self.root.to_owned(), |cwd| self.root.join(cwd));
                 let arguments = section["args"].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -1,4 +1,4 @@
-//! Settings that were typed and not written down: `--mcp name=…`.
+//! Settings from the command line, such as `--mcp name=…`.
 
 use super::tree::{Leaf, Node, Origin, Table};
 use super::typed_apis::{TypedApi, TypedAuth, put_auth};
@@ -8,29 +8,29 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Options that say where to serve, as origins of `server.bind`.
+/// Options that set the bind address; they are the origin of `server.bind`.
 pub(super) const BIND_OPTION: &str = "--bind";
 pub(super) const HTTP_OPTION: &str = "--http";
 const PORT_OPTION: &str = "--port";
 
-/// What a command line adds to what the files say.
+/// Settings from the command line, which override those of the files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Typed {
-    /// Upstream servers; each stands for a whole section.
+    /// Upstream servers; each replaces a section of the same name.
     pub(crate) servers: Vec<TypedServer>,
-    /// APIs; the same.
+    /// APIs; each replaces a section of the same name.
     pub(crate) apis: Vec<TypedApi>,
-    /// What lets us in at APIs, typed or written.
+    /// Credentials for APIs of the command line or the files.
     pub(crate) auth: Vec<TypedAuth>,
-    /// Where the store lies.
+    /// The path of the store.
     pub(crate) store: Option<PathBuf>,
-    /// Where to serve.
+    /// The bind address and port.
     pub(crate) bind: TypedBind,
-    /// Whether that came with `--http=ADDRESS`.
+    /// Whether the bind address came from `--http=ADDRESS`.
     pub(crate) is_http: bool,
 }
 
-/// A server as it is typed: `name=command argument …` or `name=https://…`.
+/// A server in the form of the command line: `name=command argument …` or `name=https://…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TypedServer {
     name: String,
@@ -59,7 +59,8 @@ impl FromStr for TypedServer {
 }
 
 impl Typed {
-    /// Puts what was typed over what the files say. A server or an API takes the place of one of the same name.
+    /// Merges these settings over those of the files. A server or an API replaces the section of the same
+    /// name.
     pub(super) fn put_over(&self, tree: &mut Table, variables: Variables<'_>) -> Result<(), ConfigError> {
         let mut replace = |group: &str, name: &str, origin: &str, section: &Value| {
             if let Some(Node::Table(sections)) = tree.entries.get_mut(group) {
@@ -99,7 +100,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Whether what was typed takes the place of a section or key.
+    /// Whether the command line replaces this section or key.
     pub(super) fn replaces(&self, section: &str) -> bool {
         if section == "server.bind" {
             return self.bind.bind.is_some();
@@ -109,7 +110,7 @@ impl Typed {
     }
 }
 
-/// JSON as if a file said it.
+/// Converts JSON to a table whose values have this origin.
 fn table(origin: &str, value: &Value) -> Table {
     let origin_of = || Origin { file: origin.to_owned(), line: 0 };
     let node = |(key, value): (&String, &Value)| {

@@ -1,4 +1,4 @@
-//! APIs that were typed and not written down: `petstore=spec.yaml`, and `--auth petstore:VARIABLE`.
+//! APIs and credentials from the command line: `petstore=spec.yaml`, and `--auth petstore:VARIABLE`.
 
 use super::apis::{is_variable, section_of};
 use super::tree::{Leaf, Node, Origin, Table};
@@ -7,7 +7,7 @@ use ctx_core::{Identifier, nearest};
 use serde_json::{Value, json};
 use std::str::FromStr;
 
-/// Words in the names of files and hosts that say nothing of whose they are.
+/// Generic words in the names of files and hosts, which do not identify an API.
 const EMPTY_WORDS: [&str; 24] = [
     "api",
     "apis",
@@ -35,11 +35,11 @@ const EMPTY_WORDS: [&str; 24] = [
     "yml",
 ];
 
-/// An API as it is typed: `name=path`, `name=https://…`, or either without a name.
+/// An API in the form of the command line: `name=path`, `name=https://…`, or either without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TypedApi {
     pub(super) name: String,
-    /// An address, or a path that is relative to nothing.
+    /// A URL, or an absolute path.
     spec: String,
 }
 
@@ -59,11 +59,11 @@ impl FromStr for TypedApi {
     }
 }
 
-/// What a typed API is called, and where its description is.
+/// Splits `name=spec`; without a name, derives one from the spec.
 pub(crate) fn name_and_spec(typed: &str) -> Result<(String, &str), String> {
     const FORM: &str = "write PATH or URL, or name=PATH or name=URL";
     let typed = typed.trim();
-    // Paths and addresses may have the sign in them, too.
+    // Paths and URLs may contain `=`, too.
     let named = typed.split_once('=').filter(|(name, _)| !name.contains(['/', '\\', ':', '?']));
     let (name, spec) = named.map_or((None, typed), |(name, spec)| (Some(name.trim()), spec.trim()));
     if spec.is_empty() || name == Some("") {
@@ -77,7 +77,7 @@ pub(crate) fn name_and_spec(typed: &str) -> Result<(String, &str), String> {
 }
 
 impl TypedApi {
-    /// What a file would say. Whoever types it serves himself, and may bring what he likes.
+    /// The section of the API. It allows `_meta.auth`: whoever starts the server is its user.
     pub(super) fn section(&self) -> Value {
         json!({ "spec": self.spec, "request_auth": true })
     }
@@ -87,7 +87,7 @@ fn is_address(spec: &str) -> bool {
     spec.starts_with("http://") || spec.starts_with("https://")
 }
 
-/// What a description is called by its place: the last part of it that says something.
+/// Derives a name from the path or URL of a description: its last word that is not generic.
 fn called(spec: &str) -> Option<String> {
     let (path, host) = match spec.split_once("://").filter(|_| is_address(spec)) {
         Some((_, rest)) => {
@@ -95,7 +95,7 @@ fn called(spec: &str) -> Option<String> {
             let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
             let host = host.rsplit('@').next().unwrap_or_default();
             let name = host.split(':').next().unwrap_or_default();
-            // What all hosts of a country or a trade share says nothing.
+            // The top-level domain is skipped.
             (path, name.rsplit_once('.').map_or(name, |(name, _)| name))
         }
         None => (spec, ""),
@@ -111,7 +111,8 @@ fn called(spec: &str) -> Option<String> {
     Some(Identifier::sanitize(word).to_string())
 }
 
-/// Whose credentials a variable holds: `name:VARIABLE` or `name.scheme:VARIABLE`.
+/// The variable that holds the credentials of an API or of one security scheme: `name:VARIABLE` or
+/// `name.scheme:VARIABLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TypedAuth {
     whose: String,
@@ -131,7 +132,7 @@ impl FromStr for TypedAuth {
     }
 }
 
-/// Puts what variables hold in the place of credentials that files name.
+/// Replaces the credentials of APIs by the values of variables.
 pub(super) fn put_auth(
     typed: &[TypedAuth],
     tree: &mut Table,
@@ -181,7 +182,7 @@ pub(super) fn put_auth(
     Ok(())
 }
 
-/// Which API is meant, and which of its schemes; names may have dots in them.
+/// Splits into API and security scheme; both may contain dots.
 fn split(whose: &str, names: &[&str]) -> Option<(String, Option<String>)> {
     if names.contains(&whose) {
         return Some((whose.to_owned(), None));

@@ -1,4 +1,4 @@
-//! Where to serve, as it was typed: `--bind`, `--port`.
+//! The bind address on the command line: `--bind`, `--port`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -15,17 +15,17 @@ pub(crate) struct TypedBind {
 }
 
 impl TypedBind {
-    /// This address, as `--http=ADDRESS` gives it.
+    /// The bind address of `--http=ADDRESS`.
     pub(crate) fn to(bind: Option<String>) -> Self {
         Self { bind, port: None }
     }
 
-    /// Whether anything was typed.
+    /// Whether any option was given.
     pub(crate) fn is_given(&self) -> bool {
         self.port.is_some() || self.bind.is_some()
     }
 
-    /// The address and port to serve at, where the files say `configured`.
+    /// The resulting bind address; `configured` fills in the missing parts.
     pub(super) fn over(&self, configured: &str) -> Result<String, String> {
         let (configured_host, configured_port) = split(configured);
         let (host, typed_port) = match &self.bind {

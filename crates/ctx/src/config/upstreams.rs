@@ -16,9 +16,10 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// The variables of our environment that a server's process inherits, besides those that its section names. The guide
-/// lists them (`docs/guide/upstreams.md`). Certificates, proxies and registries: without them `npx` and `uvx` start nothing
-/// in a company network. `NODE_OPTIONS` is not among them: it makes a server run code that its section does not name.
+/// Environment variables that a stdio server inherits, besides those in its section. The guide lists them
+/// (`docs/guide/upstreams.md`). Without those for certificates, proxies and registries, `npx` and `uvx` start
+/// nothing in a company network. `NODE_OPTIONS` is not among them: it makes a server run code that its
+/// section does not name.
 const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
@@ -91,40 +92,41 @@ const INHERITED: &[&str] = &[
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerSection {
-    /// The program to start, like `npx`; either this or `url`.
+    /// The program to start, such as `npx`; either this or `url`.
     command: Option<String>,
     /// Its arguments.
     args: Option<Vec<String>>,
-    /// Variables of its environment, besides a few that every program needs (`PATH`, `HOME`, …).
+    /// Environment variables, besides the inherited ones (`PATH`, `HOME`, …).
     env: Option<BTreeMap<String, String>>,
-    /// Where it runs, relative to the workspace; the workspace itself when absent.
+    /// The working directory, relative to the workspace; the workspace itself when absent.
     cwd: Option<PathBuf>,
-    /// Where the server is, like `https://example.com/mcp`; either this or `command`.
+    /// The URL of the server, such as `https://example.com/mcp`; either this or `command`.
     url: Option<String>,
-    /// How the server at `url` is spoken to: `streamable-http`, which is also meant when absent, or `sse`,
-    /// which only the oldest need.
+    /// The transport of the server at `url`: `streamable-http`, which is the default, or `sse`, which only
+    /// old servers need.
     transport: Option<HttpTransport>,
-    /// Headers to send to the server at `url`, like `{ Authorization = "Bearer ${TOKEN}" }`.
+    /// Headers to send to the server at `url`, such as `{ Authorization = "Bearer ${TOKEN}" }`.
     headers: Option<BTreeMap<String, String>>,
-    /// How `ctx upstream login` logs in at the server at `url`; most servers need nothing said here.
+    /// OAuth settings for `ctx upstream login` at the server at `url`; most servers need none.
     oauth: Option<LoginSection>,
-    /// `eager` keeps it running; `lazy` starts it when it is called, and ends it when it has not been called
-    /// for five minutes. The first time of all it is started for the list of its tools, which is remembered.
+    /// `eager` keeps the server running; `lazy` starts it on the first call, and stops it after five minutes
+    /// without a call. Before the first use, a lazy server is started once to list its tools, which are
+    /// stored.
     #[serde(default)]
     start: When,
     /// Whether its tools are listed to clients one by one, as `<name>__<tool>`; scripts can call them either
     /// way.
     #[serde(default)]
     expose: bool,
-    /// Which of its tools are there, as patterns like `read_*`; all when absent.
+    /// The tools to include, as patterns such as `read_*`; all when absent.
     #[serde(default)]
     allowed_tools: Vec<String>,
-    /// Which of its tools are not there, even if `allowed_tools` has them.
+    /// The tools to exclude, even if `allowed_tools` matches them.
     #[serde(default)]
     denied_tools: Vec<String>,
-    /// What comes of tools that are new, or say something else of themselves than when they were accepted: `tell` warns,
-    /// `ask` also refuses to call them until `ctx upstream accept <name>`. When absent, tools that only read are told
-    /// of (`readOnlyHint`, as accepted and now), and all others need to be accepted.
+    /// How to handle tools whose definitions are new or changed since they were accepted: `tell` warns; `ask`
+    /// also refuses calls until `ctx upstream accept <name>`. When absent, read-only tools (`readOnlyHint`,
+    /// as accepted and now) only cause a warning, and all others need to be accepted.
     changes: Option<OnChange>,
     /// Seconds one call may take; `limits.upstream_timeout` when absent.
     timeout: Option<NonZeroU32>,
@@ -134,14 +136,14 @@ pub(crate) struct ServerSection {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LoginSection {
-    /// A client that was registered by hand, where the server registers nobody by itself.
+    /// The ID of a client that was registered by hand, for servers without dynamic client registration.
     client_id: Option<String>,
-    /// Its secret, like `${CLIENT_SECRET}`.
+    /// The client's secret, such as `${CLIENT_SECRET}`.
     client_secret: Option<Secret>,
-    /// What to ask for; what the server wants when absent.
+    /// The scopes to request; those that the server asks for when absent.
     #[serde(default)]
     scopes: Vec<String>,
-    /// The address of a document that describes the client, where the server knows such documents.
+    /// The URL of a client ID metadata document, for servers that support it.
     client_metadata_url: Option<String>,
 }
 
@@ -167,7 +169,7 @@ enum OnChange {
     Ask,
 }
 
-/// What is wrong with the name of an upstream that is somebody else's.
+/// The problem of a name that belongs to a built-in provider.
 pub(super) fn reserved(name: &str) -> Option<String> {
     let identifier = Identifier::sanitize(name);
     let is_taken = BuiltinProvider::named(identifier.as_str()).is_some();
@@ -175,7 +177,7 @@ pub(super) fn reserved(name: &str) -> Option<String> {
 }
 
 impl ServerSection {
-    /// What is wrong with it, each with its key; an empty key is the section itself.
+    /// Invalid keys and their problems; an empty key stands for the section itself.
     pub(super) fn problems(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut problems: Vec<_> = reserved(name).map(|problem| ("", problem)).into_iter().collect();
         match (&self.command, &self.url) {
@@ -234,7 +236,7 @@ impl ServerSection {
         Headers::new(written.map(|(name, value)| (name.as_str(), value.as_str())))
     }
 
-    /// How it is reached, in a line; without what may be secret.
+    /// The command line or URL for display, without environment variables and headers.
     pub(crate) fn shown(&self) -> String {
         match (&self.command, &self.url) {
             (Some(command), _) => {
@@ -246,14 +248,14 @@ impl ServerSection {
         }
     }
 
-    /// Where it is, if it is on the web.
+    /// The URL, if the server is remote.
     pub(crate) fn url(&self) -> Option<&str> {
         self.url.as_deref()
     }
 
     fn transport(&self, config: &Config) -> Transport {
         let Some(program) = &self.command else {
-            // It was understood once already, when the configuration was read.
+            // Cannot fail: the headers were checked when the configuration was loaded.
             let headers = self.headers().unwrap_or_default();
             let kind = match self.transport {
                 Some(HttpTransport::Sse) => HttpKind::Sse,
@@ -267,7 +269,7 @@ impl ServerSection {
             INHERITED.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?))).collect();
         let named = self.env.iter().flatten();
         environment.extend(named.map(|(name, value)| (name.into(), value.into())));
-        // A program that is named by a path is one of the workspace's.
+        // A path is relative to the workspace; a bare name is looked up in `PATH`.
         let program = match program.contains('/') {
             true => config.root.join(program).into(),
             false => program.into(),
@@ -306,7 +308,7 @@ impl LimitSettings {
 }
 
 impl Config {
-    /// The upstream servers that may be used, and what is to be known of their names.
+    /// The settings of the servers that `may_run` selects, and warnings about the names of all servers.
     pub(crate) fn upstreams(&self, may_run: &dyn Fn(&str) -> bool) -> (Vec<UpstreamSettings>, Vec<String>) {
         let sections = &self.settings.mcp_servers;
         let names = Identifier::sanitize_all(sections.keys().map(String::as_str));
@@ -335,7 +337,7 @@ impl Config {
                     Some(OnChange::Tell) => Changes::Tell,
                     Some(OnChange::Ask) => Changes::Ask,
                 },
-                // The same.
+                // Cannot fail: the patterns were checked when the configuration was loaded.
                 tools: ToolFilter::new(&section.allowed_tools, &section.denied_tools).unwrap_or_default(),
                 limits,
             });
@@ -344,11 +346,11 @@ impl Config {
     }
 }
 
-/// Stands for a variable that is not set: what is checked is the rest.
+/// Placeholder for a variable that is not set, so that the rest can be checked.
 const ANYTHING: &str = "https://unset";
 
-/// What would be wrong with a section of this name if a file had it; and variables that are not set, without
-/// which it would be left out.
+/// Checks a section as if a file contained it. Returns its unset variables, without which the section would
+/// be dropped, or its problems.
 pub(crate) fn check_entry(
     name: &str,
     entry: &Value,

@@ -1,4 +1,4 @@
-//! The scripts of a workspace: who runs them, which are there to be called, what is wrong with the others.
+//! The scripts of a workspace: loads and runs them, and reports the invalid ones.
 
 mod set;
 mod source;
@@ -19,18 +19,18 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Names that scripts cannot have: those of tools that are built in, and of a route.
+/// Names that script tools cannot have: those of built-in tools, and of an HTTP route.
 pub(crate) const RESERVED: [&str; 8] =
     ["search", "get", "sources", "list", "execute", "list_functions", "search_docs", "get_function_docs"];
 
-/// Runs scripts and reads documents, in workers. Nothing is started before the first of them is needed.
+/// Owns the workers for scripts and for text extraction. Workers start on first use.
 pub(crate) struct Runner {
     program: PathBuf,
     engine: EngineSettings,
     limits: ScriptLimits,
     extraction: Extraction,
     redactor: Redactor,
-    /// Whether there are documents to search.
+    /// Whether the workspace has documents to search.
     has_knowledge: bool,
     started: OnceLock<(Engine, Scripts)>,
     gateway: OnceLock<Arc<Gateway>>,
@@ -38,7 +38,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn new(config: &Config) -> Result<Self, ScriptProblem> {
-        // Asked once: a program that is replaced while it runs cannot be asked later.
+        // Read at start: later, the executable may have been replaced.
         let program = std::env::current_exe()
             .map_err(|error| problem(format!("the program cannot find itself to run scripts: {error}")))?;
         let (engine, limits) =
@@ -56,22 +56,22 @@ impl Runner {
         })
     }
 
-    /// What ends the processes of upstream servers when we cannot: this same program.
+    /// The program that ends the processes of upstream servers when this process cannot: this executable.
     pub(crate) fn reaper(&self) -> ReaperProgram {
         ReaperProgram { path: self.program.clone(), arguments: vec![REAPER.into()] }
     }
 
-    /// Where the text of documents is extracted.
+    /// The text extraction of documents.
     pub(crate) fn extraction(&self) -> &Extraction {
         &self.extraction
     }
 
-    /// What is masked: it learns what scripts are given from the environment.
+    /// Masks secrets; it learns the values that scripts read from the environment.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// What loads and runs them.
+    /// Loads and runs scripts; starts the engine on the first call.
     pub(crate) fn scripts(&self) -> Result<&Scripts, ScriptProblem> {
         if let Some((_, scripts)) = self.started.get() {
             return Ok(scripts);
@@ -83,21 +83,21 @@ impl Runner {
         Ok(&self.started.get_or_init(|| (engine, scripts)).1)
     }
 
-    /// What runs scripts that are sent. It is one and the same as long as the workspace is open, so that what
-    /// it keeps is there for whatever catalog comes next.
+    /// The provider of `execute`. There is one while the workspace is open, so that results and files it
+    /// keeps survive a new catalog.
     pub(crate) fn gateway(&self) -> Result<&Arc<Gateway>, ScriptProblem> {
         let scripts = self.scripts()?;
         Ok(self.gateway.get_or_init(|| Arc::new(Gateway::new(scripts.clone(), self.has_knowledge))))
     }
 
-    /// Has a worker ready for the first call.
+    /// Starts a worker in advance, if scripts are in use.
     pub(crate) fn warm_up(&self) {
         if let Some((engine, _)) = self.started.get() {
             engine.warm_up();
         }
     }
 
-    /// Ends whatever runs.
+    /// Ends all workers.
     pub(crate) async fn shutdown(&self) {
         let scripts = async {
             if let Some((engine, _)) = self.started.get() {
@@ -112,18 +112,18 @@ fn problem(message: String) -> ScriptProblem {
     ScriptProblem { message }
 }
 
-/// A tool or an agent that the configuration names.
+/// A script tool or script agent of the configuration.
 #[derive(Clone)]
 pub(crate) struct Configured {
     pub(crate) kind: Kind,
     pub(crate) settings: ScriptSettings,
-    /// Where its section is written: `ctx.toml:3: `.
+    /// The position of its section as the prefix of a message, such as `ctx.toml:3: `.
     place: String,
     /// The guard that decides whether a changed file may be loaded; none if the section needs no trust.
     guard: Option<Guard>,
 }
 
-/// What a script that can be called is.
+/// The kind of a callable script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tool,
@@ -131,12 +131,12 @@ pub(crate) enum Kind {
 }
 
 impl Configured {
-    /// Whether another one is the same script with the same settings; it may be written at another place.
+    /// Whether both are the same script with the same settings, regardless of their positions in the file.
     fn is_alike(&self, other: &Self) -> bool {
         self.kind == other.kind && self.settings == other.settings && self.guard == other.guard
     }
 
-    /// `tools.script.post_slack`
+    /// The name of its section: `tools.script.post_slack`.
     pub(crate) fn section(&self) -> String {
         let group = match self.kind {
             Kind::Tool => "tools",
@@ -146,7 +146,7 @@ impl Configured {
     }
 }
 
-/// The tools and agents that a configuration names.
+/// The script tools and agents of a configuration.
 pub(crate) fn configured(config: &Config) -> Vec<Configured> {
     let tools = config.settings.script_tools().into_iter().map(|section| {
         let own = section.own;
@@ -177,7 +177,7 @@ pub(crate) fn configured(config: &Config) -> Vec<Configured> {
     all.collect()
 }
 
-/// A script as its section has it, without bounds of its own.
+/// The settings of a script from its section, without limits of its own.
 pub(crate) fn script(config: &Config, name: String, path: &Path, own: Map<String, Value>) -> ScriptSettings {
     ScriptSettings {
         name,

@@ -1,4 +1,4 @@
-//! The scripts that can be called: the last sound version of each, and what is wrong with the newest.
+//! The set of callable scripts: for each, the last valid version and the problem of the newest one.
 
 use super::{Configured, Kind, RESERVED, Runner, Version, problem, version};
 use crate::trust::Guard;
@@ -11,26 +11,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Scripts that are loaded at once; each needs a worker for a moment.
+/// Maximum number of scripts that are loaded concurrently; each occupies a worker for a moment.
 const LOADING_MAX: usize = 4;
 
-/// How often files of scripts are looked at while they are served.
+/// Interval at which a server checks the files of scripts for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// How long to wait before an untrusted change is checked again; `ctx trust` may have allowed it meanwhile.
+/// Delay before an untrusted change is checked again; `ctx trust` may have allowed it meanwhile.
 const REFUSAL_RETRY: Duration = Duration::from_secs(2);
 
-/// A script that can be called.
+/// A loaded script.
 #[derive(Clone)]
 enum Callable {
     Tool(Arc<dyn Tool>),
     Agent(Arc<dyn Agent>),
 }
 
-/// A configured script, the last version of it that was sound, and what is wrong with the newest.
+/// A configured script: its last valid version, and the problem of the newest one.
 pub(crate) struct Loaded {
     pub(crate) configured: Configured,
-    /// Of the file that was loaded last, sound or not, and of the one that was seen last.
+    /// The file versions that were last loaded, valid or not, and last seen.
     version: Option<Version>,
     seen: Option<Version>,
     sound: Option<Callable>,
@@ -39,22 +39,22 @@ pub(crate) struct Loaded {
     refused_at: Option<Instant>,
 }
 
-/// Every script of a workspace that can be called.
+/// All callable scripts of a workspace.
 pub(crate) struct ScriptSet {
     runner: Arc<Runner>,
     scripts: Vec<Loaded>,
-    /// What the catalog said of them.
+    /// Warnings of the catalog about scripts.
     pub(crate) warnings: Vec<String>,
 }
 
 impl ScriptSet {
-    /// Loads all of them, side by side. Those that cannot be loaded are kept with what is wrong.
+    /// Loads all scripts concurrently. Invalid ones stay in the set with their problem.
     pub(crate) async fn load(runner: Arc<Runner>, configured: Vec<Configured>) -> Self {
         let before = Self { runner: runner.clone(), scripts: Vec::new(), warnings: Vec::new() };
         Self::load_after(before, runner, configured).await
     }
 
-    /// The same; a script of the set before that is configured alike, and run by the same runner, is taken over.
+    /// Like [`ScriptSet::load`], but reuses scripts of `before` that have the same settings and runner.
     pub(crate) async fn load_after(before: Self, runner: Arc<Runner>, configured: Vec<Configured>) -> Self {
         let same_runner = Arc::ptr_eq(&before.runner, &runner);
         let mut known: Vec<Loaded> = if same_runner { before.scripts } else { Vec::new() };
@@ -74,8 +74,8 @@ impl ScriptSet {
         Self { runner, scripts, warnings: Vec::new() }
     }
 
-    /// Loads those whose files have changed and rest. A version that is not sound leaves the last one in
-    /// place. Tells whether anything is to be called that was not, or no longer as it was.
+    /// Reloads scripts whose files have changed and are stable. An invalid version leaves the last valid one
+    /// in place. Returns whether a script was replaced.
     pub(crate) async fn reload(&mut self) -> bool {
         let paths: Vec<_> =
             self.scripts.iter().map(|script| script.configured.settings.path.clone()).collect();
@@ -83,7 +83,7 @@ impl ScriptSet {
         let Ok(now) = tokio::task::spawn_blocking(look).await else { return false };
         let runner = &self.runner;
         let changed = self.scripts.iter_mut().zip(now).filter_map(|(script, now)| {
-            // Whoever writes a file may be in the middle of it; it is taken up when it looks the same twice.
+            // A file may be half written; it is loaded when two consecutive checks see the same version.
             let rests = std::mem::replace(&mut script.seen, now) == now;
             let is_waiting = script.refused_at.is_some_and(|at| at.elapsed() < REFUSAL_RETRY);
             (rests && now != script.version && !is_waiting).then_some(script)
@@ -119,12 +119,12 @@ impl ScriptSet {
         join_all(reloading).await.contains(&true)
     }
 
-    /// All of them.
+    /// All scripts, valid or not.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Loaded> {
         self.scripts.iter()
     }
 
-    /// Reloads files that change, until `stop`; then returns the set.
+    /// Reloads changed files until `stop`; then returns the set.
     pub(crate) async fn keep_fresh(mut self, composition: Arc<Composition>, stop: CancellationToken) -> Self {
         if self.scripts.is_empty() {
             return self;
@@ -139,12 +139,12 @@ impl ScriptSet {
         self
     }
 
-    /// What is wrong, a line each.
+    /// The problems, one line each.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.scripts.iter().filter_map(Loaded::told).chain(self.warnings.iter().cloned()).collect()
     }
 
-    /// What can be called now: what runs scripts that are sent, and the scripts that are here.
+    /// The providers of `execute`, of its kept results and files, of valid scripts, and of inline agents.
     pub(crate) fn providers(&self, inline: &[Arc<dyn Agent>]) -> Vec<Arc<dyn Provider>> {
         let gateway = self.runner.gateway().ok().map(|gateway| {
             let listed: Arc<dyn Provider> = gateway.clone();
@@ -173,12 +173,12 @@ impl Loaded {
         Self { configured, version, seen: version, sound, problem, refused_at: None }
     }
 
-    /// What is wrong with it.
+    /// The problem of the newest version.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// The same, with its section.
+    /// The problem as a warning with the position and name of the section.
     fn told(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
         let Configured { place, .. } = &self.configured;
@@ -206,7 +206,7 @@ async fn load(runner: &Runner, configured: &Configured) -> Result<Callable, Scri
     })
 }
 
-/// Tools of the user's own, and agents.
+/// The provider `tools`: the user's own tools, and agents.
 pub(crate) struct ScriptProvider {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) agents: Vec<Arc<dyn Agent>>,

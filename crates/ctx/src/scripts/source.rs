@@ -1,4 +1,4 @@
-//! Sources that scripts read.
+//! Connectors of scripts.
 
 use super::{Runner, Version, version};
 use crate::trust::{self, Guard};
@@ -7,7 +7,7 @@ use ctx_core::{Connector, Cursor, Pulled, Sink, SourceError};
 use ctx_luau::{ScriptProblem, ScriptSettings};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A source that a script reads. The script is loaded when it is needed, and again when it has changed.
+/// A source with a script as its connector. Loads the script on first use, and again after it has changed.
 pub(crate) struct ScriptSource {
     runner: Arc<Runner>,
     settings: ScriptSettings,
@@ -15,7 +15,8 @@ pub(crate) struct ScriptSource {
     loaded: Mutex<Option<Last>>,
 }
 
-/// What was loaded last, and the file it was loaded for: where that was not sound, the one before it.
+/// The last valid connector, and the file version it was loaded for. After a failed reload that version is
+/// newer than the connector.
 #[derive(Clone)]
 struct Last {
     version: Option<Version>,
@@ -69,7 +70,7 @@ impl Connector for ScriptSource {
     }
 }
 
-/// A source whose script may not run.
+/// Stands for a source that is not trusted; every sync fails.
 pub(crate) struct Untrusted;
 
 #[async_trait]

@@ -168,7 +168,8 @@ fn excerpt(request: &TrustRequest) -> String {
     format!("{beginning}…{end} ({count} characters, whole with `ctx trust --show --json`)")
 }
 
-/// How an agent is told that something it asks for is not trusted. Nothing of the workspace's own text is in it.
+/// The reason for an agent why a function is missing. It contains no text of the workspace, which is
+/// untrusted.
 pub(crate) fn agent_refusal(subject: &str) -> String {
     format!("{subject} configured, but the workspace is not trusted; the user can allow it with `ctx trust`")
 }

@@ -25,10 +25,10 @@ pub(crate) struct Record {
     grants: Grants,
 }
 
-/// By section.
+/// Grants by section.
 type Grants = BTreeMap<String, Grant>;
 
-/// The trust in one section.
+/// The grant for one section.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Grant {
     hash: String,
@@ -87,7 +87,8 @@ impl Record {
         is_allowed
     }
 
-    /// Compares a file with its grant: none if it is not trusted, and the user's edit where there is one.
+    /// Compares a file with its grant. `None` if it is not trusted; `Some(Some(_))` if the user has edited
+    /// it.
     fn check(&self, section: &str, grant: &Grant, path: &Path) -> Option<Option<Edit>> {
         let file = self.file_key(path);
         let trusted = grant.files.get(&file)?;
@@ -155,7 +156,7 @@ impl Record {
     }
 }
 
-/// A record of an older format has no grants by section: the user is asked again.
+/// Parses stored grants. A record of an older format has no grants by section; the user is asked again.
 fn parse(grants: Option<&str>) -> Grants {
     grants.and_then(|grants| serde_json::from_str(grants).ok()).unwrap_or_default()
 }
@@ -189,7 +190,7 @@ fn store() -> Option<Trust> {
     Some(Trust::new(path()?))
 }
 
-/// The file of the record.
+/// The path of the file with all records.
 pub(crate) fn path() -> Option<PathBuf> {
     Some(state_folder()?.join(TRUST_FILE))
 }

@@ -1,4 +1,5 @@
-//! The callable part of a workspace: starts upstreams, loads scripts, and puts their functions into the catalog.
+//! The callable part of a workspace: starts upstreams, loads scripts, and updates the catalog with their
+//! functions.
 
 use super::composition::{Composition, Parts};
 use crate::config::Config;
@@ -7,17 +8,18 @@ use crate::upstreams::{Surroundings, Upstreams};
 use ctx_core::{Catalog, ToolError};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What it takes to reach upstreams and to run scripts of one workspace.
+/// The upstreams, scripts and catalog of a workspace, with the configuration in effect.
 #[derive(Clone)]
 pub(crate) struct Callable {
     pub(super) config: Arc<Config>,
     pub(super) composition: Arc<Composition>,
     pub(super) runner: Arc<Runner>,
-    /// Once they were started.
+    /// Set once the upstreams are started.
     pub(super) upstreams: Arc<OnceLock<Upstreams>>,
 }
 
-/// A [`Callable`] for operations: the composition owns them, and the upstreams own the composition, so they own neither.
+/// A [`Callable`] for operations. The composition owns the operations, and the upstreams own the composition,
+/// so these references are weak.
 #[derive(Clone)]
 pub(crate) struct WeakCallable {
     pub(super) config: Arc<Config>,
@@ -27,7 +29,7 @@ pub(crate) struct WeakCallable {
 }
 
 impl WeakCallable {
-    /// Fails when the workspace is closed.
+    /// Fails if the workspace is closed.
     pub(crate) fn upgrade(&self) -> Result<Callable, ToolError> {
         let (composition, upstreams) = (self.composition.upgrade(), self.upstreams.upgrade());
         let (composition, upstreams) = composition
@@ -38,7 +40,7 @@ impl WeakCallable {
 }
 
 impl Callable {
-    /// The same upstreams and catalog with another configuration.
+    /// Shares upstreams and catalog, with another configuration.
     pub(super) fn reconfigured(&self, config: Arc<Config>, runner: Arc<Runner>) -> Self {
         Self { config, runner, ..self.clone() }
     }
@@ -72,7 +74,7 @@ impl Callable {
         self.upstreams.get()
     }
 
-    /// Begins to reach the upstreams whose sections are wanted, where none was started before.
+    /// Starts to connect the upstreams whose sections are `wanted`, unless upstreams were started before.
     pub(crate) fn start_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
         self.upstreams.get_or_init(|| {
             let around = Surroundings {
@@ -86,7 +88,7 @@ impl Callable {
         })
     }
 
-    /// [`Callable::start_upstreams`], and waits until each has answered or failed.
+    /// Like [`Callable::start_upstreams`], and waits until each has answered or failed.
     pub(crate) async fn connect_upstreams(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> &Upstreams {
         let upstreams = self.start_upstreams(wanted);
         upstreams.settled().await;
@@ -94,17 +96,17 @@ impl Callable {
         upstreams
     }
 
-    /// The catalog that calls see now.
+    /// The current catalog.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.composition.live().current()
     }
 
-    /// The scripts that can be called.
+    /// The configured scripts.
     pub(crate) fn configured_scripts(&self) -> Vec<Configured> {
         scripts::configured(&self.config)
     }
 
-    /// Loads the scripts that can be called, for a look at them: calls do not see them.
+    /// Loads the scripts without changing the catalog, to check them.
     pub(crate) async fn try_scripts(&self) -> ScriptSet {
         let mut scripts = ScriptSet::load(self.runner.clone(), self.configured_scripts()).await;
         let before = self.catalog_as_configured();
@@ -116,7 +118,7 @@ impl Callable {
         scripts
     }
 
-    /// Loads the scripts that can be called, and has later calls see them.
+    /// Loads the scripts, and adds them to the catalog for later calls.
     pub(super) async fn load_scripts(&self) -> ScriptSet {
         let before = self.catalog();
         let mut scripts = ScriptSet::load(self.runner.clone(), self.configured_scripts()).await;
@@ -124,7 +126,8 @@ impl Callable {
         scripts
     }
 
-    /// A catalog without what has to be loaded or reached first.
+    /// A catalog without script functions and upstreams, which are only known once they are loaded or
+    /// connected.
     pub(crate) fn catalog_as_configured(&self) -> Arc<Catalog> {
         self.composition.variant(|parts| {
             parts.scripts = vec![Parts::inline(&parts.agents)];
@@ -132,7 +135,7 @@ impl Callable {
         })
     }
 
-    /// A text without secrets.
+    /// The text with secrets masked.
     pub(crate) fn masked(&self, text: String) -> String {
         self.runner.redactor().text(text)
     }

@@ -1,5 +1,5 @@
-//! The live catalog and the parts that it is composed of. Scripts, upstreams and the configuration change while a
-//! workspace is open; each change composes a new catalog.
+//! The live catalog and the parts that it is composed of. Scripts, upstreams and the configuration change
+//! while a workspace is open; each change composes a new catalog.
 
 use crate::admin::Admin;
 use crate::scripts::{ScriptProvider, ScriptSet};
@@ -8,23 +8,23 @@ use ctx_knowledge::Context;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Composes the catalogs of a workspace, one after the other, for as long as it is open.
+/// Composes the catalogs of a workspace while it is open.
 pub(crate) struct Composition {
     live: Arc<LiveCatalog>,
-    /// Held until the composed catalog is in place, so that the last one has every change.
+    /// Locked until the composed catalog is installed, so that no concurrent change is lost.
     parts: Mutex<Parts>,
 }
 
-/// Everything that a catalog is made of.
+/// The parts of a catalog.
 #[derive(Clone)]
 pub(crate) struct Parts {
-    /// The operations of the command line on the workspace.
+    /// The provider of administrative operations.
     pub(super) admin: Arc<Admin>,
-    /// Absent where there is nothing to search.
+    /// `None` if there is nothing to search.
     pub(super) context: Option<Arc<Context>>,
-    /// Agents of the configuration itself.
+    /// Agents in the configuration itself.
     pub(super) agents: Vec<Arc<dyn Agent>>,
-    /// Providers that are not trusted, or not in full, and how a caller is told so.
+    /// Providers that are untrusted, or partly so, with the message for callers.
     pub(super) left_out: BTreeMap<Identifier, String>,
     pub(super) scripts: Vec<Arc<dyn Provider>>,
     pub(super) upstreams: Vec<Arc<dyn Provider>>,
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The catalog of these parts; whatever is the same as in the old one is taken over from it.
+    /// Builds the catalog of these parts; reuses whatever is unchanged from the old one.
     fn catalog(&self, old: Option<&Catalog>) -> Arc<Catalog> {
         let builder = Catalog::builder()
             .limits(self.limits)
@@ -46,7 +46,7 @@ impl Parts {
             .runs(self.log.clone());
         let context = self.context.iter().map(|context| context.clone() as Arc<dyn Provider>);
         let others = self.scripts.iter().chain(&self.upstreams).chain(&self.added).cloned();
-        // First, so that no other provider of its name stands before it.
+        // First, so that no other provider of its name takes precedence.
         let builder = builder.provider(self.admin.clone());
         let builder = context.chain(others).fold(builder, |builder, provider| builder.provider(provider));
         let left_out = self.left_out.iter();
@@ -55,12 +55,12 @@ impl Parts {
         old.into_iter().fold(builder, |builder, old| builder.replacing(old)).build()
     }
 
-    /// The provider of the configuration's own agents, without any script.
+    /// The provider of inline agents, without scripts.
     pub(super) fn inline(agents: &[Arc<dyn Agent>]) -> Arc<dyn Provider> {
         Arc::new(ScriptProvider { tools: Vec::new(), agents: agents.to_vec() })
     }
 
-    /// Replaces the scripts by those that are loaded.
+    /// Sets the providers of these scripts.
     pub(super) fn set_scripts(&mut self, scripts: &ScriptSet) {
         self.scripts = scripts.providers(&self.agents);
     }
@@ -72,7 +72,7 @@ impl Composition {
         Self { live, parts: Mutex::new(parts) }
     }
 
-    /// The catalog that calls see.
+    /// The live catalog, which calls use.
     pub(crate) fn live(&self) -> &Arc<LiveCatalog> {
         &self.live
     }
@@ -81,14 +81,14 @@ impl Composition {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A catalog of these parts with a change, which nobody else sees.
+    /// A separate catalog of these parts with a change; calls do not see it.
     pub(super) fn variant(&self, change: impl FnOnce(&mut Parts)) -> Arc<Catalog> {
         let mut parts = self.parts().clone();
         change(&mut parts);
         parts.catalog(None)
     }
 
-    /// Changes the parts, for calls that begin from now on.
+    /// Changes the parts, and installs a new catalog for later calls.
     pub(super) fn update(&self, change: impl FnOnce(&mut Parts)) -> Arc<Catalog> {
         let mut parts = self.parts();
         change(&mut parts);
@@ -97,17 +97,17 @@ impl Composition {
         catalog
     }
 
-    /// Makes calls that begin from now on see the scripts as they are loaded.
+    /// Installs a catalog with these scripts for later calls.
     pub(crate) fn set_scripts(&self, scripts: &ScriptSet) -> Arc<Catalog> {
         self.update(|parts| parts.set_scripts(scripts))
     }
 
-    /// Called when functions of an upstream have changed.
+    /// A callback that composes a new catalog after an upstream's functions have changed.
     pub(super) fn on_change(self: &Arc<Self>) -> Arc<dyn Fn() + Send + Sync> {
         let composition = self.clone();
         Arc::new(move || {
             let composition = composition.clone();
-            // Thousands of schemas take a while to compile.
+            // On the blocking pool, because compiling thousands of schemas takes a while.
             tokio::task::spawn_blocking(move || {
                 let before = composition.live.current();
                 log_new_warnings(&before, &composition.update(|_| {}));
@@ -116,7 +116,7 @@ impl Composition {
     }
 }
 
-/// Logs the warnings of a catalog that the one before it did not have.
+/// Logs the warnings of a catalog that the previous one did not have.
 pub(crate) fn log_new_warnings(before: &Catalog, after: &Catalog) {
     let is_new = |warning: &&String| !before.warnings().contains(warning);
     after.warnings().iter().filter(is_new).for_each(|warning| tracing::warn!("{warning}"));

@@ -1,4 +1,4 @@
-//! An opened workspace: settings, store and catalog, wired together.
+//! An open workspace: wires the configuration, the store and the catalog.
 
 mod callable;
 mod composition;
@@ -31,25 +31,25 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// The most untrusted upstreams that are named to callers.
+/// Maximum number of untrusted upstreams that callers are told about.
 const LEFT_OUT_MAX: usize = 200;
 
-/// Everything a command works with.
+/// An open workspace, as commands use it.
 pub(crate) struct Workspace {
     pub(crate) config: Arc<Config>,
     pub(crate) knowledge: Arc<Knowledge>,
     pub(crate) catalog: Arc<LiveCatalog>,
-    /// How each source is kept fresh.
+    /// The schedule and watch setting of each source.
     pub(crate) freshness: Vec<Freshness>,
-    /// Problems that do not stop anything but should be known.
+    /// Non-fatal problems.
     pub(crate) warnings: Vec<String>,
     callable: Callable,
-    /// `None` where runs cannot be recorded.
+    /// `None` if runs cannot be recorded.
     state: Option<Arc<dyn State>>,
 }
 
 impl Workspace {
-    /// Opens store and state, creating what is missing, with what the program adds to them.
+    /// Opens the store and the state, which are created if missing, and adds `additions`.
     pub(crate) fn open(config: Config, additions: &Additions) -> CommandResult<Self> {
         let config = Arc::new(config);
         let mut warnings = config_warnings(&config);
@@ -108,8 +108,8 @@ impl Workspace {
         Ok(Self { config, knowledge, catalog, freshness, warnings, callable, state })
     }
 
-    /// Begins to reach the upstreams that may be used. Their functions are there at once where they are remembered,
-    /// else when they have answered or their descriptions were read.
+    /// Starts to connect the trusted upstreams. Functions with stored definitions are callable at once,
+    /// others when their server has answered or their description was read.
     pub(crate) fn start_upstreams(&self) -> &Upstreams {
         self.callable.start_upstreams(&|_| true)
     }
@@ -119,20 +119,20 @@ impl Workspace {
         self.callable.connect_upstreams(&|_| true).await
     }
 
-    /// Starts the upstreams whose sections are wanted, where none was started before, and waits until each has answered
-    /// or failed.
+    /// Connects the upstreams whose sections are `wanted`, unless upstreams were started before; returns once
+    /// each has answered or failed.
     pub(crate) async fn connect_some_upstreams(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> &Upstreams {
         self.callable.connect_upstreams(wanted).await
     }
 
-    /// Starts the upstreams, and waits until the tools of each are known, or it has failed.
+    /// Starts the upstreams, and waits until the functions of each are known or it has failed.
     async fn know_upstreams(&self) {
         self.start_upstreams().known().await;
         self.composition().update(|_| {});
     }
 
-    /// Loads everything that can be called: scripts, and the tools of upstream servers. Those of which nothing
-    /// is remembered have answered or failed by then.
+    /// Loads all functions: scripts, and those of upstreams. Upstreams without stored definitions have
+    /// answered or failed when this returns.
     pub(crate) async fn load_callable(&self) -> ScriptSet {
         self.start_upstreams();
         let scripts = self.load_scripts().await;
@@ -140,7 +140,7 @@ impl Workspace {
         scripts
     }
 
-    /// Ends all processes that were started: those that run scripts, and upstream servers.
+    /// Ends all processes that were started: workers and upstream servers.
     pub(crate) async fn end_processes(&self) {
         let upstreams = async {
             if let Some(upstreams) = self.callable.started_upstreams() {
@@ -150,17 +150,17 @@ impl Workspace {
         tokio::join!(self.runner().shutdown(), upstreams);
     }
 
-    /// Loads the scripts that can be called, and has later calls see them.
+    /// Loads the scripts, and adds them to the catalog for later calls.
     pub(crate) async fn load_scripts(&self) -> ScriptSet {
         self.callable.load_scripts().await
     }
 
-    /// The scripts that can be called.
+    /// The configured scripts.
     pub(crate) fn configured(&self) -> Vec<Configured> {
         self.callable.configured_scripts()
     }
 
-    /// A text without secrets.
+    /// The text with secrets masked.
     pub(crate) fn masked(&self, text: String) -> String {
         self.callable.masked(text)
     }
@@ -175,7 +175,7 @@ impl Workspace {
         self.callable.composition()
     }
 
-    /// A catalog with these providers in the place of scripts and upstreams, whose calls nobody records.
+    /// A separate catalog with these providers instead of scripts and upstreams; its calls are not recorded.
     pub(crate) fn catalog_with(&self, providers: Vec<Arc<dyn Provider>>) -> Arc<Catalog> {
         self.composition().variant(|parts| {
             parts.log = Arc::new(Discard);
@@ -184,8 +184,8 @@ impl Workspace {
         })
     }
 
-    /// Records no calls that begin from now on: those of a measurement are nobody's, and so many that
-    /// they would push out the others.
+    /// Stops recording later calls, and drops scripts and upstreams from the catalog. For measurements, whose
+    /// many calls would evict the recorded runs.
     pub(crate) fn stop_recording(&self) {
         self.composition().update(|parts| {
             parts.log = Arc::new(Discard);
@@ -200,7 +200,7 @@ impl Workspace {
         Ok(Catalog::call(name, arguments, call).await?.value)
     }
 
-    /// Writes what is still waiting to be written.
+    /// Stops recording, after the pending runs are written.
     pub(crate) fn close(&self) {
         if let Some(state) = &self.state {
             state.stop_recording();
@@ -208,7 +208,7 @@ impl Workspace {
     }
 }
 
-/// The warnings of a configuration as such.
+/// The warnings of the configuration itself.
 fn config_warnings(config: &Config) -> Vec<String> {
     let mut warnings = config.warnings.clone();
     warnings.extend(config.upstreams(&|_| false).1);
@@ -248,8 +248,8 @@ fn context(config: &Config, knowledge: &Arc<Knowledge>) -> Option<Arc<Context>> 
     (!config.without_knowledge).then(|| Arc::new(Context::new(knowledge.clone())))
 }
 
-/// The providers of functions that are not trusted, or not in full, and how a caller is told so. A section of which a
-/// running server keeps the trusted version is not among them.
+/// The providers with untrusted functions, and the message for callers. Sections whose trusted version still
+/// runs in a server are excluded.
 fn untrusted_providers(config: &Config) -> BTreeMap<Identifier, String> {
     let names = |group: &'static str| {
         let runs = move |name: &&str| config.has_section(&[group, *name]);
@@ -270,7 +270,7 @@ fn untrusted_providers(config: &Config) -> BTreeMap<Identifier, String> {
     providers
 }
 
-/// Of those to watch, only those that can be.
+/// Clears `watch` for sources whose connector cannot watch.
 fn watchable(mut freshness: Vec<Freshness>, knowledge: &Knowledge) -> Vec<Freshness> {
     for source in &mut freshness {
         source.watch &= knowledge.can_watch(&source.name);
@@ -278,14 +278,14 @@ fn watchable(mut freshness: Vec<Freshness>, knowledge: &Knowledge) -> Vec<Freshn
     freshness
 }
 
-/// Who may call what.
+/// The policy of the catalog: the scopes that tools require, if OAuth is configured.
 fn policy(settings: &Settings) -> CommandResult<Arc<dyn Policy>> {
     let Some(oauth) = &settings.server.oauth else { return Ok(Arc::new(AllowAll)) };
     let policy = oauth.policy();
     Ok(Arc::new(policy.map_err(|error| CommandError::usage(format!("in [server.oauth]: {error}")))?))
 }
 
-/// Agents that are written down in the configuration.
+/// The inline agents of the configuration.
 fn inline_agents(config: &Config) -> Vec<Arc<dyn Agent>> {
     let agent = |section: Section<InlineAgentSection>| {
         let own = section.own;
@@ -301,18 +301,19 @@ fn inline_agents(config: &Config) -> Vec<Arc<dyn Agent>> {
     config.settings.inline_agents().into_iter().map(agent).collect()
 }
 
-/// What a workspace remembers besides documents; nothing is opened yet.
+/// The state of a workspace besides documents: runs and tool definitions. Opens no file yet.
 pub(crate) fn state(config: &Config) -> Arc<dyn State> {
     let files = StateFiles { runs: state_path(config), definitions: definitions::path(config) };
     Arc::new(SqliteState::new(files))
 }
 
-/// Where the record of runs lies: beside the store.
+/// The path of the record of runs, beside the store.
 pub(crate) fn state_path(config: &Config) -> PathBuf {
     config.store_path().with_file_name(RUNS_FILE)
 }
 
-/// Writes a `.gitignore` for a store that `db.path` puts into the workspace. Best effort: nothing depends on it.
+/// Writes a `.gitignore` for a store that `db.path` puts into the workspace. Best effort: nothing depends on
+/// it.
 fn keep_out_of_git(config: &Config) {
     let folder = config.root.join(".ctx");
     let ignore = folder.join(".gitignore");

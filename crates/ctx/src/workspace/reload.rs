@@ -1,5 +1,5 @@
-//! A workspace whose configuration has changed while it is served. Everything that the change does not concern goes
-//! on: the store, models in memory, connected upstreams, loaded scripts.
+//! Applies a changed configuration to a workspace that is being served. Unaffected parts are kept: the store,
+//! models in memory, connected upstreams, loaded scripts.
 
 use super::{
     Workspace, config_warnings, context, embedding, inline_agents, knowledge_options, new_runner, sources,
@@ -14,7 +14,7 @@ use ctx_knowledge::EmbeddingChange;
 use std::sync::Arc;
 
 impl Workspace {
-    /// The same workspace with another configuration. Calls go on seeing the old one until [`Workspace::install`].
+    /// The workspace with another configuration. Calls use the old one until [`Workspace::install`].
     pub(crate) fn reconfigured(
         &self,
         config: Config,
@@ -40,13 +40,13 @@ impl Workspace {
         Ok(Self { config, knowledge, catalog, freshness, warnings, callable, state })
     }
 
-    /// Loads the scripts of this configuration; those of the one before that are configured alike are taken over.
+    /// Loads the scripts of this configuration; reuses those of `before` with the same settings.
     pub(crate) async fn load_scripts_after(&self, before: ScriptSet) -> ScriptSet {
         ScriptSet::load_after(before, self.runner().clone(), self.configured()).await
     }
 
-    /// Makes calls that begin from now on see this configuration: starts and ends the upstreams that differ, and puts
-    /// everything into the catalog.
+    /// Installs this configuration for later calls: starts and ends the upstreams that differ, and updates
+    /// the catalog.
     pub(crate) fn install(&self, scripts: &ScriptSet, changes: &SectionChanges) {
         let upstreams = self.start_upstreams();
         upstreams.update(&self.config, changes);

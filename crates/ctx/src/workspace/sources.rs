@@ -1,4 +1,4 @@
-//! The sources of a workspace: those of its configuration, those that scripts read, and those that the program adds.
+//! The sources of a workspace: those of its configuration, those of scripts, and those that the program adds.
 
 use super::state_path;
 use crate::config::{Config, ConnectorSection, Every, Section, SourceSettings, TrustRequest};
@@ -15,13 +15,13 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a source is kept fresh while it is served.
+/// How a server keeps a source up to date.
 #[derive(Clone)]
 pub(crate) struct Freshness {
     pub(crate) name: SourceName,
-    /// Synced this often.
+    /// The sync interval.
     pub(crate) every: Option<Every>,
-    /// Synced when it changes.
+    /// Whether the source is watched and synced after changes.
     pub(crate) watch: bool,
 }
 
@@ -32,14 +32,14 @@ impl Freshness {
     }
 }
 
-/// How long until a source is due that was last synced then, if ever. A time in the future was told by
-/// a clock that was wrong, and says nothing.
+/// The time until the next scheduled sync. A `last_sync` in the future comes from a wrong clock; the source
+/// is then due at once.
 pub(crate) fn time_until_due(every: Duration, last_sync: Option<Timestamp>, now: Timestamp) -> Duration {
     let passed = last_sync.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
     passed.map_or(Duration::ZERO, |passed| every.saturating_sub(passed))
 }
 
-/// Every source, and how those that may be synced are kept fresh.
+/// All sources, and the freshness of those that may be synced.
 pub(super) fn gather(
     config: &Config,
     runner: &Arc<Runner>,
@@ -62,13 +62,13 @@ pub(super) fn gather(
     (sources, freshness)
 }
 
-/// The configured sources; one whose settings are wrong is left out with a warning.
+/// The sources with built-in connectors; one with invalid settings is dropped with a warning.
 fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
     let mut own_files = store_files(config.store_path());
-    // Without a home folder it is the store's folder, which may be the workspace itself.
+    // Without a home folder, the data folder is the store's folder, which may be the workspace itself.
     own_files.extend(Some(config.data_folder().to_owned()).filter(|folder| !config.root.starts_with(folder)));
     own_files.extend([state_path(config), definitions::path(config)]);
-    // Settings may hold secrets, and scripts are no documents.
+    // Not indexed: the configuration may hold secrets, and scripts are not documents.
     own_files.extend(config.path.clone());
     let is_script =
         |section: &str| ["tools.", "agents.", "connectors."].iter().any(|group| section.starts_with(group));
@@ -79,7 +79,7 @@ fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Sourc
         let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else { continue };
         for (name, settings) in named {
             let settings = Value::Object(settings.clone());
-            // Understood once already, when the configuration was read.
+            // Cannot fail: the section was checked when the configuration was loaded.
             let Ok(common) = SourceSettings::deserialize(&settings) else { continue };
             let section = format!("connectors.{kind_name}.{name}");
             let place = config.place(&["connectors", kind_name, name]);
@@ -104,7 +104,7 @@ fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Sourc
     sources
 }
 
-/// The sources that scripts read.
+/// The sources whose connectors are scripts.
 fn script_sources(config: &Config, runner: &Arc<Runner>) -> Vec<(Source, Freshness)> {
     let source = |(section, common): (Section<ConnectorSection>, SourceSettings)| {
         let name = SourceName::new("script", &section.name);
@@ -129,7 +129,7 @@ fn untrusted_sources(config: &Config) -> Vec<Source> {
     config.untrusted.iter().filter_map(source).collect()
 }
 
-/// The sources that the program adds. A second one of a name is left out with a warning.
+/// The sources that the program adds. A second source of the same name is dropped with a warning.
 fn added_sources(added: &[AddedSource], warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
     let mut sources: Vec<(Source, Freshness)> = Vec::new();
     for AddedSource { name, connector, options } in added {
@@ -147,7 +147,7 @@ fn added_sources(added: &[AddedSource], warnings: &mut Vec<String>) -> Vec<(Sour
     sources
 }
 
-/// A connector's script as its section has it.
+/// The settings of a connector's script from its section.
 pub(crate) fn connector_settings(config: &Config, section: Section<ConnectorSection>) -> ScriptSettings {
     let own = section.own;
     ScriptSettings {

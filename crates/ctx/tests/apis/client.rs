@@ -1,11 +1,11 @@
-//! An MCP client of `ctx` on its stdin and stdout.
+//! An MCP client of `ctx` on stdio.
 
 use ctx_testkit::TestWorkspace;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-/// A client that has begun.
+/// An initialised client.
 pub(crate) struct Client {
     child: Child,
     stdin: ChildStdin,
@@ -42,23 +42,23 @@ impl Client {
         }
     }
 
-    /// Calls a tool with these parameters of the protocol.
+    /// Sends `tools/call` with these parameters.
     pub(crate) fn call(&mut self, params: Value) -> Value {
         self.ask("tools/call", params)
     }
 
-    /// What a script results in.
+    /// Runs a script with `execute`.
     pub(crate) fn execute(&mut self, script: &str) -> Value {
         self.call(json!({"name": "execute", "arguments": {"script": script}}))
     }
 
-    /// What a tool tells.
+    /// The text of a tool's result.
     pub(crate) fn text(&mut self, tool: &str, arguments: Value) -> String {
         let answer = self.call(json!({"name": tool, "arguments": arguments}));
         answer["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
-    /// Leaves; the program ends by itself.
+    /// Closes stdin; the program exits by itself.
     pub(crate) fn end(self) {
         let Self { mut child, stdin, .. } = self;
         drop(stdin);

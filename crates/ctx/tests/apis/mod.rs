@@ -1,4 +1,5 @@
-//! APIs with an OpenAPI description, as their users have them: typed, configured, called and looked at.
+//! APIs with an OpenAPI description: on the command line and in the configuration, called, listed and
+//! documented.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -9,13 +10,13 @@ use ctx_testkit::{Asked, TestWorkspace, Web, official_server, reply, reply_with,
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
-/// Where the description is; its server is relative to that.
+/// The path of the description, which has a relative server URL.
 const SPEC: &str = "/api/v3/openapi.json";
 
-/// The key that lets one delete.
+/// The API key that deleting requires.
 const KEY: &str = "kennel-key-4711";
 
-/// A pet store that remembers its pets.
+/// A pet store that stores its pets.
 fn petstore() -> Web {
     let pets: Mutex<Vec<Value>> = Mutex::default();
     let json = |status: u16, value: &Value| {
@@ -54,7 +55,7 @@ fn typed(store: &Web) -> String {
     format!("petstore={}", store.url(SPEC))
 }
 
-/// A workspace with the store as an API.
+/// A workspace with the store in `[apis]`.
 fn configured(store: &Web, more: &str) -> TestWorkspace {
     let spec = store.url(SPEC);
     let server = "[server]\nbind = \"127.0.0.1:0\"\n";
@@ -189,7 +190,7 @@ fn a_description_is_kept_and_a_server_that_hangs_keeps_nobody_waiting() {
         w.ctx("docs petstore.get_pet").success();
         w
     };
-    // Its server is gone, but what it described is not.
+    // The API's server is stopped, but its description is cached.
     w.ctx("docs petstore.get_pet").success().answers("sdk.petstore.get_pet");
 
     let hanging = Web::serve(|_| {

@@ -1,16 +1,16 @@
-//! A newcomer's machine: a fresh home with some notes and the example workspace, a shell that remembers where it is, and
-//! `ctx` on the PATH.
+//! A simulated newcomer's machine: a fresh home with some notes and the example workspace, a shell that keeps
+//! its working directory between commands, and `ctx` on the PATH.
 
 use ctx_testkit::{Outcome, TestWorkspace, official_packages};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-/// The address that the documentation names.
+/// The address in the documentation.
 const DOCUMENTED: &str = "127.0.0.1:7331";
 
-/// Runs `ctx`. A command that serves or watches goes on behind until the next one begins, as in another terminal; it must
-/// then end well when it is interrupted.
+/// Wraps `ctx`. A command that serves or watches keeps running in the background until the next one starts,
+/// as if in another terminal; it must then exit cleanly when it is interrupted.
 const CTX: &str = r#"#!/bin/sh
 for first in "$@"; do case $first in -*) ;; *) break ;; esac; done
 case " $* " in
@@ -28,7 +28,7 @@ until [ "$lines" = "$(wc -l < "$WALK/log")" ]; do lines=$(wc -l < "$WALK/log"); 
 cat "$WALK/log"
 [ ! -s "$WALK/status" ] || exit "$(cat "$WALK/status")"
 "#;
-/// Interrupts the server, as Ctrl-C does, and waits for its end.
+/// Interrupts the server with SIGINT, as Ctrl-C does, and waits for its end.
 const STOP: &str = r#"#!/bin/sh
 [ -e "$WALK/pid" ] || exit 0
 kill -INT "$(cat "$WALK/pid")" 2> /dev/null
@@ -36,7 +36,7 @@ until [ -s "$WALK/status" ]; do sleep 0.05; done
 rm "$WALK/pid"
 [ "$(cat "$WALK/status")" = 0 ] || { echo "the server failed"; cat "$WALK/log"; exit 1; }
 "#;
-/// Calls the server where it is served here, and fails where it refuses.
+/// Wraps curl: calls the address that the server has here, and fails on error statuses.
 const CURL: &str = r#"#!/bin/sh
 for argument in "$@"; do
     shift
@@ -44,11 +44,11 @@ for argument in "$@"; do
 done
 exec /usr/bin/curl --fail-with-body "$@"
 "#;
-/// Stands in for a build: `ctx` is built already.
+/// Replaces cargo: `ctx` is built already.
 const CARGO: &str =
     "#!/bin/sh\n[ \"$1 $2 $3\" = \"run --release --\" ] || exit 97\nshift 3\nexec ctx \"$@\"\n";
 
-/// Documents that a newcomer may have.
+/// A newcomer's documents.
 const NOTES: [(&str, &str); 3] = [
     ("caching.md", "# Caching\nWe decided to cache results for an hour.\n"),
     ("gateway.md", "# Gateway runbook\nWhen the gateway is down, drain it first.\n"),
@@ -86,7 +86,7 @@ impl Machine {
         for (name, text) in NOTES {
             write(&format!("notes/{name}"), text);
         }
-        // A port of its own: a developer's server may be using the usual one.
+        // Any free port: a developer's server may be using the default one.
         write(".config/ctx/config.toml", &format!("[server]\nbind = \"{served}\"\n"));
         write("cwd", home.to_str().unwrap());
         let examples = repository.join("examples/workspace");
@@ -107,12 +107,12 @@ impl Machine {
         machine
     }
 
-    /// Lays a block of a page where `$BLOCKS/NAME` finds it.
+    /// Writes a block of a page to `$BLOCKS/NAME`.
     pub(crate) fn lay_out(&self, name: &str, text: &str) {
         self.workspace.write(&format!("walk/blocks/{name}"), text);
     }
 
-    /// Runs a command where the one before ended; what it prints to stderr is in its stdout.
+    /// Runs a command in the working directory where the previous one ended; its stderr goes to stdout.
     #[track_caller]
     pub(crate) fn run(&self, command: &str) -> Outcome {
         let cwd = self.workspace.home().join("cwd");

@@ -1,7 +1,7 @@
-//! The newcomer's walk: every shell block of the README and of the guide, typed from the top of its page in a fresh home.
+//! Runs every shell block of the README and the guide, from the top of each page, in a fresh home.
 //!
-//! A command that neither runs nor stands in the table of `table.rs` with a reason fails the test, and so does an entry of
-//! the table that no page needs any more.
+//! A command that fails and is not in `table.rs` with a reason fails the test, and so does an entry of the
+//! table that no page needs.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
@@ -34,7 +34,7 @@ fn every_command_of_the_readme_and_the_guide_does_what_it_says() {
 #[test]
 fn commands_stand_in_shell_blocks() {
     for page in Page::all(root()) {
-        // Others are code, in which `ctx` may be a name.
+        // Other languages are code, where `ctx` may be an identifier.
         for block in page.blocks.iter().filter(|block| block.language.is_empty() || block.is_output()) {
             let is_typed = |line: &&str| line.starts_with("$ ") || line.starts_with("ctx ");
             let typed = block.text.lines().find(is_typed);
@@ -90,7 +90,7 @@ fn a_block_is_split_into_whole_commands() {
     assert_eq!(missing_lines("took 7 s\n", printed), ["took 7 s"]);
 }
 
-/// Follows a page from its top; the problems that a reader would have.
+/// Follows a page from its top; returns the problems that a reader would have.
 fn walk(page: &Page) -> String {
     let machine = Machine::new(root());
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -140,8 +140,8 @@ fn walk(page: &Page) -> String {
     problems
 }
 
-/// The command as a reader would type it, and whether it must fail; none where it cannot run here. What comes before it
-/// is done.
+/// Runs the preparation of a command; returns the command as a reader would type it, and whether it must
+/// fail. `None` if it cannot run here.
 fn prepare(
     page: &Page,
     machine: &Machine,

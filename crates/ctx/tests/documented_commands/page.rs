@@ -1,12 +1,12 @@
-//! A page of the documentation: its blocks of code, and the commands of a block.
+//! A page of the documentation: its code blocks, and the commands in a block.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Languages of blocks that a reader types into a shell.
+/// Languages of shell blocks.
 const SHELL: [&str; 4] = ["sh", "shell", "bash", "console"];
-/// Languages of blocks that show what a command prints.
+/// Languages of output blocks.
 const OUTPUT: [&str; 2] = ["text", "json"];
 
 pub(crate) struct Page {
@@ -63,12 +63,12 @@ impl Page {
     }
 }
 
-/// The commands of a shell block, each whole: with its continuation lines, its here-document, its loop.
+/// Splits a shell block into commands, including continuation lines, here-documents and loops.
 pub(crate) fn commands(block: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut command = String::new();
     for line in block.lines() {
-        // A prompt is not typed.
+        // Strips the prompt.
         let line = if command.is_empty() { line.strip_prefix("$ ").unwrap_or(line) } else { line };
         if command.is_empty() && (line.trim().is_empty() || line.starts_with('#')) {
             continue;
@@ -86,7 +86,7 @@ fn is_whole(command: &str) -> bool {
     if command.ends_with("\\\n") {
         return false;
     }
-    // Shells take the end of the text for the end of a here-document.
+    // A here-document without its end marker is accepted by shells, so completeness is checked here.
     if let Some((_, rest)) = command.lines().next().and_then(|line| line.split_once("<<")) {
         let word = rest.trim().trim_matches(['\'', '"']);
         return command.lines().skip(1).any(|line| line == word);
@@ -95,7 +95,7 @@ fn is_whole(command: &str) -> bool {
     checked.status.success()
 }
 
-/// Whether the lines that a page shows are among what was printed: `…` stands for anything, and figures may differ.
+/// The lines of a page that are not in the printed output. `…` matches anything, and numbers may differ.
 pub(crate) fn missing_lines<'a>(shown: &'a str, printed: &str) -> Vec<&'a str> {
     let printed: Vec<String> = printed.lines().map(without_figures).collect();
     let fits = |line: &str| {
@@ -114,7 +114,7 @@ pub(crate) fn missing_lines<'a>(shown: &'a str, printed: &str) -> Vec<&'a str> {
     shown.lines().filter(|line| !line.trim().is_empty() && !fits(line)).collect()
 }
 
-/// The line with every figure as `#`, and single spaces.
+/// The line with every number replaced by `#`, and with single spaces.
 fn without_figures(line: &str) -> String {
     let words = line.split_whitespace().map(|word| {
         let mut text = String::new();

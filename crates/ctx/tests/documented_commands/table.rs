@@ -1,25 +1,25 @@
-//! The few commands of the documentation that need more than to be typed, and those that cannot run here.
+//! The commands of the documentation that need special treatment, and those that cannot run here.
 
 /// How a command is treated. Commands that are not in the table are run as they are written, and must succeed.
 pub(crate) enum Treatment {
-    /// The reader does this first: the text says so in words.
+    /// Runs this first: the page describes it in words.
     After(&'static str),
-    /// A placeholder, and what a reader would put in its place.
+    /// Replaces a placeholder with a value.
     With(&'static str, &'static str),
-    /// It is shown because it fails.
+    /// The page shows an error.
     Fails,
-    /// A test runs it, or checks what the page says of it.
+    /// Another test runs it, or checks what the page says about it.
     TestedBy(&'static str),
-    /// Why it cannot run in a test.
+    /// It cannot run in a test, for this reason.
     CannotRun(&'static str),
 }
 
 use Treatment::{After, CannotRun, Fails, TestedBy, With};
 
-/// Where the reader is when a page begins, unless the table says otherwise.
+/// Runs at the start of every page, unless the table says otherwise.
 pub(crate) const BEGIN: &str = "cd ~/handbook && ctx trust -q && ctx sync -q";
 
-/// The page, how the command begins, its treatment.
+/// Page, prefix of the command, treatment.
 pub(crate) const TREATMENTS: &[(&str, &str, Treatment)] = &[
     ("README.md", "cargo run --release -- up", After("cd ~/src")),
     ("README.md", "ctx connect claude", After("cd examples/workspace")),
@@ -108,5 +108,5 @@ pub(crate) const TREATMENTS: &[(&str, &str, Treatment)] = &[
     ),
 ];
 
-/// Blocks that stand after a shell block and do not show what it prints: the page, and how the block begins.
+/// Output blocks after a shell block that do not show its output: page, prefix of the block.
 pub(crate) const NOT_PRINTED: &[(&str, &str)] = &[];

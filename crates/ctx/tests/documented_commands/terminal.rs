@@ -1,4 +1,4 @@
-//! Where a terminal matters: prompts, Ctrl-C and colours, in a real one (tmux).
+//! Prompts, Ctrl-C and colours, in a real terminal (tmux).
 
 use super::machine::Machine;
 use super::root;
@@ -6,10 +6,10 @@ use ctx_testkit::wait_until;
 use std::cell::Cell;
 use std::process::Command;
 
-/// A shell in a terminal of its own; it ends with the test.
+/// A shell in a terminal; it ends with the test.
 struct Terminal<'a> {
     machine: &'a Machine,
-    /// How often its screen was cleared.
+    /// Number of times that the screen was cleared.
     cleared: Cell<u32>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Terminal<'a> {
         terminal
     }
 
-    /// The answer of tmux. It has a server of its own, in the folder of the test.
+    /// Runs a tmux command. The tmux server is separate, with its socket in the folder of the test.
     fn tmux(&self, arguments: &[&str]) -> String {
         let template = self.machine.workspace.command([""; 0]);
         let mut command = Command::new("tmux");
@@ -40,12 +40,12 @@ impl<'a> Terminal<'a> {
         self.press("Enter");
     }
 
-    /// Clears the screen once all that was typed is done, so that nothing on it is from before.
+    /// Clears the screen after all typed commands have run, so that it shows no old output.
     #[track_caller]
     fn clear(&self) {
         let number = self.cleared.get() + 1;
         self.cleared.set(number);
-        // Spelled so that what is printed, and not the line that prints it, is waited for.
+        // Split, so that only the printed text matches, not the command line that prints it.
         self.type_line(&format!("clear; printf 'clea%s\\n' red-{number}"));
         self.wait_for(&format!("cleared-{number}"));
     }
@@ -58,7 +58,7 @@ impl<'a> Terminal<'a> {
         self.tmux(&["capture-pane", "-p", "-t", "walk"])
     }
 
-    /// The screen with the escape sequences of its colours.
+    /// The screen with colour escape sequences.
     fn coloured_screen(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-e", "-t", "walk"])
     }
@@ -87,7 +87,7 @@ fn a_terminal_is_asked_for_trust_once_and_ctrl_c_ends_the_server() {
     assert!(!terminal.screen().contains("ended with 0"), "{}", terminal.screen());
     terminal.press("C-c");
     terminal.wait_for("ended with 0");
-    // The answer is remembered.
+    // The trust is recorded.
     terminal.clear();
     terminal.type_line("$REAL_CTX up examples/workspace; echo \"ended again with $?\"");
     terminal.wait_for("serving http://");

@@ -1,4 +1,4 @@
-//! Scripts that call upstream servers in both styles, each over every transport; and one session with four
+//! Scripts that call upstream servers in both call styles, over each transport; and a session with four
 //! official servers.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
@@ -9,14 +9,14 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The servers that the scripts call, by the names that are written down.
+/// The names of the servers in the configuration.
 const SERVERS: [&str; 6] = ["analytics", "calculator", "data-server", "database", "risky.server", "server"];
 
 fn program() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/upstream_examples/server.cjs")
 }
 
-/// A process that ends with the test.
+/// A child process that is killed on drop.
 struct Ends(Child);
 
 impl Drop for Ends {
@@ -25,7 +25,7 @@ impl Drop for Ends {
     }
 }
 
-/// A server at an address, and its port.
+/// Starts a server that listens; returns its port.
 fn listening(kind: &str, name: &str) -> (Ends, u16) {
     let mut command = Command::new("node");
     command.arg(program()).arg(official_packages()).args([kind, name]).stdout(Stdio::piped());
@@ -35,7 +35,7 @@ fn listening(kind: &str, name: &str) -> (Ends, u16) {
     (server, port.trim().parse().unwrap())
 }
 
-/// A workspace with all of them as processes, as servers at addresses, or as servers of the oldest kind.
+/// A workspace with all servers: as stdio processes, over Streamable HTTP, or over the old SSE transport.
 struct World {
     server: TestServer,
     _workspace: TestWorkspace,
@@ -66,7 +66,7 @@ impl World {
         Self { server: workspace.spawn_server(), _workspace: workspace, _servers: servers }
     }
 
-    /// What a script answers: its result, or its failure.
+    /// The result of a script, or its error.
     fn run(&self, script: &str) -> Result<Value, String> {
         let reply = self.server.post("/tools/execute", &json!({ "script": script })).body;
         match reply["error"]["message"].as_str() {
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// Scripts, and what they answer.
+/// Scripts with their expected results.
 fn scripts() -> Vec<(&'static str, Value)> {
     vec![
         (
@@ -126,7 +126,7 @@ fn scripts() -> Vec<(&'static str, Value)> {
             "return sdk.database.query({ sql = \"SELECT * FROM users\", limit = 10 })",
             json!({"sql": "SELECT * FROM users", "limit": 10, "rows": [{"id": 1}]}),
         ),
-        // The same functions in the other style: at once, and text stays text.
+        // The same functions in the other call style: synchronous, and text is not parsed.
         ("return sdk.calculator.add({ a = 5, b = 3 })", json!("8")),
         (
             "return sdk.data_server.get_users()",

@@ -1,4 +1,4 @@
-//! What is checked in an open workspace, in the order in which it is told.
+//! The checks of `ctx doctor` for an open workspace, in the order of the report.
 
 use super::{Area, Finding, Verdict};
 use crate::admin::upstreams::{self, ListedUpstream, UpstreamDetails, UpstreamStanding};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Everything. `warnings` are those of the configuration.
+/// Runs all checks. `warnings` are those of the configuration.
 pub(super) async fn all(
     callable: &Callable,
     knowledge: &Arc<Knowledge>,
@@ -29,7 +29,7 @@ pub(super) async fn all(
     findings.push(check_embeddings(knowledge).await);
     findings.extend(check_sources(knowledge, config).await);
     findings.extend(check_scripts(callable).await);
-    // Only a connection shows whether a server can be reached, and only reading it whether a description is sound.
+    // Unreachable servers and invalid API descriptions only show once they are connected and read.
     findings.extend(upstreams::connected(callable).await?.into_iter().map(check_upstream));
     Ok(findings)
 }
@@ -75,7 +75,7 @@ fn check_privacy(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Files and folders of which only the user may read anything.
+/// Files and folders that no other user may read.
 fn private_files(config: &Config) -> Vec<PathBuf> {
     let store = config.store_path();
     let of_user = [cli::state_folder(), logins::path(), trust::record_path()].into_iter().flatten();
@@ -129,7 +129,7 @@ async fn check_store(knowledge: &Arc<Knowledge>, config: &Config) -> Result<Vec<
     checked.map_err(|error| ToolError::internal("the store cannot be checked", error))
 }
 
-/// Asks the model for a vector, since only that shows whether it works.
+/// Embeds a test text: only that shows whether the model works.
 async fn check_embeddings(knowledge: &Arc<Knowledge>) -> Finding {
     const AREA: Area = Area::Embeddings;
     let knowledge = knowledge.clone();
@@ -165,7 +165,7 @@ async fn check_sources(knowledge: &Knowledge, config: &Config) -> Vec<Finding> {
         Err(error) => return vec![Finding::of_error(AREA, CommandError::from(error))],
     };
     let settings = &config.settings;
-    // One that only acts needs none.
+    // A workspace that only calls tools needs no source.
     let acts = !settings.mcp_servers.is_empty() || !settings.apis.is_empty() || !settings.tools.is_empty();
     // Sections that are left out for lack of trust may be all there is; the check of trust reports those.
     if sources.is_empty() && !acts && config.untrusted.is_empty() {
@@ -190,7 +190,7 @@ async fn check_sources(knowledge: &Knowledge, config: &Config) -> Vec<Finding> {
     sources.into_iter().map(finding).collect()
 }
 
-/// Loads every script, since only that shows whether it can be.
+/// Loads every script: only that shows whether it is valid.
 async fn check_scripts(callable: &Callable) -> Vec<Finding> {
     const AREA: Area = Area::Scripts;
     let scripts = callable.try_scripts().await;
@@ -222,7 +222,7 @@ fn check_upstream(upstream: ListedUpstream) -> Finding {
         }
         (UpstreamStanding::Failed, Some(error), UpstreamDetails::Openapi { .. }) => {
             let advice = "check its section in ctx.toml; until its description can be read, the rest works";
-            // Its functions are not known, so that there is nothing to say of any.
+            // Its functions are unknown, so there are no warnings about them.
             return Finding::problem(AREA, format!("{reach}: {error}"), advice)
                 .about(format!("{group}.{name}"));
         }

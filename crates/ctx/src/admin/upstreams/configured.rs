@@ -1,17 +1,17 @@
-//! Which upstream a name means, and whether it may be used.
+//! Finds the section of an upstream by name, and refuses untrusted ones.
 
 use crate::admin::failure::with_hints;
 use crate::config::{Config, api_section, upstream_section};
 use crate::trust;
 use ctx_core::{ErrorKind, Identifier, ToolError, nearest};
 
-/// The name of a server that may be used, as its section has it.
+/// The name of a trusted server, as in its section's header.
 pub(crate) fn usable_server<'a>(config: &'a Config, name: &str) -> Result<&'a str, ToolError> {
     refuse_untrusted(config, name)?;
     section_named(config, name)
 }
 
-/// The section of a server or an API that may be used.
+/// The section of a trusted server or API.
 pub(super) fn usable_section(config: &Config, name: &str) -> Result<String, ToolError> {
     refuse_untrusted(config, name)?;
     let written = config.settings.apis.keys();
@@ -28,7 +28,8 @@ pub(super) fn usable_section(config: &Config, name: &str) -> Result<String, Tool
     }
 }
 
-/// The name of a server as its section has it; found by what its functions are called by, too.
+/// The name of a server as in its section's header. `name` may also be the identifier in its functions'
+/// names.
 pub(super) fn section_named<'a>(config: &'a Config, name: &str) -> Result<&'a str, ToolError> {
     server_named(config, name).ok_or_else(|| unknown_server(config, name, None))
 }
@@ -50,7 +51,7 @@ fn unknown_server(config: &Config, name: &str, more: Option<String>) -> ToolErro
     with_hints(error, [hint].into_iter().chain(more))
 }
 
-/// Fails for an untrusted server or API. Its section is missing from the settings, so that looking it up would only
+/// Fails for an untrusted server or API. Its section is missing from the settings, so a lookup would only
 /// report an unknown name.
 pub(super) fn refuse_untrusted(config: &Config, name: &str) -> Result<(), ToolError> {
     let sections = [upstream_section(name), api_section(name)];

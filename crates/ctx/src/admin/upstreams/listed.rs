@@ -1,4 +1,4 @@
-//! One upstream as operations answer with it.
+//! An upstream with its state, as operations return it.
 
 use crate::config::{Config, TrustRequest};
 use crate::logins;
@@ -12,97 +12,97 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Operations that cannot be called and that are named, of one API.
+/// Maximum number of skipped operations of an API that are named in warnings.
 const SKIPPED_MAX: usize = 10;
 
-/// An upstream, and how it is doing.
+/// An upstream and its state.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ListedUpstream {
-    /// The namespace of its functions; as it is written where it is not trusted.
+    /// The namespace of its functions; the name in its section's header if it is not trusted.
     pub(crate) name: String,
-    /// Its command line, its address, or where its description is; without secrets.
+    /// Its command line, its URL, or the location of its description; without secrets.
     pub(crate) reach: String,
     pub(crate) state: UpstreamStanding,
     /// Why it cannot be used.
     pub(crate) last_error: Option<String>,
-    /// What to do about the error, where that is known.
+    /// How to solve the error, if known.
     pub(crate) remedy: Option<String>,
-    /// How many tools or operations it has, as far as is known.
+    /// Number of its tools or operations, as far as known.
     pub(crate) function_count: u64,
-    /// Those that can be called.
+    /// Its callable functions.
     pub(crate) functions: Vec<ListedFunction>,
-    /// What does not keep it from being called, but some of its functions, or should be looked at.
+    /// Problems with single functions, and remarks.
     pub(crate) warnings: Vec<String>,
     #[serde(flatten)]
     pub(crate) details: UpstreamDetails,
 }
 
-/// How an upstream is doing.
+/// The state of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UpstreamStanding {
-    /// A server that is being started.
+    /// An MCP server is starting.
     Connecting,
-    /// An API whose description is being read.
+    /// The description of an API is being read.
     Reading,
-    /// It can be called.
+    /// Its functions can be called.
     Ready,
-    /// A server that sleeps until the next call.
+    /// An MCP server that starts with the next call.
     Idle,
     /// It cannot be reached.
     Failed,
-    /// A server that wants somebody to log in.
+    /// An MCP server that requires a login.
     NeedsLogin,
-    /// A server that was shut down.
+    /// An MCP server that was shut down.
     Stopped,
-    /// Its section is not trusted, so it is left out.
+    /// Its section is not trusted, so it is not used.
     NotTrusted,
 }
 
 /// A function of an upstream.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ListedFunction {
-    /// Its full name.
+    /// The full name.
     pub(crate) name: String,
-    /// The first line of what it says of itself.
+    /// The first line of its description.
     pub(crate) summary: String,
 }
 
-/// What only one kind of upstream has.
+/// Details that differ by kind of upstream.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum UpstreamDetails {
     /// An MCP server.
     Mcp {
-        /// What it calls itself, once it has been reached.
+        /// The name and version that the server reports, once it has been connected.
         server: Option<String>,
-        /// The revision of the protocol it speaks, once it has been reached.
+        /// The MCP revision, once it has been connected.
         protocol: Option<String>,
-        /// How its definitions differ from the accepted ones.
+        /// The difference of its tool definitions from the accepted ones.
         #[schemars(with = "Value")]
         changes: Difference,
         login: LoginState,
     },
     /// An API with an OpenAPI description.
     Openapi {
-        /// What it is called, once that is known.
+        /// The title in the description, once it has been read.
         title: Option<String>,
         /// Operations that cannot be called.
         skipped: Vec<SkippedOperation>,
-        /// How many functions need credentials that are not configured.
+        /// Number of functions that need credentials which are not configured.
         locked: u64,
     },
 }
 
-/// Where a server stands with logins of the user.
+/// The state of the user's login at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LoginState {
-    /// It has not asked for a login.
+    /// The server has not required a login.
     None,
-    /// A login is kept.
+    /// A login is stored.
     Kept,
-    /// It wants a login, or more than the one that is kept.
+    /// The server requires a login, or one with further scopes than the stored one.
     Needed,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct SkippedOperation {
 }
 
 impl ListedUpstream {
-    /// Why it cannot be used, and what to do about it where that is known.
+    /// Why it cannot be used, and the remedy if known.
     pub(crate) fn problem(&self) -> Option<String> {
         let error = self.last_error.as_ref()?;
         Some(match &self.remedy {
@@ -124,7 +124,7 @@ impl ListedUpstream {
     }
 }
 
-/// A server that may be used. Blocks.
+/// Describes a trusted server. Blocks: it reads the stored logins.
 pub(super) fn server(status: UpstreamStatus, callable: &Callable, catalog: &Catalog) -> ListedUpstream {
     let sections = callable.config().settings.mcp_servers.iter();
     let mut sections = sections.filter(|(name, _)| Identifier::sanitize(name) == status.name);
@@ -157,7 +157,7 @@ pub(super) fn server(status: UpstreamStatus, callable: &Callable, catalog: &Cata
     }
 }
 
-/// An API that may be used.
+/// Describes a trusted API.
 pub(super) fn api(status: ApiStatus, catalog: &Catalog) -> ListedUpstream {
     let warnings = api_warnings(&status);
     let (state, last_error) = match status.state {
@@ -184,7 +184,7 @@ pub(super) fn api(status: ApiStatus, catalog: &Catalog) -> ListedUpstream {
     }
 }
 
-/// The servers and APIs whose sections are not trusted.
+/// Describes the servers and APIs whose sections are not trusted.
 pub(super) fn untrusted(config: &Config) -> Vec<ListedUpstream> {
     let listed = |request: &TrustRequest| {
         let (group, name) = request.section.split_once('.')?;
@@ -222,7 +222,7 @@ fn functions(name: &Identifier, catalog: &Catalog) -> Vec<ListedFunction> {
     listed.collect()
 }
 
-/// Where logins cannot be read there is none that could be used.
+/// Logins that cannot be read count as absent: none of them could be used.
 fn kept_login(url: Option<&str>) -> LoginState {
     let kept = url.zip(logins::store()).map(|(url, store)| has_login(&*store, url));
     if let Some(Ok(true)) = kept { LoginState::Kept } else { LoginState::None }

@@ -1,6 +1,6 @@
-//! Upstream MCP servers and APIs: how each is doing, one tried, and the definitions of one accepted.
+//! Upstream MCP servers and APIs: list their states, test one, and accept the tool definitions of one.
 //!
-//! Logging in stays with the command: it takes a browser and a person.
+//! Logging in is left to the command: it needs a browser and a person.
 
 mod configured;
 mod listed;
@@ -35,7 +35,7 @@ pub(crate) struct ListUpstreamsRequest {}
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UpstreamList {
-    /// Servers, then APIs, then those that are not trusted.
+    /// Servers, then APIs, then untrusted ones.
     pub(crate) upstreams: Vec<ListedUpstream>,
 }
 
@@ -56,13 +56,13 @@ impl Operation for ListUpstreams {
     }
 }
 
-/// Every upstream that may be used, once it has answered or failed.
+/// Connects all trusted upstreams; returns once each has answered or failed.
 pub(super) async fn connected(callable: &Callable) -> Result<Vec<ListedUpstream>, ToolError> {
     let upstreams = callable.connect_upstreams(&|_| true).await;
     listed(callable, upstreams.servers.states(), upstreams.apis.states()).await
 }
 
-/// These as they are answered with. Logins are read, which blocks.
+/// Describes these upstreams. Reads logins, which blocks.
 async fn listed(
     callable: &Callable,
     servers: Vec<UpstreamStatus>,
@@ -86,7 +86,7 @@ pub(crate) struct TestUpstream {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TestUpstreamRequest {
-    /// Its name in `[mcp_servers]` or `[apis]`.
+    /// The name in `[mcp_servers]` or `[apis]`.
     pub(crate) name: String,
 }
 
@@ -118,14 +118,15 @@ impl Operation for TestUpstream {
     }
 }
 
-/// The upstream of this section, once it has answered or failed. One that failed before is tried again.
+/// Connects the upstream of this section; returns once it has answered or failed. One that failed before is
+/// tried again.
 async fn test(callable: &Callable, section: &str) -> Result<ListedUpstream, ToolError> {
     let (servers, _) = callable.config().upstreams(&|configured| configured == section);
     let (apis, _) = callable.config().apis(&|configured| configured == section);
     let is_running = callable.started_upstreams().is_some();
     let upstreams = callable.connect_upstreams(&|wanted| wanted == section).await;
     if let Some(server) = servers.first().filter(|_| is_running) {
-        // Its state says how that ended.
+        // The error is in its state.
         drop(upstreams.servers.reached(&server.name).await);
     }
     let mut servers_tested = upstreams.servers.states();
@@ -144,15 +145,15 @@ pub(crate) struct AcceptUpstream {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AcceptUpstreamRequest {
-    /// Its name in `[mcp_servers]`.
+    /// The name in `[mcp_servers]`.
     pub(crate) name: String,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AcceptedUpstream {
-    /// The name of its functions' namespace.
+    /// The namespace of its functions.
     pub(crate) name: String,
-    /// How they differed from those that were accepted before.
+    /// The difference from the previously accepted definitions.
     #[schemars(with = "Value")]
     pub(crate) accepted: Difference,
 }

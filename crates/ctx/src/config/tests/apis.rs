@@ -1,4 +1,4 @@
-//! `[apis.<name>]`, `[frozen_params]`, and APIs that were typed.
+//! `[apis.<name>]`, `[frozen_params]`, and APIs from the command line.
 
 use super::super::{Config, TypedAuth};
 use super::{Typed, load, load_typed, problems, requests};
@@ -101,7 +101,7 @@ fn an_api_is_there_without_a_variable_that_is_not_set() {
             )
         };
         assert_eq!(warnings, warned.into_iter().map(warning).collect::<Vec<_>>());
-        // They are told of what may not be used, too.
+        // Warnings cover unselected APIs, too.
         assert_eq!(config.apis(&|_| false).1, warnings);
     }
     let config = load("[apis.a]\nspec = \"a.yaml\"\nauth = \"${UNSET}\"\n").unwrap();
@@ -237,7 +237,7 @@ fn secrets_of_an_api_are_masked_wherever_they_are_written() {
         let shown = shown(&config);
         assert!(!shown.contains("hunter2") && shown.contains("***"), "{keys}: {shown}");
         assert!(!format!("{:?}", config.settings).contains("hunter2"), "{keys}");
-        // What a service repeats is the token alone.
+        // A service's response would contain the token without its scheme.
         let redactor = &config.redactor;
         assert!(!redactor.text("got hunter2hunter2".to_owned()).contains("hunter2"), "{keys}");
     }
@@ -257,7 +257,7 @@ fn what_is_no_secret_of_an_api_is_shown() {
     for plain in ["jane.doe", "\"basic\"", "application/vnd.x", "v2-beta"] {
         assert!(shown.contains(plain), "{plain}: {shown}");
     }
-    // A short secret is one, too.
+    // Short secrets are masked, too.
     let config = load("[apis.a]\nspec = \"a.yaml\"\nauth = \"qwx\"\n").unwrap();
     assert!(!self::shown(&config).contains("qwx"));
 }

@@ -49,7 +49,7 @@ proptest! {
             let left = config.tree.to_json().to_string();
             prop_assert!(!left.contains("hunter2"), "{text}: {left}");
         }
-        // Trusted, it may be an error; it must not panic.
+        // With trust it may fail, but must not panic.
         let _ = files.try_load(&|_, requests| vec![true; requests.len()]);
     }
 }

@@ -57,7 +57,7 @@ fn an_untrusted_section_stays_as_it_runs_and_a_new_one_is_left_out() {
     assert!(replacement.changes.is_empty(), "{}", replacement.changes);
     assert_eq!(replacement.config.untrusted.len(), 2);
     assert!(replacement.config.settings.mcp_servers.is_empty());
-    // A section that is gone from the file is gone, whether or not it is trusted.
+    // A section that was removed from the file is dropped, trusted or not.
     let replacement = load_untrusted("").replace(&running).unwrap();
     assert_eq!(replacement.changes.to_string(), "removed [tools.script.greet]");
 }

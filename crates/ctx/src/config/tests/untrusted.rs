@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A folder with a workspace's file, and one of the user's own.
+/// A workspace's configuration file, and optionally a user-level one.
 pub(super) struct ConfigFiles {
     folder: TempDir,
     located: Located,
