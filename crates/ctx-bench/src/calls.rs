@@ -1,4 +1,4 @@
-//! Calls through the product: a script's tool over HTTP, `execute` with few and with many functions.
+//! Latency and throughput of calls: a Lua tool over HTTP, and `execute` with few and with many functions.
 
 use super::engine::{WORKER, engine};
 use super::process;
@@ -33,8 +33,8 @@ const ECHO: &str = "tool = { name = 'echo', description = 'Echo', \
     function tool.execute(params) return { echo = params.message } end\n";
 const BODY: &str = r#"{"message":"hello"}"#;
 
-/// The program as a server, then its parts in this process, where there can be as many functions as one
-/// likes.
+/// Measures the program as a server, then the gateway in this process, where a catalog can have any number of
+/// functions.
 pub(super) fn measure(binary: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("ctx.toml"), CONFIG)?;
@@ -54,7 +54,7 @@ fn call(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Calls from so many connections at once, each of them so often.
+/// Sends `calls` calls on each of `connections` concurrent connections.
 fn load(server: &Server, connections: usize, calls: usize) -> Result<()> {
     std::thread::scope(|scope| {
         let calling = || -> Result<()> {
@@ -116,7 +116,7 @@ fn at_once(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// A function that costs nothing.
+/// A function that returns its arguments and does no other work.
 struct Function(Arc<ToolSpec>);
 
 #[async_trait]
@@ -163,7 +163,7 @@ async fn functions() -> Result<()> {
     let (few, many) = (catalog(FEW), catalog(MANY));
     let trivial = "return sdk.many.f7 ~= nil";
     let mut times = (Vec::new(), Vec::new());
-    // In turn, so that whatever else the machine does is the same for both.
+    // Alternating, so that other load on the machine affects both alike.
     for _ in 0..EXECUTIONS {
         times.0.push(execute(&few, trivial).await?);
         times.1.push(execute(&many, trivial).await?);

@@ -1,6 +1,7 @@
-//! Two builds of the program, measured in turn: `cargo xtask bench compare OLD [NEW]`.
+//! Compares two builds of the program: `cargo xtask bench compare OLD [NEW]`.
 //!
-//! Whatever else the machine does meanwhile it does to both, so that a change of a few per cent can be seen.
+//! The builds alternate, so that other load on the machine affects both alike and changes of a few per cent are
+//! visible.
 
 use super::{corpus, median, percentile, process};
 use anyhow::{Context, Result, ensure};
@@ -11,7 +12,7 @@ use std::process::Command;
 use std::time::Instant;
 use xtask::{Connection, Server};
 
-/// 79 MB.
+/// Number of Markdown files; together 79 MB.
 const FILES: usize = 7_000;
 const PDFS: usize = 300;
 const PICTURE_BYTES: usize = 30_000;
@@ -26,7 +27,7 @@ const TOOLS: &str = "[embedding]\nmodel = \"fast\"\n[tools.script.echo]\npath = 
 const FIVE_CALLS: &str =
     "local bytes = 0 for i = 1, 5 do bytes += #sdk.tools.echo({ message = 'hello' }).echo end return bytes";
 
-/// One of the two builds, with a workspace of its own: stores of two versions may differ.
+/// One of the two builds, with its own workspace, since stores of two versions may differ.
 struct Side {
     binary: PathBuf,
     name: &'static str,
@@ -42,7 +43,7 @@ impl Side {
     }
 }
 
-/// Measures both and prints a table.
+/// Measures both builds and prints a table.
 pub(super) fn measure(old: &Path, new: &Path) -> Result<()> {
     let find = |path: &Path| path.canonicalize().with_context(|| format!("no program at {}", path.display()));
     let sides = [Side { binary: find(old)?, name: "before" }, Side { binary: find(new)?, name: "after" }];
@@ -111,7 +112,7 @@ fn requests(sides: &[Side; 2], workspaces: &[PathBuf; 2]) -> Result<()> {
     ];
     for (what, path, bodies) in &works {
         let (mut cpu, mut p50) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        // The first round of each warms caches and workers, and is not counted.
+        // The first round warms up caches and workers, and is not counted.
         for round in 0..=ROUNDS {
             for (index, server) in servers.iter().enumerate() {
                 let before = process::cpu_of_tree(server.id())?;
@@ -129,7 +130,7 @@ fn requests(sides: &[Side; 2], workspaces: &[PathBuf; 2]) -> Result<()> {
     servers.iter_mut().try_for_each(Server::stop)
 }
 
-/// How long each answer took, in milliseconds.
+/// Sends requests one after the other; returns the latencies in milliseconds.
 fn send(server: &Server, path: &str, bodies: &[String]) -> Result<Vec<f64>> {
     let mut connection = Connection::open(&server.address)?;
     let mut times = Vec::with_capacity(bodies.len());

@@ -1,4 +1,4 @@
-//! Workspaces to measure: above all a tree of text files that is the same on every machine.
+//! Workspaces for benchmarks: above all a generated tree of text files, identical on every machine.
 
 use anyhow::Result;
 use std::collections::HashSet;
@@ -7,18 +7,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use xtask::target;
 
-/// Average size of a file: 7,000 of them are 79 MB.
+/// Average size of a file; 7,000 files have 79 MB.
 const FILE_BYTES: usize = 11_286;
 const VOCABULARY: usize = 60_000;
-/// The most common words, which no question contains.
+/// Number of most common words that no query contains.
 const STOP_WORDS: usize = 100;
 
-/// A workspace with `files` text files, made once and kept.
+/// A workspace with `files` text files, generated once and kept for later runs.
 pub(crate) fn workspace(files: usize) -> Result<PathBuf> {
     workspace_in(folder(&format!("corpus-{files}")), files)
 }
 
-/// The same with a name of its own, for whoever changes the files.
+/// A separate workspace with `files` text files, for benchmarks that change the files.
 pub(crate) fn workspace_to_change(files: usize) -> Result<PathBuf> {
     workspace_in(folder("corpus-changing"), files)
 }
@@ -56,20 +56,20 @@ pub(crate) fn workspace_in(root: PathBuf, files: usize) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Where a workspace to measure lies.
+/// The folder of a benchmark workspace.
 pub(crate) fn folder(name: &str) -> PathBuf {
     target().join("bench").join(name)
 }
 
-/// Writes the `ctx.toml` of a workspace that reads `docs`, with these sections besides.
+/// Writes the `ctx.toml` of a workspace that indexes `docs`, with additional sections.
 pub(crate) fn configure(workspace: &Path, more: &str) -> Result<()> {
-    // The database is in the workspace, where `reset` removes it.
+    // The store is in the workspace, where `reset` can delete it.
     let config = "[db]\npath = \".ctx/data/ctx.sqlite\"\n\
         [connectors.filesystem.docs]\nroot = \"docs\"\nwatch = false\n[server]\nbind = \"127.0.0.1:0\"\n";
     Ok(fs::write(workspace.join("ctx.toml"), format!("{config}{more}"))?)
 }
 
-/// Forgets what was indexed.
+/// Deletes the index of a workspace.
 pub(crate) fn reset(workspace: &Path) -> Result<()> {
     let data = workspace.join(".ctx");
     if data.exists() {
@@ -78,8 +78,8 @@ pub(crate) fn reset(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Questions of two to six words, common and rare ones mixed as in the documents, but for the most
-/// common: those make up almost half of any text, and in a real question they are stop words.
+/// Queries of two to six words, common and rare ones mixed as in the documents, but without the most common ones: those
+/// make up almost half of any text, and in a real query they would be stop words.
 pub(crate) fn questions(count: usize) -> Vec<String> {
     let words = vocabulary(&mut Random(0x5EED));
     let mut random = Random(0xA5C);
@@ -113,7 +113,7 @@ fn vocabulary(random: &mut Random) -> Vec<String> {
         "ba", "con", "de", "er", "fi", "gra", "hol", "in", "ju", "ka", "lor", "mi", "nes", "op", "pre",
         "qui", "ran", "sta", "tion", "ul", "ver", "wes", "yal", "zo",
     ];
-    // Distinct ones only: a word that is there twice would be as common as two.
+    // Distinct words only: a duplicate would be twice as frequent as intended.
     let mut seen = HashSet::new();
     let mut words = Vec::with_capacity(VOCABULARY);
     while words.len() < VOCABULARY {
@@ -126,7 +126,7 @@ fn vocabulary(random: &mut Random) -> Vec<String> {
     words
 }
 
-/// A word by Zipf's law, near enough: rank is exponential in a uniform number.
+/// A random word, approximately by Zipf's law: the rank is exponential in a uniform number.
 fn word<'a>(words: &'a [String], skipped: usize, random: &mut Random) -> &'a str {
     let uniform = random.below(1 << 20) as f64 / f64::from(1 << 20);
     let (lowest, highest) = ((skipped + 1) as f64, words.len() as f64);
@@ -134,7 +134,7 @@ fn word<'a>(words: &'a [String], skipped: usize, random: &mut Random) -> &'a str
     &words[(rank as usize).min(words.len() - 1)]
 }
 
-/// SplitMix64.
+/// The pseudorandom number generator SplitMix64.
 struct Random(u64);
 
 impl Random {

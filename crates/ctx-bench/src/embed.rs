@@ -1,4 +1,4 @@
-//! The built-in models, their tokenizer and the dot products, over the repository's own prose.
+//! Throughput of the built-in embedding models, the tokenizer and the dot products, on the repository's Markdown files.
 
 use super::{median, process};
 use anyhow::{Result, ensure};
@@ -9,19 +9,19 @@ use std::process::Command;
 use std::time::Instant;
 use xtask::{output, root};
 
-/// Word pieces of the texts, with the two the best model adds.
+/// Length of the texts in tokens, including the two special tokens of the model `best`.
 const LENGTHS: [usize; 3] = [16, 64, 256];
 const THREADS: [usize; 2] = [1, 2];
-/// Runs of which the middle counts.
+/// Number of rounds, of which the median is printed.
 const ROUNDS: usize = 7;
-/// Tokens a round takes of each model.
+/// Number of tokens per round, for each model.
 const FAST_TOKENS: usize = 1 << 20;
 const BEST_TOKENS: usize = 1 << 12;
 const QUERIES: usize = 50;
 const TOKENIZER_BYTES: usize = 8 << 20;
 const ROWS: usize = 1_000_000;
 
-/// Measures both models, the tokenizer and the dot products.
+/// Runs all benchmarks of embeddings.
 pub(super) fn measure() -> Result<()> {
     let prose = prose()?;
     println!("| model | tokens | threads | texts a second | texts a CPU second |");
@@ -92,7 +92,7 @@ fn dot_products(dimensions: usize) -> Result<()> {
     Ok(())
 }
 
-/// Wall and CPU seconds of a piece of work, the middle of some rounds; a first one warms up.
+/// Median wall and CPU seconds of `work` over [`ROUNDS`] rounds, after a warm-up round.
 fn rounds(mut work: impl FnMut()) -> Result<(f64, f64)> {
     work();
     let (mut walls, mut cpus) = (Vec::new(), Vec::new());
@@ -105,7 +105,7 @@ fn rounds(mut work: impl FnMut()) -> Result<(f64, f64)> {
     Ok((median(walls), median(cpus)))
 }
 
-/// The repository's pages, one after the other.
+/// All Markdown files of the repository, concatenated.
 fn prose() -> Result<String> {
     let listed = output(Command::new("git").args(["ls-files", "*.md"]).current_dir(root()))?;
     let mut prose = String::new();
@@ -115,7 +115,7 @@ fn prose() -> Result<String> {
     Ok(prose)
 }
 
-/// So many texts of so many word pieces, from all over the prose.
+/// `count` texts of `pieces` tokens each, spread over the prose.
 fn texts(prose: &str, pieces: usize, count: usize) -> Result<Vec<&str>> {
     let ranges = Tokenizer::builtin().pieces(prose);
     ensure!(ranges.len() > 2 * pieces, "too little prose");

@@ -1,4 +1,5 @@
-//! Scripts in worker processes: what a run, a question and a worker cost, by themselves and in the product.
+//! Cost of scripts in worker processes: of a run, a call of a host API, and the start of a worker, in the engine
+//! alone and in the program.
 
 use super::{calls, median, percentile, process};
 use anyhow::{Context, Result, ensure};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use xtask::release_binary;
 
-/// The hidden argument with which this program is a worker.
+/// The hidden argument that makes this program a worker.
 pub(crate) const WORKER: &str = "__worker";
 
 const RUNS: usize = 20_000;
@@ -33,12 +34,12 @@ impl World for Answers {
     }
 }
 
-/// Measures the engine by itself, then the program.
+/// Measures the engine alone, then the program.
 pub(super) fn measure() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     println!("| what | wall µs, median | p99 | CPU µs, parent | CPU µs, worker |");
     println!("|---|---|---|---|---|");
-    // As a server does it: in a task of the runtime, not on the thread that started it.
+    // As in a server, the work runs in a spawned task, not on the thread that blocks on the runtime.
     let measured = |what, entry, source: &str, runs, things| {
         let source = source.to_owned();
         runtime
@@ -77,7 +78,7 @@ fn script(entry: Entry, source: &str) -> ScriptRun {
     }
 }
 
-/// The same script again and again; figures are for each of the things it does.
+/// Runs the same script `runs` times, one at a time. Figures are per operation, of which a run has `things`.
 async fn one_by_one(what: &str, entry: Entry, source: &str, runs: usize, things: usize) -> Result<()> {
     let engine = engine(1)?;
     engine
@@ -155,7 +156,7 @@ async fn starts() -> Result<()> {
     Ok(())
 }
 
-/// How long after its deadline a script that never ends is over.
+/// Delay between the deadline of an endless script and its end.
 async fn deadlines() -> Result<()> {
     let engine = engine(1)?;
     let mut late = Vec::new();

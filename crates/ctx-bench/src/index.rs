@@ -1,4 +1,4 @@
-//! Indexing a tree of text files, from nothing and again.
+//! Cost of indexing a tree of text files: the first sync, and a second one without changes.
 
 use super::{corpus, median, process};
 use anyhow::Result;

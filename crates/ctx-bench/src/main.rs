@@ -1,4 +1,4 @@
-//! Benchmarks: `cargo xtask bench`. They print figures and assert nothing: machines differ and are noisy.
+//! Benchmarks, run by `cargo xtask bench`. They print figures and assert nothing, since machines differ and are noisy.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -31,9 +31,9 @@ struct Part {
 }
 
 enum Measure {
-    /// The program, built for release.
+    /// Measures the release binary at this path.
     Program(fn(&Path) -> Result<()>),
-    /// A crate of ours, by itself.
+    /// Measures library crates in this process.
     Library(fn() -> Result<()>),
 }
 use Measure::{Library, Program};
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures these parts, or all; or two builds in turn; or retrieval, which needs collections that are not ours to keep here.
+/// Runs the named benchmarks, or all. `compare` (two builds) and `retrieval` (external data sets) run only when named.
 fn run(wanted: &[&str]) -> Result<()> {
     if cfg!(debug_assertions) {
         bail!("the figures of a debug build say nothing; run `cargo xtask bench`");
@@ -113,7 +113,7 @@ fn run(wanted: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The middle of some figures.
+/// The median.
 fn median(mut figures: Vec<f64>) -> f64 {
     percentile(&mut figures, 0.5)
 }

@@ -1,4 +1,4 @@
-//! MCP: what a call costs beside the same call over plain HTTP, many clients at once, and a start on pipes.
+//! Benchmarks of MCP: the overhead of a call over plain HTTP, load by many clients, and startup on stdin and stdout.
 
 use super::process;
 use super::{median, percentile};
@@ -15,7 +15,7 @@ use xtask::{Connection, Server, with_test_env};
 const CONFIG: &str = "[server]\nbind = \"127.0.0.1:0\"\n[connectors.filesystem.notes]\nroot = \"notes\"\n";
 const WARMING: usize = 500;
 const CALLS: usize = 4_000;
-/// Rounds of calls each way, in turn, so that whatever else the machine does is the same for all.
+/// Number of rounds. Protocols alternate, so that other load on the machine affects all of them alike.
 const ROUNDS: usize = 5;
 const CLIENTS: usize = 200;
 const LOAD_TIME: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     start(binary, &config)
 }
 
-/// One way to call `sources`.
+/// A client that calls `sources` over one of the protocols.
 trait Way {
     fn call(&mut self) -> Result<()>;
 }
@@ -53,7 +53,7 @@ impl Way for Rest {
     }
 }
 
-/// A client of the newest revision: every request tells everything.
+/// An MCP client of the newest, stateless revision: every request repeats protocol version and capabilities.
 struct Stateless(Connection);
 
 impl Stateless {
@@ -76,7 +76,7 @@ impl Way for Stateless {
     }
 }
 
-/// A client of an older revision, in its session.
+/// An MCP client of an older revision, with a session.
 struct Session {
     connection: Connection,
     headers: String,
@@ -110,7 +110,7 @@ fn initialize() -> Value {
     json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": { "name": "bench", "version": "0" } })
 }
 
-/// A way, connected anew: the server does not keep connections that are silent for long.
+/// Opens a new connection for a protocol. One per round, since the server closes connections that are idle for long.
 type Open = fn(&str) -> Result<Box<dyn Way>>;
 
 const WAYS: [(&str, Open); 3] = [
@@ -179,7 +179,7 @@ fn load(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// From the start of the process to its first answer, and from the end of its input to its own.
+/// Time from the start of the process to its first response, and from the end of its stdin to its exit.
 fn start(binary: &Path, config: &Path) -> Result<()> {
     let (mut ready, mut gone) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {

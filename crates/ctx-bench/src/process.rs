@@ -1,4 +1,4 @@
-//! CPU time and memory of processes under measurement.
+//! Measures CPU time and memory of processes, from `/proc` and `getrusage`.
 
 use anyhow::{Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use xtask::with_test_env;
 
-/// Kernel ticks in a second, on every Linux that matters.
+/// Kernel clock ticks per second (`USER_HZ`), on all common Linux systems.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What a process cost.
+/// The resources that a process used: CPU and wall seconds, and peak memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) cpu: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Cost {
     pub(crate) peak_mib: f64,
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end and measures it.
 pub(crate) fn cost(command: &mut Command) -> Result<Cost> {
     let cpu_before = children_cpu()?;
     let started = Instant::now();
@@ -37,12 +37,12 @@ pub(crate) fn cost(command: &mut Command) -> Result<Cost> {
     Ok(Cost { cpu: children_cpu()? - cpu_before, wall: started.elapsed().as_secs_f64(), peak_mib })
 }
 
-/// CPU seconds of the processes that this one started and has seen end.
+/// CPU seconds of the child processes that have ended and were waited for.
 pub(crate) fn children_cpu() -> Result<f64> {
     cpu(UsageWho::RUSAGE_CHILDREN)
 }
 
-/// CPU seconds this process has used so far.
+/// CPU seconds of this process so far.
 pub(crate) fn own_cpu() -> Result<f64> {
     cpu(UsageWho::RUSAGE_SELF)
 }
@@ -53,14 +53,14 @@ fn cpu(who: UsageWho) -> Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// A figure of `/proc/<pid>/status`.
+/// A memory figure of `/proc/<pid>/status`, such as `VmRSS`, in MiB.
 pub(crate) fn memory_mib(pid: u32, name: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|figure| figure.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
 }
 
-/// The processes that a process has started and that still run.
+/// The running child processes of a process.
 pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
     let mut found = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -70,8 +70,7 @@ pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Two neighbouring fields of `/proc/<pid>/stat`, counted from behind the name: time in the program and
-/// time in the kernel.
+/// Positions in `/proc/<pid>/stat`, counted after the process name, of user time; system time is the next field.
 const OWN: usize = 11;
 const ENDED_CHILDREN: usize = 13;
 
@@ -81,18 +80,18 @@ fn ticks(pid: u32, fields: usize) -> f64 {
     after_name.skip(fields).take(2).filter_map(|field| field.parse::<f64>().ok()).sum()
 }
 
-/// CPU seconds of a process so far, in steps of 10 ms.
+/// CPU seconds of a process so far, with a resolution of 10 ms.
 pub(crate) fn cpu_of(pid: u32) -> f64 {
     ticks(pid, OWN) / TICKS_PER_SECOND
 }
 
-/// CPU seconds of a process and of those it has started, ended or not, so far.
+/// CPU seconds of a process and of its children so far, both running and ended ones.
 pub(crate) fn cpu_of_tree(pid: u32) -> Result<f64> {
     let running: f64 = children(pid)?.into_iter().map(|id| ticks(id, OWN)).sum();
     Ok((ticks(pid, OWN) + ticks(pid, ENDED_CHILDREN) + running) / TICKS_PER_SECOND)
 }
 
-/// What machine this is, and how busy.
+/// Prints the processor and the current load.
 pub(crate) fn describe_machine() {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info

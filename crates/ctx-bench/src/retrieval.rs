@@ -1,7 +1,7 @@
-//! How well questions find their documents: collections with known answers, asked over HTTP.
+//! Retrieval quality (nDCG, recall, MRR) on BEIR collections, over HTTP.
 //!
-//! A collection is a folder as BEIR has them: documents, questions, and grades of some documents for
-//! some questions. They carry licences of their own and are not part of this repository.
+//! A collection is a folder in the format of BEIR: documents, queries, and relevance grades of some documents for some
+//! queries. Collections have their own licences and are not part of this repository.
 
 use super::{corpus, process};
 use anyhow::{Context, Result, bail, ensure};
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant, SystemTime};
 use xtask::{Connection, Server};
 
 const MODES: [&str; 3] = ["keyword", "semantic", "hybrid"];
-/// Results asked for; the figures look at no more.
+/// Number of results per query; the metrics consider no more.
 const LIMIT: usize = 10;
-/// When all documents were written, after the beginning of 1970.
+/// The modification time of all documents, since the Unix epoch.
 const WRITTEN: Duration = Duration::from_secs(1_700_000_000);
 
-/// What to measure.
+/// The options of `retrieval`.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     data: PathBuf,
@@ -48,7 +48,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The section that chooses a model; none where the default is wanted.
+    /// The `[embedding]` section for the model; empty for the default.
     fn settings(&self) -> Result<&'static str> {
         Ok(match self.model.as_deref() {
             None => "",
@@ -60,7 +60,7 @@ impl Options {
     }
 }
 
-/// Questions that have answers.
+/// A query with relevance grades.
 struct Question {
     text: String,
     /// Grades by file name.
@@ -103,7 +103,7 @@ pub(super) fn measure(binary: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Asks every question in one mode; the cells of a row.
+/// Runs all queries in one mode; returns the cells of a table row.
 fn ask_all(binary: &Path, workspace: &Path, mode: &str, questions: &[Question]) -> Result<String> {
     let mut server = Server::of(binary, workspace)?;
     let mut connection = Connection::open(&server.address)?;
@@ -129,8 +129,8 @@ fn ask_all(binary: &Path, workspace: &Path, mode: &str, questions: &[Question]) 
     Ok(format!("{ndcg_10:.3} | {recall_10:.3} | {mrr_10:.3} | {} | {seconds:.1}", questions.len()))
 }
 
-/// Writes one file for each document; tells how many. Files that are as they should be stay, so that
-/// a kept index is a current one.
+/// Writes a file per document and returns their number. Unchanged files are not written again, so that a kept index
+/// stays current.
 fn write_documents(collection: &Path, workspace: &Path, settings: &str) -> Result<usize> {
     let folder = workspace.join("docs");
     fs::create_dir_all(&folder)?;
@@ -143,23 +143,23 @@ fn write_documents(collection: &Path, workspace: &Path, settings: &str) -> Resul
         let path = folder.join(file_name(&text(document, "_id")));
         if fs::read(&path).ok().as_deref() != Some(content.as_bytes()) {
             fs::write(&path, content)?;
-            // Equal scores are ordered by time; with one time for all, by id, which never changes.
+            // Equal scores are ordered by time, and then by id. With the same time for all, the order is stable.
             File::options().write(true).open(path)?.set_modified(SystemTime::UNIX_EPOCH + WRITTEN)?;
         }
     }
     Ok(documents.len())
 }
 
-/// The questions for which at least one document has a grade.
+/// The queries that have a grade for at least one document.
 fn questions(collection: &Path) -> Result<Vec<Question>> {
     let mut grades: BTreeMap<String, HashMap<String, u32>> = BTreeMap::new();
     let table = fs::read_to_string(collection.join("qrels.tsv"))?;
-    // The first line names the columns.
+    // The first line contains the column names.
     for line in table.lines().skip(1) {
         let [question, document, grade] = line.split('\t').collect::<Vec<_>>()[..] else {
             bail!("qrels.tsv: `{line}` has not three columns");
         };
-        // Some collections have grades below zero for what is not even near.
+        // Some collections use negative grades for irrelevant documents.
         let grade: i64 = grade.trim().parse().with_context(|| format!("qrels.tsv: `{line}`"))?;
         let grade = u32::try_from(grade.max(0))?;
         grades.entry(question.to_owned()).or_default().insert(file_name(document), grade);
@@ -181,7 +181,7 @@ fn text(value: &Value, field: &str) -> String {
     value[field].as_str().unwrap_or_default().to_owned()
 }
 
-/// A file name that no other id has.
+/// A file name that is unique for the id.
 fn file_name(id: &str) -> String {
     let mut name = String::new();
     for char in id.chars() {

@@ -1,4 +1,4 @@
-//! `POST /tools/search` in each of its modes, one request at a time.
+//! Latency of `POST /tools/search` in each search mode, one request at a time.
 
 use super::{corpus, median, percentile, process};
 use anyhow::{Context, Result, ensure};
@@ -8,18 +8,19 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use xtask::{Connection, Server, with_test_env};
 
-/// Makes about 50,000 chunks of the usual size.
+/// Number of files that have about 50,000 chunks of the default size.
 const FILES: usize = 2_150;
-/// Makes about as many of a quarter of it: in the usual size the best model needs half an hour.
+/// Number of files that have about 50,000 chunks of a quarter of the default size. With chunks of the default size, the
+/// model `best` needs half an hour.
 const FILES_OF_SMALL_CHUNKS: usize = 540;
 const SMALL_CHUNKS: &str = "[chunking]\nmax_tokens = 64\noverlap_tokens = 0\n";
-/// Makes about 1,000,000 chunks.
+/// Number of files that have about 1,000,000 chunks.
 const FILES_OF_A_MILLION: usize = 43_000;
 const REQUESTS: usize = 1_000;
 const REQUESTS_OF_A_MILLION: usize = 100;
 const ROUNDS: usize = 3;
 
-/// What searching costs.
+/// CPU time and latency of search requests.
 struct Figures {
     cpu_ms: f64,
     p50_ms: f64,
@@ -38,7 +39,7 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same at twenty times the size.
+/// Search latency at twenty times the size: a million chunks.
 pub(super) fn measure_million(binary: &Path) -> Result<()> {
     println!("| chunks | vectors | mode | CPU ms a request | p50 ms | p95 ms | memory MiB |");
     println!("|---|---|---|---|---|---|---|");
@@ -49,7 +50,7 @@ pub(super) fn measure_million(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Searching while another process brings changes into the same store.
+/// Search latency while another process syncs changes into the same store.
 pub(super) fn measure_meanwhile(binary: &Path) -> Result<()> {
     let workspace = indexed(binary, corpus::workspace_to_change(FILES)?, "[embedding]\nmodel = \"fast\"\n")?;
     println!("| mode | p50 ms idle | p50 ms during a sync | requests during it |");
@@ -131,7 +132,7 @@ fn figures(server: &Server, mode: &str, requests: usize) -> Result<Figures> {
     Ok(Figures { cpu_ms: median(cpu), p50_ms: median(p50), p95_ms: median(p95) })
 }
 
-/// How long each answer took, in milliseconds, while `go_on`.
+/// Sends the requests while `go_on` returns true; returns the latencies in milliseconds.
 fn round(
     connection: &mut Connection,
     bodies: &[String],

@@ -1,4 +1,4 @@
-//! From the start of `ctx serve mcp` to its first answer, and what it holds when idle.
+//! Time from the start of `ctx serve mcp` to its first search result, and memory when idle.
 
 use super::{corpus, median, process};
 use anyhow::{Result, ensure};

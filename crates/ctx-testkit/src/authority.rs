@@ -1,5 +1,5 @@
-//! An authorization server in so far as a server of resources needs one: metadata, keys, and tokens
-//! signed with them.
+//! A fake OAuth authorization server with the parts that a resource server uses: metadata, keys (JWKS), and signed
+//! access tokens.
 
 use crate::{Asked, Web, reply};
 use base64::Engine;
@@ -13,10 +13,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const KEYS_PATH: &str = "/keys";
-/// For tests alone. The library that signs here makes keys of every other kind by itself.
+/// An RSA key for tests only; `ring` generates keys of all other kinds, but no RSA keys.
 const RSA_KEY: &[u8] = include_bytes!("rsa.pk8");
 
-/// A key that tokens are signed with.
+/// A key that signs tokens.
 pub struct SigningKey {
     id: String,
     algorithm: String,
@@ -30,7 +30,7 @@ enum Kind {
 }
 
 impl SigningKey {
-    /// A key for this algorithm, by this name.
+    /// A key for this algorithm with this key id.
     pub fn new(algorithm: &str, id: &str) -> Self {
         let random = SystemRandom::new();
         let curve = |algorithm: &'static EcdsaSigningAlgorithm, name| {
@@ -49,7 +49,7 @@ impl SigningKey {
         Self { id: id.to_owned(), algorithm: algorithm.to_owned(), kind }
     }
 
-    /// Its public half as it is published.
+    /// The public key as a JWK.
     pub fn published(&self) -> Value {
         let mut key = match &self.kind {
             Kind::Rsa(pair) => {
@@ -57,7 +57,7 @@ impl SigningKey {
                 json!({ "kty": "RSA", "n": encode(public.n), "e": encode(public.e) })
             }
             Kind::Curve { pair, name } => {
-                // A point that is not compressed: a mark, then both halves.
+                // An uncompressed point: a format byte, then both coordinates.
                 let (x, y) = pair.public_key().as_ref()[1..].split_at(pair.public_key().as_ref().len() / 2);
                 json!({ "kty": "EC", "crv": name, "x": encode(x), "y": encode(y) })
             }
@@ -71,12 +71,12 @@ impl SigningKey {
         key
     }
 
-    /// A token with these claims.
+    /// A signed token with these claims.
     pub fn sign(&self, claims: &Value) -> String {
         self.sign_under(&json!({"alg": self.algorithm, "kid": self.id, "typ": "at+jwt"}), claims)
     }
 
-    /// A token with these claims under this header.
+    /// A signed token with this header and these claims.
     pub fn sign_under(&self, header: &Value, claims: &Value) -> String {
         let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
         let signature = self.signature(message.as_bytes());
@@ -104,7 +104,7 @@ impl SigningKey {
         }
     }
 
-    /// A token as somebody would make it who takes the public key for a shared secret.
+    /// A forged token for an algorithm confusion attack: HS256 with the public key as the shared secret.
     pub fn sign_by_public_key(&self, claims: &Value) -> String {
         let header = json!({"alg": "HS256", "kid": self.id, "typ": "at+jwt"});
         let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
@@ -116,7 +116,7 @@ impl SigningKey {
     }
 }
 
-/// Claims of a token of `issuer` that is good for `audience` for an hour: Ada's, without scopes.
+/// Claims of a valid token of `issuer` for `audience`: for the user `ada`, for an hour, without scopes.
 pub fn good_claims(issuer: &str, audience: &str) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     json!({"iss": issuer, "aud": audience, "sub": "ada", "iat": now, "exp": now + 3600, "client_id": "test"})
@@ -139,7 +139,7 @@ struct State {
 }
 
 impl AuthorizationServer {
-    /// One that publishes these keys.
+    /// Starts a server that publishes these keys.
     pub fn start(keys: &[&SigningKey]) -> Self {
         let state = Arc::new(State {
             keys: Mutex::new(answer(keys)),
@@ -151,12 +151,12 @@ impl AuthorizationServer {
         Self { web, state }
     }
 
-    /// What it names itself.
+    /// Its issuer URL.
     pub fn issuer(&self) -> String {
         self.web.url("")
     }
 
-    /// Where its keys are.
+    /// The URL of its keys (JWKS).
     pub fn keys_url(&self) -> String {
         self.web.url(KEYS_PATH)
     }
@@ -166,18 +166,18 @@ impl AuthorizationServer {
         self.answer_with(answer(keys));
     }
 
-    /// Answers with this whoever asks for the keys.
+    /// Answers requests for the keys with this response from now on.
     pub fn answer_with(&self, reply: Vec<u8>) {
         *self.state.keys.lock().unwrap() = reply;
     }
 
-    /// Answers nobody who asks for the keys, until it is told to.
+    /// Delays the responses to requests for the keys while `is_held` is true.
     pub fn hold(&self, is_held: bool) {
         *self.state.is_held.lock().unwrap() = is_held;
         self.state.released.notify_all();
     }
 
-    /// How often the keys were asked for.
+    /// Number of requests for the keys.
     pub fn times_asked(&self) -> usize {
         let is_for_keys = |asked: &&Asked| asked.target() == format!("GET {KEYS_PATH}");
         self.web.asked().iter().filter(is_for_keys).count()

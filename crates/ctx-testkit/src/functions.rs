@@ -1,8 +1,7 @@
-//! Real functions, more than a thousand of them, and questions that one of them answers.
+//! A test set for function search: more than a thousand real functions, and questions with their right functions.
 //!
-//! The functions are those of GitHub's REST interface and of the official MCP servers, as far as finding them
-//! goes: names, descriptions and parameters. The questions were written from what functions do, in words of
-//! their own and before any search had seen them.
+//! The functions are those of GitHub's REST API and of the official MCP servers, with names, descriptions and
+//! parameters only. The questions paraphrase what functions do, and were written before any search was run on them.
 
 use crate::{TestTool, provider, tool};
 use ctx_core::Provider;
@@ -18,7 +17,7 @@ const QUESTIONS: &str = include_str!("questions.jsonl");
 /// The methods under which a path of an OpenAPI description has operations.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// Official servers: what they are called here, their packages, and what they are started with.
+/// The official MCP servers: our name, the npm package, and the command line argument.
 pub const OFFICIAL_SERVERS: [(&str, &str, &str); 4] = [
     ("everything", "server-everything", "stdio"),
     ("filesystem", "server-filesystem", "."),
@@ -26,13 +25,13 @@ pub const OFFICIAL_SERVERS: [(&str, &str, &str); 4] = [
     ("thinking", "server-sequential-thinking", ""),
 ];
 
-/// A need, and the functions that answer it.
+/// A question, and the functions that answer it.
 pub struct Question {
-    /// As somebody would ask it.
+    /// The question in a user's words.
     pub question: String,
-    /// The full names of those that answer it; more than one where they are interchangeable.
+    /// The full names of the right functions; several if they are interchangeable.
     pub right: Vec<String>,
-    /// Whether nothing may be tuned by it: it tells how far tuning carries.
+    /// Whether the question belongs to the held-out set, which is never used for tuning.
     pub held_out: bool,
 }
 
@@ -50,7 +49,7 @@ pub fn questions() -> Vec<Question> {
     QUESTIONS.lines().map(read).collect()
 }
 
-/// All functions.
+/// All functions, one provider per API or server.
 #[track_caller]
 pub fn real_functions() -> Vec<Arc<dyn Provider>> {
     let file = BufReader::new(File::open(github_description()).unwrap());
@@ -65,25 +64,25 @@ pub fn real_functions() -> Vec<Arc<dyn Provider>> {
     std::iter::once(provider("github", operations(&description))).chain(servers).collect()
 }
 
-/// The OpenAPI description of GitHub's REST interface; `cargo xtask tools` puts it there.
+/// The OpenAPI description of GitHub's REST API, installed by `cargo xtask tools`.
 #[track_caller]
 pub fn github_description() -> PathBuf {
     installed("functions/node_modules/@octokit/openapi/generated/api.github.com.json")
 }
 
-/// The type checker of Luau: its first argument is a file of definitions, all others are scripts.
+/// The Luau type checker: its first argument is a definitions file, the others are scripts.
 #[track_caller]
 pub fn luau_check() -> Command {
     Command::new(installed("luau/debug/luau-check"))
 }
 
-/// The program of an official server; `cargo xtask tools` puts it there.
+/// The program of an official MCP server, installed by `cargo xtask tools`.
 #[track_caller]
 pub fn official_server(package: &str) -> PathBuf {
     installed(&format!("mcp-servers/node_modules/@modelcontextprotocol/{package}/dist/index.js"))
 }
 
-/// Where all their packages are, the official SDK among them.
+/// The `node_modules` folder of the official MCP servers, which also contains the official SDK.
 #[track_caller]
 pub fn official_packages() -> PathBuf {
     installed("mcp-servers/node_modules")
@@ -105,7 +104,7 @@ fn function(name: &Value, description: &Value, schema: &Value) -> TestTool {
     does_nothing.description(description.as_str().unwrap_or_default()).schema(schema.clone())
 }
 
-/// What a server on pipes lists.
+/// The tools that an MCP server on stdin and stdout lists.
 fn listed_by(program: &Path, argument: &str) -> Vec<Value> {
     let client = json!({
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"},
@@ -130,7 +129,7 @@ fn listed_by(program: &Path, argument: &str) -> Vec<Value> {
     answer["result"]["tools"].as_array().expect("tools").clone()
 }
 
-/// The operations of an OpenAPI description, read just well enough to be found.
+/// The operations of an OpenAPI description, parsed as far as function search needs it.
 fn operations(description: &Value) -> Vec<TestTool> {
     let paths = description["paths"].as_object().expect("paths");
     let found = paths.values().flat_map(|path| METHODS.iter().filter_map(|method| path.get(*method)));
@@ -144,7 +143,7 @@ fn operations(description: &Value) -> Vec<TestTool> {
         .collect()
 }
 
-/// A schema of an operation's parameters and of the fields of its body.
+/// The schema of an operation's parameters and the fields of its JSON body.
 fn parameters(description: &Value, operation: &Value) -> Value {
     let mut properties = Map::new();
     for parameter in operation["parameters"].as_array().into_iter().flatten() {

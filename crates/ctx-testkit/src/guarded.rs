@@ -1,4 +1,4 @@
-//! An MCP server that lets in whoever has logged in, and where people log in, in one.
+//! A fake MCP server that requires OAuth sign-in, and its authorization server, in one process.
 
 use crate::process::DEADLINE;
 use crate::{Asked, Web, reply, reply_with};
@@ -11,12 +11,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What is in everything that nobody must see.
+/// A marker in every secret of the server (codes, tokens, client secret), by which tests find leaks.
 pub const GUARDED_SECRET: &str = "s3cret";
 const REDIRECTS_MAX: usize = 5;
 
-/// A server with two tools: `read`, for whoever was granted `read`, and `write`, which needs `write` too.
-/// Tokens can be renewed, each time by another one. Gone when it goes out of scope.
+/// A server with the tools `read` and `write`. Every call needs an access token; `write` also needs the scope `write`.
+/// Refresh tokens are rotated: each can be used once. Stopped on drop.
 pub struct GuardedServer {
     web: Web,
     state: Arc<Mutex<State>>,
@@ -24,11 +24,11 @@ pub struct GuardedServer {
 
 #[derive(Default)]
 struct State {
-    /// What a code was given for: the proof that must be shown, and scopes.
+    /// Issued authorization codes, with their PKCE challenges and scopes.
     codes: HashMap<String, (String, String)>,
-    /// Tokens that let in, with their scopes.
+    /// Valid access tokens, with their scopes.
     access: HashMap<String, String>,
-    /// The one token by which they can be renewed.
+    /// The valid refresh token, with its scopes.
     refresh: Option<(String, String)>,
     given: usize,
     renewed: usize,
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl GuardedServer {
-    /// One that nobody has logged in at.
+    /// Starts a server without any login.
     pub fn start() -> Self {
         let state = Arc::<Mutex<State>>::default();
         let shared = state.clone();
@@ -44,7 +44,7 @@ impl GuardedServer {
         Self { web, state }
     }
 
-    /// Where it is.
+    /// Its MCP URL.
     pub fn url(&self) -> String {
         self.web.url("/mcp")
     }
@@ -53,29 +53,29 @@ impl GuardedServer {
         self.state.lock().unwrap()
     }
 
-    /// Lets nobody in with the tokens that were given out; they can be renewed.
+    /// Revokes all access tokens; the refresh token stays valid.
     pub fn end_tokens(&self) {
         self.state().access.clear();
     }
 
-    /// The same, and none can be renewed.
+    /// Revokes all access tokens and the refresh token.
     pub fn end_logins(&self) {
         let mut state = self.state();
         state.access.clear();
         state.refresh = None;
     }
 
-    /// How often tokens were renewed.
+    /// Number of token refreshes.
     pub fn times_renewed(&self) -> usize {
         self.state().renewed
     }
 
-    /// How often somebody logged in.
+    /// Number of logins.
     pub fn times_logged_in(&self) -> usize {
         self.state().logins
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.web.asked()
     }
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// Tokens for a code, or for the one that renews.
+    /// Issues tokens for an authorization code or a refresh token; `None` if the grant is invalid.
     fn give(&mut self, asked: &Asked) -> Option<Value> {
         let body = String::from_utf8(asked.body.clone()).unwrap();
         let field = |name: &str| {
@@ -191,7 +191,7 @@ impl State {
                 reply_with(403, &[("WWW-Authenticate", &header)], "")
             }
             ("tools/call", Some(name)) => {
-                // Some show what they were sent.
+                // Returns the token, as some servers do, so that tests can check that it is masked.
                 let text = format!("{name} with {}", token.unwrap_or_default());
                 answer("result", json!({ "content": [{ "type": "text", "text": text }] }))
             }
@@ -201,7 +201,7 @@ impl State {
     }
 }
 
-/// Goes to an address as a browser would, and wherever it is sent from there; what it shows in the end.
+/// Opens a URL as a browser does, follows redirects, and returns the last response.
 #[track_caller]
 pub fn browse(url: &str) -> String {
     let mut url = url.to_owned();

@@ -1,8 +1,8 @@
-//! Scripts that mean harm, as data: `ctx-luau/tests/hostile/*.luau`.
+//! The hostile scripts of `ctx-luau/tests/hostile/*.luau`, which try to escape the sandbox or exhaust it.
 //!
-//! Lines at the beginning of each say what it is: `--! expect:` how it must end (a kind of failure,
-//! several with `|`, `any`, or `value` and a JSON text), `--! in_process: no` that it may take the
-//! process with it, and `--! fill: MARK "text" count` what a mark in it stands for.
+//! Header lines describe each script. `--! expect:` is the required result: a kind of failure, several with `|`,
+//! `any`, or `value` and a JSON value. `--! in_process: no` marks a script that may crash the process. `--! fill:
+//! MARK "text" count` replaces a mark in the source by repeated text.
 
 use serde_json::Value;
 use std::fs;
@@ -11,14 +11,14 @@ use std::path::Path;
 /// The kind of failure of a script that runs until its time is over.
 const TIME: &str = "time";
 
-/// One of them.
+/// A hostile script.
 #[derive(Clone, Debug)]
 pub struct Hostile {
-    /// The name of its file.
+    /// Its file name without the extension.
     pub name: String,
-    /// Its text, filled in.
+    /// Its source, with marks replaced.
     pub source: String,
-    /// Whether it leaves the process that runs it alone.
+    /// Whether it can run in the test's own process without crashing it.
     pub in_process: bool,
     expect: Expect,
 }
@@ -31,12 +31,12 @@ enum Expect {
 }
 
 impl Hostile {
-    /// Whether it should run until its time is over.
+    /// Whether it is expected to run into the time limit.
     pub fn is_endless(&self) -> bool {
         matches!(&self.expect, Expect::Failures(kinds) if kinds.iter().any(|kind| kind == TIME))
     }
 
-    /// Whether it should end so: with a value, or with this kind of failure.
+    /// Whether this result, a value or a kind of failure, is the expected one.
     pub fn is_met_by(&self, ended: Result<&Value, &str>) -> bool {
         match (&self.expect, ended) {
             (Expect::Any, _) => true,
@@ -47,7 +47,7 @@ impl Hostile {
     }
 }
 
-/// All of them, by name.
+/// All hostile scripts, sorted by name.
 pub fn hostile_scripts() -> Vec<Hostile> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctx-luau/tests/hostile");
     let entries = fs::read_dir(folder).expect("the folder of hostile scripts");

@@ -1,9 +1,9 @@
-//! What tests share, and nothing else uses.
+//! Test fixtures that several crates share; only tests use this crate.
 //!
-//! A [`TestWorkspace`] is a folder with an environment of its own, in which the `ctx` binary runs as a
-//! user would run it; what the library crates can prove by themselves is not tested through it. A
-//! [`TestTool`] is a closure to fill catalogs with, and a [`Web`] stands in for a service,
-//! an [`AuthorizationServer`] for who lets people in, a [`GuardedServer`] for where they log in.
+//! A [`TestWorkspace`] runs the `ctx` binary in an isolated folder and environment; behaviour that a library crate
+//! can test alone is not tested through it. A [`TestTool`] is a tool made of a closure, a [`Web`] a fake web service,
+//! an [`AuthorizationServer`] a fake OAuth authorization server, and a [`GuardedServer`] an MCP server that requires
+//! sign-in.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,22 +1,22 @@
-//! How a command ended and what it said.
+//! The result of a command, with assertions.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// How a command ended and what it said.
+/// The result of a command: exit code and output.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// `None` when a signal ended it.
+    /// The exit code; `None` if a signal ended the command.
     pub code: Option<i32>,
-    /// The answer.
+    /// Its stdout: the result.
     pub stdout: String,
-    /// The talk.
+    /// Its stderr: messages, warnings and errors.
     pub stderr: String,
     pub(crate) root: PathBuf,
 }
 
 impl Outcome {
-    /// No outcome of any test may show a panic or a backtrace, so that is asked here for all.
+    /// Fails the test if the output contains a panic or backtrace, which no command may ever show.
     #[track_caller]
     pub(crate) fn new(code: Option<i32>, stdout: String, stderr: String, root: &Path) -> Self {
         for trace in ["panicked", "stack backtrace"] {
@@ -38,21 +38,21 @@ impl Outcome {
         self
     }
 
-    /// Asserts that stderr has this somewhere.
+    /// Asserts that stderr contains `part`.
     #[track_caller]
     pub fn says(self, part: &str) -> Self {
         assert!(self.stderr.contains(part), "`{part}` is missing from stderr:\n{}", self.stderr);
         self
     }
 
-    /// Asserts that stdout has this somewhere.
+    /// Asserts that stdout contains `part`.
     #[track_caller]
     pub fn answers(self, part: &str) -> Self {
         assert!(self.stdout.contains(part), "`{part}` is missing from stdout:\n{}", self.stdout);
         self
     }
 
-    /// The answer as JSON.
+    /// Stdout as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)

@@ -1,11 +1,11 @@
-//! PDF documents made to measure and to compare.
+//! Generated PDF documents, for benchmarks and tests.
 
 use std::fmt::Write;
 
-/// Pages of each document.
+/// Number of pages of a generated document.
 pub const PDF_PAGES: usize = 8;
 
-/// A document with text and a picture of so many bytes on each page; another `seed` is another text.
+/// A document with text and an image of `picture_bytes` bytes on each page; different seeds have different texts.
 pub fn pdf(seed: usize, picture_bytes: usize) -> Vec<u8> {
     let mut objects: Vec<Vec<u8>> = Vec::new();
     let kids: String = (0..PDF_PAGES).map(|page| format!("{} 0 R ", 4 + page * 3)).collect();

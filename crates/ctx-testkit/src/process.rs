@@ -1,4 +1,4 @@
-//! Child processes: how long they may take, and how they are told to stop.
+//! Child processes with a deadline, and signals.
 
 use crate::Outcome;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test fails. Generous: it only matters when something hangs.
+/// Time limit of everything that a test waits for. Generous, since it only matters when something hangs.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -19,7 +19,7 @@ pub fn signal(process_id: u32, name: &str) {
     assert!(status.success(), "cannot send SIG{name} to {process_id}");
 }
 
-/// Polls until `condition` holds; fails the test, naming `what`, when it never does.
+/// Polls until `condition` holds; fails the test after [`DEADLINE`], with `what` in the message.
 #[track_caller]
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -29,7 +29,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Runs to the end, or to the deadline.
+/// Runs a command to its end; kills it and fails the test after [`DEADLINE`].
 #[track_caller]
 pub(crate) fn run(mut command: Command, root: &Path) -> Outcome {
     let shown = format!("{command:?}");
@@ -50,7 +50,7 @@ pub(crate) fn run(mut command: Command, root: &Path) -> Outcome {
     Outcome::new(code, stdout, stderr, root)
 }
 
-/// The exit code of a process that is about to end; `None` when a signal ended it.
+/// Waits for the end of a process and returns its exit code; `None` if a signal ended it.
 #[track_caller]
 pub(crate) fn wait(child: &mut Child) -> Option<i32> {
     let mut ended = None;
@@ -66,7 +66,7 @@ fn read_all(mut pipe: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         pipe.read_to_end(&mut bytes).unwrap();
-        // Nobody listens any more when the deadline has passed.
+        // The receiver is gone if the deadline has passed.
         sender.send(bytes).ok();
     });
     receiver

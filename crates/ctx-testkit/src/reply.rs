@@ -1,23 +1,23 @@
-//! An HTTP answer, and the little of HTTP that is needed to read one.
+//! An HTTP response, and a minimal parser for it.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 
-/// An HTTP answer.
+/// An HTTP response with a JSON body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The status.
     pub status: u16,
-    /// The headers; names in lower case.
+    /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The body; null when there is none.
+    /// The body; null if there is none.
     pub body: Value,
 }
 
 impl Reply {
-    /// Reads one answer to its end.
+    /// Reads one response to its end.
     #[track_caller]
     pub fn read(stream: &TcpStream) -> Self {
         let mut reader = BufReader::new(stream);
@@ -40,7 +40,7 @@ impl Reply {
         Self { status, headers, body }
     }
 
-    /// The code of a failure; empty when it is none.
+    /// The error code; empty if the response is no error.
     pub fn error_code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
     }

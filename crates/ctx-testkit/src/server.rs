@@ -1,4 +1,4 @@
-//! A running `ctx serve mcp`, and a client for it.
+//! A running `ctx` server, and an HTTP client for it.
 
 use crate::process::{self, DEADLINE, signal};
 use crate::{Outcome, Reply};
@@ -11,19 +11,19 @@ use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-/// A running server; killed when it goes out of scope.
+/// A running server; killed on drop.
 pub struct TestServer {
     child: Child,
     address: SocketAddr,
-    /// What it says, line by line. Several may ask the server at once, so it is behind a lock.
+    /// The lines of its stderr as they come. Behind a lock, so that several threads can use the server.
     talk: Mutex<Receiver<String>>,
-    /// What it has said.
+    /// The lines of its stderr that were read so far.
     said: String,
     root: PathBuf,
 }
 
 impl TestServer {
-    /// Starts the command and waits for the line that tells the address.
+    /// Starts the command and waits for the line with its address.
     #[track_caller]
     pub(crate) fn spawn(mut command: Command, root: &Path) -> Self {
         let mut child =
@@ -42,7 +42,7 @@ impl TestServer {
         server
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -52,7 +52,7 @@ impl TestServer {
         self.child.id()
     }
 
-    /// A connection to it.
+    /// Opens a TCP connection to it.
     #[track_caller]
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
@@ -61,20 +61,20 @@ impl TestServer {
         stream
     }
 
-    /// Asks by `GET`.
+    /// Sends a `GET` request.
     #[track_caller]
     pub fn get(&self, path: &str) -> Reply {
         self.send("GET", path, &[], b"")
     }
 
-    /// Asks by `POST` with a JSON body.
+    /// Sends a `POST` request with a JSON body.
     #[track_caller]
     pub fn post(&self, path: &str, body: &Value) -> Reply {
         let body = serde_json::to_vec(body).unwrap();
         self.send("POST", path, &[("content-type", "application/json")], &body)
     }
 
-    /// Sends exactly this, on a connection of its own.
+    /// Sends a request on a new connection.
     #[track_caller]
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
         let mut stream = self.connect();
@@ -83,7 +83,7 @@ impl TestServer {
         Reply::read(&stream)
     }
 
-    /// A request up to its body.
+    /// The request line and headers of a request.
     pub fn head(&self, method: &str, path: &str, headers: &[(&str, &str)], body_bytes: usize) -> String {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         format!(
@@ -93,7 +93,7 @@ impl TestServer {
         )
     }
 
-    /// Waits until it says a line with this in it.
+    /// Waits until a line of its stderr contains `part`.
     #[track_caller]
     pub fn wait_for(&mut self, part: &str) {
         loop {
@@ -106,14 +106,14 @@ impl TestServer {
         }
     }
 
-    /// Asks it to end with SIGTERM, and waits.
+    /// Stops it with SIGTERM, and waits for its end.
     #[track_caller]
     pub fn stop(self) -> Outcome {
         signal(self.id(), "TERM");
         self.wait()
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits for its end, without a signal.
     #[track_caller]
     pub fn wait(mut self) -> Outcome {
         let code = process::wait(&mut self.child);
@@ -127,7 +127,7 @@ impl TestServer {
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // It may have ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -1,8 +1,8 @@
-//! Inline snapshots of an outcome, without what differs from run to run.
+//! Inline snapshots of an outcome, with values that differ between runs replaced by placeholders.
 
 use crate::Outcome;
 
-/// What differs from run to run, and what stands for it. The order matters: a time contains a date.
+/// Patterns of values that differ between runs, and their placeholders. The order matters: a time contains a date.
 const FILTERS: &[(&str, &str)] = &[
     (r"/[^ ]*/\.local/state/ctx/workspaces/[\w.-]+-[0-9a-f]{16}", "[DATA]"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "[ID]"),
@@ -43,7 +43,7 @@ impl Outcome {
     }
 }
 
-/// The text as a pattern that matches only itself.
+/// A regular expression that matches only this text.
 fn escaped(text: &str) -> String {
     let escape = |c: char| if c.is_ascii_punctuation() { format!("\\{c}") } else { c.to_string() };
     text.chars().map(escape).collect()

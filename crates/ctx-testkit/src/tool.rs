@@ -9,13 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a tool is called with.
+/// The arguments of a tool.
 pub type Arguments = Map<String, Value>;
-/// A tool at work.
+/// The future of a running tool.
 pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
 type Body = Box<dyn for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync>;
 
-/// A tool whose work is a closure.
+/// A tool that runs a closure.
 pub struct TestTool {
     spec: Arc<ToolSpec>,
     rate_limit: Option<RateLimit>,
@@ -24,7 +24,7 @@ pub struct TestTool {
     body: Body,
 }
 
-/// A tool of this name that does this.
+/// A tool of this name that runs this closure.
 pub fn tool(
     name: &str,
     body: impl for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync + 'static,
@@ -34,7 +34,7 @@ pub fn tool(
     TestTool { spec, rate_limit: None, timeout: None, stop_grace: Duration::ZERO, body: Box::new(body) }
 }
 
-/// Answers with its arguments.
+/// A tool that returns its arguments.
 pub fn echo(name: &str) -> TestTool {
     tool(name, |arguments, _| Box::pin(async { Ok(Value::Object(arguments).into()) }))
 }
@@ -47,40 +47,41 @@ impl TestTool {
         self
     }
 
-    /// Sets which argument is what it sends, which may be given by its fields or not.
+    /// Sets the argument that is the request body, and whether callers may pass the body's fields next to the other
+    /// arguments.
     #[must_use]
     pub fn body(mut self, name: &str, has_fields: bool) -> Self {
         Arc::make_mut(&mut self.spec).body = Some(BodyArgument { name: name.to_owned(), has_fields });
         self
     }
 
-    /// Sets what is said of it.
+    /// Sets its description.
     #[must_use]
     pub fn description(mut self, description: &str) -> Self {
         description.clone_into(&mut Arc::make_mut(&mut self.spec).description);
         self
     }
 
-    /// Sets what it belongs to.
+    /// Sets its tags.
     #[must_use]
     pub fn tags(mut self, tags: &[&str]) -> Self {
         Arc::make_mut(&mut self.spec).tags = tags.iter().map(ToString::to_string).collect();
         self
     }
 
-    /// Sets how often it may be called.
+    /// Sets its rate limit.
     #[must_use]
     pub fn rate(self, rate: &str) -> Self {
         Self { rate_limit: Some(rate.parse().expect("a rate")), ..self }
     }
 
-    /// Sets how long it may take.
+    /// Sets its timeout.
     #[must_use]
     pub fn bound(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// Sets how long it may take to end by itself once its call is cancelled.
+    /// Sets its stop grace: the time to end by itself after its call is cancelled.
     #[must_use]
     pub fn stops_within(self, stop_grace: Duration) -> Self {
         Self { stop_grace, ..self }

@@ -1,4 +1,4 @@
-//! Who runs the binary: root can read and write everything, which would make permissions untestable.
+//! Runs the binary as an unprivileged user, since file permissions do not apply to root.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown};
@@ -6,23 +6,23 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `nobody`, by number.
+/// The user id of `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Somebody who is not root, and the binary where they can reach it.
+/// An unprivileged user, and the binary at a path that this user can reach.
 pub(crate) struct Unprivileged {
     binary: PathBuf,
 }
 
 impl Unprivileged {
-    /// Nobody, if the owner of this just created folder is root; else nothing needs to be done.
+    /// The user `nobody` if the tests run as root, which the owner of this new folder shows; else `None`.
     pub(crate) fn in_place_of_root(folder: &Path, binary: &Path) -> Option<Self> {
         if fs::metadata(folder).unwrap().uid() != 0 {
             return None;
         }
         let linked = folder.join("bin").join("ctx");
         fs::create_dir(linked.parent().unwrap()).unwrap();
-        // A link costs nothing; it fails only across file systems.
+        // A hard link is cheap; it fails only across file systems.
         if fs::hard_link(binary, &linked).is_err() {
             fs::copy(binary, &linked).unwrap();
         }
@@ -34,7 +34,7 @@ impl Unprivileged {
         &self.binary
     }
 
-    /// Makes the command theirs, and everything below `owned` that is not yet.
+    /// Runs the command as this user, and gives the user everything below `owned`.
     pub(crate) fn take_over(&self, command: &mut Command, owned: &[&Path]) {
         for path in owned {
             give(path);
@@ -45,7 +45,7 @@ impl Unprivileged {
 
 fn give(path: &Path) {
     let metadata = fs::symlink_metadata(path).unwrap();
-    // Only what is root's: a change of owner is a change to the file, which a sync would notice.
+    // Only if necessary: a change of owner changes the file's ctime, which a sync would notice.
     if metadata.uid() != NOBODY {
         lchown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! A small web server that answers by a function and remembers what it was asked.
+//! A small HTTP server for tests: answers by a closure and records all requests.
 
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A request as it came.
+/// A recorded HTTP request.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// `GET /path?query HTTP/1.1`
+    /// The request line: `GET /path?query HTTP/1.1`.
     pub line: String,
-    /// The lines after it.
+    /// The header lines.
     pub head: String,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl Asked {
-    /// `GET /path?query`
+    /// Method and target: `GET /path?query`.
     pub fn target(&self) -> &str {
         self.line.trim_end_matches(" HTTP/1.1")
     }
 
-    /// A parameter of the query as it was sent.
+    /// A parameter of the query, still percent-encoded.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let (_, query) = self.target().split_once('?')?;
         query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
@@ -44,7 +44,7 @@ impl Asked {
     }
 }
 
-/// A server on any port of this machine; gone when it goes out of scope.
+/// A server on a free loopback port; stopped on drop.
 pub struct Web {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -52,8 +52,8 @@ pub struct Web {
 }
 
 impl Web {
-    /// Answers with what the function gives: status line and headers, a blank line, a body. Each
-    /// connection is one request.
+    /// Answers every request with the bytes that the closure returns: status line, headers, a blank line, body. One
+    /// request per connection.
     pub fn serve(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::stream(move |asked, stream| {
             // A client may close the connection before it has read everything.
@@ -61,7 +61,7 @@ impl Web {
         })
     }
 
-    /// Like [`Web::serve`], but the function writes to the connection itself: for endless or missing responses.
+    /// Like [`Web::serve`], but the closure writes to the connection itself: for endless or missing responses.
     pub fn stream(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -74,7 +74,7 @@ impl Web {
                 }
                 let (seen, answer, mut stream) = (seen.clone(), answer.clone(), stream.unwrap());
                 thread::spawn(move || {
-                    // A client that goes away in the middle has asked nothing.
+                    // An incomplete request is not recorded.
                     let Some(request) = read(&mut stream) else { return };
                     seen.lock().unwrap().push(request.clone());
                     answer(&request, &mut stream);
@@ -84,12 +84,12 @@ impl Web {
         Self { address, asked, ended }
     }
 
-    /// Its address with this path.
+    /// The URL of this path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -98,7 +98,7 @@ impl Web {
 impl Drop for Web {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // So that it notices, and its port is closed.
+        // Wakes the accepting thread, which then ends and closes the port.
         TcpStream::connect(self.address).ok();
     }
 }
@@ -126,12 +126,12 @@ fn read(stream: &mut TcpStream) -> Option<Asked> {
     Some(asked)
 }
 
-/// An answer with this status and this body.
+/// A response with this status and body.
 pub fn reply(status: u16, body: &str) -> Vec<u8> {
     reply_with(status, &[], body)
 }
 
-/// An answer with this status, these headers and this body.
+/// A response with this status, headers and body.
 pub fn reply_with(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!(

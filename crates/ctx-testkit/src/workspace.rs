@@ -1,4 +1,4 @@
-//! A folder with an environment of its own, in which `ctx` runs.
+//! Runs `ctx` in a temporary folder with an isolated environment.
 
 use crate::user::Unprivileged;
 use crate::{Outcome, TestServer, process};
@@ -20,7 +20,7 @@ bind = "127.0.0.1:0"
 const DATA_FOLDERS: &str = ".local/state/ctx/workspaces";
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A folder with an environment of its own, in which `ctx` runs. Deleted when it goes out of scope.
+/// A temporary workspace with an isolated home folder and environment, in which `ctx` runs. Deleted on drop.
 pub struct TestWorkspace {
     root: PathBuf,
     home: PathBuf,
@@ -28,13 +28,13 @@ pub struct TestWorkspace {
     variables: Vec<(String, String)>,
     trusts_config: bool,
     unprivileged: Option<Unprivileged>,
-    /// What was made inaccessible and must be accessible again to be deleted.
+    /// Paths with changed permissions, restored on drop so that they can be deleted.
     restricted: RefCell<Vec<PathBuf>>,
     folder: TempDir,
 }
 
 impl TestWorkspace {
-    /// A workspace with one source, `filesystem:docs`, that reads `docs/`, and a server on any port.
+    /// A workspace with one source, `filesystem:docs`, that reads `docs/`, and a server on any free port.
     pub fn new() -> Self {
         Self::empty().config(DEFAULT_CONFIG)
     }
@@ -44,10 +44,10 @@ impl TestWorkspace {
         Self::of(built_binary())
     }
 
-    /// The same where `ctx` is another program that is built on it.
+    /// A folder without a configuration, in which `ctx` is this binary: another program built on the library.
     pub fn of(binary: PathBuf) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // As the binary will see it, links resolved.
+        // The path as the binary sees it, with symlinks resolved.
         let base = fs::canonicalize(folder.path()).unwrap();
         let (root, home) = (base.join("workspace"), base.join("home"));
         fs::create_dir(&root).unwrap();
@@ -64,33 +64,33 @@ impl TestWorkspace {
         }
     }
 
-    /// A copy of a workspace, without what is hidden: its store is not copied.
+    /// A copy of a folder without its hidden files.
     pub fn copy_of(folder: &Path) -> Self {
         Self::empty().copied(folder)
     }
 
-    /// The same with a copy of a workspace in it.
+    /// Copies a folder, without its hidden files, into this workspace.
     #[must_use]
     pub fn copied(self, folder: &Path) -> Self {
         copy_visible(folder, self.root());
         self
     }
 
-    /// Writes a text file, and the folders above it.
+    /// Writes a text file, and creates its parent folders.
     #[must_use]
     pub fn file(self, path: &str, text: &str) -> Self {
         self.bytes(path, text.as_bytes())
     }
 
-    /// Writes a file that need not be text, and the folders above it.
+    /// Writes a binary file, and creates its parent folders.
     #[must_use]
     pub fn bytes(self, path: &str, bytes: &[u8]) -> Self {
         self.write(path, bytes);
         self
     }
 
-    /// Writes `ctx.toml`. Unless it says otherwise, documents are found by their words alone, so that
-    /// a test can tell what is found and what is not.
+    /// Writes `ctx.toml`. Unless it contains `[embedding]`, embeddings are disabled: keyword search alone has
+    /// predictable results.
     #[must_use]
     pub fn config(self, toml: &str) -> Self {
         match toml.contains("[embedding]") {
@@ -106,27 +106,26 @@ impl TestWorkspace {
         self
     }
 
-    /// Sets a variable for every command.
+    /// Sets an environment variable for every command.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Runs every command as somebody without privileges, so that permissions mean something even
-    /// when root runs the tests.
+    /// Runs every command as an unprivileged user, so that file permissions apply even if root runs the tests.
     #[must_use]
     pub fn unprivileged(mut self) -> Self {
         self.unprivileged = Unprivileged::in_place_of_root(self.folder.path(), &self.binary);
         self
     }
 
-    /// Where it lies.
+    /// The workspace's folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A path inside it.
+    /// A path in the workspace.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
@@ -147,12 +146,12 @@ impl TestWorkspace {
         &self.home
     }
 
-    /// Writes a file while the session goes on.
+    /// Writes a file, also between two commands.
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
-        // A file that changed just now is read again by the next sync; one of a minute ago is settled.
+        // A sync reads a file that was modified just now again the next time, so the file is dated back by a minute.
         let minute_ago = SystemTime::now() - Duration::from_secs(60);
         File::options().write(true).open(path).unwrap().set_modified(minute_ago).unwrap();
     }
@@ -195,7 +194,7 @@ impl TestWorkspace {
         process::run(command, &self.root)
     }
 
-    /// `ctx` with these arguments, ready to be run in some other way.
+    /// The command `ctx` with these arguments, for tests that run it themselves.
     pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         let mut command = self.isolated(self.binary());
         command.args(arguments);
@@ -208,7 +207,7 @@ impl TestWorkspace {
         self.spawn(["serve", "mcp"])
     }
 
-    /// Starts a command that serves.
+    /// Starts a command that runs a server.
     #[track_caller]
     pub fn spawn<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> TestServer {
         TestServer::spawn(self.command(arguments), &self.root)
@@ -224,7 +223,7 @@ impl TestWorkspace {
         self.unprivileged.as_ref().map_or(&self.binary, Unprivileged::binary)
     }
 
-    /// A command that sees nothing of the environment the tests run in.
+    /// A command with an isolated environment: no variable of the test process is inherited.
     fn isolated(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let folder = self.binary().parent().unwrap().display();
@@ -234,7 +233,7 @@ impl TestWorkspace {
             .env("PATH", format!("{folder}:{SYSTEM_PATH}"))
             .env("HOME", &self.home)
             .env("XDG_CONFIG_HOME", self.home.join(".config"))
-            // Asked for, so that one that is never shown is never there.
+            // Enabled, so that the check for backtraces in the output would find one.
             .env("RUST_BACKTRACE", "1")
             .envs(self.trusts_config.then_some(("CTX_TRUST", "1")))
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -254,7 +253,7 @@ impl Default for TestWorkspace {
 impl Drop for TestWorkspace {
     fn drop(&mut self) {
         for path in self.restricted.take() {
-            // Removed meanwhile, perhaps; what cannot be restored is left behind.
+            // The path may have been removed meanwhile.
             fs::set_permissions(path, fs::Permissions::from_mode(0o700)).ok();
         }
     }
@@ -271,14 +270,14 @@ fn copy_visible(from: &Path, to: &Path) {
             copy_visible(&entry.path(), &target);
         } else {
             fs::copy(entry.path(), &target).unwrap();
-            // Documents that match equally well are ordered by their dates.
+            // Search results with equal scores are ordered by modification time, so that is copied as well.
             let modified = entry.metadata().unwrap().modified().unwrap();
             fs::File::options().write(true).open(&target).unwrap().set_modified(modified).unwrap();
         }
     }
 }
 
-/// The binary beside the running test: `target/debug/deps/test` means `target/debug/ctx`.
+/// The `ctx` binary of the same build: for the test `target/debug/deps/test` it is `target/debug/ctx`.
 fn built_binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let binary = test.parent().and_then(Path::parent).unwrap().join("ctx");

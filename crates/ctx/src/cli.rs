@@ -1,4 +1,8 @@
-//! The command line: what was typed, and the command that does it.
+//! The command line: global options, the configuration that a command uses, and the entry points of the program.
+
+mod help;
+
+pub(crate) use help::examples;
 
 use crate::commands::{self, Command};
 use crate::config::{Config, LoadContext, Located, Typed, is_inside, locate, locate_in};
@@ -14,39 +18,52 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Everything you know and everything you can do, for AI agents, from one local binary.
+/// Search over your documents, and tools, APIs and MCP servers, for AI agents, from one local binary.
 #[derive(Parser)]
 #[command(name = "ctx", version, propagate_version = true, max_term_width = 100)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+#[command(after_help = examples(&[
+    ("Index a folder and serve it to MCP clients", "ctx up ./notes"),
+    ("Search the documents of the workspace", "ctx search how do I roll back a release"),
+    ("Connect Claude Code to the workspace", "ctx connect claude"),
+]))]
 pub(crate) struct Cli {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Global options")]
     pub(crate) global: Global,
     #[command(subcommand)]
     command: Command,
 }
 
-/// Options every command has.
+/// The options that every command has.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Global {
-    /// The configuration file to use.
+    /// Use this configuration file instead of the ctx.toml of the working directory or a folder above it.
     #[arg(short, long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// Print the answer as JSON.
+    /// Print the result as JSON.
     #[arg(long, global = true)]
     json: bool,
-    /// Trust what the workspace's file wants (programs, scripts, addresses, credentials …), from now on.
+    /// Trust all sections of the workspace's configuration file (programs, scripts, hosts, credentials …), from now on.
     #[arg(long, global = true)]
     trust: bool,
-    /// Say less: answers and errors only.
+    /// Print results and errors only.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Say more; twice for everything.
+    /// Log more; `-vv` logs everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// When to use colour; `auto` is in a terminal, unless `NO_COLOR` is set.
-    // Taken from the arguments before they are parsed (`style::choose`); here it is checked and explained.
+    /// When to use colour; `auto` means in a terminal, unless `NO_COLOR` is set.
+    // Applied by `style::choose` before the arguments are parsed; declared here for validation and help.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
     color: clap::ColorChoice,
-    /// What the program adds to what is configured.
+    /// Print help (`-h`: a summary).
+    // Declared, like `version`, instead of clap's own option, which would stand among the options of the command.
+    #[arg(short, long, global = true, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Print version.
+    #[arg(short = 'V', long, global = true, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+    /// Tools, connectors and agents that a program built on this library adds.
     #[arg(skip)]
     pub(crate) additions: Additions,
 }
@@ -56,7 +73,7 @@ impl Global {
         Output { json: self.json, quiet: self.quiet }
     }
 
-    /// The same without `--trust`, which covers the files as they are when the command starts, not later edits.
+    /// These options without `--trust`, which covers the files at the start of the command, not later edits.
     pub(crate) fn without_trust(&self) -> Self {
         Self { trust: false, ..self.clone() }
     }
@@ -66,7 +83,7 @@ impl Global {
         self.config.is_some()
     }
 
-    /// The files of the workspace that this command is about.
+    /// The configuration files of the workspace that this command uses.
     pub(crate) fn locate(&self) -> CommandResult<Located> {
         let from_environment =
             || std::env::var_os("CTX_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -80,17 +97,17 @@ impl Global {
         }
     }
 
-    /// The same where there need not be a workspace: then it is that of the user, or the defaults.
+    /// The configuration of the workspace if there is one, else the user-level one or the defaults.
     pub(crate) fn load_any(&self) -> CommandResult<Config> {
         self.load_located(&self.locate()?, &Typed::default())
     }
 
-    /// The configuration of the workspace that this command is about, without its untrusted sections.
+    /// The configuration of the workspace that this command uses, without its untrusted sections.
     pub(crate) fn load(&self) -> CommandResult<Config> {
         self.load_with(&Typed::default())
     }
 
-    /// The same with what was typed.
+    /// The configuration of the workspace, overridden by command line options.
     pub(crate) fn load_with(&self, typed: &Typed) -> CommandResult<Config> {
         let located = self.locate()?;
         if located.workspace.is_none() {
@@ -101,8 +118,8 @@ impl Global {
         self.load_located(&located, typed)
     }
 
-    /// What was typed, over the user's own file and one that was named; no other is looked for, and the store
-    /// is the user's, not the working directory's.
+    /// The user-level configuration and a file named with `--config`, overridden by command line options. No other
+    /// file is looked for, and the store is in the user's state folder.
     pub(crate) fn load_without_workspace(&self, typed: &Typed) -> CommandResult<Config> {
         let mut located = self.locate()?;
         let mut typed = typed.clone();
@@ -178,7 +195,7 @@ impl Global {
         self.open_config(self.load_and_settle(groups, || self.load())?)
     }
 
-    /// The workspace of this configuration, opened; its warnings are told.
+    /// Opens the workspace of this configuration, and prints its warnings.
     pub(crate) fn open_config(&self, config: Config) -> CommandResult<Workspace> {
         let workspace = Workspace::open(config, &self.additions)?;
         let output = self.output();
@@ -187,18 +204,18 @@ impl Global {
     }
 }
 
-/// Where the user is.
+/// The working directory.
 pub(crate) fn working_directory() -> CommandResult<PathBuf> {
     std::env::current_dir()
         .map_err(|error| CommandError::new(format!("cannot tell the working directory: {error}")))
 }
 
-/// The command line as clap knows it.
+/// The definition of the command line.
 pub(crate) fn definition() -> clap::Command {
     Cli::command()
 }
 
-/// A variable of the environment.
+/// An environment variable.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -207,7 +224,7 @@ fn user_config() -> Option<PathBuf> {
     Some(user_folder("XDG_CONFIG_HOME", ".config")?.join("config.toml"))
 }
 
-/// Where what is remembered by user, not by workspace, lies: a repository cannot bring its own.
+/// The folder for state of the user, such as trust, and for the data of workspaces: a repository cannot bring its own.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     user_folder("XDG_STATE_HOME", ".local/state")
 }
@@ -228,7 +245,7 @@ pub(crate) fn data_folders() -> Option<PathBuf> {
     Some(state_folder()?.join("workspaces"))
 }
 
-/// Our folder in one of the user's: the variable's, else this one of the home folder.
+/// The folder `ctx` in a base folder of the user: that of the environment variable, else `in_home` in the home folder.
 fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable)
         .map(PathBuf::from)
@@ -237,21 +254,22 @@ fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     Some(folder.join("ctx"))
 }
 
-/// Lengths of the two parts of a data folder's name: the workspace folder's name, and the hash of its path.
+/// Maximum length of the parts of a data folder's name: the name of the workspace's folder, and the hash of its path.
 const DATA_NAME_CHARS_MAX: usize = 40;
 const DATA_HASH_CHARS: usize = 16;
 
-/// What the program is told to be a worker for scripts by. No command: a worker reads no settings,
-/// starts no threads and prints nothing.
+/// The argument that makes the program a worker for scripts. Not a command, since a worker reads no settings, starts no
+/// threads and prints nothing.
 pub(crate) const WORKER: &str = "__worker";
 
 /// The argument that makes the program a worker that extracts the text of documents.
 pub(crate) const EXTRACTOR: &str = "__extract";
 
-/// The same for what ends the processes of upstream servers when the program is gone.
+/// The argument that makes the program a reaper, which kills the processes of upstream servers after the program has
+/// ended.
 pub(crate) const REAPER: &str = "__reaper";
 
-/// Runs the command that was typed, in a runtime of its own.
+/// Runs the command line in a new async runtime.
 pub(crate) fn main(additions: Additions) -> ExitCode {
     memory::bound_arenas();
     let cli = match read(additions) {
@@ -266,12 +284,12 @@ pub(crate) fn main(additions: Additions) -> ExitCode {
         }
     };
     let ended = runtime.block_on(obey(cli));
-    // What still blocks a thread (a folder on a dead network drive) must not hold up the end.
+    // Does not wait for threads that are still blocked, for example by a dead network drive.
     runtime.shutdown_background();
     ended
 }
 
-/// The same in the runtime of whoever calls.
+/// Runs the command line in the caller's async runtime.
 pub(crate) async fn run(additions: Additions) -> ExitCode {
     match read(additions) {
         Ok(cli) => obey(cli).await,
@@ -279,7 +297,7 @@ pub(crate) async fn run(additions: Additions) -> ExitCode {
     }
 }
 
-/// Parses what was typed. What cannot be parsed ends the process with clap's message, or as JSON where that is wanted.
+/// Parses the arguments. Invalid ones end the process with clap's message, or return an exit code after a JSON error.
 fn read(additions: Additions) -> Result<Cli, ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     style::choose(&arguments);
@@ -297,7 +315,7 @@ fn read(additions: Additions) -> Result<Cli, ExitCode> {
     Ok(cli)
 }
 
-/// Whether `--json` was typed, where the rest cannot be parsed.
+/// Whether `--json` is among arguments that cannot be parsed.
 fn wants_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }

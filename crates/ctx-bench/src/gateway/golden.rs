@@ -1,4 +1,4 @@
-//! Finding one of more than a thousand real functions: how well, how fast, and what the directory costs.
+//! Function search over more than a thousand real functions: quality, latency, and the cost of building the directory.
 
 use super::super::engine::{WORKER, engine};
 use super::super::process;
@@ -34,7 +34,7 @@ async fn functions() -> Result<()> {
         real.iter().fold(builder, |builder, one| builder.provider(one.clone())).build()
     };
 
-    // Made when somebody first asks about a catalog.
+    // The directory is built lazily, at the first query of a catalog.
     let (mut cpu, mut catalog) = (Vec::new(), build());
     for _ in 0..DIRECTORIES {
         catalog = build();

@@ -1,5 +1,5 @@
-//! Many servers behind one: what a script costs, and a call of an upstream from one beside the same call made
-//! directly; how soon clients are answered, how much they are shown, and how well functions are found.
+//! Benchmarks of `ctx run` in front of MCP servers: the cost of a script, the overhead of an upstream call over a
+//! direct one, startup time, the size of tool lists in tokens, and the quality of function search.
 
 mod golden;
 mod pipe;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use xtask::{Connection, Server, release_binary, root, with_test_env};
 
 const WARMING: usize = 200;
-/// Calls of each kind, in turn, so that whatever else the machine does is the same for all.
+/// Number of calls of each kind. Kinds alternate, so that other load on the machine affects all of them alike.
 const CALLS: usize = 2_000;
 
-/// What upstreams of the stub have, in a catalog of few and in one of many functions.
+/// Number of functions of each stub server, in a catalog of few and in one of many functions.
 const FEW: &[usize] = &[10];
 const MANY: &[usize] = &[5_000, 5_000, 1_000];
 
@@ -38,7 +38,7 @@ const STARTS: usize = 21;
 const EMPTY: &str = "return 1";
 const ECHO: &str = "return sdk.everything.echo{ message = 'hello' }";
 
-/// Measures all of it.
+/// Runs all benchmarks of the gateway.
 pub(super) fn measure() -> Result<()> {
     let binary = release_binary()?;
     functions(&binary)?;
@@ -49,7 +49,7 @@ pub(super) fn measure() -> Result<()> {
     golden::measure()
 }
 
-/// Our program on pipes, in front of these.
+/// Our program on stdin and stdout, in front of these upstreams.
 fn gateway(binary: &Path, upstreams: &[(String, String)]) -> Result<Pipe> {
     Pipe::start(ours(binary, upstreams).current_dir(root()))
 }
@@ -80,12 +80,12 @@ fn script(script: &str) -> Value {
     json!({ "script": script })
 }
 
-/// `execute` of next to nothing, with few functions and with many.
+/// Latency of `execute` with a trivial script, with few functions and with many.
 fn functions(binary: &Path) -> Result<()> {
     let mut gateways = Vec::new();
     for sizes in [FEW, MANY] {
         let mut gateway = gateway(binary, &stubs(sizes))?;
-        // Those that are called before their server has answered wait for it.
+        // A call waits until its server has connected, so after these calls all servers are ready.
         for (number, size) in sizes.iter().enumerate() {
             gateway.call("execute", &script(&format!("return sdk.stub{number}.f{}{{}}", size - 1)))?;
         }
@@ -107,7 +107,7 @@ fn functions(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A call of an official server from a script, beside the same call made directly.
+/// Latency of a call of an official server from a script, compared with the same call made directly.
 fn calls(binary: &Path) -> Result<()> {
     let mut direct =
         Pipe::start(Command::new("node").arg(official_server("server-everything")).arg("stdio"))?;
@@ -163,7 +163,7 @@ fn calls(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Two clients whose calls take long, and a third that calls the same server meanwhile.
+/// Latency of short calls to a server that is busy with long calls of two other clients.
 fn side_by_side(binary: &Path) -> Result<()> {
     let mut command = ours(binary, &everything());
     command.arg("--http=127.0.0.1:0").current_dir(root());
@@ -200,7 +200,7 @@ fn side_by_side(binary: &Path) -> Result<()> {
     server.stop()
 }
 
-/// The first answer, while none of the upstreams gives any.
+/// Time to the first response while all upstreams hang.
 fn starts(binary: &Path) -> Result<()> {
     let hanging: Vec<_> = (0..HANGING).map(|n| (format!("hanging{n}"), "sleep 600".to_owned())).collect();
     let mut times = Vec::new();

@@ -1,4 +1,4 @@
-//! The smallest MCP client that can measure: lines on pipes, the same for our program and for any other.
+//! A minimal MCP client on stdin and stdout, with the same overhead for our program and for any other server.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use std::time::Instant;
 
 const REVISION: &str = "2025-06-18";
 
-/// A server on pipes, and what it said first.
+/// A running server on stdin and stdout, and its response to `initialize`.
 pub(crate) struct Pipe {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     next: u64,
     pub(crate) hello: Value,
-    /// From the start of its process to its first answer.
+    /// Time from the start of the process to its first response.
     pub(crate) ready_ms: f64,
 }
 
@@ -36,7 +36,7 @@ impl Pipe {
         Ok(pipe)
     }
 
-    /// A request and its result.
+    /// Sends a request and returns its result.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Result<Value> {
         let id = self.send(method, params)?;
         let (answered, result) = self.receive()?;
@@ -44,19 +44,19 @@ impl Pipe {
         Ok(result)
     }
 
-    /// A call of a tool that must not fail.
+    /// Calls a tool; an error result is an error.
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
         self.request("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// How many milliseconds a call takes.
+    /// Calls a tool and returns the milliseconds that it took.
     pub(crate) fn time(&mut self, tool: &str, arguments: &Value) -> Result<f64> {
         let started = Instant::now();
         self.call(tool, arguments)?;
         Ok(started.elapsed().as_secs_f64() * 1e3)
     }
 
-    /// How many calls a second there are, with so many under way at any time.
+    /// Calls per second, with `at_once` calls in flight at any time.
     pub(crate) fn rate(
         &mut self,
         tool: &str,
@@ -90,7 +90,7 @@ impl Pipe {
         Ok(self.stdin.as_mut().context("closed")?.write_all(line.as_bytes())?)
     }
 
-    /// The next answer; what is no answer is passed over.
+    /// Reads the next response; skips notifications and requests of the server.
     fn receive(&mut self) -> Result<(u64, Value)> {
         loop {
             let mut line = String::new();
@@ -111,7 +111,7 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        // Some servers do not end with their input.
+        // Some servers do not exit at the end of their stdin, so they are killed after two seconds.
         let deadline = Instant::now() + std::time::Duration::from_secs(2);
         while Instant::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {

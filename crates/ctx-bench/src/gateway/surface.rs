@@ -1,4 +1,4 @@
-//! How much a client is shown before it asks: our tools, beside those of all upstreams.
+//! Size of the tool lists that a client gets, in tokens: ours, compared with those of all upstreams.
 
 use super::{Pipe, gateway};
 use anyhow::{Context, Result, bail};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Characters of a token, roughly.
+/// Approximate number of characters per token.
 const TOKEN_CHARS: usize = 4;
 
 const CONNECTING_MAX: Duration = Duration::from_secs(30);
@@ -41,13 +41,13 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Until every upstream has told its tools.
+/// Waits until the tools of all upstreams are known.
 fn wait_for_all(gateway: &mut Pipe) -> Result<()> {
     let deadline = Instant::now() + CONNECTING_MAX;
     while Instant::now() < deadline {
         let answer = gateway.call("list_functions", &json!({}))?;
         let overview = text(&answer)?;
-        // `name – 9 functions: …`; until then it says why they are not known.
+        // A connected upstream has a line `name – 9 functions: …`; for others the line says why they are unavailable.
         let counts = |line: &str, name: &str| {
             let about = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(" – "));
             about.is_some_and(|about| about.starts_with(|letter: char| letter.is_ascii_digit()))
@@ -65,7 +65,7 @@ fn text(answer: &Value) -> Result<&str> {
     answer["content"][0]["text"].as_str().context("no text")
 }
 
-/// Prints what a list of tools comes to, and gives its tokens.
+/// Prints the size of a tool list, and returns it in tokens.
 fn shown(who: &str, listed: &Value, more_chars: usize) -> usize {
     let tools = listed["tools"].as_array().map_or(0, Vec::len);
     let tokens = (listed["tools"].to_string().chars().count() + more_chars) / TOKEN_CHARS;

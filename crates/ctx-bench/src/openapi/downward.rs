@@ -1,13 +1,13 @@
-//! A description of version 3.0 as one of version 2.0, as far as that can say the same: what it cannot is left out.
+//! Converts descriptions of OpenAPI 3.0 to version 2.0 (Swagger). Features that version 2.0 lacks are left out.
 
 use serde_json::{Map, Value, json};
 
-/// References that lead to references.
+/// Maximum length of a chain of references.
 const STEPS_MAX: usize = 32;
-/// What both versions say of an operation in the same words.
+/// Keywords of an operation that both versions have in common.
 const SAME: [&str; 7] =
     ["operationId", "summary", "description", "tags", "deprecated", "security", "externalDocs"];
-/// What a parameter of version 2.0 says of its value in its own words.
+/// Keywords of a schema that version 2.0 has directly in a parameter.
 const PLAIN: [&str; 15] = [
     "type",
     "format",
@@ -25,11 +25,11 @@ const PLAIN: [&str; 15] = [
     "maxItems",
     "uniqueItems",
 ];
-/// Words of schemas that version 2.0 does not have.
+/// Keywords of schemas that version 2.0 lacks.
 const UNKNOWN: [&str; 5] = ["oneOf", "anyOf", "not", "writeOnly", "deprecated"];
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
-/// The same description in version 2.0.
+/// The description in version 2.0.
 pub(super) fn converted(root: &Value) -> Value {
     let third = Third { root };
     let mut second = Map::from_iter([
@@ -131,7 +131,7 @@ impl<'a> Third<'a> {
         Value::Object(second)
     }
 
-    /// Cookies are none in version 2.0.
+    /// Converts parameters. Version 2.0 has no cookie parameters, so these are left out.
     fn parameters(&self, parameters: &'a [Value]) -> Vec<Value> {
         let all = parameters.iter().map(|parameter| self.follow(parameter));
         all.filter(|one| one["in"] != "cookie").map(|one| self.parameter(one)).collect()
@@ -158,7 +158,7 @@ impl<'a> Third<'a> {
         Value::Object(second)
     }
 
-    /// A schema in a parameter's own words; what is neither plain nor a list is a text.
+    /// The keywords of a schema for a parameter. A schema that is neither a scalar nor an array becomes a string.
     fn plain(&self, schema: Option<&'a Value>) -> Map<String, Value> {
         let schema = schema.map(|schema| self.follow(schema));
         let mut plain = Map::new();
@@ -177,7 +177,7 @@ impl<'a> Third<'a> {
         plain
     }
 
-    /// A body as what it is declared to be, and parameters.
+    /// A request body as its media types (`consumes`), and as parameters.
     fn body(&self, body: &'a Value) -> (Vec<Value>, Vec<Value>) {
         let content: Vec<(&String, &Value)> =
             body.get("content").and_then(Value::as_object).into_iter().flatten().collect();
@@ -246,7 +246,7 @@ impl<'a> Third<'a> {
     }
 }
 
-/// A schema in the words of version 2.0.
+/// A schema with the keywords of version 2.0.
 fn schema(third: &Value) -> Value {
     match third {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! How many operations of real descriptions can be called, and what it costs to read them.
+//! Coverage of real OpenAPI descriptions: the share of operations that can be called, and the cost of reading them.
 
 mod check;
 mod corpora;
@@ -14,7 +14,7 @@ use anyhow::Result;
 use check::Tally;
 use std::time::Instant;
 
-/// Reasons that are told.
+/// Maximum number of reasons printed.
 const REASONS_MAX: usize = 40;
 
 /// Counts the operations that can be called, then measures costs.

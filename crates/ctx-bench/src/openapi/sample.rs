@@ -1,27 +1,27 @@
-//! Arguments for a schema, as a caller could give them.
+//! Generates sample arguments that are valid for a JSON Schema.
 
 use ctx_core::ArgumentSchema;
 use serde_json::{Map, Value, json};
 
-/// How deep values are made; deeper only what must be there.
+/// Depth to which optional properties are generated; below it, only required ones.
 const FULL_DEPTH: usize = 3;
-/// How deep they are made at all.
+/// Maximum depth of a value.
 const DEPTH_MAX: usize = 24;
-/// Schemas that are looked at for one value.
+/// Maximum number of schemas visited for one value.
 const STEPS_MAX: usize = 20_000;
-/// How often what a pattern repeats is tried.
+/// Numbers of repetitions to try for the quantifiers of a pattern.
 const REPEATS: [u32; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
 
-/// How much is given.
+/// Which properties of a sample are present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// What must be there.
+    /// Required properties only.
     Required,
-    /// All that is named, down to some depth.
+    /// All declared properties, down to [`FULL_DEPTH`].
     Full,
 }
 
-/// A value that fits a schema, as far as can be told; none where nothing does.
+/// A value that is probably valid for a schema; `None` if none was found.
 pub(super) fn sample(schema: &Value, extent: Extent) -> Option<Value> {
     let mut sampler = Sampler { root: schema, extent, steps_left: STEPS_MAX };
     sampler.value(schema, 0)
@@ -100,7 +100,7 @@ impl Sampler<'_> {
                 || object.len() < least
                 || (depth == 1 && object.is_empty());
             if is_wanted && !object.contains_key(name) {
-                // One that nothing fits is left out.
+                // An optional property without a valid value is left out.
                 let steps_left = self.steps_left;
                 if let Some(value) = self.value(schema, depth + 1) {
                     object.insert(name.clone(), value);
@@ -109,7 +109,7 @@ impl Sampler<'_> {
                 }
             }
         }
-        // What is written as its fields cannot be without any.
+        // An argument that is serialized as its fields needs at least one field.
         let is_closed = others == Some(&Value::Bool(false));
         let least = least.max(usize::from(depth == 1 && properties.is_empty() && !is_closed));
         for ordinal in 0..least.saturating_sub(object.len()) {
@@ -141,7 +141,7 @@ impl Sampler<'_> {
         Some(Value::Array(items))
     }
 
-    /// Makes equal items different where that is easy.
+    /// Makes items distinct, as far as that is simple.
     fn tell_apart(&self, items: &mut [Value], schema: Option<&Value>) {
         let resolved = schema.and_then(|schema| self.referred(schema));
         let constants = resolved.and_then(|schema| schema.get("enum")).and_then(Value::as_array);
@@ -163,7 +163,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// A schema with what it refers to and all of its parts in one.
+    /// A schema merged with the target of its `$ref` and the parts of its `allOf`.
     fn merged(&mut self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
         self.steps_left = self.steps_left.checked_sub(1)?;
         if depth > DEPTH_MAX {
@@ -191,7 +191,7 @@ impl Sampler<'_> {
     }
 }
 
-/// Adds a word to a schema so that both hold.
+/// Adds a keyword to a schema, so that both the old and the new constraint hold.
 fn add(whole: &mut Map<String, Value>, word: String, value: Value) {
     let Some(before) = whole.shift_remove(&word) else {
         whole.insert(word, value);
@@ -234,7 +234,7 @@ fn add(whole: &mut Map<String, Value>, word: String, value: Value) {
             (Some("integer" | "number"), Some("integer" | "number")) => json!("integer"),
             _ => json!([]),
         },
-        // Two lists of alternatives cannot both stay: the first whose parts fit the second is tried.
+        // Two lists of alternatives cannot both stay: the first alternative is combined with each of the second list.
         ("anyOf" | "oneOf", before, value) => {
             let first = before.as_array().and_then(|before| before.first()).cloned().unwrap_or_default();
             let joined = value.as_array().into_iter().flatten().map(|one| json!({"allOf": [first, one]}));
@@ -291,7 +291,7 @@ fn text(fields: &Map<String, Value>) -> Option<String> {
         let made =
             REPEATS.into_iter().skip(1).chain(exact).chain([0]).map(|repeats| matching(pattern, repeats));
         let mut made: Vec<String> = made.flatten().collect();
-        // One that only forbids lets plain words through.
+        // A pattern that only excludes some texts matches common ones.
         made.extend(
             ["x", "abc123", "aA1!aA1!aA1!", "1", "2020-01-01", "https://example.com"].map(str::to_owned),
         );
@@ -313,9 +313,9 @@ fn text(fields: &Map<String, Value>) -> Option<String> {
     Some(text)
 }
 
-/// A text that a pattern matches, with what may be repeated this often.
+/// A text that matches a pattern, with this number of repetitions for each quantifier.
 fn matching(pattern: &str, repeats: u32) -> Option<String> {
-    // Patterns are those of JavaScript, which writes a few things in another way.
+    // Patterns have the syntax of JavaScript, which escapes `/`.
     let pattern = pattern.replace("\\/", "/");
     let parsed = regex_syntax::ParserBuilder::new().unicode(true).utf8(false).build().parse(&pattern).ok()?;
     let mut text = String::new();

@@ -1,4 +1,5 @@
-//! Calls of an API beside a plain client's requests, and what large descriptions cost whoever calls something else.
+//! Overhead of API calls over requests of a plain HTTP client, and the cost of large descriptions for calls that do
+//! not use them.
 
 use super::corpora::{github, graph};
 use crate::gateway::Pipe;
@@ -19,7 +20,7 @@ use std::time::Instant;
 use xtask::{release_binary, root, target};
 
 const WARMING: usize = 500;
-/// Calls of each kind, in turn.
+/// Number of calls of each kind; kinds alternate.
 const CALLS: usize = 5_000;
 const SCRIPTS: usize = 1_000;
 const STARTS: usize = 11;
@@ -30,7 +31,7 @@ pub(super) fn measure() -> Result<()> {
     sessions(&release_binary()?)
 }
 
-/// A service on this machine that answers every request of a connection alike.
+/// A local HTTP service that sends the same response to every request.
 fn service() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = format!("http://{}", listener.local_addr()?);
@@ -60,7 +61,7 @@ fn answer(stream: &TcpStream) -> Option<()> {
     }
 }
 
-/// One call through the door beside one request of a plain client, to the same service.
+/// Latency of a call through the catalog, compared with a request of a plain client to the same service.
 async fn calls() -> Result<()> {
     let service = service()?;
     let path = target().join("bench/openapi-pets.json");
@@ -109,7 +110,7 @@ async fn calls() -> Result<()> {
     Ok(())
 }
 
-/// How soon a client is answered, and what a script costs it, with nothing and with both large descriptions.
+/// Startup time, and latency of a trivial script, with one function and with both large descriptions.
 fn sessions(binary: &Path) -> Result<()> {
     let state = tempfile::tempdir()?;
     let large = [format!("github={}", github()?.display()), format!("graph={}", graph()?.display())];
@@ -129,7 +130,7 @@ fn sessions(binary: &Path) -> Result<()> {
         }
         let mut pipe = start()?;
         let empty = json!({"script": "return 1"});
-        // Waits until both were read.
+        // Waits until the descriptions are read.
         for name in ["github.meta_get", "graph.x", "pets.x"] {
             let script = format!("pcall(function() return sdk.{name}{{}} end) return 1");
             if specs.iter().any(|spec| spec.starts_with(name.split('.').next().unwrap_or_default())) {

@@ -1,8 +1,8 @@
-//! `ctx agent`
+//! `ctx agent`: lists agents, tests them, and writes new ones.
 
 use super::template;
 use super::trial::{Bench, Report, arguments, pair};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::CommandResult;
 use crate::output::count;
 use crate::scripts::ScriptProvider;
@@ -12,8 +12,13 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// List agents, and make your own.
+/// List, test and create agents: prompts with instructions and tools.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("List all agents", "ctx agent list"),
+    ("Create an agent and its section in ctx.toml", "ctx agent init incident-responder"),
+    ("Print the prompt of an agent", "ctx agent test incident-responder --arg service=billing"),
+]))]
 pub(crate) struct Agent {
     #[command(subcommand)]
     action: Action,
@@ -21,29 +26,41 @@ pub(crate) struct Agent {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Write a new agent, agents/NAME.lua, and its section in ctx.toml.
+    /// Create an agent: agents/NAME.lua and its section in ctx.toml.
+    #[command(after_help = examples(&[
+        ("Create agents/incident-responder.lua", "ctx agent init incident-responder"),
+        ("Create an agent, and print its path and section as JSON", "ctx agent init reviewer --json"),
+    ]))]
     Init {
-        /// Its name, like `incident-responder`.
+        /// The agent's name, such as `incident-responder`.
         name: String,
     },
     Test(Test),
-    /// List every agent and its arguments, and what is wrong with those that are left out.
+    /// List all agents with their arguments, and report those that cannot be loaded.
+    #[command(after_help = examples(&[
+        ("List all agents", "ctx agent list"),
+        ("List all agents as JSON", "ctx agent list --json"),
+    ]))]
     List,
 }
 
-/// Resolve an agent once, as a server would, and print its prompt.
+/// Resolve an agent as a server does, and print its prompt.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Resolve the agent of a script", "ctx agent test agents/incident-responder.lua --arg service=billing"),
+    ("Resolve an agent by name, with arguments as JSON", r#"ctx agent test incident-responder --args '{"service": "billing"}'"#),
+]))]
 struct Test {
-    /// Its script, or the name of one that is written in ctx.toml.
+    /// The agent's script, or the name of an agent in ctx.toml.
     #[arg(value_name = "FILE|NAME")]
     agent: PathBuf,
-    /// An argument.
+    /// An argument of the agent. Can be repeated.
     #[arg(long = "arg", visible_alias = "param", value_name = "NAME=VALUE", value_parser = pair)]
     arguments: Vec<(String, String)>,
     /// All arguments as a JSON object.
     #[arg(long, visible_alias = "params", value_name = "JSON")]
     args: Option<String>,
-    /// Whose section of ctx.toml is its configuration; the one that names this file when absent.
+    /// The `[agents.script.NAME]` section of ctx.toml to use. By default the section with this file as its `path`.
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 }
@@ -96,7 +113,7 @@ impl Test {
 async fn list(global: &Global) -> CommandResult {
     let workspace = global.open_for(&["agents.", "apis.", "frozen_params", "mcp_servers."])?;
     let scripts = workspace.load_scripts().await;
-    // Prompts of servers are agents, too.
+    // The prompts of MCP servers are agents as well.
     workspace.connect_upstreams().await;
     workspace.end_processes().await;
     let catalog = workspace.catalog.current();

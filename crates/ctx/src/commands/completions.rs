@@ -1,12 +1,17 @@
-//! `ctx completions`
+//! `ctx completions`: prints the completion script of a shell.
 
-use crate::cli::{Global, definition};
+use crate::cli::{Global, definition, examples};
 use crate::error::CommandResult;
 
-/// Print shell completions.
+/// Print a shell completion script.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Bash", "ctx completions bash > ~/.local/share/bash-completion/completions/ctx"),
+    ("Zsh, for a folder in your fpath", "ctx completions zsh > ~/.zfunc/_ctx"),
+    ("Fish", "ctx completions fish > ~/.config/fish/completions/ctx.fish"),
+]))]
 pub(crate) struct Completions {
-    /// The shell to print them for.
+    /// The shell.
     shell: clap_complete::Shell,
 }
 

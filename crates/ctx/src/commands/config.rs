@@ -1,14 +1,18 @@
-//! `ctx config`
+//! `ctx config`: prints the settings in effect, or the defaults.
 
 use crate::admin::{self, Admin, ShowSettings, ShowSettingsRequest};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::config::{self, Shown};
 use crate::error::CommandResult;
 use clap::Subcommand;
 use std::sync::Arc;
 
-/// Show the configuration.
+/// Show the configuration in effect.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Show every setting and where it comes from", "ctx config show"),
+    ("Show the default settings with their comments", "ctx config show --defaults"),
+]))]
 pub(crate) struct Config {
     #[command(subcommand)]
     action: Action,
@@ -16,9 +20,14 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show every setting in effect, and where it was said. Secrets are masked.
+    /// Show every setting in effect and where it comes from. Secrets are masked.
+    #[command(after_help = examples(&[
+        ("Show every setting and where it comes from", "ctx config show"),
+        ("Show the settings of another workspace", "ctx config show --config examples/workspace/ctx.toml"),
+        ("Show the default settings with their comments", "ctx config show --defaults"),
+    ]))]
     Show {
-        /// Show the defaults as they are compiled in, with their comments.
+        /// Show the built-in defaults with their comments.
         #[arg(long)]
         defaults: bool,
     },
@@ -33,7 +42,7 @@ impl Config {
         }
         let config = global.load()?;
         config.warnings.iter().for_each(|warning| output.warn(warning));
-        // Without a workspace: settings are shown even where the store cannot be opened.
+        // The workspace is not opened, so that settings are shown even if the store is damaged.
         let catalog = Admin::of_config(&Arc::new(config)).into_catalog();
         let shown = admin::call::<ShowSettings>(catalog, ShowSettingsRequest {}).await?;
         output.answer(&shown, || as_toml(&shown.settings))

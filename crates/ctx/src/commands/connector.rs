@@ -1,8 +1,8 @@
-//! `ctx connector`
+//! `ctx connector`: tests connectors in Lua, and writes new ones.
 
 use super::template;
 use super::trial::{Bench, Report};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::CommandResult;
 use crate::output::count;
 use clap::Subcommand;
@@ -12,15 +12,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Items that are shown; the others are counted.
+/// Maximum number of items shown; further ones are only counted.
 const SHOWN_MAX: usize = 5;
-/// How much of an item's text is shown.
+/// Maximum number of characters shown of an item's text.
 const TEXT_SHOWN: usize = 200;
-/// Items on their way to being counted.
+/// Capacity of the queue between the connector and the counting task.
 const WAITING_MAX: usize = 16;
 
-/// Make connectors of your own.
+/// Create and test connectors in Lua, which read documents from other systems.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Create a connector and its section in ctx.toml", "ctx connector init jira"),
+    ("Show the documents that a connector reads, without storing them", "ctx connector test connectors/jira.lua"),
+]))]
 pub(crate) struct Connector {
     #[command(subcommand)]
     action: Action,
@@ -28,20 +32,30 @@ pub(crate) struct Connector {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Write a new connector, connectors/NAME.lua, and its section in ctx.toml.
+    /// Create a connector: connectors/NAME.lua and its section in ctx.toml.
+    #[command(after_help = examples(&[
+        ("Create connectors/jira.lua", "ctx connector init jira"),
+        ("Create a connector, and print its path and section as JSON", "ctx connector init wiki --json"),
+    ]))]
     Init {
-        /// Its name, like `jira`.
+        /// The connector's name, such as `jira`.
         name: String,
     },
     Test(Test),
 }
 
-/// Run a connector's scan once, without writing anything, and print what it brings.
+/// Run a connector once, and print the documents without storing them.
+///
+/// The scan runs as in the first sync of a source.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Test a connector", "ctx connector test connectors/rss.lua"),
+    ("Test it with the settings of [connectors.script.news]", "ctx connector test connectors/rss.lua --source news"),
+]))]
 struct Test {
-    /// The script.
+    /// The connector's script.
     file: PathBuf,
-    /// Whose section of ctx.toml is its configuration; the one that names this file when absent.
+    /// The `[connectors.script.NAME]` section of ctx.toml to use. By default the section with this file as its `path`.
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 }
@@ -102,7 +116,7 @@ impl Test {
     }
 }
 
-/// As on the first sync of all.
+/// No known items, as in the first sync of a source.
 struct NothingKnown;
 
 impl Known for NothingKnown {
@@ -111,7 +125,7 @@ impl Known for NothingKnown {
     }
 }
 
-/// What a scan brought.
+/// The items that a scan returned.
 #[derive(Default)]
 struct Brought {
     items: u64,
@@ -148,7 +162,7 @@ impl Brought {
     }
 }
 
-/// A document as it is shown: all that was said of it, and the beginning of its text.
+/// A document as it is shown: all of its fields, with only the beginning of its text.
 fn brief(document: &Document) -> Value {
     let text = match &document.content {
         Content::Text(text) => text.clone(),

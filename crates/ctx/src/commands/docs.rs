@@ -1,16 +1,23 @@
-//! `ctx docs`
+//! `ctx docs`: the documentation of functions, as the tools for agents return it.
 
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::CommandResult;
 use serde_json::{Value, json};
 
-/// Show functions as an agent sees them: how they are called, with all their types.
+/// Show the documentation of functions as agents see it.
+///
+/// Prints signatures with Luau types, descriptions and parameters.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("List the providers of functions", "ctx docs"),
+    ("Show the signature and types of a function", "ctx docs tools.echo"),
+    ("Find functions by what they do", "ctx docs --search create a ticket"),
+]))]
 pub(crate) struct Docs {
-    /// Their names, as `tools.echo`; without any, who provides functions.
+    /// Names of functions, such as `tools.echo`. Without names, lists the providers of functions.
     #[arg(value_name = "NAME", conflicts_with = "search")]
     names: Vec<String>,
-    /// Find functions by what they do, by name, parameter or type.
+    /// Search for functions by purpose, name, parameter or type.
     #[arg(long, value_name = "WORDS", num_args = 1..)]
     search: Vec<String>,
 }

@@ -1,14 +1,21 @@
-//! `ctx doctor`
+//! `ctx doctor`: prints the results of all checks.
 
 use crate::admin::{self, Admin, CheckWorkspace, CheckWorkspaceRequest, Finding, Verdict, WorkspaceFault};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::style::{self, Painter};
 use crate::workspace::Workspace;
 use serde_json::{Value, json};
 
-/// Check configuration, store, index, embeddings, sources, scripts and upstream servers, and say what to do.
+/// Check the workspace and suggest fixes.
+///
+/// Checks configuration, store, keyword index, embeddings, sources, scripts and upstreams. Exits with 1 if a check
+/// fails.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Run all checks", "ctx doctor"),
+    ("List the failed checks", "ctx doctor --json | jq '.checks[] | select(.ok | not)'"),
+]))]
 pub(crate) struct Doctor {}
 
 impl Doctor {
@@ -38,7 +45,7 @@ impl Doctor {
     }
 }
 
-/// The workspace, or why there is none.
+/// The workspace, or the reason why it cannot be opened.
 fn open(global: &Global) -> Result<Workspace, WorkspaceFault> {
     let config = global.load().map_err(WorkspaceFault::Configuration)?;
     let file = admin::configuration_file(&config);

@@ -1,7 +1,7 @@
-//! `ctx embed`
+//! `ctx embed`: computes embeddings in the foreground, with all processors.
 
 use super::stats;
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
 use crate::progress::Meter;
@@ -12,11 +12,18 @@ use ctx_knowledge::{Effort, FillProgress, Filled};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How long the batch in hand may take after Ctrl-C: a served model may be slow. A second Ctrl-C does not wait.
+/// How long the current batch may take after Ctrl-C: a remote model may be slow. A second Ctrl-C does not wait.
 const BATCH_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Make the vectors that documents are found by meaning with.
+/// Compute embeddings, the vectors for search by meaning.
+///
+/// A server computes them in the background while it runs, so this is only needed to have them sooner, or to
+/// recompute them.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Compute missing embeddings", "ctx embed pending"),
+    ("Recompute all embeddings", "ctx embed rebuild"),
+]))]
 pub(crate) struct Embed {
     #[command(subcommand)]
     what: What,
@@ -24,9 +31,19 @@ pub(crate) struct Embed {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Make those that are missing.
+    /// Compute missing embeddings.
+    ///
+    /// Can be interrupted with Ctrl-C and run again: finished embeddings are kept.
+    #[command(after_help = examples(&[
+        ("Compute missing embeddings, with progress", "ctx embed pending"),
+        ("Compute them without progress", "ctx embed pending --quiet"),
+    ]))]
     Pending,
-    /// Throw all of them away and make them anew.
+    /// Delete all embeddings and compute them again.
+    #[command(after_help = examples(&[
+        ("Recompute all embeddings, with progress", "ctx embed rebuild"),
+        ("Recompute them and print the result as JSON", "ctx embed rebuild --json"),
+    ]))]
     Rebuild,
 }
 
@@ -41,7 +58,7 @@ impl Embed {
         }
         if let What::Rebuild = self.what {
             workspace.knowledge.clear_vectors()?;
-            // A model may make vectors of another size than it did.
+            // Reopened: the model's vectors may now have another dimension.
             workspace = global.open()?;
         }
         let cancellation = CancellationToken::new();
@@ -64,7 +81,8 @@ impl Embed {
     }
 }
 
-/// Fills vectors in with all the machine has, with progress. Once it is cancelled it ends between two batches, and fails.
+/// Computes missing embeddings with all processors, with progress. Cancellation takes effect between two batches, and
+/// is an error.
 pub(crate) async fn fill(
     workspace: &Workspace,
     cancellation: &CancellationToken,

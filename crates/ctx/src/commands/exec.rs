@@ -1,7 +1,7 @@
-//! `ctx exec`
+//! `ctx exec`: runs a script by a call of the tool `execute`.
 
 use super::trial::Terminal;
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::trust::CALL_GROUPS;
 use ctx_core::{Call, Caller, Catalog, Entry, ErrorKind};
@@ -10,13 +10,20 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A script that is longer is refused before it is read whole.
+/// Maximum size of a script; a longer file is rejected without reading all of it.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
-/// Run a script against everything that can be called, and print its result.
+/// Run a Luau script that can call every function, and print its result.
+///
+/// The script runs as in the tool `execute`: it calls tools, APIs and MCP servers as `sdk.<provider>.<name>{…}`, and
+/// the value that it returns is printed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Run a script", "ctx exec report.luau"),
+    ("Run a script from standard input, and print result and logs as JSON", "ctx exec - --json < report.luau"),
+]))]
 pub(crate) struct Exec {
-    /// The script; `-` reads it from standard input.
+    /// The script file; `-` reads the script from standard input.
     file: PathBuf,
 }
 
@@ -34,7 +41,8 @@ impl Exec {
         let before = workspace.catalog.current();
         let mut done = run(before.clone()).await;
         if done.as_ref().is_err_and(|error| error.kind() == ErrorKind::BadRequest) {
-            // It was not run, since it names what is not there; what is remembered of servers may be old.
+            // The script was rejected before it ran, because it names an unknown function. The cached function lists of
+            // MCP servers may be outdated: connect to the servers, and try again if the functions differ.
             workspace.connect_upstreams().await;
             let now = workspace.catalog.current();
             if !has_same_functions(&before, &now) {

@@ -1,16 +1,20 @@
-//! `ctx export`
+//! `ctx export`: writes all documents as one JSON object.
 
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::{CommandError, CommandResult};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-/// Write every document as JSON.
+/// Export all documents as JSON.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Export to a file", "ctx export --output documents.json"),
+    ("List the titles of all documents", "ctx export | jq -r '.documents[].title'"),
+]))]
 pub(crate) struct Export {
-    /// The file to write instead of stdout.
+    /// Write to this file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -27,7 +31,7 @@ impl Export {
             Some(path) => Box::new(BufWriter::new(File::create(path).map_err(failed)?)),
             None => Box::new(BufWriter::new(io::stdout().lock())),
         };
-        // One document at a time: an export may be larger than memory.
+        // Written one document at a time: an export may be larger than memory.
         let mut separator = "{\"documents\":[\n";
         for id in ids {
             let Some(document) = knowledge.get(id)? else { continue };
@@ -44,7 +48,7 @@ impl Export {
     }
 }
 
-/// Whether the reader went away; one that did, like `head`, has what it wanted.
+/// Whether the reader of stdout has closed the pipe, as `head` does: this is no failure.
 fn is_gone(written: io::Result<()>) -> io::Result<bool> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),

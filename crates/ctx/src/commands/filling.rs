@@ -1,4 +1,5 @@
-//! Making vectors behind a server: on a thread of its own, with low priority.
+//! Background embedding: computes missing vectors on a separate thread with low priority, for servers and `sync
+//! --watch`.
 
 use ctx_core::chain;
 use ctx_knowledge::{Effort, FillError, Knowledge, rest};
@@ -8,24 +9,24 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// How often to look whether vectors are missing.
+/// How often to check for missing vectors.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long to wait after a failure, doubled each time up to the last.
+/// Backoff after a failure: the first pause, doubled each time up to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 const RETRY_LAST: Duration = Duration::from_secs(300);
-/// How much less important than everything else, on a scale to 19.
+/// The nice value of the thread; 19 is the lowest priority.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
-/// Vectors between two words about progress.
+/// Number of vectors between two progress lines in the log.
 const TELL_EVERY: u64 = 2_000;
 
-/// The thread that makes vectors.
+/// The thread that computes vectors.
 pub(super) struct Filling {
     ended: oneshot::Receiver<()>,
 }
 
 impl Filling {
-    /// Starts it; it ends soon after `shutdown`.
+    /// Starts the thread, unless embeddings are disabled; it ends soon after `shutdown`.
     pub(super) fn start(knowledge: Arc<Knowledge>, shutdown: CancellationToken) -> Self {
         let (done, ended) = oneshot::channel();
         if knowledge.fill_mode().is_some() {
@@ -38,7 +39,7 @@ impl Filling {
         Self { ended }
     }
 
-    /// Waits for the batch in hand, so that the store is left in peace.
+    /// Waits for the end of the thread and so of its current batch, which still writes to the store.
     pub(super) async fn end(self) {
         drop(self.ended.await);
     }
@@ -48,7 +49,7 @@ fn run(knowledge: &Knowledge, shutdown: &CancellationToken) {
     let mut retry = RETRY_FIRST;
     while !shutdown.is_cancelled() {
         let wait = match fill_once(knowledge, shutdown) {
-            // Another process is at it, or a moment's rest.
+            // Nothing is missing any more, or another process is computing the vectors.
             Ok(()) | Err(FillError::Busy) => {
                 retry = RETRY_FIRST;
                 LOOK_EVERY
@@ -85,7 +86,7 @@ fn fill_once(knowledge: &Knowledge, shutdown: &CancellationToken) -> Result<(), 
     Ok(())
 }
 
-/// Makes this thread yield to all others; where that is impossible it is merely less polite.
+/// Lowers the scheduling priority of this thread. A failure is harmless.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(NICENESS) {

@@ -1,6 +1,6 @@
-//! Asks before `ctx up` indexes the home folder, the whole file system, or very much, for the first time.
+//! The confirmation prompt before `ctx up` first indexes the home folder, a whole file system, or a very large folder.
 //!
-//! Only folders are counted: how large a repository or a bucket is, nobody knows before it is fetched.
+//! Only folders are counted: the size of a git repository or a bucket is unknown before it is fetched.
 
 use super::init::{DOCUMENT_BYTES_MAX, NewWorkspace};
 use crate::error::{CommandError, CommandResult};
@@ -11,30 +11,31 @@ use ctx_knowledge::{OpenOptions, Survey, SurveyLimits};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// More than this is not indexed unasked.
+/// Folders beyond these sizes are indexed only after confirmation.
 const LIMITS: SurveyLimits = SurveyLimits { files: 50_000, bytes: 2_000_000_000, entries: 500_000 };
 
-/// Measured with 7,000 Markdown files of 79 MB on two cores (docs/performance.md): until they can be searched.
+/// Indexing speed until documents can be searched, measured with 7,000 Markdown files of 79 MB on two cores
+/// (docs/performance.md).
 const FILES_PER_SECOND: u64 = 740;
 const BYTES_PER_SECOND: u64 = 8_400_000;
-/// Measured with 2,149 pages and source files of 13 MB (docs/performance.md): store and keyword index take 4.1 times as
-/// much, and the vectors of the workspace's model, made afterwards, about as much as the files.
+/// Disk space of the index per byte of the files, measured with 2,149 pages and source files of 13 MB
+/// (docs/performance.md): store and keyword index take 4.1 times the size of the files, and the vectors about once.
 const INDEX_BYTES_PER_BYTE: u64 = 5;
 
-/// A source to be indexed for the first time.
+/// A folder source that has never been indexed.
 struct NewSource {
     root: PathBuf,
     settings: Value,
 }
 
-/// Asks before a workspace is made, where that is due.
+/// Asks for confirmation before a workspace is created in a large or special folder.
 pub(super) fn confirm_new(new: &NewWorkspace, yes: bool, output: &Output) -> CommandResult {
     let source = NewSource { root: new.root.clone(), settings: new.settings() };
     confirm(&new.root, &[&new.root], &[source], DOCUMENT_BYTES_MAX, yes, output)
 }
 
-/// Asks before sources of a workspace are synced for the first time, where that is due. Whoever has synced them has
-/// agreed, even if that sync did not finish.
+/// Asks for confirmation before large or special sources of a workspace are first synced. An earlier sync, even an
+/// incomplete one, counts as confirmation.
 pub(super) fn confirm_sources(workspace: &Workspace, yes: bool, output: &Output) -> CommandResult {
     let config = &workspace.config;
     let knowledge = &workspace.knowledge;
@@ -76,7 +77,7 @@ fn confirm(
     };
     let mut survey = Survey::default();
     for source in sources {
-        // Settings that are wrong are told when the source is opened.
+        // Invalid settings are reported when the source is opened.
         if !survey.is_cut && survey.add_folder(&source.settings, options, LIMITS).is_err() {
             tracing::debug!("{} cannot be counted", source.root.display());
         }
@@ -102,7 +103,7 @@ fn confirm(
 const NARROW: &str = "to index less, name a folder inside it, or write ctx.toml with `ctx init` and set `root`, \
      `include_globs` and `exclude_globs`";
 
-/// The reason why a folder holds more than anybody wants to have indexed.
+/// The reason why a folder should hardly be indexed as a whole: it is the file system, or contains the home folder.
 fn special_place(path: &Path) -> Option<&'static str> {
     let canonical = |path: PathBuf| path.canonicalize().unwrap_or(path);
     let path = canonical(path.to_owned());
@@ -117,7 +118,7 @@ fn special_place(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// How much would be indexed, and what that takes.
+/// Describes how much would be indexed, and the time and disk space that this takes.
 fn describe(survey: &Survey) -> String {
     let Survey { files, bytes: size, entries, is_cut } = *survey;
     let space = bytes(size.saturating_mul(INDEX_BYTES_PER_BYTE));
@@ -141,7 +142,7 @@ fn describe(survey: &Survey) -> String {
     format!("{more}{counted} with {} would be indexed, {takes}", bytes(size))
 }
 
-/// A duration for people, rounded up to what is worth telling.
+/// A duration in words, rounded up to whole seconds, minutes or hours.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..=1 => "a second".to_owned(),

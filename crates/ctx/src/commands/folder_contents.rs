@@ -1,6 +1,6 @@
-//! The contents of a folder that becomes a workspace: which of its files are read, which are left out, and why.
+//! Which files of a new workspace's folder are indexed, which are left out, and why.
 //!
-//! Decided by names and sizes; nothing is opened. The reasons for the choice are in docs/decisions.
+//! Decides by names and sizes only and opens no file. The reasons for the choices are in docs/decisions.
 
 use super::first_index::grouped;
 use crate::output::count;
@@ -12,11 +12,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Files looked at to see what a folder holds.
+/// Maximum number of files examined in a folder.
 pub(super) const LOOKED_AT_MAX: usize = 20_000;
-/// Endings that can be read and are left out: files of these are long and made by programs, and would crowd out documents.
+/// File extensions of readable formats that are left out: such files are long and generated, and would crowd out
+/// documents in search results.
 const LOGS_AND_DATA: [&str; 8] = ["diff", "geojson", "jsonl", "log", "ndjson", "patch", "plist", "svg"];
-/// Endings of settings and small data, which are read while they are small.
+/// File extensions of configuration and data formats, of which only small files are indexed.
 const SETTINGS: [&str; 16] = [
     "cfg",
     "conf",
@@ -35,18 +36,18 @@ const SETTINGS: [&str; 16] = [
     "yaml",
     "yml",
 ];
-/// The largest file with such an ending that is read.
+/// Maximum size of a file with one of the extensions in [`SETTINGS`].
 const SETTINGS_BYTES_MAX: u64 = 256 << 10;
-/// Large files that are named in `exclude_globs`; where there are more, their endings are left out.
+/// Maximum number of large files named in `exclude_globs`; if there are more, their extensions are left out.
 const LARGE_FILES_NAMED_MAX: usize = 20;
 /// Names of files that package managers write.
 const LOCK_FILES: [&str; 4] =
     ["npm-shrinkwrap.json", "package-lock.json", "packages.lock.json", "pnpm-lock.yaml"];
-/// Endings of scripts and styles that programs have compressed.
+/// File name endings of minified scripts and style sheets.
 const MINIFIED: [&str; 3] = [".min.css", ".min.js", ".min.mjs"];
 /// The folder of installed packages.
 const PACKAGES_FOLDER: &str = "node_modules";
-/// Names without an ending that text files have, in lowercase.
+/// Names of text files without an extension, in lower case.
 const TEXT_NAMES: [&str; 27] = [
     "authors",
     "brewfile",
@@ -76,12 +77,12 @@ const TEXT_NAMES: [&str; 27] = [
     "todo",
     "vagrantfile",
 ];
-/// The glob for environments without values, which are documents although they are hidden.
+/// The glob for example `.env` files, which contain no secrets and are indexed although they are hidden.
 const EXAMPLE_ENVIRONMENTS: &str = "**/.env.{example,sample,template}";
-/// Kinds of files that are named for each reason.
+/// Maximum number of kinds of files listed per reason.
 const KINDS_SHOWN: usize = 6;
 
-/// A reason to leave files out, in the order in which they are told.
+/// A reason to leave files out, in the order of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     UnknownFormat,
@@ -105,32 +106,33 @@ impl Reason {
     }
 }
 
-/// The files of a folder, by their endings as they are written.
+/// The files of a folder, counted by extension. Extensions keep their case.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FolderContents {
-    /// Endings that a new workspace reads.
+    /// Extensions that a new workspace indexes.
     read: BTreeMap<String, usize>,
-    /// Names without an ending that it reads.
+    /// Names without an extension that it indexes.
     text_names: BTreeMap<String, usize>,
-    /// Kinds of files that it does not, such as `.png`.
+    /// Kinds of files that it leaves out, such as `.png`.
     left_out: BTreeMap<Reason, BTreeMap<String, usize>>,
-    /// Files of settings and data that are too large, by ending and path.
+    /// Configuration and data files that are too large, as extension and path.
     large: Vec<(String, String)>,
-    /// Files that usually hold secrets, whatever their endings.
+    /// Number of files that usually hold secrets.
     secret_files: usize,
     has_example_environment: bool,
-    /// How many files were looked at, if there are more.
+    /// The number of examined files, if the folder has more.
     cut_at: Option<usize>,
 }
 
 impl FolderContents {
-    /// Looks at a folder, up to this many files of it. Files of more than `document_bytes_max` are told by every sync.
+    /// Examines a folder, at most `looked_at_max` of its files. Files larger than `document_bytes_max` are counted as
+    /// left out, since no sync can read them.
     pub(super) fn of(directory: &Path, looked_at_max: usize, document_bytes_max: u64) -> Self {
         let mut contents = Self::default();
         let is_file = |entry: &DirEntry| entry.file_type().is_some_and(|kind| kind.is_file());
         let mut walk = WalkBuilder::new(directory);
         walk.require_git(false).hidden(false);
-        // Not looked into: it may hold more files than everything else.
+        // Package folders are skipped: they may contain more files than the rest of the folder.
         let packages_folders = Arc::new(AtomicUsize::new(0));
         let counted = packages_folders.clone();
         walk.filter_entry(move |entry| {
@@ -192,7 +194,8 @@ impl FolderContents {
         *self.left_out.entry(reason).or_default().entry(kind).or_default() += 1;
     }
 
-    /// A few large files are excluded by name. Many are a data set, whose small files are of as little interest.
+    /// Leaves out extensions with many large files. A few large files are excluded by name; many are a data set,
+    /// whose small files are not worth indexing either.
     fn leave_out_endings_of_many_large_files(&mut self) {
         if self.large.len() <= LARGE_FILES_NAMED_MAX {
             return;
@@ -204,8 +207,9 @@ impl FolderContents {
         }
     }
 
-    /// The globs for what is read: `**/*.{md,pdf}`. Every format of documents, since files of another one may come
-    /// tomorrow; of source code, settings and names without an ending what is there.
+    /// The globs for the files to index, such as `**/*.{md,pdf}`: all document formats, since files of other formats
+    /// may be added later, but only those kinds of source code, configuration and extensionless files that the folder
+    /// contains.
     pub(super) fn include_globs(&self) -> Vec<String> {
         let found = self.read.keys().map(String::as_str);
         let further = found.filter(|ending| !document_endings().any(|known| known == *ending));
@@ -221,7 +225,7 @@ impl FolderContents {
         globs
     }
 
-    /// The globs for exceptions: what programs generate, and large files of data.
+    /// The globs for files to exclude: generated files, and large data files.
     pub(super) fn exclude_globs(&self) -> Vec<String> {
         let minified: Vec<&str> = MINIFIED.iter().map(|ending| ending.trim_start_matches(".min.")).collect();
         let mut globs = vec![
@@ -234,7 +238,7 @@ impl FolderContents {
         globs
     }
 
-    /// One line on the files that are not read, by reason, the most frequent kinds first; none where all are.
+    /// One line about the files that are left out, by reason, the most frequent kinds first; `None` if all are indexed.
     pub(crate) fn left_out_line(&self) -> Option<String> {
         let mut parts: Vec<String> = self
             .left_out
@@ -269,7 +273,7 @@ fn shown_kinds(kinds: &BTreeMap<String, usize>) -> String {
     format!("{}{more}", shown.collect::<Vec<_>>().join(", "))
 }
 
-/// The kind of a file that a program has made, where its name says so.
+/// The kind of a generated file, recognised by its name.
 fn generated_kind(name: &str) -> Option<&'static str> {
     let lock_file = LOCK_FILES.into_iter().find(|known| *known == name);
     lock_file.or_else(|| MINIFIED.into_iter().find(|ending| name.ends_with(ending)))
@@ -279,7 +283,7 @@ fn is_hidden(entry: &DirEntry) -> bool {
     entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
-/// A relative path as globs have it.
+/// A relative path with `/` as separator, for globs.
 fn slashed(path: &Path) -> String {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     parts.join("/")

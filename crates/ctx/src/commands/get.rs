@@ -1,6 +1,6 @@
-//! `ctx get`
+//! `ctx get`: looks a document up by path, name or id, and prints it.
 
-use crate::cli::{Global, working_directory};
+use crate::cli::{Global, examples, working_directory};
 use crate::error::{CommandError, CommandResult};
 use crate::output::table;
 use crate::workspace::Workspace;
@@ -8,14 +8,19 @@ use ctx_core::ErrorKind;
 use ctx_knowledge::{Lookup, NamedDocument};
 use serde_json::{Value, json};
 
-/// Documents listed where several are meant.
+/// Maximum number of documents listed when a name is ambiguous.
 const CANDIDATES_SHOWN: usize = 10;
 
-/// Show one document, whole.
+/// Print a whole document.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Print a document by its path", "ctx get docs/runbooks/roll-back-a-release.md"),
+    ("Print a document by source and name", "ctx get filesystem:handbook:policies/on-call.md"),
+    ("Print a document by the beginning of its id, with all fields, as JSON", "ctx get 0198c2f4 --json"),
+]))]
 pub(crate) struct Get {
-    /// The document: its path, its name within the source, `source:name`, or its id from a search result. The first four
-    /// or more digits of an id will do.
+    /// The document: its path, its name within the source, `source:name`, or its id from a search result. The first
+    /// four or more digits of an id are enough.
     document: String,
 }
 

@@ -1,7 +1,7 @@
-//! `ctx init`
+//! `ctx init`: writes a `ctx.toml` that fits the contents of a folder.
 
 use super::folder_contents::{FolderContents, LOOKED_AT_MAX};
-use crate::cli::{Global, working_directory};
+use crate::cli::{Global, examples, working_directory};
 use crate::config::{FILE_NAMES, Typed, locate_in};
 use crate::error::{CommandError, CommandResult};
 use ctx_knowledge::KINDS;
@@ -9,13 +9,19 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The size of documents in a workspace without settings: the default of `limits.document_bytes`.
+/// Maximum document size in a workspace without settings: the default of `limits.document_bytes`.
 pub(super) const DOCUMENT_BYTES_MAX: u64 = 50_000_000;
 
-/// Make a workspace of a folder: a commented ctx.toml and an empty store.
+/// Create a workspace in a folder: a commented ctx.toml and an empty store.
+///
+/// The file globs in ctx.toml fit what the folder contains. An existing ctx.toml is left as it is.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Create a workspace in the working directory", "ctx init"),
+    ("Create one in another folder", "ctx init ./notes"),
+]))]
 pub(crate) struct Init {
-    /// The folder; the working directory when absent.
+    /// The folder. By default the working directory.
     directory: Option<PathBuf>,
 }
 
@@ -50,15 +56,15 @@ impl Init {
     }
 }
 
-/// A configuration for a folder that has none, not written yet.
+/// A configuration for a folder without one, not yet written.
 pub(super) struct NewWorkspace {
-    /// The folder, which is the root of its one source, too.
+    /// The folder, which is also the root of the workspace's only source.
     pub(super) root: PathBuf,
     pub(super) contents: FolderContents,
 }
 
 impl NewWorkspace {
-    /// Fits a configuration to what is in the folder; none if it has one.
+    /// Derives a configuration from the contents of the folder; `None` if the folder has one already.
     pub(super) fn fit(directory: &Path) -> CommandResult<Option<Self>> {
         if !directory.is_dir() {
             return Err(no_folder(directory));
@@ -70,7 +76,7 @@ impl NewWorkspace {
         Ok(Some(Self { root: directory.to_owned(), contents }))
     }
 
-    /// The settings of its source.
+    /// The settings of the workspace's only source.
     pub(super) fn settings(&self) -> Value {
         json!({
             "root": ".",
@@ -79,7 +85,7 @@ impl NewWorkspace {
         })
     }
 
-    /// Writes the file, and returns its path.
+    /// Writes the configuration file and returns its path.
     pub(super) fn write(&self) -> CommandResult<PathBuf> {
         let path = self.root.join(FILE_NAMES[0]);
         fs::write(&path, fitted(&self.contents))
@@ -101,7 +107,7 @@ fn no_folder(path: &Path) -> CommandError {
     ))
 }
 
-/// A configuration for what the folder holds.
+/// The text of a configuration file for these folder contents.
 fn fitted(contents: &FolderContents) -> String {
     format!(
         r#"# A Context Harness workspace. Every setting has a default: `ctx config show` lists them.
@@ -130,13 +136,13 @@ exclude_globs = [{exclude}]
     )
 }
 
-/// Strings as TOML has them in an array.
+/// The elements of a TOML array of strings.
 fn string_list(strings: &[String]) -> String {
-    // Without control characters, which these have not, strings of JSON are strings of TOML.
+    // A JSON string without control characters is also a TOML string; globs contain none.
     strings.iter().map(|string| Value::from(string.as_str()).to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// What else documents can come from, as comments.
+/// The other kinds of sources, as TOML comments.
 fn other_kinds() -> String {
     let others = KINDS.iter().filter(|kind| kind.name != "filesystem");
     let lines = others.map(|kind| format!("# [connectors.{}.NAME]    {}\n", kind.name, kind.summary));

@@ -1,16 +1,20 @@
-//! `ctx man`
+//! `ctx man`: writes man pages from the definition of the command line.
 
-use crate::cli::{Global, definition};
+use crate::cli::{Global, definition, examples};
 use crate::error::{CommandError, CommandResult};
 use clap_mangen::Man as Page;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Write man pages: one for each command into a folder, or the main one to stdout.
+/// Write man pages: one per command to a folder, or the main page to stdout.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Read the main page", "ctx man | man -l -"),
+    ("Write the pages of all commands", "ctx man ~/.local/share/man/man1"),
+]))]
 pub(crate) struct Man {
-    /// The folder; it is made if there is none. `man -l DIR/ctx-search.1` shows a page of it.
+    /// The folder, which is created if it does not exist. `man -l DIR/ctx-search.1` shows one of its pages.
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -33,14 +37,14 @@ impl Man {
     }
 }
 
-/// The command line with the names of nested commands filled in (`ctx-tool-test`) and without the `help` of each.
+/// The command line with the full names of nested commands (`ctx-tool-test`) and without their `help` subcommands.
 fn built() -> clap::Command {
     let mut command = definition().disable_help_subcommand(true);
     command.build();
     command
 }
 
-/// Writes a page for every command that is shown; returns their names.
+/// Writes a page for every visible command; returns the file names.
 fn write_pages(folder: &Path) -> io::Result<Vec<String>> {
     fs::create_dir_all(folder)?;
     let mut written = Vec::new();

@@ -1,4 +1,4 @@
-//! One command in each file.
+//! The commands, one per file: each parses its arguments, calls the workspace or a tool, and prints the result.
 
 mod agent;
 mod completions;
@@ -38,7 +38,7 @@ use crate::cli::Global;
 use crate::error::CommandResult;
 use clap::Subcommand;
 
-/// What `ctx` can be told to do.
+/// The commands of `ctx`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Up(up::Up),
@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Reference(reference::Reference),
 }
 
-/// Does it.
+/// Runs a command.
 pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
     match command {
         Command::Up(up) => up.run(global).await,

@@ -1,4 +1,4 @@
-//! `ctx __reference`: the pages of `docs/reference` that the program writes about itself.
+//! `ctx __reference`, hidden: writes the generated pages of `docs/reference`, for `cargo xtask codegen`.
 
 use crate::cli::definition;
 use crate::config::settings_schema;
@@ -65,13 +65,13 @@ fn config() -> String {
     let schema = settings_schema();
     for (name, section) in schema["properties"].as_object().into_iter().flatten() {
         if section["additionalProperties"] == false && section["type"] != "object" {
-            // Kinds of sections, with names of the user's own choosing below them.
+            // A group by kind (`[connectors.<kind>.<name>]`), with names that the user chooses.
             for (kind, named) in section["properties"].as_object().into_iter().flatten() {
                 let heading = format!("[{name}.{kind}.<name>]");
                 section_table(&heading, named, &named["additionalProperties"], &mut text);
             }
         } else {
-            // Either one section, or many alike with names of the user's own choosing.
+            // A single section, or one per name that the user chooses (`[apis.<name>]`).
             let named = &section["additionalProperties"];
             let (heading, of) = match is_section(named) {
                 true => (format!("{name}.<name>"), named),
@@ -116,7 +116,7 @@ fn keys(section: &Value) -> impl Iterator<Item = (&String, &Value)> {
     section["properties"].as_object().into_iter().flatten()
 }
 
-/// Whether a key is a section of its own, with keys that are known.
+/// Whether a key is a section with defined keys.
 fn is_section(value: &Value) -> bool {
     value["properties"].is_object()
 }
@@ -125,7 +125,7 @@ fn section_table(heading: &str, described: &Value, keys: &Value, text: &mut Stri
     let description = described["description"].as_str().unwrap_or_default();
     text.push_str(&format!("\n## `{heading}`\n\n{description}\n"));
     if self::keys(keys).next().is_none() {
-        // All keys are of the user's own choosing.
+        // The user chooses all keys, so there is no table of them.
         return;
     }
     text.push_str("\n| key | type | meaning |\n|---|---|---|\n");
@@ -143,11 +143,11 @@ fn section_table(heading: &str, described: &Value, keys: &Value, text: &mut Stri
     }
 }
 
-/// The API of a workspace with nothing but what is built in.
+/// The OpenAPI description of a workspace that has only the built-in tools.
 fn openapi(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
     let knowledge = Knowledge::open(KnowledgeOptions {
         store: folder.join("reference.sqlite"),
-        // Without sources nothing is extracted, so no worker is ever started.
+        // There are no sources, so no extraction worker is ever started.
         extraction: Extraction::confined(ExtractionSettings::new(PathBuf::new(), Vec::new())),
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
         mode: Mode::Hybrid,

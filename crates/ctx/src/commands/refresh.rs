@@ -1,4 +1,4 @@
-//! Keeping sources fresh while a command runs: synced when they change, and on schedule.
+//! Automatic syncs while a command runs: when a watched source changes and on schedule, with backoff after failures.
 
 use crate::admin::{self, PARALLEL, SourceOutcome, SyncSources, SyncSourcesRequest};
 use crate::config::SectionChanges;
@@ -15,60 +15,60 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How long to wait after a failure, doubled each time up to the last.
+/// Backoff after a failure: the first pause, doubled each time up to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 const RETRY_LAST: Duration = Duration::from_secs(300);
-/// How long to wait while another process syncs the source.
+/// The pause before the next attempt while another process syncs the source.
 const RETRY_BUSY: Duration = Duration::from_secs(2);
-/// The most that a source rests after a sync. It rests as long as the sync took, so that one that
-/// never stops changing keeps no more than half a processor busy.
+/// Maximum pause after a sync. The pause is as long as the sync took, so that a source that changes all the time
+/// keeps a processor busy for at most half of the time.
 const REST_MAX: Duration = Duration::from_secs(60);
 
-/// What there is to say about a source.
+/// A result of a sync to report to the user.
 pub(in crate::commands) enum News<'a> {
-    /// A sync changed something, or could read again what it could not before.
+    /// A sync changed documents, or succeeded after a failure.
     Synced(&'a SyncReport),
-    /// Other documents than before cannot be read.
+    /// The list of unreadable documents has changed.
     Warned(&'a SyncReport),
-    /// A sync failed, and not as the one before it.
+    /// A sync failed, for another reason than the one before it.
     Failed(&'a CommandError),
 }
 
-/// Who is told.
+/// Receives the results of syncs.
 pub(in crate::commands) type Tell = Arc<dyn Fn(News<'_>) + Send + Sync>;
 
-/// How the last sync of a source ended.
+/// The result of a sync of one source.
 pub(super) type Outcome = Result<SyncReport, CommandError>;
 
-/// A source that is kept fresh.
+/// A source that is kept fresh, with its schedule and the last reported problems.
 pub(super) struct Kept {
     name: SourceName,
     watch: bool,
     every: Option<Duration>,
-    /// When it is synced if nothing changes before.
+    /// Time of the next scheduled sync.
     due: Option<Instant>,
     retry: Duration,
-    /// What was said last: what cannot be read, and why the sync failed.
+    /// The unreadable documents and the failure that were reported last.
     warnings: Vec<Warning>,
     failure: Option<Vec<String>>,
 }
 
 impl Kept {
-    /// A source that was synced just now.
+    /// A source that was just synced.
     pub(super) fn after(freshness: &Freshness, outcome: &Outcome) -> Self {
         let mut kept = Self::new(freshness);
         kept.note(outcome, Instant::now(), &|_| ());
         kept
     }
 
-    /// A source that was last synced then, if ever.
+    /// A source with the time of its last sync, if any.
     pub(super) fn since(freshness: &Freshness, last_sync: Option<Timestamp>, now: Timestamp) -> Self {
         let mut kept = Self::new(freshness);
         kept.due = kept.every.map(|every| Instant::now() + time_until_due(every, last_sync, now));
         kept
     }
 
-    /// A source to sync at once.
+    /// A source whose next sync is due immediately.
     fn due_now(freshness: &Freshness) -> Self {
         Self { due: Some(Instant::now()), ..Self::new(freshness) }
     }
@@ -85,7 +85,7 @@ impl Kept {
         }
     }
 
-    /// Takes note of how a sync ended, tells what is new, and decides when the next one is due.
+    /// Records the result of a sync, reports changes to it, and schedules the next sync.
     fn note(&mut self, outcome: &Outcome, now: Instant, tell: &dyn Fn(News<'_>)) {
         match outcome {
             Ok(report) => {
@@ -112,12 +112,12 @@ impl Kept {
         }
     }
 
-    /// Whether there is, or will be, a reason to sync it.
+    /// Whether the source is watched or has a schedule.
     fn has_work(&self) -> bool {
         self.watch || self.every.is_some() || self.due.is_some()
     }
 
-    /// Syncs whenever the watch hears something or the time has come, one sync at a time.
+    /// Syncs the source when the watch signals a change or a sync is due, one sync at a time, until `shutdown`.
     async fn keep<F>(
         mut self,
         mut watch: Option<Watch>,
@@ -136,7 +136,7 @@ impl Kept {
             let started = Instant::now();
             let outcome = sync(self.name.clone()).await;
             if outcome.is_err() && shutdown.is_cancelled() {
-                // Interrupted, which is nobody's failure.
+                // Interrupted by the shutdown: not a failure to report.
                 return;
             }
             self.note(&outcome, Instant::now(), &*tell);
@@ -163,13 +163,13 @@ async fn changed(watch: &mut Option<Watch>) {
     std::future::pending().await
 }
 
-/// Every source that is kept fresh, each in a task of its own.
+/// The running tasks that keep sources fresh, one per source.
 pub(super) struct Refresh {
     tasks: JoinSet<()>,
 }
 
 impl Refresh {
-    /// Begins; it ends soon after `shutdown`, between two documents.
+    /// Starts a task per source. They end soon after `shutdown`, between two documents.
     pub(super) fn start(
         workspace: &Workspace,
         sources: Vec<Kept>,
@@ -193,7 +193,7 @@ impl Refresh {
         Self { tasks }
     }
 
-    /// The sources of a workspace as they are to be kept while it is served.
+    /// The sources of a workspace with their schedules, for a server.
     pub(super) fn of(workspace: &Workspace) -> Vec<Kept> {
         let now = Timestamp::now();
         let kept = |freshness: &Freshness| {
@@ -203,8 +203,8 @@ impl Refresh {
         workspace.freshness.iter().map(kept).collect()
     }
 
-    /// The same after its configuration has changed. New and changed sources are synced at once, and so are watched
-    /// ones: they may have changed while nobody watched.
+    /// The sources of a workspace after a configuration reload. New and changed sources are due immediately, and so are
+    /// watched ones, which may have changed during the reload.
     pub(super) fn after(workspace: &Workspace, changes: &SectionChanges) -> Vec<Kept> {
         let all_changed = ["chunking", "embedding", "limits"].iter().any(|section| changes.contains(section));
         let sources = Self::of(workspace).into_iter().zip(&workspace.freshness);
@@ -215,13 +215,13 @@ impl Refresh {
         kept.collect()
     }
 
-    /// Waits for all of it to end.
+    /// Waits for all tasks to end.
     pub(super) async fn end(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// Syncs one source through the door; nobody is told how far it has come.
+/// Syncs one source by a call through the catalog, without progress.
 async fn sync_one(catalog: Arc<Catalog>, name: &SourceName, stop: &CancellationToken) -> Outcome {
     let call = Call::new(catalog, Caller::Cli).with_cancellation(stop);
     let request = SyncSourcesRequest { sources: vec![name.to_string()], ..SyncSourcesRequest::default() };
@@ -253,7 +253,7 @@ mod tests {
         Err(CommandError { exit: Exit::Busy, ..CommandError::new("busy") })
     }
 
-    /// Takes note, and tells what was said about it.
+    /// Records a result, and returns which reports it caused.
     fn said(kept: &mut Kept, outcome: &Outcome) -> Vec<&'static str> {
         let said = Mutex::new(Vec::new());
         kept.note(outcome, Instant::now(), &|news| {
@@ -266,7 +266,7 @@ mod tests {
         said.into_inner().unwrap()
     }
 
-    /// How long after a sync that ended so the next one is due, in seconds.
+    /// Seconds until the next sync after a sync with this result.
     fn next(kept: &mut Kept, outcome: &Outcome) -> Option<u64> {
         let now = Instant::now();
         kept.note(outcome, now, &|_| ());
@@ -280,7 +280,7 @@ mod tests {
             let last = last.map(|last| last.parse().unwrap());
             let started = Instant::now();
             let due = Kept::since(&source(every), last, now).due;
-            // To the minute: deciding takes a moment.
+            // In whole minutes, since some time passes during the test.
             due.map(|due| (due - started).as_secs_f64().div_euclid(60.0) as u64)
         };
         assert_eq!(due_in(Some("15m"), Some("2026-01-31T11:50:30Z")), Some(5));
@@ -337,7 +337,7 @@ mod tests {
                 *syncs
             };
             match count {
-                // From here on only a change brings one about.
+                // From here on only a change causes the next sync.
                 3 => signal.send(),
                 4 => shutdown.cancel(),
                 _ => {}

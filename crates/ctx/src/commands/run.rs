@@ -1,32 +1,37 @@
-//! `ctx run`
+//! `ctx run`: turns its arguments into a configuration without a workspace, and serves it.
 
 use super::serve::{self, ConfigLoader};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::config::{Typed, TypedApi, TypedAuth, TypedBind, TypedServer};
 use crate::error::{CommandError, CommandResult};
 use std::sync::Arc;
 
-/// Serve APIs and MCP servers as one, without a workspace.
+/// Serve APIs and MCP servers as one MCP server, without a workspace.
 ///
-/// A client connects to this one server, and reaches all of them through a handful of small tools and one script.
-/// Nothing is written into the working directory, and no `ctx.toml` is looked for; one that is named with
-/// `--config` is used, and so is the user's own.
+/// A client connects to this server only, and calls the functions of all APIs and servers from scripts (`execute`).
+/// Nothing is written to the working directory. A `ctx.toml` is used only if it is named with `--config`; your
+/// user-level configuration always applies.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Serve an API on stdin and stdout", "ctx run petstore=https://petstore3.swagger.io/api/v3/openapi.json"),
+    ("Serve an MCP server over HTTP", "ctx run --mcp files='npx -y @modelcontextprotocol/server-filesystem .' --http"),
+    ("Serve an API with a token from the environment", "ctx run pets=https://example.com/openapi.json --auth pets:PETS_TOKEN"),
+]))]
 pub(crate) struct Run {
-    /// An API's OpenAPI description: a path or an address, called after its file (`petstore.yaml` is `petstore`)
-    /// or by a name of its own, like `pets=https://example.com/openapi.json`. May be given several times.
+    /// Path or URL of an API's OpenAPI description. The API is named after the file (`petstore.yaml` is `petstore`), or
+    /// by a name before it, as in `pets=https://example.com/openapi.json`. Can be repeated.
     #[arg(value_name = "SPEC")]
     specs: Vec<TypedApi>,
-    /// A variable that holds what lets us in at an API, like `petstore:PETSTORE_TOKEN`; where the API has several
-    /// schemes, one for each, like `petstore.api_key:PETSTORE_KEY`. May be given several times.
+    /// Environment variable with the credentials of an API, as in `petstore:PETSTORE_TOKEN`. For an API with several
+    /// security schemes, one per scheme, as in `petstore.api_key:PETSTORE_KEY`. Can be repeated.
     #[arg(long, value_name = "NAME[.SCHEME]:VARIABLE")]
     auth: Vec<TypedAuth>,
-    /// A server: a command line like `files='npx -y server-filesystem .'`, or an address like
-    /// `remote=https://example.com/mcp`. May be given several times.
+    /// An MCP server: a command line, as in `files='npx -y server-filesystem .'`, or a URL, as in
+    /// `remote=https://example.com/mcp`. Can be repeated.
     #[arg(long, value_name = "NAME=COMMAND|URL")]
     mcp: Vec<TypedServer>,
-    /// Serve HTTP and MCP (at `/mcp`) at an address, and not MCP on stdin and stdout; at `server.bind` when
-    /// none is given. `--port` and `--bind` do the same.
+    /// Serve HTTP and MCP (at `/mcp`) at this address instead of MCP on stdin and stdout. Without an address, at
+    /// `server.bind`. `--port` and `--bind` serve HTTP as well.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
     #[arg(conflicts_with_all = ["port", "bind"])]
     #[expect(clippy::option_option, reason = "absent, alone, and with an address are three things")]

@@ -1,22 +1,30 @@
-//! `ctx runs`
+//! `ctx runs`: lists recorded runs, or prints one with the calls inside it.
 
 use crate::admin::{self, ListRuns, ListRunsRequest, ShowRun, ShowRunRequest};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::output::{bytes, count, table};
 use ctx_core::{Inside, Outcome, Run};
 use ctx_store::RecordedRun;
 use std::time::Duration;
 
-/// Show recorded runs, or one with the calls inside it.
+/// List recorded runs, or show one run with the calls inside it.
+///
+/// Every call of a tool by a client, script or command is recorded as a run: tool, caller, arguments, duration,
+/// outcome.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("List the latest runs", "ctx runs"),
+    ("List the latest failures of one tool", "ctx runs --tool context.search --failed --limit 5"),
+    ("Show a run, by the beginning of its id, with the calls inside it", "ctx runs 0198c2f4"),
+]))]
 pub(crate) struct Runs {
-    /// The run to show; the beginning of its id is enough.
+    /// Id of the run to show; the beginning of the id is enough.
     id: Option<String>,
-    /// How many to list, newest first.
+    /// Maximum number of runs to list, newest first.
     #[arg(long, default_value_t = 20)]
     limit: u32,
-    /// Only runs of this tool, by full name (`context.search`).
+    /// Only runs of this tool, by its full name (`context.search`).
     #[arg(long)]
     tool: Option<String>,
     /// Only runs that failed.
@@ -95,7 +103,8 @@ fn whole(RecordedRun { run, inside }: &RecordedRun) -> String {
     table(&rows)
 }
 
-/// What was called inside, and how much of it nobody had to read.
+/// The number of calls inside a run, and the bytes of their results that the script did not return; `None` without
+/// calls.
 fn told(Inside { calls, bytes_kept }: Inside) -> Option<String> {
     (calls > 0).then(|| format!("{}, {} kept", count(calls, "call"), bytes(bytes_kept)))
 }

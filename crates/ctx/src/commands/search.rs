@@ -1,6 +1,6 @@
-//! `ctx search`
+//! `ctx search`: one call of `context.search`, printed for people.
 
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::style::{self, Painter};
 use anstyle::Style;
@@ -8,34 +8,39 @@ use ctx_core::nearest;
 use ctx_rank::Highlighter;
 use serde_json::{Map, Value, json};
 
-/// Find documents.
+/// Search documents by keywords and by meaning.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Ask in plain words", "ctx search how do I roll back a release"),
+    ("Search one source for documents changed this year", "ctx search certificate --source filesystem:handbook --since 2026-01-01"),
+    ("Match keywords only, and show how each score is computed", "ctx search rate limit --mode keyword --explain"),
+]))]
 pub(crate) struct Search {
-    /// What to look for, in plain words.
+    /// The query, in plain words.
     #[arg(required = true)]
     query: Vec<String>,
-    /// How to search; the workspace decides when absent.
+    /// Search mode. By default the workspace's `retrieval.mode`.
     #[arg(long, value_name = "keyword|semantic|hybrid")]
     mode: Option<String>,
-    /// Only this source (`filesystem:notes`) or kind of source (`filesystem`).
+    /// Only documents of this source (`filesystem:notes`) or kind of source (`filesystem`).
     #[arg(long)]
     source: Option<String>,
-    /// Only documents with this tag; more than once for all of several.
+    /// Only documents with this tag. If given several times, only documents with all of the tags.
     #[arg(long)]
     tag: Vec<String>,
-    /// Only what changed at this time or later.
+    /// Only documents changed at this time or later.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only what changed at this time or earlier.
+    /// Only documents changed at this time or earlier.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// How many results at most.
+    /// Maximum number of results. By default the workspace's `retrieval.final_limit`.
     #[arg(long, allow_negative_numbers = true)]
     limit: Option<i64>,
-    /// Show where each score comes from.
+    /// Show how each score is computed.
     #[arg(long)]
     explain: bool,
-    /// Let the last word be the beginning of one.
+    /// Treat the last word as a prefix, for search as you type.
     #[arg(long)]
     prefix: bool,
 }
@@ -44,7 +49,7 @@ impl Search {
     pub(crate) async fn run(self, global: &Global) -> CommandResult {
         let workspace = global.open()?;
         let output = global.output();
-        // After a crash the keyword index may lag; a search that can repair it does.
+        // After a crash the keyword index may lag behind the store; it catches up before the search.
         if let Err(error) = workspace.knowledge.tend() {
             output.warn(&ctx_core::chain(&error));
         }
@@ -120,7 +125,7 @@ impl Search {
     }
 }
 
-/// A hit in a few lines, the words of the query highlighted.
+/// A search hit in a few lines, with the words of the query highlighted.
 fn as_text(hit: &Value, rank: usize, highlighter: &Highlighter, painter: Painter) -> String {
     let field = |name: &str| hit[name].as_str().unwrap_or_default();
     let highlighted = |style, name| painter.highlight(style, field(name), &highlighter.ranges(field(name)));

@@ -1,7 +1,7 @@
-//! `ctx sources`
+//! `ctx sources`: lists sources, and deletes the documents of a removed one.
 
 use crate::admin::{self, ForgetSource, ForgetSourceRequest, ListSources, ListSourcesRequest, ListedSource};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::CommandResult;
 use crate::output::{count, table};
 use crate::style::{self, Painter};
@@ -9,10 +9,14 @@ use crate::trust::SYNC_GROUPS;
 use anstyle::Style;
 use jiff::Timestamp;
 
-/// List sources and how they are doing.
+/// List sources with their health, schedule and last sync.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("List all sources", "ctx sources"),
+    ("Delete the documents of a source that was removed from ctx.toml", "ctx sources --forget filesystem:old-notes"),
+]))]
 pub(crate) struct Sources {
-    /// Remove the documents of a source that is no longer configured.
+    /// Delete the documents of a source that is no longer configured.
     #[arg(long, value_name = "SOURCE")]
     forget: Option<String>,
 }
@@ -46,7 +50,7 @@ impl Sources {
     }
 }
 
-/// How it is, and the style of that word.
+/// The word for a source's health, and the style of that word.
 fn health(source: &ListedSource) -> (&'static str, Style) {
     match (source.status.configured, source.status.healthy) {
         (false, _) => ("gone", style::FAINT),
@@ -55,7 +59,7 @@ fn health(source: &ListedSource) -> (&'static str, Style) {
     }
 }
 
-/// Its row with the health in colour: the first word after the name and the gap.
+/// A row of the table with the health in colour. The health is the first word after the name.
 fn painted_row(source: &ListedSource, row: &str, painter: Painter) -> String {
     let (health, style) = health(source);
     let name_end = source.status.name.len().min(row.len());
@@ -80,7 +84,7 @@ fn row(source: &ListedSource) -> Vec<String> {
     vec![source.status.name.clone(), health.to_owned(), freshness(source), notes]
 }
 
-/// What brings in what changed.
+/// How the source is kept up to date: watched, on a schedule, or by hand.
 fn freshness(source: &ListedSource) -> String {
     let watched = source.watched.then(|| "watched".to_owned());
     let every = source.every.as_ref().map(|every| format!("every {every}"));

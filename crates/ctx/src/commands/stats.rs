@@ -1,13 +1,19 @@
-//! `ctx stats`
+//! `ctx stats`: prints the sizes of store, indexes and sources.
 
 use crate::admin::{self, ShowStats, ShowStatsRequest};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::CommandResult;
 use crate::output::{bytes, count, table};
 use ctx_knowledge::{Stats as Figures, VectorStats};
 
-/// Show how much is stored, by source.
+/// Show the size of the index, in total and by source.
+///
+/// Lists documents, chunks, bytes of text and vectors, and how many documents still lack vectors.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Show sizes and the progress of embeddings", "ctx stats"),
+    ("Print the number of documents", "ctx stats --json | jq .documents"),
+]))]
 pub(crate) struct Stats {}
 
 impl Stats {
@@ -26,7 +32,7 @@ fn vectors(figures: &VectorStats) -> String {
     format!("{} of {}{waiting}{}", figures.vectors, figures.model, unreadable(figures))
 }
 
-/// What the model refuses, and why; nothing when there is nothing.
+/// Describes the chunks that the embedding model rejects, with the reason; empty if it rejects none.
 pub(crate) fn unreadable(figures: &VectorStats) -> String {
     let Some(first) = figures.unreadable.first() else { return String::new() };
     let more = match figures.unreadable.len() {

@@ -1,10 +1,10 @@
-//! `ctx sync`
+//! `ctx sync`: syncs sources once, or continuously with `--watch`.
 
 use super::embed;
 use super::filling::Filling;
 use super::refresh::{Kept, News, Outcome, Refresh, Tell};
 use crate::admin::{self, SourceOutcome, SyncSources, SyncSourcesRequest};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
 use crate::progress::Meter;
@@ -21,21 +21,28 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// Documents between two lines of JSON progress.
+/// Number of documents between two lines of JSON progress.
 const JSON_PROGRESS_EVERY: u64 = 100;
-/// Warnings shown for each source; the rest are counted.
+/// Maximum number of warnings shown per source; further ones are only counted.
 const WARNINGS_SHOWN: usize = 20;
 
-/// Bring documents in from their sources.
+/// Sync documents from their sources into the index.
+///
+/// Reads new and changed documents, deletes those that were removed from the source, and skips all others.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Sync every source", "ctx sync"),
+    ("Show what a sync of one source would change", "ctx sync filesystem:handbook --dry-run"),
+    ("Keep all sources up to date until Ctrl-C", "ctx sync --watch"),
+]))]
 pub(crate) struct Sync {
-    /// What to sync: `all`, a kind (`filesystem`) or one source (`filesystem:notes`).
+    /// The sources to sync: `all`, a kind (`filesystem`) or a single source (`filesystem:notes`).
     #[arg(default_value = "all")]
     sources: Vec<String>,
-    /// Read everything again, whatever is known.
+    /// Read every document again, including unchanged ones.
     #[arg(long)]
     full: bool,
-    /// Write nothing; show what would be done.
+    /// Show what a sync would change, without writing anything.
     #[arg(long)]
     dry_run: bool,
     /// Only documents changed at this time or later.
@@ -44,26 +51,25 @@ pub(crate) struct Sync {
     /// Only documents changed at this time or earlier.
     #[arg(long, value_name = "TIME", value_parser = until)]
     until: Option<Timestamp>,
-    /// Stop after this many new or changed documents of each source.
+    /// Stop after this number of new or changed documents per source.
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
-    /// Go on until Ctrl-C: sync again whenever something changes, and what cannot be watched as often
-    /// as its `every` says.
+    /// Continue until Ctrl-C: sync watched sources when they change, and others at the interval in their `every`.
     #[arg(long, conflicts_with_all = ["dry_run", "since", "until", "limit"])]
     watch: bool,
-    /// How to show progress on stderr.
+    /// Format of the progress on stderr.
     #[arg(long, value_enum, default_value_t = ProgressKind::Human)]
     progress: ProgressKind,
 }
 
-/// How to show progress.
+/// Format of the progress on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgressKind {
-    /// A bar with an estimate in a terminal, a line now and then elsewhere.
+    /// A progress bar in a terminal, occasional lines elsewhere.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// Nothing.
+    /// No progress.
     None,
 }
 
@@ -97,14 +103,14 @@ impl Sync {
                 return told;
             }
             let made = vectors(&workspace, &output, &cancellation).await;
-            // A source that failed is told before vectors that did.
+            // The error of a source takes precedence over an error of embedding.
             told.and(made)
         };
         until_interrupted(signals, STOP_PATIENCE, &cancellation, syncing).await
     }
 }
 
-/// Keeps the chosen sources fresh after their first sync, until it is cancelled.
+/// Keeps the selected sources fresh after their first sync, until cancelled.
 async fn watch(
     workspace: &Workspace,
     outcomes: Vec<SourceOutcome>,
@@ -115,7 +121,7 @@ async fn watch(
         News::Synced(report) => {
             let line =
                 if output.json { serde_json::to_string(report).unwrap_or_default() } else { summary(report) };
-            // Whoever cannot read it may still want the documents.
+            // A closed stdout must not stop the syncs.
             output.print(&line).unwrap_or_else(|error| output.fail(&error));
         }
         News::Warned(report) => warn(&output, report),
@@ -152,7 +158,8 @@ async fn watch(
     Ok(())
 }
 
-/// Makes the vectors that are to be made before a sync ends, and tells of those that are not.
+/// Computes the embeddings that belong to a sync, and reports how many documents still lack them. With `fill = "wait"`
+/// these are all embeddings; with `fill = "behind"` only those of the fast model.
 async fn vectors(workspace: &Workspace, output: &Output, cancellation: &CancellationToken) -> CommandResult {
     let knowledge = workspace.knowledge.clone();
     match knowledge.fill_mode() {
@@ -166,7 +173,7 @@ async fn vectors(workspace: &Workspace, output: &Output, cancellation: &Cancella
                 move || knowledge.fill_quickly(&cancellation)
             };
             match tokio::task::spawn_blocking(filling).await {
-                // Whoever makes vectors already will make these too.
+                // Another process that computes embeddings will compute these as well.
                 Ok(Err(FillError::Busy)) | Err(_) => {}
                 Ok(filled) => filled?,
             }
@@ -184,7 +191,7 @@ async fn vectors(workspace: &Workspace, output: &Output, cancellation: &Cancella
     Ok(())
 }
 
-/// Syncs these sources through the door, with progress on stderr.
+/// Syncs the requested sources by a call through the catalog, with progress on stderr.
 pub(super) async fn sync_sources(
     workspace: &Workspace,
     request: SyncSourcesRequest,
@@ -198,7 +205,7 @@ pub(super) async fn sync_sources(
     Ok(admin::call_as::<SyncSources>(call, request).await?.sources)
 }
 
-/// Prints what was done, and fails if any source did.
+/// Prints a report for each source, and fails if any source failed.
 fn tell(output: &Output, outcomes: Vec<Outcome>) -> CommandResult {
     let mut reports = Vec::new();
     let mut failure: Option<CommandError> = None;
@@ -225,7 +232,7 @@ fn tell(output: &Output, outcomes: Vec<Outcome>) -> CommandResult {
     failure.map_or(Ok(()), Err)
 }
 
-/// Who stops a sync knows why it failed; a failure outweighs a source that was merely busy.
+/// The exit code for two failures: an interruption outweighs everything, and any failure outweighs a busy source.
 fn graver(one: Exit, other: Exit) -> Exit {
     match (one, other) {
         (_, Exit::Interrupted) | (Exit::Busy, _) => other,
@@ -233,7 +240,7 @@ fn graver(one: Exit, other: Exit) -> Exit {
     }
 }
 
-/// Tells what could not be read.
+/// Prints the warnings of a sync: documents that could not be read.
 pub(crate) fn warn(output: &Output, report: &SyncReport) {
     for warning in report.warnings.iter().take(WARNINGS_SHOWN) {
         output.warn(&format!("{}: {}: {}", report.source, warning.source_id, warning.reason));
@@ -244,7 +251,7 @@ pub(crate) fn warn(output: &Output, report: &SyncReport) {
     }
 }
 
-/// What a sync did, in one line.
+/// A line about the result of a sync.
 pub(crate) fn summary(report: &SyncReport) -> String {
     let parts = [
         (report.added, "added"),
@@ -280,11 +287,11 @@ fn time(text: &str, end_of_day: bool) -> Result<Timestamp, String> {
         .ok_or_else(|| "write a time like 2026-01-31 or 2026-01-31T12:00:00Z".to_owned())
 }
 
-/// How far the sources have come, as the operation tells it.
+/// Shows the progress that the sync operation reports.
 struct SyncProgress {
     kind: ProgressKind,
     meter: Meter,
-    /// How many documents of each source were looked at.
+    /// Number of documents seen so far, by source.
     seen: Mutex<HashMap<String, u64>>,
 }
 

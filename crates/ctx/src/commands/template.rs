@@ -1,4 +1,4 @@
-//! New scripts: a file that runs as it is written, and its section in the configuration.
+//! Creates scripts from templates: a file that runs without changes, and its section in the configuration.
 
 use crate::cli::Global;
 use crate::config::{Config, Typed};
@@ -11,15 +11,15 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-/// The longest name of a script.
+/// Maximum length of a script's name.
 const NAME_LENGTH_MAX: usize = 60;
 
-/// A kind of script that can be begun.
+/// The template of one kind of script.
 pub(super) struct Template {
-    /// Where its section is, and the folder of its file.
+    /// The group of its section in ctx.toml, which is also the folder of its file.
     group: &'static str,
     text: &'static str,
-    /// How it is tried.
+    /// The command that tests the new script.
     try_it: &'static str,
 }
 
@@ -39,7 +39,7 @@ pub(super) const AGENT: Template = Template {
     try_it: "ctx agent test @PATH@ --arg topic=WORDS",
 };
 
-/// Writes a script, and its section where there is a configuration to write it to.
+/// Writes a script, and its section if the workspace has a configuration file.
 pub(super) fn write(template: &Template, name: &str, global: &Global) -> CommandResult {
     let key = key(template, name)?;
     let located = global.locate()?;
@@ -65,14 +65,14 @@ pub(super) fn write(template: &Template, name: &str, global: &Global) -> Command
     })
 }
 
-/// The name in the configuration and in the script.
+/// Validates a name, and returns it as it is used in the configuration and in the script.
 fn key(template: &Template, name: &str) -> CommandResult<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(plain) || name.starts_with('-') {
         return Err(CommandError::usage(format!("`{name}` cannot be the name of a script"))
             .hint("letters, digits, `-` and `_`, like `post-slack`"));
     }
-    // Only tools are called by name from scripts; agents and sources may have the name they were given.
+    // Scripts call tools by name, so a tool's name must be an identifier. Agents and sources keep the given name.
     if template.group != TOOL.group {
         return Ok(name.to_owned());
     }
@@ -97,7 +97,7 @@ fn create(path: &Path, shown: &str, text: &str) -> CommandResult {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// Adds a section at the end of the configuration, unless it has one; tells the file.
+/// Appends the section to the configuration file and returns the file's path; `None` if the section exists already.
 fn add(
     config: &Config,
     group: &str,
@@ -117,7 +117,7 @@ fn add(
     }
     let gap = if text.is_empty() { "" } else { "\n" };
     fs::write(path, format!("{text}{gap}{section}")).map_err(failed)?;
-    // Trusts the new section without a prompt, since the user has just asked for it, and no other section.
+    // The user has just asked for this section, so it is trusted without a prompt; no other section is.
     let name = format!("{group}.script.{key}");
     let added: Vec<_> = global
         .load_at(path, &Typed::default())?

@@ -1,8 +1,8 @@
-//! `ctx tool`
+//! `ctx tool`: lists tools, tests tools in Lua, and writes new ones.
 
 use super::template;
 use super::trial::{Bench, Report, arguments, pair};
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::CommandResult;
 use crate::output::count;
 use crate::scripts::{Kind, ScriptProvider, ScriptSet};
@@ -12,8 +12,13 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// List what can be called, and make tools of your own.
+/// List, test and create tools.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("List all tools", "ctx tool list"),
+    ("Create a tool and its section in ctx.toml", "ctx tool init post-message"),
+    ("Run a tool once", "ctx tool test tools/echo.lua --param message=hello"),
+]))]
 pub(crate) struct Tool {
     #[command(subcommand)]
     action: Action,
@@ -21,28 +26,40 @@ pub(crate) struct Tool {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Write a new tool, tools/NAME.lua, and its section in ctx.toml.
+    /// Create a tool: tools/NAME.lua and its section in ctx.toml.
+    #[command(after_help = examples(&[
+        ("Create tools/post-message.lua", "ctx tool init post-message"),
+        ("Create a tool, and print its path and section as JSON", "ctx tool init post-message --json"),
+    ]))]
     Init {
-        /// Its name, like `post-slack`.
+        /// The tool's name, such as `post-slack`.
         name: String,
     },
     Test(Test),
-    /// List every tool and its parameters, and what is wrong with those that are left out.
+    /// List all tools with their parameters, and report those that cannot be loaded.
+    #[command(after_help = examples(&[
+        ("List all tools; `*` marks required parameters", "ctx tool list"),
+        ("List all tools with their JSON Schemas", "ctx tool list --json"),
+    ]))]
     List,
 }
 
-/// Run a tool's script once, as a server would, and print its result.
+/// Run a tool's script as a server does, and print its result.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Run a tool with two parameters", "ctx tool test tools/echo.lua --param message=hello --param times=2"),
+    ("Give all parameters as a JSON object", r#"ctx tool test tools/echo.lua --params '{"message": "hello"}'"#),
+]))]
 struct Test {
-    /// The script.
+    /// The tool's script.
     file: PathBuf,
-    /// A parameter; its value is read as the type that the tool declares.
+    /// A parameter; its value is parsed as the type that the tool declares. Can be repeated.
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     parameters: Vec<(String, String)>,
     /// All parameters as a JSON object.
     #[arg(long, value_name = "JSON")]
     params: Option<String>,
-    /// Whose section of ctx.toml is its configuration; the one that names this file when absent.
+    /// The `[tools.script.NAME]` section of ctx.toml to use. By default the section with this file as its `path`.
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 }
@@ -91,7 +108,7 @@ async fn list(global: &Global) -> CommandResult {
     let scripts = workspace.load_scripts().await;
     let catalog = workspace.catalog.current();
     let script = |entry: &Entry| script_of(&scripts, entry);
-    // Agents are called by other means.
+    // Only exposed tools: clients do not call the others, such as agents, by name.
     let listed = || catalog.entries().filter(|entry| entry.exposed);
     let tools: Vec<Value> = listed()
         .map(|entry| {
@@ -112,7 +129,7 @@ async fn list(global: &Global) -> CommandResult {
     Ok(())
 }
 
-/// The script that a tool is made of, as it is configured.
+/// The path of a tool's script, as in the configuration; `None` if the tool is no script.
 fn script_of(scripts: &ScriptSet, entry: &Entry) -> Option<String> {
     let found = scripts.iter().find(|script| {
         let configured = &script.configured;

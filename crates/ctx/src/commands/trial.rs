@@ -1,4 +1,5 @@
-//! Trying a script once: what it is given, and the list of what went well until something did not.
+//! The test of a script (`ctx tool test` and the like): the environment it runs in, its arguments, and the report of
+//! the steps that passed and the one that failed.
 
 use crate::cli::Global;
 use crate::config::Config;
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a script is tried with: the workspace where there is one, else only itself.
+/// The environment in which a script is tested: the workspace if there is one, else only the script itself.
 pub(super) struct Bench {
     workspace: Option<Workspace>,
     config: Config,
@@ -44,7 +45,8 @@ impl Bench {
         self.workspace.as_ref()
     }
 
-    /// A script with the section that names it, or the one that is asked for.
+    /// The settings of a script: those of the section `source`, else of the section whose `path` it is, else empty
+    /// ones.
     pub(super) fn settings(
         &self,
         group: &str,
@@ -82,7 +84,7 @@ impl Bench {
         of_group.map(|script| script.settings).collect()
     }
 
-    /// A call on a catalog with what is built in, what is tried and upstream servers, which nobody records.
+    /// A call, not recorded as a run, on a catalog with the built-in tools, the tested script and the upstreams.
     pub(super) fn call(&self, own: Arc<dyn Provider>, output: Output) -> Call {
         let catalog = match &self.workspace {
             Some(workspace) => {
@@ -104,7 +106,7 @@ fn failed(problem: ctx_luau::ScriptProblem) -> CommandError {
     CommandError::new(problem.message)
 }
 
-/// Shows what a script logs as it is logged, unless the log does already.
+/// Prints the log lines of a script as they come, unless the log of the program shows them already.
 pub(super) struct Terminal(pub(super) Output);
 
 impl Peer for Terminal {
@@ -121,7 +123,7 @@ impl Peer for Terminal {
     }
 }
 
-/// What went well, a line each, as it does; and what did not.
+/// The report of a test: a line per step, printed as the step ends.
 pub(super) struct Report {
     what: &'static str,
     output: Output,
@@ -143,7 +145,7 @@ impl Report {
         self.line(&format!("  ✓ {step}"))
     }
 
-    /// Loads the script; one without a section goes by the name it gives itself.
+    /// Loads the script. A script without a section takes the name that it declares. `None` after a reported failure.
     pub(super) async fn describe(
         &mut self,
         scripts: &Scripts,
@@ -172,7 +174,7 @@ impl Report {
         }
     }
 
-    /// Tells that the script's function is about to be called.
+    /// Reports that a function of the script is about to be called.
     pub(super) fn calling(&mut self, function: &str, given: &Value) -> CommandResult {
         self.passed(&format!("Calling {function}({})...", shown(given)))
     }
@@ -182,13 +184,13 @@ impl Report {
         self.line(&format!("  ✗ {reason}"))
     }
 
-    /// Ends with this reason.
+    /// Reports a failed step with this reason, and ends the test.
     pub(super) fn refuse(mut self, reason: &str) -> CommandResult {
         self.note_failure(reason)?;
         self.fail()
     }
 
-    /// Ends after a reason that was told.
+    /// Ends a failed test whose reason was already reported.
     pub(super) fn fail(self) -> CommandResult {
         self.answer(&json!({"ok": false, "steps": self.steps}))?;
         Err(CommandError::new(format!("the test of {} failed", self.heading)))
@@ -198,7 +200,7 @@ impl Report {
         if self.output.json { self.output.answer(answer, String::new) } else { Ok(()) }
     }
 
-    /// Does the work and ends with what came of it.
+    /// Runs the function of the script, and ends the test with its result or error.
     pub(super) async fn run(
         mut self,
         noun: &str,
@@ -216,7 +218,7 @@ impl Report {
         }
     }
 
-    /// Ends with this.
+    /// Ends a successful test with this result.
     pub(super) fn result(self, noun: &str, value: &Value, milliseconds: u128) -> CommandResult {
         let steps = &self.steps;
         self.answer(&json!({"ok": true, "steps": steps, "duration_ms": milliseconds as u64, noun: value}))?;
@@ -227,7 +229,7 @@ impl Report {
     }
 }
 
-/// Arguments as they are told: `{title: "Test ticket"}`.
+/// Arguments as they are printed: `{title: "Test ticket"}`.
 fn shown(given: &Value) -> String {
     match given.as_object() {
         Some(fields) => {
@@ -238,7 +240,7 @@ fn shown(given: &Value) -> String {
     }
 }
 
-/// Reads `name=value`.
+/// Parses `name=value`.
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -246,7 +248,7 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What a script is given: a whole JSON object, and single values over it.
+/// The arguments of a script: a JSON object, overridden by single values.
 pub(super) fn arguments(
     whole: Option<&str>,
     single: Vec<(String, String)>,
@@ -264,7 +266,8 @@ pub(super) fn arguments(
     Ok(Value::Object(given))
 }
 
-/// A text as a value of a declared type. Where it is none, it stays text and the schema says so.
+/// Converts a text to a value of the declared type. A text that is no such value stays a string, which the validation
+/// by the schema then rejects.
 fn coerced(text: &str, declared: &Value) -> Value {
     let is = |kind: &str| match declared {
         Value::String(one) => one == kind,

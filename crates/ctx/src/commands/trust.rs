@@ -1,24 +1,29 @@
-//! `ctx trust`
+//! `ctx trust`: shows, grants and revokes the trust of a workspace's sections.
 
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::config::Config;
 use crate::error::CommandResult;
 use crate::trust;
 use ctx_core::escape_line;
 use serde_json::{Value, json};
 
-/// Trust what this workspace's file wants beyond reading its own folder.
+/// Trust the sections of ctx.toml that reach beyond its own folder.
 ///
-/// That is: programs and scripts it runs, addresses it reaches, credentials and `${VAR}` it uses, folders and
-/// databases outside, binds beyond loopback, web origins. None of it is used before you have said so once, section by
-/// section, and again when a section, or a script that it runs, has changed and not by your own edit. Search of what
-/// is inside the folder works without.
+/// Such sections run programs or scripts, contact hosts, use credentials or `${VAR}`, read folders or databases
+/// outside the workspace, bind to addresses beyond loopback, or allow web origins. They have no effect until you
+/// trust them. A section has to be trusted again when it, or a script that it runs, was changed by anybody but you.
+/// Indexing and searching the workspace's own folder needs no trust.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Show which sections need trust", "ctx trust --show"),
+    ("Trust all of them", "ctx trust"),
+    ("Revoke the trust of this workspace", "ctx trust --forget"),
+]))]
 pub(crate) struct Trust {
-    /// Only show what it wants, and what of it is trusted.
+    /// Show the sections that need trust, and which of them are trusted, without changing anything.
     #[arg(long, conflicts_with = "forget")]
     show: bool,
-    /// Trust it no longer.
+    /// Revoke the trust of this workspace.
     #[arg(long)]
     forget: bool,
 }
@@ -49,7 +54,7 @@ impl Trust {
     }
 }
 
-/// Summary of the recorded grants. `CTX_TRUST` does not count: it covers one command.
+/// The state of trust in words. `CTX_TRUST` does not count, since it applies to one command only.
 fn state(config: &Config, trusted: &[bool]) -> &'static str {
     let count = trusted.iter().filter(|trusted| **trusted).count();
     match (config.trust_requests.len(), count) {

@@ -1,4 +1,4 @@
-//! `ctx up`
+//! `ctx up`: creates a workspace if there is none, syncs it and serves it.
 
 use super::init::NewWorkspace;
 use super::refresh::{Kept, News, Refresh, Tell};
@@ -6,7 +6,7 @@ use super::serve::{ConfigLoader, Live, Reloading, Server, load_scripts};
 use super::sync::{ProgressKind, summary, sync_sources, warn};
 use super::{connect, first_index};
 use crate::admin::{SourceOutcome, SyncSourcesRequest};
-use crate::cli::{Global, working_directory};
+use crate::cli::{Global, examples, working_directory};
 use crate::config::{Config, FILE_NAMES, Typed, TypedBind};
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{Output, count};
@@ -20,14 +20,22 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Start in one step: make a workspace if there is none, sync it, serve it.
+/// Create a workspace if there is none, sync it and serve it.
+///
+/// Serves HTTP and MCP (at `/mcp`) until Ctrl-C, syncs again when sources change, and shows how to connect a client. If
+/// the workspace is served already, only shows where.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Index a folder and serve it", "ctx up ./notes"),
+    ("Serve the example workspace, and trust what its ctx.toml requests", "ctx up examples/workspace --trust"),
+    ("Serve this workspace at another port", "ctx up --port 8080"),
+]))]
 pub(crate) struct Up {
-    /// The folder, or a configuration file; when absent, the workspace the working directory is in, or else that
-    /// directory.
+    /// A folder or a configuration file. By default the workspace that contains the working directory, else the working
+    /// directory itself.
     #[arg(value_name = "FOLDER")]
     directory: Option<PathBuf>,
-    /// Index the home folder, the whole file system, more than 50,000 files or more than 2 GB without asking.
+    /// Do not ask before indexing the home folder, a whole file system, more than 50,000 files or more than 2 GB.
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -55,11 +63,11 @@ impl Up {
             return tell_running(&config, &server, is_typed, &output);
         }
         let workspace = Arc::new(global.open_config(config)?);
-        // That of a new one was confirmed before it was made.
+        // For a new workspace, `create` has already asked.
         if !is_new {
             first_index::confirm_sources(&workspace, yes, &output)?;
         }
-        // Taken first: an address in use should be known before a long sync, not after.
+        // Bound before the sync: an address in use should be reported before a long sync, not after it.
         let server = Server::bind(&workspace).await?;
         let scripts = load_scripts(&workspace, &output).await;
         let url = server.url();
@@ -78,7 +86,7 @@ impl Up {
             }
             drop(synced.send(sources));
         };
-        // Serving decides when to end, and syncing ends with it.
+        // The server decides when to stop; the sync stops with it.
         let drain = workspace.config.settings.http_limits().drain;
         let syncing = until_stop_deadline(syncing, &shutdown, drain);
         let (ended, _) = tokio::join!(server.run(live, drain), syncing);
@@ -86,12 +94,12 @@ impl Up {
     }
 }
 
-/// Where the configuration is.
+/// Location of the configuration to serve.
 enum ConfigPlace {
-    /// Where any command would find it: named with `--config`, or of the workspace that the working directory is in.
+    /// Found as for any command: named with `--config`, or in the workspace that contains the working directory.
     Found,
     File(PathBuf),
-    /// In this folder, if it has one.
+    /// In this folder, if the folder has a configuration.
     Folder(PathBuf),
 }
 
@@ -113,7 +121,8 @@ impl ConfigPlace {
     }
 }
 
-/// Makes a workspace of a folder that is none yet, if the user agrees to its size; returns whether it was made.
+/// Creates a workspace in a folder without one, after the user has confirmed a large folder. Returns whether one was
+/// created.
 fn create(folder: &Path, yes: bool, output: &Output) -> CommandResult<bool> {
     let Some(new) = NewWorkspace::fit(folder)? else { return Ok(false) };
     first_index::confirm_new(&new, yes, output)?;
@@ -122,13 +131,12 @@ fn create(folder: &Path, yes: bool, output: &Output) -> CommandResult<bool> {
     Ok(true)
 }
 
-/// Whether a path is meant as a workspace's file, by its name.
+/// Whether a path names a configuration file, judged by its file name.
 fn is_config(path: &Path) -> bool {
     !path.is_dir() && FILE_NAMES.iter().any(|name| path.ends_with(name))
 }
 
-/// Says where the workspace is served already, and how to connect. That is all one wants of a second `ctx up`, unless it
-/// was to serve somewhere else.
+/// Reports where the workspace is already served and how to connect. Fails if an option asks for another address.
 fn tell_running(config: &Config, server: &RunningServer, is_typed: bool, output: &Output) -> CommandResult {
     let (url, process) = (server.url(), server.process);
     if is_typed && config.settings.server.bind != server.address.to_string() {
@@ -143,7 +151,7 @@ fn tell_running(config: &Config, server: &RunningServer, is_typed: bool, output:
     })
 }
 
-/// Syncs everything; what fails is told and does not stop the server. Returns what to keep fresh.
+/// Syncs all sources and prints failures, which do not stop the server. Returns the sources to keep fresh.
 async fn sync(workspace: &Workspace, output: &Output, cancellation: CancellationToken) -> Vec<Kept> {
     let sources: Vec<_> = workspace.freshness.iter().map(|source| source.name.to_string()).collect();
     let progress = if output.quiet { ProgressKind::None } else { ProgressKind::Human };
@@ -167,7 +175,7 @@ async fn sync(workspace: &Workspace, output: &Output, cancellation: Cancellation
                 say(output, &News::Warned(report));
                 say(output, &News::Synced(report));
             }
-            // Ctrl-C is how a server is stopped, and no failure.
+            // Ctrl-C is the usual way to stop a server, not a failure.
             Err(error) if error.exit == Exit::Interrupted => output.say(&error.messages.join("; ")),
             Err(error) => say(output, &News::Failed(error)),
         }
@@ -188,12 +196,12 @@ fn say(output: &Output, news: &News<'_>) {
     }
 }
 
-/// The message when a server begins to serve at this address.
+/// The message printed when the server starts to serve at this address.
 fn served(config: &Config, url: &str) -> String {
     format!("\nserving {url}\n\n{}\n\nCtrl-C stops.", ways(config, url))
 }
 
-/// The ways to use a server at this address.
+/// Instructions for connecting to a server at this address: clients, and `curl` commands.
 fn ways(config: &Config, url: &str) -> String {
     let header = match config.settings.server.token {
         Some(_) => {
@@ -202,7 +210,7 @@ fn ways(config: &Config, url: &str) -> String {
         }
         None => String::new(),
     };
-    // Without it nothing is lost but a hint.
+    // An error here costs only the instructions for clients.
     let ways = connect::ways(config, url).unwrap_or_default();
     let ways: String = ways.iter().map(|(client, how)| format!("  {client:<13}{how}\n")).collect();
     format!(

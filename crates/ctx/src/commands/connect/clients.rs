@@ -1,65 +1,65 @@
-//! The programs that can be connected: what each calls things, and where it keeps them.
+//! The supported MCP clients as data: the format, keys and location of their settings.
 
 use super::edit::Format;
 use std::path::PathBuf;
 
-/// A program that speaks MCP, as a plain description.
+/// An MCP client and the format of its settings.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(super) name: &'static str,
-    /// What people call it.
+    /// Its product name.
     pub(super) title: &'static str,
     pub(super) format: Format,
-    /// The key its servers are under.
+    /// The key of its servers in the settings.
     pub(super) key: &'static str,
-    /// Its file for all that a user does; none where anybody's file may be meant.
+    /// Its user-level settings file; `None` for `generic`, whose file is unknown.
     pub(super) user: Option<Place>,
-    /// Its file for one project, from the project's folder.
+    /// Its settings file for a project, relative to the project's folder.
     pub(super) project: Option<&'static str>,
-    /// Whether a server it starts says `"type": "stdio"`.
+    /// Whether the entry of a stdio server has `"type": "stdio"`.
     pub(super) typed: bool,
-    /// What a server it starts sees of its environment.
+    /// Which environment variables a stdio server gets.
     pub(super) environment: Environment,
-    /// How a server is named that runs by itself; none where it starts every server.
+    /// The format of HTTP servers; `None` if the client supports stdio servers only.
     pub(super) http: Option<Http>,
     /// Its own command that adds a server.
     pub(super) own: Option<Own>,
-    /// How to see whether it works, where `@` is the name of the server.
+    /// How the user checks the connection; `@` stands for the name of the server.
     pub(super) check: &'static str,
 }
 
-/// A server that runs by itself.
+/// The format of a client's entry for an HTTP server.
 #[derive(Debug)]
 pub(super) struct Http {
-    /// The key of its address.
+    /// The key of the URL.
     pub(super) url: &'static str,
-    /// Whether it says `"type": "http"`.
+    /// Whether the entry has `"type": "http"`.
     pub(super) typed: bool,
     pub(super) token: TokenWay,
 }
 
-/// How a token is told.
+/// How an entry contains the token.
 #[derive(Debug)]
 pub(super) enum TokenWay {
-    /// In a header that names a variable like this.
+    /// As a header with a reference to an environment variable in this form; `@` stands for its name.
     Header(&'static str),
-    /// By the variable's name, under this key.
+    /// As the name of the environment variable, under this key.
     Named(&'static str),
-    /// Only as it is.
+    /// In clear text only.
     Literal,
 }
 
-/// What a server sees of the environment of the client that starts it.
+/// Which environment variables of the client a stdio server gets.
 #[derive(Debug)]
 pub(super) enum Environment {
-    /// All of it.
+    /// All variables.
     Whole,
-    /// A little, and what is listed under this key.
+    /// A few, and those listed under this key.
     Listed(&'static str),
-    /// What `env` repeats in this way for sure; of the rest, nothing is promised.
+    /// Those that `env` repeats by references in this form; others are not guaranteed.
     Repeated(&'static str),
-    /// A little, and what `env` has in clear text.
+    /// A few, and those that `env` contains in clear text.
     Little,
 }
 
@@ -70,26 +70,26 @@ pub(super) enum Own {
     Codex,
 }
 
-/// Where a client keeps its file.
+/// The location of a client's settings file.
 #[derive(Debug)]
 pub(super) struct Place {
     base: Base,
     path: &'static str,
-    /// A variable that names another folder, and the file there.
+    /// An environment variable that names another folder, and the path of the file in that folder.
     moved: Option<(&'static str, &'static str)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Base {
-    /// The user's folder.
+    /// The home folder.
     Home,
-    /// Where command-line programs keep settings: `~/.config`, except on Windows.
+    /// The folder for settings of command-line programs: `~/.config`, except on Windows.
     Config,
-    /// Where desktop programs keep settings.
+    /// The folder for settings of desktop programs.
     Applications,
 }
 
-/// Everything that can be connected.
+/// All supported clients.
 pub(super) const CLIENTS: &[Client] = &[
     Client {
         name: "claude",
@@ -228,7 +228,7 @@ impl Place {
         self
     }
 
-    /// Where that is for this user; none where they have no folder.
+    /// The path for this user; `None` if the base folder is unknown.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.path_on(System::here(), &|name| std::env::var_os(name).map(PathBuf::from), std::env::home_dir())
     }
@@ -261,7 +261,7 @@ impl Place {
     }
 }
 
-/// Systems that keep settings in different places.
+/// Operating systems with different locations of settings.
 #[derive(Clone, Copy, Debug)]
 enum System {
     Mac,
@@ -284,7 +284,7 @@ pub(super) fn client(name: &str) -> Option<&'static Client> {
     CLIENTS.iter().find(|client| client.name == name)
 }
 
-/// How a client writes a variable.
+/// A reference to an environment variable in a client's form, such as `${env:NAME}` for the form `${env:@}`.
 pub(super) fn reference(form: &str, variable: &str) -> String {
     form.replace('@', variable)
 }

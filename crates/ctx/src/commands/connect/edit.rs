@@ -1,13 +1,13 @@
-//! One entry put into a settings file, and everything else left as it is written.
+//! Adds or replaces one entry in the text of a JSON or TOML settings file, and leaves all other bytes unchanged.
 
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use jsonc_parser::{ParseOptions, errors::ParseError};
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, InlineTable, Item, Table};
 
-/// Some editors begin a file with it.
+/// The byte order mark, which some editors write at the beginning of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
-/// What JSON may have here besides what it must: the files are written by people, for editors.
+/// Accepted extensions of JSON: comments and trailing commas, since people write these files by hand.
 const JSON: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,
@@ -21,15 +21,15 @@ const JSON: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// How a settings file is written.
+/// The format of a settings file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Format {
-    /// JSON, with comments where there are some.
+    /// JSON, possibly with comments.
     Json,
     Toml,
 }
 
-/// What is to be in the file: `entry`, under `key` and `name`.
+/// An entry to put into the file, at `key.name`.
 #[derive(Debug)]
 pub(in crate::commands) struct Addition<'a> {
     pub(in crate::commands) key: &'a str,
@@ -37,18 +37,18 @@ pub(in crate::commands) struct Addition<'a> {
     pub(in crate::commands) entry: &'a Value,
 }
 
-/// What has to happen for that.
+/// The result of adding an entry to a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Edit {
-    /// Nothing: it is there.
+    /// No change: the text contains the entry already.
     None,
-    /// This is the new text; there was no entry of the name.
+    /// The new text; there was no entry of this name before.
     Added(String),
-    /// This is the new text; there was another entry of the name.
+    /// The new text, in which the entry replaces another one of this name.
     Replaced(String),
 }
 
-/// A file that is left alone, and why.
+/// The reason why a text cannot be edited.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::commands) enum EditError {
     #[error("{line}:{column}: {message}")]
@@ -59,7 +59,7 @@ pub(in crate::commands) enum EditError {
     Unsure,
 }
 
-/// The edit that puts all of these into a text, one after the other.
+/// Applies several additions to a text, one after the other.
 pub(in crate::commands) fn edit_all(
     format: Format,
     text: &str,
@@ -80,7 +80,7 @@ pub(in crate::commands) fn edit_all(
     Ok(all)
 }
 
-/// The edit that puts the addition into a text; what comes out is checked before anybody sees it.
+/// Applies an addition to a text. The result is parsed again and compared with the expected value.
 pub(in crate::commands) fn edit(
     format: Format,
     text: &str,
@@ -101,8 +101,8 @@ pub(in crate::commands) fn edit(
     let is_exact = |edited: &String| format.read(edited).ok().as_ref() == Some(&expected);
     let edited = match format {
         Format::Json => edit_json(bare, addition)?,
-        // A new section goes to the end, where it parts no comment from what it is about. That is no TOML where the
-        // servers are an inline table.
+        // A new section is appended at the end, where it separates no comment from its subject. If the servers are an
+        // inline table, that is invalid TOML, and the entry is inserted into the table.
         Format::Toml if old.is_none() => match append_toml(bare, addition)? {
             appended if is_exact(&appended) => appended,
             _ => edit_toml(bare, addition)?,
@@ -117,7 +117,7 @@ pub(in crate::commands) fn edit(
 }
 
 impl Format {
-    /// What a text means. An empty one means nothing yet.
+    /// Parses a text. An empty text is an empty object.
     pub(in crate::commands) fn read(self, text: &str) -> Result<Map<String, Value>, EditError> {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let value = match self {
@@ -135,7 +135,7 @@ impl Format {
     }
 }
 
-/// The meaning with the addition in it.
+/// The parsed value with the addition in it.
 fn with(before: &Map<String, Value>, addition: &Addition<'_>) -> Map<String, Value> {
     let mut after = before.clone();
     let servers = after.entry(addition.key).or_insert_with(|| Value::Object(Map::new()));
@@ -173,7 +173,7 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
-/// The text, and after it the addition as a section, with a blank line between them.
+/// The text, followed by a blank line and the addition as a section.
 fn append_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
     let section = edit_toml("", addition)?;
     let lines = text.replace("\r\n", "\n");
@@ -187,19 +187,19 @@ fn append_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError>
     Ok(format!("{text}{}", if has_windows_lines(text) { added.replace('\n', "\r\n") } else { added }))
 }
 
-/// Whether every line ends as on Windows.
+/// Whether every line ends in CRLF.
 fn has_windows_lines(text: &str) -> bool {
     text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count()
 }
 
-/// The text with the addition put in place of the entry of its name, or beside the other entries.
+/// The text with the addition in place of an entry of the same name, or next to the other entries.
 fn edit_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
-    // The library ends every line with a newline alone.
+    // `toml_edit` ends every line with LF, so CRLF is restored at the end.
     let windows = has_windows_lines(text);
     let mut document: DocumentMut = text.parse().map_err(|_| EditError::Unsure)?;
     let servers = document.entry(addition.key).or_insert_with(|| {
         let mut servers = Table::new();
-        // Only its entries have headers.
+        // Implicit: only its entries get headers such as `[servers.ctx]`.
         servers.set_implicit(true);
         Item::Table(servers)
     });
@@ -209,7 +209,7 @@ fn edit_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
         table.insert(key, Item::Value(toml_value(value)?));
     }
     if let Some(Item::Table(old)) = servers.get(addition.name) {
-        // What was written above it, and where it stands.
+        // Keeps the comments above the old table, and its position.
         *table.decor_mut() = old.decor().clone();
         table.set_position(old.position());
     }
@@ -272,7 +272,7 @@ mod tests {
         }
     }
 
-    /// What of a text is neither in its beginning nor in its end as they were.
+    /// The inserted part of a text: the bytes between the unchanged beginning and the unchanged end.
     fn inserted<'a>(before: &str, after: &'a str) -> &'a str {
         let same = |(a, b): &(u8, u8)| a == b;
         let start = before.bytes().zip(after.bytes()).take_while(same).count();
@@ -363,7 +363,7 @@ mod tests {
             refused(Format::Toml, "servers = 1"),
             "its `servers` is something else than a table of servers"
         );
-        // Which of the two a client reads is not known.
+        // Duplicate keys: it is unknown which of the two a client reads.
         assert!(
             edit(Format::Json, r#"{"servers": {"a": {}}, "servers": {"b": {}}}"#, &addition(&json!({})))
                 .is_err()

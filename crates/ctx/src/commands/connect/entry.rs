@@ -1,4 +1,4 @@
-//! What a client is told of a workspace: how to start its server, or where it runs.
+//! The entry of a workspace's server in a client's settings: how to start the server, or the URL of a running one.
 
 use super::clients::{Client, Environment, Own, TokenWay, reference};
 use crate::config::Config;
@@ -8,50 +8,50 @@ use serde_json::{Map, Value, json};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// What the names of our servers begin with, so that they are not those of others.
+/// Prefix of our server names, to distinguish them from the names of other servers.
 const PREFIX: &str = "ctx";
-/// The longest name: clients put it before every tool's, and some refuse what is longer than 60.
+/// Maximum length of a server name. Clients prefix every tool name with it, and some reject names longer than 60.
 const NAME_LENGTH_MAX: usize = 32;
-/// The variable that holds the token where the configuration has it in clear text.
+/// The variable to take the token from if the configuration contains it in clear text.
 const TOKEN_VARIABLE: &str = "CTX_TOKEN";
-/// Where MCP is served.
+/// The path at which MCP is served.
 const MCP_PATH: &str = "/mcp";
 
-/// The server of a workspace.
+/// The server of a workspace, as a client connects to it.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) name: String,
     pub(super) way: Way,
 }
 
-/// How to reach it.
+/// How a client reaches the server.
 #[derive(Debug)]
 pub(super) enum Way {
-    /// By starting it.
+    /// The client starts the server and speaks MCP on stdin and stdout.
     Stdio {
         command: String,
         arguments: Vec<String>,
-        /// Variables that its configuration reads.
+        /// Environment variables that the workspace's configuration reads.
         variables: Vec<String>,
     },
-    /// Where it runs.
+    /// The client calls a running server.
     Http { url: String, token: Option<Token> },
 }
 
-/// What a server wants to see.
+/// The token that the server requires.
 #[derive(Debug)]
 pub(super) struct Token {
-    /// The variable to take it from.
+    /// The environment variable to take the token from.
     pub(super) variable: String,
     secret: Secret,
 }
 
-/// How a token is shown.
+/// Whether an entry contains the token itself, for clients that read no variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reveal {
-    /// Where it has to be as it is, it is.
+    /// The entry contains the token.
     Yes,
-    /// A word stands for it.
+    /// The entry contains a placeholder.
     No,
 }
 
@@ -72,7 +72,7 @@ impl Way {
         Ok(Self::running(config, &format!("http://{address}")))
     }
 
-    /// The same where it is known to run.
+    /// The server that runs at this URL.
     pub(super) fn running(config: &Config, url: &str) -> Self {
         let token = config.settings.server.token.clone();
         let token = token.map(|secret| Token { variable: token_variable(config), secret });
@@ -80,17 +80,17 @@ impl Way {
     }
 }
 
-/// The variable that the token comes from, or that it should be put in.
+/// The environment variable that the configuration takes the token from, or else the one that clients should use.
 pub(super) fn token_variable(config: &Config) -> String {
     let used = config.variables(&["server", "token"]);
     used.into_iter().next().unwrap_or_else(|| TOKEN_VARIABLE.to_owned())
 }
 
-/// A name for a workspace's server: whose it is, and which.
+/// The default name of a workspace's server: `ctx-` and the name of the folder.
 pub(super) fn default_name(root: &Path) -> String {
     let folder = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let folder = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    // No underscores: some clients take a name apart at them.
+    // No underscores: some clients split names at them.
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let words: String = folder.chars().map(plain).collect();
     let words: Vec<&str> = words.split('-').filter(|word| !word.is_empty() && *word != PREFIX).collect();
@@ -98,7 +98,7 @@ pub(super) fn default_name(root: &Path) -> String {
     name.chars().take(NAME_LENGTH_MAX).collect::<String>().trim_end_matches('-').to_owned()
 }
 
-/// Whether every client takes this as the name of a server.
+/// Checks that every client accepts this server name.
 pub(super) fn check_name(name: &str) -> CommandResult {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(plain) || name.starts_with('-') {
@@ -108,7 +108,7 @@ pub(super) fn check_name(name: &str) -> CommandResult {
     Ok(())
 }
 
-/// The server as the client's file has it; none where the client cannot be told of such a server.
+/// The entry of the server in the client's settings; `None` if the client does not support HTTP servers.
 pub(super) fn entry(client: &Client, server: &Server, reveal: Reveal) -> Option<Value> {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
@@ -153,7 +153,7 @@ pub(super) fn entry(client: &Client, server: &Server, reveal: Reveal) -> Option<
     Some(Value::Object(entry))
 }
 
-/// The client's own command that adds the server; none where it cannot say all that has to be said.
+/// The client's own command that adds the server; `None` if the command cannot express the whole entry.
 pub(super) fn own_command(own: Own, server: &Server, project: bool) -> Option<String> {
     let words: Vec<String> = match (own, &server.way) {
         (Own::Claude, Way::Stdio { command, arguments, .. }) => {
@@ -164,7 +164,7 @@ pub(super) fn own_command(own: Own, server: &Server, project: bool) -> Option<St
         (Own::Claude, Way::Http { url, token }) => {
             let scope = if project { "project" } else { "user" };
             let add = ["claude", "mcp", "add", "--scope", scope, "--transport", "http", &server.name, url];
-            // After the name: it takes as many words as there are.
+            // After the name and URL: `--header` takes all words that follow it.
             let header = token.iter().flat_map(|token| {
                 ["--header".to_owned(), format!("Authorization: Bearer ${{{}}}", token.variable)]
             });
@@ -186,7 +186,7 @@ pub(super) fn own_command(own: Own, server: &Server, project: bool) -> Option<St
     Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
 }
 
-/// A word as a shell takes it for one.
+/// A word quoted for the shell.
 pub(super) fn quoted(word: &str) -> String {
     let plain =
         |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,".contains(c) || (cfg!(windows) && c == '\\');
@@ -197,15 +197,15 @@ pub(super) fn quoted(word: &str) -> String {
     }
 }
 
-/// The program as it is found by its name, where it is: a link in the search path stays when what it
-/// leads to is replaced.
+/// The path of this program, if possible as found on the `PATH`: a symlink there stays valid when its target is
+/// replaced by an update.
 pub(super) fn program() -> CommandResult<PathBuf> {
     let running = std::env::current_exe()
         .map_err(|error| CommandError::new(format!("cannot tell where this program is: {error}")))?;
     Ok(found_by_name(&running).unwrap_or(running))
 }
 
-/// What is found first by the program's name, if it is the program.
+/// The first file of the program's name on the `PATH`, if it is the program itself.
 pub(super) fn found_by_name(program: &Path) -> Option<PathBuf> {
     let name = program.file_name()?;
     let folders = std::env::var_os("PATH")?;
@@ -214,8 +214,8 @@ pub(super) fn found_by_name(program: &Path) -> Option<PathBuf> {
     (first.canonicalize().ok()? == program.canonicalize().ok()?).then_some(first)
 }
 
-/// The file's whole path. Its folder is looked up, the file itself is not: what a link leads to may
-/// be in a folder that is no workspace.
+/// The absolute path of a file, without `..`. Symlinks are resolved in its folder only: the target of a symlinked
+/// file may be in a folder that is no workspace.
 pub(super) fn settled(path: &Path) -> CommandResult<PathBuf> {
     let failed = |error| CommandError::new(format!("cannot tell where {} is: {error}", path.display()));
     let whole = std::path::absolute(path).map_err(failed)?;
@@ -234,14 +234,14 @@ fn text(path: &Path) -> CommandResult<String> {
     path.to_str().map(str::to_owned).ok_or_else(unreadable)
 }
 
-/// An address that a client on this machine can call, for one that is served.
+/// The address at which a client on this machine reaches a server bound to `bind`.
 fn reachable(bind: &str) -> CommandResult<String> {
     let any_port = || {
         CommandError::usage(format!("`server.bind` = \"{bind}\" takes another port every time"))
             .hint("set a port in ctx.toml, like \"127.0.0.1:7331\", or connect without `--http`")
     };
     let Ok(mut address) = bind.parse::<SocketAddr>() else {
-        // A name: whether it can be bound shows when it is served.
+        // A host name, which is resolved only when the server binds to it.
         return if bind.ends_with(":0") { Err(any_port()) } else { Ok(bind.to_owned()) };
     };
     if address.port() == 0 {

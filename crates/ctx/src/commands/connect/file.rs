@@ -1,4 +1,4 @@
-//! The client's file: changed whole or not at all, with a copy of what it was.
+//! Writes a settings file atomically, with a backup of the previous version.
 
 use super::edit::{Addition, Edit, EditError, Format, edit_all};
 use crate::error::{CommandError, CommandResult};
@@ -6,20 +6,20 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A larger file is no settings file.
+/// Maximum size of a settings file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Copies that are kept of one file.
+/// Maximum number of backups of a file.
 const BACKUPS_MAX: u32 = 1000;
-/// How often the client may write to its file between our reading and our writing it.
+/// Maximum number of attempts, if the client changes its file between our reading and writing it.
 const TRIES_MAX: u32 = 5;
 
-/// What became of a file.
+/// The result of writing a settings file.
 #[derive(Debug)]
 pub(in crate::commands) struct Written {
     pub(in crate::commands) change: Change,
-    /// A copy of what it was, where it was there and is something else now.
+    /// The backup of the previous version, if a file existed and was changed.
     pub(in crate::commands) backup: Option<PathBuf>,
-    /// The folder that was made for it.
+    /// The folder that was created for the file.
     pub(in crate::commands) made: Option<PathBuf>,
 }
 
@@ -31,8 +31,8 @@ pub(in crate::commands) enum Change {
     Replaced,
 }
 
-/// Puts the additions into the file at this path, which need not be there yet. One with secrets is made
-/// for its owner alone.
+/// Adds the entries to the file at this path, and creates the file if it does not exist. With `secret`, a new file is
+/// readable by its owner only.
 pub(in crate::commands) fn write(
     path: &Path,
     format: Format,
@@ -64,7 +64,7 @@ pub(in crate::commands) fn write(
         .hint("quit the client, then run the command again"))
 }
 
-/// What was there.
+/// The content and permissions of a file before a change.
 pub(in crate::commands) struct Before {
     pub(in crate::commands) text: String,
     permissions: Permissions,
@@ -75,7 +75,7 @@ enum Replaced {
     ChangedMeanwhile,
 }
 
-/// The file itself, where the path is that of a link.
+/// The file to write: the target of the path if it is a symlink.
 fn target(path: &Path) -> CommandResult<PathBuf> {
     match (path.canonicalize(), path.symlink_metadata()) {
         (Ok(target), _) => Ok(target),
@@ -86,7 +86,7 @@ fn target(path: &Path) -> CommandResult<PathBuf> {
     }
 }
 
-/// What is there, where anything is.
+/// Reads a file; `None` if it does not exist.
 pub(in crate::commands) fn read(path: &Path) -> io::Result<Option<Before>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -104,7 +104,7 @@ pub(in crate::commands) fn read(path: &Path) -> io::Result<Option<Before>> {
     Ok(Some(Before { text, permissions: metadata.permissions() }))
 }
 
-/// Makes the folder that the file is to be in; tells which, unless it is there.
+/// Creates the folder of the file, and returns it if it did not exist.
 fn make_folder(target: &Path) -> io::Result<Option<PathBuf>> {
     match target.parent() {
         Some(folder) if !folder.is_dir() => {
@@ -137,12 +137,12 @@ fn replace(
             Ok(Replaced::Yes(backup))
         });
     if !matches!(written, Ok(Replaced::Yes(_))) && fs::remove_file(&temporary).is_err() {
-        // Not even made, most likely.
+        // Most likely the temporary file was never created.
     }
     written
 }
 
-/// Copies what was there to `FILE.ctx-backup`, or the next number that is free.
+/// Writes the previous content to `FILE.ctx-backup`, or to the next free number (`FILE.ctx-backup-2`).
 fn back_up(path: &Path, before: &Before) -> io::Result<PathBuf> {
     for number in 1..=BACKUPS_MAX {
         let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -159,7 +159,7 @@ fn back_up(path: &Path, before: &Before) -> io::Result<PathBuf> {
 fn write_new(path: &Path, text: &str, permissions: Option<&Permissions>, secret: bool) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
-    // Until it has the permissions of what it stands for.
+    // Private until the permissions of the original file are set below.
     if secret || permissions.is_some() {
         for_owner_alone(&mut options);
     }

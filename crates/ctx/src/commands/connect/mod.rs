@@ -1,11 +1,11 @@
-//! `ctx connect`
+//! `ctx connect`: prints or writes the entry of a workspace's server in the settings of an MCP client.
 
 mod clients;
 pub(super) mod edit;
 mod entry;
 pub(super) mod file;
 
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
@@ -20,27 +20,32 @@ use std::path::{Path, PathBuf};
 
 /// Connect an MCP client to this workspace.
 ///
-/// Prints the client's own command that does it, where it has one, else an entry for its settings file.
-/// With `--write`, puts the entry into the file and leaves everything else in it as it is; what it was
-/// is kept in FILE.ctx-backup.
+/// Prints the client's own command that adds the server, if it has one, else the entry for its settings file. With
+/// `--write`, adds the entry to the settings file, leaves the rest of the file unchanged, and keeps the previous
+/// version as FILE.ctx-backup.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Show how to connect Claude Code", "ctx connect claude"),
+    ("Add the server to Cursor's settings, for this project only", "ctx connect cursor --project --write"),
+    ("Connect VS Code to a server that is already running", "ctx connect vscode --http --write"),
+]))]
 pub(crate) struct Connect {
-    /// The client; `generic` for any that is not named here.
+    /// The client; `generic` for any other MCP client.
     #[arg(value_parser = PossibleValuesParser::new(CLIENTS.iter().map(|client| client.name)))]
     client: String,
-    /// Put the entry into the client's file.
+    /// Write the entry to the client's settings file.
     #[arg(long)]
     write: bool,
-    /// Let the client call the server that `ctx serve mcp` or `ctx up` runs, instead of starting one.
+    /// Connect to the running server of `ctx serve mcp` or `ctx up`, instead of letting the client start one.
     #[arg(long)]
     http: bool,
-    /// The server's name in the client; by default `ctx-` and the name of the workspace's folder.
+    /// Name of the server in the client. By default `ctx-` and the name of the workspace's folder.
     #[arg(long)]
     name: Option<String>,
-    /// Only in the workspace's folder, not wherever the client is used.
+    /// Connect only for the workspace's folder, by the client's settings for that project.
     #[arg(long, conflicts_with = "file")]
     project: bool,
-    /// Another file than the client's usual one.
+    /// The settings file, if it is not the client's usual one.
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
 }
@@ -109,7 +114,7 @@ impl Connect {
         Ok(Server { name, way: Way::stdio(config)? })
     }
 
-    /// The file that the entry belongs into, as far as it is known.
+    /// The settings file for the entry; `None` if the client has no usual one.
     fn file_of(&self, client: &Client, config: &Config) -> CommandResult<Option<PathBuf>> {
         if let Some(file) = &self.file {
             return entry::settled(file).map(Some);
@@ -145,7 +150,7 @@ impl Connect {
         lines.join("\n")
     }
 
-    /// What the user has to see to.
+    /// Prints what the user has to provide: variables, a token, a running server.
     fn say_needs(&self, output: &Output, client: &Client, server: &Server) {
         let title = client.title;
         match &server.way {
@@ -185,7 +190,7 @@ impl Connect {
     }
 }
 
-/// The entry as a file of its own would have it.
+/// The text of a settings file that contains only this entry.
 fn snippet(client: &Client, server: &Server, entry: &Value) -> CommandResult<String> {
     let addition = Addition { key: client.key, name: &server.name, entry };
     match edit(client.format, "", &addition) {
@@ -208,12 +213,12 @@ fn say_check(output: &Output, client: &Client, server: &Server) {
     output.say(&format!("to check: {}", client.check.replace('@', &server.name)));
 }
 
-/// The variable that a caller takes the server's token from.
+/// The environment variable from which a client takes the server's token.
 pub(super) fn token_variable(config: &Config) -> String {
     entry::token_variable(config)
 }
 
-/// Where MCP is served, as a client on this machine calls it.
+/// The URL of the workspace's MCP server for clients on this machine.
 pub(super) fn own_url(config: &Config) -> Option<String> {
     match Way::http(config) {
         Ok(Way::Http { url, .. }) => Some(url),
@@ -221,12 +226,13 @@ pub(super) fn own_url(config: &Config) -> Option<String> {
     }
 }
 
-/// How to connect the two most likely clients, for whoever has just started a server at this address.
+/// How to connect the two most common clients to a server at this address: the client's name and a command.
 pub(super) fn ways(config: &Config, url: &str) -> CommandResult<Vec<(&'static str, String)>> {
     let trusted = trust::is_remembered(config);
     let way = match trusted {
         true => Way::stdio(config)?,
-        // `CTX_TRUST=1` covers only this process: a server that a client starts would leave the untrusted sections out.
+        // Trusted by `CTX_TRUST=1`, which applies to this process only: a server that a client starts would leave the
+        // untrusted sections out.
         false => Way::running(config, url),
     };
     let server = Server { name: entry::default_name(&config.root), way };

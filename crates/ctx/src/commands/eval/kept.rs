@@ -1,4 +1,4 @@
-//! The last results of each file of questions, kept beside the store to compare the next with.
+//! The stored results of the last evaluation of each file of questions, to compare the next one with.
 
 use super::questions::Question;
 use ctx_core::Figures;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 /// The last results of one file of questions, by mode.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Kept {
-    /// The file, for whoever looks into the folder.
+    /// Path of the file of questions, for people who look into the folder.
     pub(super) file: String,
     pub(super) modes: BTreeMap<String, Results>,
 }
 
-/// What one mode gave.
+/// The results of one search mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Results {
     pub(super) at: Timestamp,
     pub(super) questions: Vec<Measured>,
 }
 
-/// How well one question was answered.
+/// A question with its metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     #[serde(flatten)]
@@ -34,14 +34,14 @@ pub(super) struct Measured {
 }
 
 impl Kept {
-    /// Where the results of `file` are kept: in a folder beside the store, under a name made from the
-    /// file's place in the workspace, so that a workspace that is moved keeps them.
+    /// The path of the results of `file`: in a folder next to the store, named by a hash of the file's path relative
+    /// to the workspace, so that a moved workspace keeps them.
     pub(super) fn path(store: &Path, file: &str) -> PathBuf {
         let hash = blake3::hash(file.as_bytes()).to_hex();
         store.with_file_name("eval").join(format!("{hash}.json"))
     }
 
-    /// What was kept, if anything was.
+    /// Reads the stored results; empty if there are none.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         match fs::read(path) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
@@ -50,7 +50,7 @@ impl Kept {
         }
     }
 
-    /// Keeps it. It is whole or as it was, whatever happens in between.
+    /// Writes the results atomically.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let unfinished = path.with_extension("json.new");
         path.parent().map_or(Ok(()), fs::create_dir_all)?;

@@ -1,10 +1,10 @@
-//! `ctx eval`
+//! `ctx eval`: measures retrieval quality with questions whose expected documents are known.
 
 mod kept;
 mod questions;
 mod report;
 
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::workspace::Workspace;
 use ctx_core::{ErrorKind, Figures, ToolError};
@@ -17,32 +17,38 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Results asked for; the figures look at no more.
+/// Number of results per query; the metrics consider no more.
 const LIMIT: usize = 10;
 const MODES: [Mode; 3] = [Mode::Keyword, Mode::Semantic, Mode::Hybrid];
 
-/// Measure how well questions find the documents that answer them.
+/// Measure retrieval quality with questions whose answers are known.
+///
+/// Runs every question in each search mode, prints nDCG, recall and MRR, and compares them with those of the last run.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Measure all search modes", "ctx eval eval.jsonl"),
+    ("Show which questions hybrid search misses", "ctx eval eval.jsonl --mode hybrid --misses"),
+]))]
 pub(crate) struct Eval {
-    /// The questions, one a line: {"query": "…", "expect": ["notes/a.md"]}. A document is named by its
-    /// `source_id`, by `source:source_id` or by its id; grades make {"notes/a.md": 2, "b.md": 1}.
+    /// File of questions, one JSON object per line: {"query": "…", "expect": ["notes/a.md"]}. A document is named by
+    /// its `source_id`, by `source:source_id` or by its id. With grades: {"notes/a.md": 2, "b.md": 1}.
     file: PathBuf,
-    /// Only this way of searching; more than once for several.
+    /// Measure only this search mode. Can be repeated. By default all modes.
     #[arg(long, value_name = "keyword|semantic|hybrid", value_parser = mode)]
     mode: Vec<Mode>,
-    /// Show the questions whose documents are not all among the first five.
+    /// List the questions whose expected documents are not all among the first five results.
     #[arg(long)]
     misses: bool,
-    /// Do not keep the results to compare the next ones with.
+    /// Do not store the results for comparison with the next run.
     #[arg(long)]
     no_save: bool,
 }
 
-/// A question whose expectations are looked up.
+/// A question whose expected documents are resolved to ids.
 struct Ready {
     line: usize,
     question: Question,
-    /// By document id; a name that means no document stands for itself and is never found.
+    /// Grades by document id. The name of a missing document stands for its id and is never found.
     expected: HashMap<String, u32>,
 }
 
@@ -55,7 +61,7 @@ impl Eval {
         if workspace.knowledge.stats()?.documents == 0 {
             return Err(CommandError::new("nothing is indexed yet").hint("run `ctx sync`"));
         }
-        // As before any other search: after a crash the keyword index may lag.
+        // As in `ctx search`: after a crash the keyword index may lag behind the store.
         if let Err(error) = workspace.knowledge.tend() {
             output.warn(&ctx_core::chain(&error));
         }
@@ -85,7 +91,7 @@ impl Eval {
     }
 }
 
-/// Asks every question in one mode, and puts the results in place of the last ones.
+/// Runs all questions in one mode, and replaces the stored results of that mode.
 async fn measure(
     workspace: &Workspace,
     mode: Mode,
@@ -120,14 +126,14 @@ async fn measure(
     Ok(Outcome::Measured { figures, change, questions: asked })
 }
 
-/// Asks one question, through the same door as everybody.
+/// Runs one query by a call of `context.search`, as clients do.
 async fn ask(workspace: &Workspace, mode: Mode, query: &str) -> Result<Vec<Value>, ToolError> {
     let arguments = json!({ "query": query, "mode": mode, "limit": LIMIT });
     let mut answer = workspace.call("context.search", arguments).await?;
     Ok(answer["results"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
-/// Finds the documents that are expected, and names those that are not stored.
+/// Resolves the expected documents of all questions, and returns the names of those that are not stored.
 fn look_up(
     workspace: &Workspace,
     file: &Path,
@@ -152,7 +158,7 @@ fn look_up(
                     continue;
                 }
             };
-            // Two names of one document are one expectation, the better grade holds.
+            // Two names of the same document count once, with the higher grade.
             let best = expected.entry(id).or_insert(0);
             *best = (*best).max(*grade);
         }
@@ -161,7 +167,7 @@ fn look_up(
     if problems.is_empty() { Ok((ready, unknown)) } else { Err(questions::wrong(file, problems)) }
 }
 
-/// What the results of a file are kept under: its place in the workspace, or else its whole path.
+/// The key of a file's results: its path relative to the workspace, or its absolute path outside of it.
 fn place(file: &Path, root: &Path) -> String {
     let whole = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let (file, root) = (whole(file), whole(root));

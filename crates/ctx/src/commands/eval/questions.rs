@@ -1,4 +1,4 @@
-//! Questions with the documents that answer them, as people write them: one JSON object a line.
+//! Parses files of questions with their expected documents: one JSON object per line.
 
 use crate::error::{CommandError, CommandResult};
 use serde::{Deserialize, Serialize};
@@ -7,25 +7,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of a file of questions; about a hundred thousand of them.
+/// Maximum size of a file of questions: about a hundred thousand questions.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// The best grade there is.
+/// The highest grade.
 const GRADE_MAX: u64 = 100;
-/// Wrong lines shown; the rest are counted.
+/// Maximum number of invalid lines shown; further ones are only counted.
 const PROBLEMS_SHOWN: usize = 20;
 
-/// What stands in a file, each with the number of its line.
+/// Items of a file, each with its line number.
 pub(super) type Lines<T> = Vec<(usize, T)>;
 
-/// What is asked, and which documents answer it how well.
+/// A query, and the documents that answer it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Question {
     pub(super) query: String,
-    /// Names of documents, as people write them, with their grades.
+    /// Grades by document name, as written in the file.
     pub(super) expect: BTreeMap<String, u32>,
 }
 
-/// A line as it is written.
+/// A parsed line, not yet validated.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -53,7 +53,7 @@ pub(super) fn read(path: &Path) -> CommandResult<Lines<Question>> {
     })
 }
 
-/// The error for lines that cannot be used.
+/// The error for invalid lines.
 pub(super) fn wrong(path: &Path, problems: Lines<String>) -> CommandError {
     let left_out = problems.len().saturating_sub(PROBLEMS_SHOWN);
     let shown = problems.iter().take(PROBLEMS_SHOWN);
@@ -65,7 +65,7 @@ pub(super) fn wrong(path: &Path, problems: Lines<String>) -> CommandError {
     CommandError { messages, ..CommandError::usage("") }
 }
 
-/// Every question, or every line that is none.
+/// All questions, or all invalid lines.
 fn parse(text: &str) -> Result<Lines<Question>, Lines<String>> {
     let (mut questions, mut problems) = (Vec::new(), Vec::new());
     let mut lines: HashMap<String, usize> = HashMap::new();
@@ -86,7 +86,7 @@ fn parse(text: &str) -> Result<Lines<Question>, Lines<String>> {
 
 fn question(line: &str) -> Result<Question, String> {
     let written: Written = serde_json::from_str(line).map_err(|error| {
-        // Within one line only the column says where.
+        // The text is a single line, so serde's line number is always 1.
         let place = format!(" at line {} column {}", error.line(), error.column());
         format!("{} (column {})", error.to_string().trim_end_matches(&place), error.column())
     })?;

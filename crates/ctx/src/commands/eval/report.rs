@@ -1,4 +1,4 @@
-//! What a measurement says: figures by mode, what changed since the last one, what was missed.
+//! The report of an evaluation: metrics per mode, changes since the last time, missed documents.
 
 use super::kept::{Measured, Results};
 use crate::output::{count, table};
@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Lines shown under a heading; the rest are counted.
+/// Maximum number of lines under a heading; further ones are only counted.
 const LINES_SHOWN: usize = 10;
-/// Questions shown that were asked for with `--misses`.
+/// Maximum number of questions listed for `--misses`.
 const MISSES_SHOWN: usize = 50;
-/// What is not among these was missed.
+/// A document is missed if it is not among this number of first results.
 const FIRST: usize = 5;
-/// Changes smaller than this are rounding.
+/// Smaller changes of a metric are rounding errors.
 const NOTABLE: f64 = 1e-9;
 
 /// The answer of `ctx eval`.
@@ -22,19 +22,19 @@ const NOTABLE: f64 = 1e-9;
 pub(super) struct Report {
     pub(super) file: String,
     pub(super) questions: usize,
-    /// Expectations that no stored document matches; each counts as not found.
+    /// Expected documents that are not stored; each counts as not found.
     pub(super) unknown: Vec<Unknown>,
     pub(super) modes: Vec<ModeReport>,
 }
 
-/// A name that means no stored document.
+/// The name of an expected document that is not stored, with its line.
 #[derive(Debug, Serialize)]
 pub(super) struct Unknown {
     pub(super) line: usize,
     pub(super) name: String,
 }
 
-/// How well one mode does.
+/// The results of one search mode.
 #[derive(Debug, Serialize)]
 pub(super) struct ModeReport {
     pub(super) mode: Mode,
@@ -42,43 +42,43 @@ pub(super) struct ModeReport {
     pub(super) outcome: Outcome,
 }
 
-/// What there is to say of a mode.
+/// The result of measuring a mode.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Outcome {
-    /// Why the mode cannot be asked here.
+    /// The reason why the mode is unavailable.
     Unavailable { unavailable: String },
-    /// What its answers are worth.
+    /// The metrics of the mode.
     Measured {
         figures: Figures,
-        /// Since the last time, where there was one.
+        /// The change since the last evaluation, if there was one.
         change: Option<Change>,
         questions: Vec<Asked>,
     },
 }
 
-/// A question and what came of it.
+/// A question with its metrics and results.
 #[derive(Debug, Serialize)]
 pub(super) struct Asked {
     pub(super) line: usize,
     #[serde(flatten)]
     pub(super) measured: Measured,
-    /// What was found, best first, by `source_id`.
+    /// The `source_id`s of the results, best first.
     pub(super) found: Vec<String>,
 }
 
-/// What changed, over the questions that were asked both times.
+/// The change since the last evaluation, over the questions that both have in common.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Change {
     pub(super) since: Timestamp,
     pub(super) questions: usize,
     pub(super) figures: Figures,
-    /// By nDCG@10, the largest change first.
+    /// Questions whose nDCG@10 rose (`better`) or fell (`worse`), the largest change first.
     pub(super) better: Vec<Moved>,
     pub(super) worse: Vec<Moved>,
 }
 
-/// A question that is answered otherwise than before.
+/// A question whose nDCG@10 has changed.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Moved {
     pub(super) query: String,
@@ -87,7 +87,7 @@ pub(super) struct Moved {
 }
 
 impl Change {
-    /// Compares with the last results. A question whose expectations were edited is another one.
+    /// Compares with the last results. A question whose expected documents were edited counts as a new one.
     pub(super) fn since(last: &Results, asked: &[Asked]) -> Option<Self> {
         let before: BTreeMap<&str, &Measured> =
             last.questions.iter().map(|measured| (measured.question.query.as_str(), measured)).collect();
@@ -128,7 +128,7 @@ impl Moved {
     }
 }
 
-/// The report for people; what was missed only when asked for.
+/// The report as text, with the missed documents if `misses` is set.
 pub(super) fn as_text(report: &Report, misses: bool) -> String {
     let header = Figures::default().named().map(|(name, _)| name.to_owned());
     let mut rows = vec![[vec!["mode".to_owned()], header.to_vec()].concat()];
@@ -156,7 +156,7 @@ pub(super) fn as_text(report: &Report, misses: bool) -> String {
     format!("{questions} in {}\n\n{table}{unavailable}{unknown}{details}", report.file)
 }
 
-/// A mode as it is written.
+/// The name of a mode.
 pub(super) fn name(mode: Mode) -> &'static str {
     match mode {
         Mode::Keyword => "keyword",
@@ -174,7 +174,7 @@ fn row(mode: &str, figures: &Figures, change: Option<&Change>) -> Vec<String> {
     std::iter::once(mode.to_owned()).chain(cells).collect()
 }
 
-/// A change worth three decimals.
+/// A change with sign and three decimals; `(=)` if it rounds to zero.
 fn signed(by: f64) -> String {
     if by.abs() < 0.0005 { " (=)".to_owned() } else { format!(" ({by:+.3})") }
 }
@@ -211,7 +211,7 @@ fn missed(mode: &str, file: &str, asked: &[Asked]) -> String {
     list(&heading, MISSES_SHOWN, missed.iter().map(line).collect())
 }
 
-/// A heading and the first few lines under it; nothing where there are none.
+/// A heading with at most `shown` lines under it; empty without lines.
 fn list(heading: &str, shown: usize, lines: Vec<String>) -> String {
     if lines.is_empty() {
         return String::new();

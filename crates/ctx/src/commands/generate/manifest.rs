@@ -1,4 +1,4 @@
-//! `manifest.json`: what can be called, for programs that are no scripts. Its shape is public.
+//! `manifest.json`: a machine-readable description of all functions. Its format is public.
 
 use ctx_core::Annotations;
 use ctx_openapi::{ApiStatus, Interface, InterfaceFunction};
@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The number of its shape: another one is another shape, not one with more in it.
+/// Version of the format. Incremented for incompatible changes; additional fields keep the number.
 const FORMAT: u32 = 1;
 
 #[derive(Serialize)]
@@ -15,12 +15,12 @@ pub(super) struct Manifest {
     apis: Vec<Api>,
 }
 
-/// One API. What schemas refer to as `#/$defs/…` is in its `$defs`.
+/// An API. References `#/$defs/…` in schemas resolve to its `$defs`.
 #[derive(Serialize)]
 struct Api {
     name: String,
     title: Option<String>,
-    /// As it was typed; without what may be secret.
+    /// Path or URL of the description as typed, without parts that may be secret.
     spec: String,
     file: String,
     functions: Vec<Function>,
@@ -31,7 +31,7 @@ struct Api {
 
 #[derive(Serialize)]
 struct Function {
-    /// As scripts call it.
+    /// The name by which scripts call it: `sdk.<api>.<function>`.
     name: String,
     title: Option<String>,
     description: String,

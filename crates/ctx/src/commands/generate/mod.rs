@@ -1,8 +1,8 @@
-//! `ctx generate`
+//! `ctx generate`: writes Luau types and a manifest of the functions of APIs.
 
 mod manifest;
 
-use crate::cli::{Global, working_directory};
+use crate::cli::{Global, examples, working_directory};
 use crate::config::name_and_spec;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{Output, bytes, count};
@@ -17,10 +17,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Operations named of those that cannot be called.
+/// Maximum number of skipped operations listed per API.
 const SKIPPED_TOLD_MAX: usize = 10;
 
-/// What definitions begin with.
+/// The comment at the beginning of `sdk.d.luau`.
 const HEADER: &str = "\
 -- Globals of the scripts that `ctx` runs, and every function of `sdk` that was generated.
 -- Written by `ctx generate`, which writes it anew: changes are lost.
@@ -34,18 +34,22 @@ const HEADER: &str = "\
 -- The flag lifts a bound that about a thousand functions reach; an API with fewer does without.
 ";
 
-/// Write down what APIs can do: `manifest.json`, and Luau types for the editor.
+/// Generate Luau types and a JSON manifest from the functions of APIs.
 ///
-/// Each API is a module with its types, `sdk/NAME.luau`; all of them are declared in `sdk.d.luau`, by which the Luau
-/// language server completes and checks calls in scripts. Files that are there already and are none of these are left
-/// alone.
+/// Writes a module with types per API (`sdk/NAME.luau`), the declarations of all of them (`sdk.d.luau`), which the Luau
+/// language server uses to complete and check scripts, and `manifest.json`. Other files in the folder are left alone.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Generate types for the APIs of the workspace", "ctx generate --output types"),
+    ("Generate types for an OpenAPI file", "ctx generate petstore.yaml --output types"),
+    ("Generate types for a URL, under another name", "ctx generate pets=https://example.com/openapi.json --output types"),
+]))]
 pub(crate) struct Generate {
-    /// An OpenAPI description: a file or an address, called like its file unless a name is given before it. Where none
-    /// is named, those of the workspace's `[apis]`.
+    /// Path or URL of an OpenAPI description. The API is named after the file unless a name precedes it. By default the
+    /// APIs in the workspace's `[apis]`.
     #[arg(value_name = "[NAME=]PATH|URL")]
     specs: Vec<String>,
-    /// The folder to write into; it is made where there is none.
+    /// The folder to write to, which is created if it does not exist.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }
@@ -69,7 +73,7 @@ impl Generate {
     }
 }
 
-/// The APIs of the workspace.
+/// The trusted APIs of the workspace.
 fn configured(global: &Global) -> CommandResult<Vec<ApiSettings>> {
     let workspace = global.open_for(&["apis.", "frozen_params"])?;
     let (mut apis, _) = workspace.config.apis(&|_| true);
@@ -79,7 +83,7 @@ fn configured(global: &Global) -> CommandResult<Vec<ApiSettings>> {
     }
     let here = working_directory()?;
     for api in &mut apis {
-        // So that the same is written wherever the workspace lies.
+        // Relative, so that the generated files do not depend on the location of the workspace.
         if let Spec::File(path) = &api.spec
             && let Ok(inside) = path.strip_prefix(&here)
         {
@@ -89,7 +93,7 @@ fn configured(global: &Global) -> CommandResult<Vec<ApiSettings>> {
     Ok(apis)
 }
 
-/// APIs as they are typed: `name=path`, `name=https://…`, or without a name.
+/// The APIs named on the command line: `name=path`, `name=https://…`, or without a name.
 fn all_typed(specs: &[String]) -> CommandResult<Vec<ApiSettings>> {
     let mut names = HashSet::new();
     let mut settings = Vec::new();
@@ -100,7 +104,7 @@ fn all_typed(specs: &[String]) -> CommandResult<Vec<ApiSettings>> {
             let error = CommandError::usage(format!("two descriptions are called {name}"));
             return Err(error.hint("write another name before one of them: `other=PATH`"));
         }
-        // As it is written, so that the same is written wherever the files are made.
+        // Relative paths stay relative, so that the generated files do not depend on the working directory.
         let place = Spec::read(place, Path::new(""));
         let place = place.map_err(|error| CommandError::usage(format!("{name}: {error}")))?;
         settings.push(ApiSettings::new(name, place));
@@ -108,7 +112,7 @@ fn all_typed(specs: &[String]) -> CommandResult<Vec<ApiSettings>> {
     Ok(settings)
 }
 
-/// What is to be written, whole.
+/// The generated files, in memory.
 struct Files {
     all: Vec<(PathBuf, Vec<u8>)>,
     functions: usize,
@@ -146,7 +150,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Writes what is not there yet as it is; gives all of it, with sizes.
+    /// Writes the files that are missing or differ; returns all paths with sizes.
     fn write(&self, folder: &Path) -> CommandResult<Vec<(PathBuf, u64)>> {
         let write = |(path, bytes): &(PathBuf, Vec<u8>)| {
             let path = folder.join(path);
@@ -164,7 +168,7 @@ fn library(status: &ApiStatus, interface: &Interface) -> Library {
     Library::of(&status.name, title, specs, &interface.definitions)
 }
 
-/// All globals of scripts: `sdk` as it was generated, the others as they always are.
+/// The type definitions of all globals of scripts: the generated `sdk`, and the host APIs.
 fn all_definitions(libraries: &[Library]) -> String {
     let hosts =
         ctx_luau::api_types().filter(|(name, _)| *name != "sdk").map(|(_, types)| format!("\n{types}"));
@@ -185,7 +189,7 @@ fn tell_skipped(status: &ApiStatus, output: &Output) {
     }
 }
 
-/// Writes a file whole or not at all, and not where it is the same already.
+/// Writes a file atomically, unless it has this content already.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());
@@ -198,7 +202,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_file_name(name);
     fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
         if fs::remove_file(&part).is_err() {
-            // It was never made.
+            // The temporary file was never created.
         }
     })
 }

@@ -1,5 +1,5 @@
-//! The work behind a server, for one configuration: the index is tended, vectors are made, upstreams are connected,
-//! sources are kept fresh, and scripts are reloaded when they change.
+//! Background tasks of a server, for one configuration: update the keyword index, compute embeddings, connect to
+//! upstreams, keep sources fresh, and reload changed scripts.
 
 use crate::commands::filling::Filling;
 use crate::commands::refresh::{Kept, Refresh, Tell};
@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How often the keyword index is looked after while serving.
+/// How often the keyword index is checked while serving.
 const TEND_EVERY: Duration = Duration::from_secs(1);
 
-/// The work behind a server until its configuration changes.
+/// The background tasks of a server, until its configuration changes.
 pub(super) struct Background {
     pub(super) workspace: Arc<Workspace>,
     scripts: JoinHandle<ScriptSet>,
@@ -26,7 +26,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts everything but the refreshing of sources, until `shutdown`.
+    /// Starts all background tasks except the syncs of sources; they run until `shutdown`.
     pub(super) fn start(workspace: Arc<Workspace>, scripts: ScriptSet, shutdown: &CancellationToken) -> Self {
         workspace.start_upstreams();
         let stop = shutdown.child_token();
@@ -45,14 +45,15 @@ impl Background {
         self.refresh = Some(Refresh::start(&self.workspace, sources, tell, &self.stop));
     }
 
-    /// Stops the work, so that another configuration can go on with it: returns the scripts as they are loaded. A sync
-    /// or a batch of vectors in hand ends by itself.
+    /// Stops the background tasks so that those of a new configuration can take over, and returns the loaded scripts. A
+    /// running sync or embedding batch ends by itself.
     pub(super) async fn stop(self) -> Option<ScriptSet> {
         self.stop.cancel();
         self.scripts.await.ok()
     }
 
-    /// Ends it all, whatever scripts still run, and upstream servers.
+    /// Stops all background tasks, running scripts and upstream servers; waits at most `patience` for syncs and
+    /// embeddings.
     pub(super) async fn end(self, patience: Duration) {
         self.stop.cancel();
         self.tending.abort();
@@ -63,7 +64,7 @@ impl Background {
                 refresh.end().await;
             }
         };
-        // A batch may be on its way to a model that is slow; without it nothing is lost.
+        // A batch may still wait for a slow remote model. Giving up loses nothing: its chunks are embedded later.
         let work = async { tokio::join!(self.filling.end(), refreshing) };
         if tokio::time::timeout(patience, work).await.is_err() {
             tracing::debug!("stopped while vectors were made or a source was synced");
@@ -72,8 +73,8 @@ impl Background {
     }
 }
 
-/// Every connection needs a descriptor and every worker three, and what is allowed at first is meant
-/// for programs that serve nobody. Raised to what may be had.
+/// Raises the limit on open files to its hard limit. Every connection needs a file descriptor and every worker three;
+/// the default soft limit is too low for a server.
 pub(super) fn allow_descriptors() {
     #[cfg(unix)]
     {
@@ -87,7 +88,7 @@ pub(super) fn allow_descriptors() {
     }
 }
 
-/// Looks after the keyword index: a sync in another process may have died before it was done.
+/// Lets the keyword index catch up periodically: a sync in another process may have died before it was complete.
 async fn tend(knowledge: Arc<Knowledge>, shutdown: CancellationToken) {
     let mut failed = false;
     while !shutdown.is_cancelled() {

@@ -1,5 +1,5 @@
-//! A served workspace that follows its configuration: when a file of it is edited, or the user trusts more of it, the
-//! server goes on with the new one. An edit that cannot be used leaves the configuration before it in place.
+//! Configuration reload: when a configuration file is edited, or the user trusts another section, a running server
+//! switches to the new configuration. After an invalid edit the previous configuration stays in use.
 
 use super::ConfigLoader;
 use super::background::Background;
@@ -19,29 +19,29 @@ use tokio_util::sync::CancellationToken;
 
 /// How often the configuration files are polled for changes.
 const POLL_EVERY: Duration = Duration::from_millis(500);
-/// Polls between two looks whether the user has trusted more.
+/// Number of polls between two checks whether the user has trusted another section.
 const TRUST_POLLS: u32 = 4;
 
-/// A served workspace.
+/// A served workspace, with its background tasks and the task that reloads its configuration.
 pub(crate) struct Live {
     task: JoinHandle<Background>,
-    /// The workspace as it was opened.
+    /// The workspace with its first configuration.
     opened: Arc<Workspace>,
 }
 
-/// How a served workspace loads its configuration again.
+/// How a served workspace loads its configuration again, and where messages go.
 pub(crate) struct Reloading {
     pub(crate) load: ConfigLoader,
     pub(crate) global: Global,
-    /// Told how sources are doing.
+    /// Receives the results of syncs.
     pub(crate) tell: Tell,
-    /// Told what was loaded.
+    /// Receives a line about each reload.
     pub(crate) say: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Live {
-    /// Starts the work behind a server, and follows the configuration until `shutdown`. The sources to keep fresh may
-    /// come later, after a first sync.
+    /// Starts the background tasks, and reloads the configuration until `shutdown`. `sources` resolves to the sources
+    /// to keep fresh: at once, or after a first sync.
     pub(crate) fn start(
         workspace: Arc<Workspace>,
         scripts: ScriptSet,
@@ -61,11 +61,12 @@ impl Live {
         Self { task, opened: workspace }
     }
 
-    /// Ends everything, after `shutdown`.
+    /// Stops all background tasks; call it after `shutdown` was cancelled.
     pub(crate) async fn end(self, patience: Duration) {
         match tokio::time::timeout(patience, self.task).await {
             Ok(Ok(background)) => background.end(patience).await,
-            // It is in the middle of a reload, or has panicked. Processes belong to every configuration.
+            // The task is in the middle of a reload, or has panicked. All configurations share their processes, so
+            // ending those of the first workspace ends all of them.
             _ => {
                 self.opened.end_processes().await;
                 self.opened.close();
@@ -74,12 +75,12 @@ impl Live {
     }
 }
 
-/// Polls the files of a configuration.
+/// Polls the files of a configuration, and reloads it.
 struct Follower {
-    /// Versions at the last poll, and when the configuration was loaded last.
+    /// The file versions at the last poll (`seen`), and those that were last loaded (`loaded`).
     seen: Vec<(PathBuf, Option<Version>)>,
     loaded: Vec<(PathBuf, Option<Version>)>,
-    /// Sections that wait for the user's trust.
+    /// Sections that are left out because the user has not trusted them.
     untrusted: Vec<TrustRequest>,
     reloading: Reloading,
     shutdown: CancellationToken,
@@ -92,7 +93,7 @@ impl Follower {
         sources: impl Future<Output = Vec<Kept>>,
     ) -> Background {
         let mut sources = std::pin::pin!(sources);
-        // Until the first sync is done; a configuration that is loaded before that brings sources of its own.
+        // Stays true until the first sync is done, or until a reload, which determines the sources anew.
         let mut awaits_sources = true;
         for poll in 1_u32.. {
             tokio::select! {
@@ -116,8 +117,8 @@ impl Follower {
         background
     }
 
-    /// Whether a file differs from what was loaded, and has rested since the last poll: whoever writes it may be in the
-    /// middle of it.
+    /// Whether a file differs from the loaded version and has not changed since the last poll: an editor may be in the
+    /// middle of writing it.
     async fn is_edited(&mut self) -> bool {
         let paths: Vec<PathBuf> = self.seen.iter().map(|(path, _)| path.clone()).collect();
         let look = || paths.into_iter().map(|path| (path.clone(), version(&path))).collect::<Vec<_>>();
@@ -127,7 +128,7 @@ impl Follower {
         rests && self.seen != self.loaded
     }
 
-    /// Whether the user has trusted a section since it was left out.
+    /// Whether the user has meanwhile trusted a section that was left out.
     async fn is_trusted_now(&self, background: &Background) -> bool {
         let Some(path) = background.workspace.config.path.clone() else { return false };
         let untrusted = self.untrusted.clone();
@@ -150,7 +151,7 @@ impl Follower {
         spawn_blocking(replace).await.map_err(|_| CommandError::new("it cannot be loaded"))?
     }
 
-    /// Says what is to be known of a loaded configuration, and returns it if it differs from the running one.
+    /// Logs the problems of a loaded configuration, and returns it if it differs from the running one.
     fn accept(&mut self, loaded: CommandResult<Replacement>, is_edited: bool) -> Option<Replacement> {
         let files = self.loaded.iter().map(|(path, _)| path.display().to_string());
         let file = files.into_iter().next().unwrap_or_default();
@@ -165,7 +166,7 @@ impl Follower {
             }
         };
         let Replacement { config, changes, needs_restart } = &replacement;
-        // Callers are told which sections are not trusted.
+        // Untrusted sections count as a change: their tools tell callers that they are not trusted.
         let is_changed = !changes.is_empty() || self.untrusted != config.untrusted;
         self.untrusted.clone_from(&config.untrusted);
         if is_edited && !config.untrusted.is_empty() {
@@ -179,7 +180,7 @@ impl Follower {
         is_changed.then_some(replacement)
     }
 
-    /// Goes on with another configuration; with the one before it where that cannot be used.
+    /// Switches to another configuration; keeps the previous one if the new one cannot be used.
     async fn reload(&self, background: Background, replacement: Replacement) -> Background {
         let Replacement { config, changes, .. } = replacement;
         let changes = Arc::new(changes);

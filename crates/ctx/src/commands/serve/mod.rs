@@ -1,4 +1,4 @@
-//! `ctx serve`
+//! `ctx serve`: serves a workspace at an address (HTTP and MCP), or MCP on stdin and stdout.
 
 mod background;
 mod follow;
@@ -10,7 +10,7 @@ pub(super) use server::Server;
 
 use super::refresh::{News, Refresh};
 use super::sync::summary;
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::config::{Config, Typed, TypedApi, TypedAuth, TypedBind, TypedServer};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
@@ -26,17 +26,21 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// What a model is told about the server.
+/// The first sentence of the MCP instructions, for a workspace with documents.
 const KNOWLEDGE: &str = "Knowledge and tools of this workspace. Find documents with `search` and read them \
      whole with `get`.";
 
-/// The same, whatever it serves.
+/// The MCP instructions on functions, for every server.
 const FUNCTIONS: &str = "`execute` runs a Luau script that may call many functions (`sdk.<provider>.<name>{…}`) \
      and returns only what you need: find functions with `search_docs` and read how they are called with \
      `get_function_docs`.";
 
-/// Serve the workspace.
+/// Serve the workspace to MCP clients and over HTTP.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Serve HTTP, and MCP at /mcp", "ctx serve mcp"),
+    ("Serve MCP on stdin and stdout", "ctx serve mcp --stdio"),
+]))]
 pub(crate) struct Serve {
     #[command(subcommand)]
     what: What,
@@ -44,24 +48,31 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Serve HTTP and MCP (at `/mcp`) at `server.bind`.
+    /// Serve HTTP and MCP (at `/mcp`) at `server.bind`, or MCP on stdin and stdout.
+    ///
+    /// While it runs, sources are kept up to date, missing embeddings are computed, and changes of ctx.toml and of
+    /// scripts take effect.
+    #[command(after_help = examples(&[
+        ("Serve HTTP, and MCP at /mcp, at another port", "ctx serve mcp --port 8080"),
+        ("Serve MCP on stdin and stdout, as clients start it", "ctx serve mcp --stdio"),
+        ("Serve the workspace with one more MCP server", "ctx serve mcp --mcp issues=https://mcp.example.com/mcp"),
+    ]))]
     Mcp {
-        /// Speak MCP on stdin and stdout instead, with the client that started this.
+        /// Serve MCP on stdin and stdout, for a client that starts this command.
         #[arg(long, conflicts_with_all = ["port", "bind"])]
         stdio: bool,
         #[command(flatten)]
         listen: TypedBind,
-        /// One more upstream server, in the place of one of its name in `[mcp_servers]`: a command line like
-        /// `files='npx -y server-filesystem .'`, or an address like `remote=https://example.com/mcp`. May be
-        /// given several times.
+        /// An additional MCP server, which replaces one of the same name in `[mcp_servers]`: a command line, as in
+        /// `files='npx -y server-filesystem .'`, or a URL, as in `remote=https://example.com/mcp`. Can be repeated.
         #[arg(long, value_name = "NAME=COMMAND|URL")]
         mcp: Vec<TypedServer>,
-        /// One more API, in the place of one of its name in `[apis]`: the path or the address of its OpenAPI
-        /// description, like `pets=petstore.yaml`. May be given several times.
+        /// An additional API, which replaces one of the same name in `[apis]`: path or URL of its OpenAPI description,
+        /// as in `pets=petstore.yaml`. Can be repeated.
         #[arg(long, value_name = "NAME=SPEC")]
         api: Vec<TypedApi>,
-        /// A variable that holds what lets us in at an API, over what `[apis]` says, like `pets:PETS_TOKEN`. May be
-        /// given several times.
+        /// Environment variable with the credentials of an API, as in `pets:PETS_TOKEN`; overrides those in `[apis]`.
+        /// Can be repeated.
         #[arg(long, value_name = "NAME[.SCHEME]:VARIABLE")]
         auth: Vec<TypedAuth>,
     },
@@ -75,10 +86,10 @@ impl Serve {
     }
 }
 
-/// Loads the configuration; called again once the user has trusted it, and when it has changed.
+/// Loads the configuration. Called again after the user has trusted it, and when a file has changed.
 pub(super) type ConfigLoader = Arc<dyn Fn(&Global) -> CommandResult<Config> + Send + Sync>;
 
-/// Serves what is configured: at an address, or on stdin and stdout.
+/// Serves a configuration at an address, or on stdin and stdout.
 pub(super) async fn config(load: ConfigLoader, at_address: bool, global: &Global) -> CommandResult {
     match at_address {
         true => serve_at_address(load, global).await,
@@ -98,13 +109,13 @@ async fn serve_at_address(load: ConfigLoader, global: &Global) -> CommandResult 
     server.run(live, drain).await
 }
 
-/// A server reloads its configuration, and tells its log.
+/// How a server reloads its configuration; messages go to its log.
 fn reloading(load: ConfigLoader, global: &Global) -> Reloading {
     let say = Arc::new(|line: &str| tracing::info!("{line}"));
     Reloading { load, global: global.clone(), tell: Arc::new(|news| log(&news)), say }
 }
 
-/// Loads the scripts to be served; those that cannot be are told and left out.
+/// Loads the scripts of a workspace. Scripts that fail to load are reported and left out.
 pub(crate) async fn load_scripts(workspace: &Workspace, output: &Output) -> ScriptSet {
     let scripts = workspace.load_scripts().await;
     scripts.problems().iter().for_each(|problem| output.warn(problem));
@@ -130,7 +141,7 @@ fn mcp_server(
     McpServer::new(workspace.catalog.clone(), settings, ready, shutdown.clone())
 }
 
-/// Waits until it has ended, or lets it drain after a signal; a second signal ends it at once.
+/// Waits until the server has ended. A first signal lets requests in flight finish; a second one stops at once.
 async fn until_signal<E: Error>(
     mut serving: JoinHandle<Result<(), E>>,
     mut signals: Signals,
@@ -157,7 +168,7 @@ async fn until_signal<E: Error>(
     ended
 }
 
-/// A server has nobody to talk to but its log.
+/// Writes the result of a sync to the log.
 fn log(news: &News<'_>) {
     match news {
         News::Synced(report) => tracing::info!("{}", summary(report)),

@@ -1,4 +1,4 @@
-//! The server at an address: HTTP, and MCP at `/mcp`.
+//! The HTTP server of a workspace, with MCP at `/mcp`.
 
 use super::background::allow_descriptors;
 use super::follow::Live;
@@ -18,21 +18,21 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// A server that has its address.
+/// A server that is bound to its address and not yet running.
 pub(crate) struct Server {
     listener: TcpListener,
     address: SocketAddr,
     api: Api,
     signals: Signals,
     shutdown: CancellationToken,
-    /// Says where it is while it runs.
+    /// Records address and process in the data folder, while the server runs.
     record: Option<ServerRecord>,
 }
 
 impl Server {
-    /// Takes the configured address.
+    /// Binds to the configured address.
     pub(crate) async fn bind(workspace: &Workspace) -> CommandResult<Self> {
-        // Before anybody is told that it serves: whoever knows may want to stop it.
+        // Installed before the address is announced: from then on somebody may stop the server by a signal.
         let signals = Signals::listen()?;
         allow_descriptors();
         let config = &workspace.config;
@@ -58,19 +58,19 @@ impl Server {
             && !host.is_empty()
             && access.allowed_hosts.is_empty()
         {
-            // The name that was bound is a name to be called by.
+            // Requests with the bound name as their `Host` are allowed.
             access.allowed_hosts.push(host.to_owned());
         }
         if let Some(oauth) = oauth {
             let oauth = oauth
                 .oauth(&format!("http://{address}/mcp"))
                 .map_err(|error| CommandError::usage(format!("in [server.oauth]: {error}")))?;
-            // So is the name that tokens are meant for.
+            // The host of the OAuth resource is an allowed `Host` as well.
             access.allowed_hosts.push(oauth.host().to_owned());
             access.oauth = Some(Arc::new(oauth));
         }
         let shutdown = CancellationToken::new();
-        // Nobody is let in before the scripts are loaded.
+        // Always ready: no connection is accepted before the scripts are loaded.
         let (_, ready) = watch::channel(true);
         let mcp = mcp_server(workspace, ready, &shutdown);
         let api = Api::new(workspace.catalog.clone(), address, access, settings.http_limits())
@@ -80,20 +80,20 @@ impl Server {
         Ok(Self { listener, address, api, signals, shutdown, record })
     }
 
-    /// Where it can be reached.
+    /// The server's base URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Cancelled when it begins to end.
+    /// Cancelled when the server starts to shut down.
     pub(crate) fn shutdown(&self) -> CancellationToken {
         self.shutdown.clone()
     }
 
-    /// Serves until a signal comes, then drains for at most `drain`; a second signal ends it at once.
+    /// Serves until a signal, then drains for at most `drain`. A second signal stops at once.
     pub(crate) async fn run(self, live: Live, drain: Duration) -> CommandResult {
         let Self { listener, api, signals, shutdown, record, .. } = self;
-        // A task of its own: whatever else this one does must not keep connections waiting.
+        // A separate task, so that connections never wait for the work of this one.
         let serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
         let stopping = shutdown.clone().cancelled_owned();
         let stopped_at = tokio::spawn(async move {
@@ -109,9 +109,9 @@ impl Server {
     }
 }
 
-/// Records the server with its workspace. Without a record nothing is lost but what a second one says.
+/// Records the server in the data folder of its workspace. If that fails, a second server cannot say where this one is.
 fn record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
-    // Without a file of its own it is no workspace: `ctx run` serves what was typed.
+    // Without a configuration file there is no workspace: `ctx run` serves its arguments.
     config.path.as_ref()?;
     let server = RunningServer { process: std::process::id(), address, workspace: config.root.clone() };
     ServerRecord::write(config.data_folder(), &server).unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! The server on stdin and stdout, for the client that started it.
+//! The MCP server on stdin and stdout, for the client that started it.
 
 use super::background::allow_descriptors;
 use super::{ConfigLoader, Live, load_scripts, mcp_server, reloading, until_signal};
@@ -13,10 +13,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How long work behind the server may take to end once the client has left.
+/// Time for background tasks to end after the client has disconnected.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Serves until the client leaves. It is answered at once; what depends on scripts waits for them.
+/// Serves until the client disconnects. Requests are answered at once, except those that depend on scripts, which wait
+/// until these are loaded.
 pub(super) async fn serve(load: ConfigLoader, global: &Global) -> CommandResult {
     let signals = Signals::listen()?;
     allow_descriptors();

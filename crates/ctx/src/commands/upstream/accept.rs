@@ -1,4 +1,4 @@
-//! `ctx upstream accept`
+//! `ctx upstream accept`: accepts the last seen tool definitions of an MCP server.
 
 use super::changes;
 use crate::admin::{self, AcceptUpstream, AcceptUpstreamRequest, Admin};
@@ -6,12 +6,13 @@ use crate::cli::Global;
 use crate::error::CommandResult;
 use std::sync::Arc;
 
-/// Takes the definitions that were seen last for accepted: those are what the user could look at.
+/// Accepts the definitions that were seen last, without asking the server again: those are the ones the user has
+/// reviewed.
 pub(super) async fn run(name: String, global: &Global) -> CommandResult {
     let output = global.output();
     let config = global.load()?;
     config.warnings.iter().for_each(|warning| output.warn(warning));
-    // Without a workspace: no store is needed.
+    // The workspace is not opened, since no store is needed.
     let catalog = Admin::of_config(&Arc::new(config)).into_catalog();
     let request = AcceptUpstreamRequest { name: name.clone() };
     let answer = admin::call::<AcceptUpstream>(catalog, request).await?;

@@ -1,8 +1,8 @@
-//! How a server's tools differ from those that were accepted, for people.
+//! Prints the difference between the accepted and the current tool definitions of an MCP server.
 
 use ctx_mcp::{ChangedField, ChangedPlaces, Difference, FieldChange};
 
-/// The whole of it, some lines for each tool.
+/// The difference as text, with some lines per tool.
 pub(super) fn shown(difference: &Difference) -> String {
     let mut lines = Vec::new();
     lines.extend(difference.added.iter().map(|name| format!("  + {name}")));
@@ -35,8 +35,8 @@ fn show_field(ChangedField { field, change }: &ChangedField, lines: &mut Vec<Str
     }
 }
 
-/// The lines that differ. Those that are alike at the beginning and the end are left out, so that one that was
-/// slipped in between is seen.
+/// The lines that differ. Equal lines at the beginning and the end are left out, so that a line inserted into a long
+/// text stands out.
 fn show_text(before: &str, after: &str, lines: &mut Vec<String>) {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let alike = before.iter().zip(&after).take_while(|(old, new)| old == new).count();

@@ -1,4 +1,4 @@
-//! `ctx upstream`
+//! `ctx upstream`: lists and tests upstreams (MCP servers and APIs), and manages their definitions and logins.
 
 mod accept;
 mod changes;
@@ -9,7 +9,7 @@ use crate::admin::{
     self, ListUpstreams, ListUpstreamsRequest, ListedUpstream, OperationError, TestUpstream,
     TestUpstreamRequest, UpstreamDetails, UpstreamStanding, usable_server,
 };
-use crate::cli::Global;
+use crate::cli::{Global, examples};
 use crate::config::upstream_section;
 use crate::error::CommandResult;
 use crate::output::{count, table};
@@ -18,8 +18,13 @@ use clap::Subcommand;
 use ctx_core::Identifier;
 use serde_json::{Value, json};
 
-/// Look at upstream MCP servers and APIs, and at what they can do.
+/// List, test, import and sign in to upstreams: MCP servers and APIs.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Show the state of all upstreams", "ctx upstream list"),
+    ("Connect to one of them and list its functions", "ctx upstream test github"),
+    ("Import the MCP servers of an editor", "ctx upstream import .vscode/mcp.json"),
+]))]
 pub(crate) struct Upstream {
     #[command(subcommand)]
     action: Action,
@@ -27,34 +32,58 @@ pub(crate) struct Upstream {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Connect to every server in `[mcp_servers]`, read every description in `[apis]`, and show how each is doing.
+    /// Connect to all upstreams and show their state.
+    ///
+    /// Connects to the servers in `[mcp_servers]`, and reads the descriptions of the APIs in `[apis]`.
+    #[command(after_help = examples(&[
+        ("Show the state of all upstreams", "ctx upstream list"),
+        ("Show it with functions and errors, as JSON", "ctx upstream list --json"),
+    ]))]
     List,
-    /// Connect to one server, or read the description of one API, and show what it can do.
+    /// Connect to an upstream and list its functions.
+    #[command(after_help = examples(&[
+        ("List the functions of a server or API", "ctx upstream test github"),
+        ("List them as JSON", "ctx upstream test github --json"),
+    ]))]
     Test {
-        /// Its name in `[mcp_servers]` or `[apis]`.
+        /// Name of the server or API in `[mcp_servers]` or `[apis]`.
         name: String,
     },
-    /// Accept the tools of a server as they were last seen.
+    /// Accept the current tool definitions of a server.
     ///
-    /// What a server says of its tools is remembered when it is first seen. If it says something else later,
-    /// `ctx upstream list` shows the difference; until it is accepted, those that do more than
-    /// read are refused, or all of them with `changes = "ask"`.
+    /// The definitions (descriptions, schemas, annotations) of a server are recorded when it is first seen. If they
+    /// change later, `ctx upstream list` shows the difference. Until you accept them, changed tools that do more than
+    /// read are refused, or all changed tools with `changes = "ask"`.
+    #[command(after_help = examples(&[
+        ("Accept the definitions that `ctx upstream list` shows", "ctx upstream accept github"),
+        ("Accept them, and print the difference as JSON", "ctx upstream accept github --json"),
+    ]))]
     Accept {
-        /// Its name in `[mcp_servers]`.
+        /// Name of the server in `[mcp_servers]`.
         name: String,
     },
     Import(import::Import),
-    /// Log in at a server on the web that lets only known people in.
+    /// Sign in to a remote server that requires OAuth.
+    ///
+    /// Opens the sign-in page in a browser and waits up to five minutes.
+    #[command(after_help = examples(&[
+        ("Sign in with the browser", "ctx upstream login linear"),
+        ("Only print the address of the sign-in page", "ctx upstream login linear --no-browser"),
+    ]))]
     Login {
-        /// Its name in `[mcp_servers]`.
+        /// Name of the server in `[mcp_servers]`.
         name: String,
-        /// Do not open a browser; only show the address to log in at.
+        /// Print the address of the sign-in page instead of opening a browser.
         #[arg(long)]
         no_browser: bool,
     },
-    /// Forget the login at a server.
+    /// Sign out of a server: delete its OAuth tokens.
+    #[command(after_help = examples(&[
+        ("Sign out", "ctx upstream logout linear"),
+        ("Sign out, and print whether there was a login, as JSON", "ctx upstream logout linear --json"),
+    ]))]
     Logout {
-        /// Its name in `[mcp_servers]`.
+        /// Name of the server in `[mcp_servers]`.
         name: String,
     },
 }
@@ -85,7 +114,7 @@ impl Upstream {
     }
 }
 
-/// Does it in a workspace whose servers may run, and ends them afterwards.
+/// Opens the workspace with its upstreams, does the work, and stops the servers afterwards.
 async fn connected(global: &Global, work: impl AsyncFnOnce(&Workspace) -> CommandResult) -> CommandResult {
     let workspace = global.open_for(&["apis.", "frozen_params", "mcp_servers."])?;
     let done = work(&workspace).await;
@@ -221,7 +250,7 @@ fn row(upstream: &ListedUpstream) -> Vec<String> {
     vec![name.clone(), word(upstream.state).to_owned(), notes, reach.clone()]
 }
 
-/// The state as a person reads it.
+/// The state in words.
 fn word(state: UpstreamStanding) -> &'static str {
     match state {
         UpstreamStanding::Connecting => "connecting",

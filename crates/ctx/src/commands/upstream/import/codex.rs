@@ -1,10 +1,11 @@
-//! Servers of Codex's `config.toml`: texts are literal, and secrets are named by the variables they are in.
+//! Conversion of servers in Codex's `config.toml`: strings are literal, and secrets are named by their environment
+//! variables.
 
 use super::entry::{Dialect, Section, malformed};
 use super::variables::{escaped, is_variable};
 use serde_json::{Map, Value, json};
 
-/// Characters with a meaning in `allowed_tools` and `denied_tools`.
+/// Special characters of the patterns in `allowed_tools` and `denied_tools`.
 const PATTERN_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// `[mcp_servers.<name>]` of `~/.codex/config.toml`.
@@ -36,7 +37,7 @@ pub(super) const CODEX: Dialect = Dialect {
 fn convert_settings(fields: &Map<String, Value>, section: &mut Section) -> Result<(), String> {
     let key = "env_vars";
     for entry in list(fields, key)? {
-        // Also as `{ name = "…", source = "…" }`.
+        // Either a name or `{ name = "…", source = "…" }`.
         let name = entry.get("name").unwrap_or(entry);
         insert_under(section, "env", text(name, key)?, &variable(name, key, "")?);
     }
@@ -77,13 +78,13 @@ fn convert_settings(fields: &Map<String, Value>, section: &mut Section) -> Resul
     Ok(())
 }
 
-/// The tools that are there and those that are not: names in Codex, patterns here.
+/// Converts the allowed and denied tools: Codex lists names, ctx.toml patterns.
 fn convert_tools(fields: &Map<String, Value>, section: &mut Section) -> Result<(), String> {
     let patterns = |key: &str| -> Result<Vec<String>, String> {
         list(fields, key)?.iter().map(|name| Ok(pattern(text(name, key)?))).collect()
     };
     let (allowed, mut denied) = (patterns("enabled_tools")?, patterns("disabled_tools")?);
-    // No tool at all in Codex; here an empty list would be the same as none.
+    // An empty list allows no tool in Codex; in ctx.toml it would have no effect, so all tools are denied instead.
     if allowed.is_empty() && fields.contains_key("enabled_tools") {
         denied = vec!["*".to_owned()];
     }
@@ -95,13 +96,13 @@ fn convert_tools(fields: &Map<String, Value>, section: &mut Section) -> Result<(
     Ok(())
 }
 
-/// A pattern that only this name fits.
+/// A pattern that matches only this name.
 fn pattern(name: &str) -> String {
     let one = |c: char| if PATTERN_CHARACTERS.contains(&c) { format!("[{c}]") } else { c.to_string() };
     name.chars().map(one).collect()
 }
 
-/// The value of this variable, as ctx.toml has it; Codex keeps the name only.
+/// A reference to a variable in the syntax of ctx.toml, after `before`. Codex has only the variable's name.
 fn variable(name: &Value, key: &str, before: &str) -> Result<String, String> {
     let name = text(name, key)?;
     if !is_variable(name) {

@@ -1,26 +1,26 @@
-//! One server of a client's file as a section of ctx.toml has it.
+//! Converts one server of a client's settings to a section of ctx.toml.
 
 use super::variables::{converted, variable_named};
 use ctx_core::Redactor;
 use serde_json::{Map, Value, json};
 
-/// What secrets begin with, wherever they stand.
+/// Prefixes by which a value is recognised as a secret.
 const SECRET_BEGINNINGS: [&str; 8] =
     ["Basic ", "Bearer ", "ghp_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-"];
 
-/// How a family of clients writes a server.
+/// The format of a server in the settings of a family of clients.
 pub(super) struct Dialect {
-    /// Keys with the same meaning as one of ours: theirs, ours.
+    /// Keys with a counterpart in ctx.toml: the client's key, our key.
     pub(super) keys: &'static [(&'static str, &'static str)],
-    /// Other keys that are understood.
+    /// Other known keys.
     pub(super) other_keys: &'static [&'static str],
-    /// One of their texts as ctx.toml has it.
+    /// Converts a string to the syntax of ctx.toml; adds notes for the user.
     pub(super) convert: fn(&str, &mut Vec<String>) -> String,
-    /// Adds the settings of the other keys to the section.
+    /// Converts the other keys.
     pub(super) convert_other: fn(&Map<String, Value>, &mut Section) -> Result<(), String>,
 }
 
-/// Claude, Cursor, VS Code and most others: JSON in which variables are expanded.
+/// The format of Claude, Cursor, VS Code and most others: JSON with variables that the client expands.
 pub(super) const EDITORS: Dialect = Dialect {
     keys: &[
         ("command", "command"),
@@ -35,24 +35,24 @@ pub(super) const EDITORS: Dialect = Dialect {
     convert_other: convert_transport,
 };
 
-/// A section of ctx.toml that is being made.
+/// A section of ctx.toml under construction, with notes for the user.
 #[derive(Debug, Default)]
 pub(super) struct Section {
     pub(super) fields: Map<String, Value>,
     pub(super) notes: Vec<String>,
 }
 
-/// A server that can be taken.
+/// A converted server.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) section: Value,
-    /// What is to be known of it.
+    /// Notes about the conversion, for the user.
     pub(super) notes: Vec<String>,
-    /// What would be better.
+    /// Suggested improvements.
     pub(super) hints: Vec<String>,
 }
 
-/// The section of a server, or why it has none.
+/// Converts a server to a section; the error is the reason why it cannot be imported.
 pub(super) fn taken(name: &str, entry: &Value, dialect: &Dialect) -> Result<Taken, String> {
     let fields = entry.as_object().ok_or("it is no object")?;
     if fields.get("disabled") == Some(&json!(true)) || fields.get("enabled") == Some(&json!(false)) {
@@ -78,7 +78,7 @@ pub(super) fn taken(name: &str, entry: &Value, dialect: &Dialect) -> Result<Take
             _ => None,
         };
         let value = value.ok_or_else(|| malformed(theirs))?;
-        // An empty list says nothing, and some editors write one into every entry.
+        // Empty lists and tables have no effect, and some editors write them into every entry.
         let is_empty =
             value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
         if !is_empty {
@@ -98,7 +98,7 @@ pub(super) fn taken(name: &str, entry: &Value, dialect: &Dialect) -> Result<Take
     Ok(Taken { section: Value::Object(fields), notes, hints })
 }
 
-/// Why a server with an unusable value under this key is left out.
+/// The reason why a server with a malformed value under this key is left out.
 pub(super) fn malformed(key: &str) -> String {
     format!("its `{key}` is not what it should be")
 }
@@ -121,13 +121,13 @@ fn convert_transport(fields: &Map<String, Value>, section: &mut Section) -> Resu
 fn text(value: &Value, dialect: &Dialect, notes: &mut Vec<String>) -> Option<Value> {
     match value {
         Value::String(text) => Some(json!((dialect.convert)(text, notes))),
-        // Editors make text of them.
+        // Clients convert numbers and booleans to strings.
         Value::Number(_) | Value::Bool(_) => Some(json!(value.to_string())),
         _ => None,
     }
 }
 
-/// How to keep a secret out of the file, where one is written in it.
+/// A hint how to move a secret from the file to an environment variable; `None` if the value is no secret.
 fn exposed(server: &str, key: &str, name: &str, value: &Value) -> Option<String> {
     let value = value.as_str().filter(|value| !value.is_empty() && !value.contains("${"))?;
     let telling = SECRET_BEGINNINGS.iter().any(|beginning| value.starts_with(beginning));

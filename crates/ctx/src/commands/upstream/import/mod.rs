@@ -1,4 +1,4 @@
-//! `ctx upstream import`
+//! `ctx upstream import`: copies MCP servers from a client's settings to ctx.toml.
 
 mod codex;
 mod entry;
@@ -6,7 +6,7 @@ mod variables;
 
 use super::super::connect::edit::{Addition, Edit, EditError, Format, edit_all};
 use super::super::connect::{file, own_url};
-use crate::cli::{Global, variable};
+use crate::cli::{Global, examples, variable};
 use crate::config::{Config, check_upstream};
 use crate::error::{CommandError, CommandResult};
 use crate::output::Output;
@@ -15,33 +15,37 @@ use entry::Dialect;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
-/// The table of ctx.toml that servers are in.
+/// The table of MCP servers in ctx.toml.
 const KEY: &str = "mcp_servers";
-/// Where clients have their servers: each a path of keys.
+/// The paths of keys under which clients keep their servers.
 const PLACES: [&[&str]; 4] = [&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp_servers"]];
-/// Names of this machine.
+/// Loopback and wildcard hosts that stand for this machine, as they occur in a URL.
 const LOCAL_HOSTS: [&str; 3] = ["://localhost:", "://[::1]:", "://0.0.0.0:"];
 
-/// Take over MCP servers from a client's file.
+/// Import MCP servers from the settings of a client.
 ///
-/// Reads the JSON that Claude, Cursor, VS Code and others keep their servers in, or the TOML of Codex, and adds a
-/// `[mcp_servers.<name>]` section to the end of ctx.toml for each that is not there yet. Everything else in ctx.toml
-/// stays as it is; what it was is kept in ctx.toml.ctx-backup.
+/// Reads the JSON settings of Claude, Cursor, VS Code and others, or the TOML settings of Codex, and appends a
+/// `[mcp_servers.<name>]` section to ctx.toml for each server that is not there yet. The rest of ctx.toml is
+/// unchanged; its previous version is kept as ctx.toml.ctx-backup.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    ("Import the servers of VS Code", "ctx upstream import .vscode/mcp.json"),
+    ("Show what an import from Codex would add", "ctx upstream import ~/.codex/config.toml --dry-run"),
+]))]
 pub(crate) struct Import {
-    /// The file, like .mcp.json, .cursor/mcp.json, .vscode/mcp.json or ~/.codex/config.toml.
+    /// The settings file, such as .mcp.json, .cursor/mcp.json, .vscode/mcp.json or ~/.codex/config.toml.
     file: PathBuf,
-    /// Only print what would be added.
+    /// Print the sections that would be added, without writing them.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What becomes of the servers of a file.
+/// The servers of a file: those to add, those to leave out, and messages about them.
 #[derive(Default)]
 struct Plan {
-    /// Names and sections to add.
+    /// Names and sections of the servers to add.
     added: Vec<(String, Value)>,
-    /// Names, and why they are left out.
+    /// Names of the servers to leave out, with the reasons.
     left: Vec<(String, String)>,
     notes: Vec<String>,
     hints: Vec<String>,
@@ -111,7 +115,7 @@ impl Plan {
     ) -> Self {
         let mut plan = Self::default();
         let there = written.get(KEY).and_then(Value::as_object).into_iter().flat_map(Map::keys);
-        // Also those of the user's own file: two sections of a name would become one.
+        // Includes servers of the user-level file: two sections with the same name would be merged.
         let known = there.chain(config.settings.mcp_servers.keys());
         let mut taken: Vec<String> = known.cloned().collect();
         for (name, entry) in servers {
@@ -165,7 +169,7 @@ impl Plan {
     }
 }
 
-/// What a file says.
+/// Parses a file.
 fn read(path: &Path, format: Format) -> CommandResult<Map<String, Value>> {
     let shown = path.display();
     let before =
@@ -186,7 +190,7 @@ fn servers(source: &Map<String, Value>) -> Option<&Map<String, Value>> {
     })
 }
 
-/// Whether an entry is this program: as an upstream of its own it would call itself.
+/// Whether an entry is this program itself: as its own upstream it would call itself.
 fn is_ours(entry: &Value, config: &Config) -> bool {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
     if let Some(url) = text("url") {
@@ -199,7 +203,7 @@ fn is_ours(entry: &Value, config: &Config) -> bool {
     }
     let Some(command) = text("command") else { return false };
     let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase());
-    // A path of another system may be in it.
+    // The path may be one of another operating system, so it is split at both separators.
     let called = stem(Path::new(command.rsplit(['/', '\\']).next().unwrap_or_default()));
     let running = std::env::current_exe().ok().and_then(|program| stem(&program));
     let is_program = called.as_deref() == Some("ctx") || (called.is_some() && called == running);

@@ -1,13 +1,13 @@
-//! Variables as editors write them, as ours.
+//! Converts variable references of editors (`${env:NAME}`, `${input:id}` and others) to those of ctx.toml (`${NAME}`).
 
-/// A text of an editor's file as ctx.toml has it, and what is to be known of it.
+/// Converts a string of an editor's settings to the syntax of ctx.toml; adds notes for the user.
 pub(super) fn converted(text: &str, notes: &mut Vec<String>) -> String {
     let mut ours = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let (before, from) = rest.split_at(start);
         ours.push_str(before);
-        // After another `$` there is no way to write one.
+        // After another `$`, ctx.toml has no syntax for a variable.
         let variable = from[2..].split_once('}').filter(|_| !before.ends_with('$'));
         match variable.and_then(|(inside, after)| Some((variable_of(inside, notes)?, after))) {
             Some((variable, after)) => {
@@ -23,7 +23,7 @@ pub(super) fn converted(text: &str, notes: &mut Vec<String>) -> String {
     ours + rest
 }
 
-/// A text in which nothing is a variable as ctx.toml has it, where `${NAME}` would be one.
+/// Escapes a literal string for ctx.toml, where `${NAME}` would be a variable; adds notes for the user.
 pub(super) fn escaped(text: &str, notes: &mut Vec<String>) -> String {
     for after in text.split("${").skip(1) {
         if let Some((name, _)) = after.split_once('}').filter(|(name, _)| is_variable(name)) {
@@ -33,7 +33,7 @@ pub(super) fn escaped(text: &str, notes: &mut Vec<String>) -> String {
     text.replace("${", "$${")
 }
 
-/// What stands for `${inside}`; nothing where it is no variable.
+/// The replacement of `${inside}` in ctx.toml; `None` if it is no variable.
 fn variable_of(inside: &str, notes: &mut Vec<String>) -> Option<String> {
     if let Some(input) = inside.strip_prefix("input:") {
         let variable = variable_named(input);
@@ -65,7 +65,7 @@ pub(super) fn is_variable(name: &str) -> bool {
     name.chars().all(plain) && name.chars().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
-/// A variable's name for something that is called so.
+/// Derives the name of an environment variable from another name.
 pub(super) fn variable_named(called: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     let name: String = called.chars().map(plain).collect();

@@ -1,12 +1,12 @@
-//! Opening a page in the user's browser.
+//! Opens a page in the user's browser.
 
 use std::io;
 use std::process::{Command, Stdio};
 
-/// Names what is opened instead, with the address as its last word.
+/// The environment variable with the command of another browser; the address is appended to it.
 const VARIABLE: &str = "BROWSER";
 
-/// Opens an address, without waiting for whatever shows it.
+/// Opens an address, without waiting for the browser.
 pub(super) fn open(url: &str) -> io::Result<()> {
     let chosen = std::env::var(VARIABLE).unwrap_or_default();
     let mut words = chosen.split_whitespace();
@@ -20,7 +20,7 @@ pub(super) fn open(url: &str) -> io::Result<()> {
     };
     let mut child =
         command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    // Nobody else would bury it.
+    // Reaps the child process, which would otherwise stay a zombie.
     std::thread::spawn(move || child.wait());
     Ok(())
 }

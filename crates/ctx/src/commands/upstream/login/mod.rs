@@ -1,4 +1,4 @@
-//! `ctx upstream login` and `ctx upstream logout`
+//! `ctx upstream login` and `logout`: the OAuth sign-in to an MCP server, in a browser.
 
 mod browser;
 mod redirect;
@@ -15,10 +15,10 @@ use redirect::Redirect;
 use serde_json::json;
 use std::time::Duration;
 
-/// How long a person may take to log in.
+/// Time for the user to sign in.
 const LOGIN_MAX: Duration = Duration::from_secs(300);
 
-/// Logs in at a server, and connects to it to see that it lets us in.
+/// Signs in to a server, and connects to it with the new token as a check.
 pub(super) async fn login(
     workspace: &Workspace,
     name: &Identifier,
@@ -27,7 +27,7 @@ pub(super) async fn login(
     global: &Global,
 ) -> CommandResult {
     let output = global.output();
-    // What it says when it refuses is where a login begins.
+    // The server's 401 response, which this connection provokes, names the authorization server.
     let upstreams = &workspace.connect_some_upstreams(&|wanted| wanted == section).await.servers;
     let mut signals = Signals::listen()?;
     let logging_in = async {
@@ -64,7 +64,7 @@ pub(super) async fn login(
     })
 }
 
-/// Forgets a login.
+/// Deletes the OAuth tokens of a server.
 pub(super) fn logout(name: &str, url: Option<&str>, global: &Global) -> CommandResult {
     let forgotten = match (url, logins::store()) {
         (Some(url), Some(store)) => {

@@ -1,4 +1,4 @@
-//! Where a person comes back to after they have logged in: a page on this machine, asked for once.
+//! The OAuth redirect URI: a page on a loopback address, which receives the authorization response once.
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -9,23 +9,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 const PATH: &str = "/callback";
-/// Bytes of a request up to its body.
+/// Maximum size of a request's head.
 const HEAD_MAX: usize = 16 << 10;
-/// How long one request or answer may take. Browsers open connections that they never use.
+/// Time limit of one request or response. Browsers open connections that they never use.
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
-/// Requests that are read at once.
+/// Maximum number of requests read concurrently.
 const CONNECTIONS_MAX: usize = 16;
 const DONE: &str = "You are back at ctx, which goes on in its terminal. This window can be closed.";
 const NOT_IT: &str = "This is not the answer that is waited for here.";
 
-/// Waits at an address of this machine.
+/// A listener for the authorization response.
 pub(super) struct Redirect {
     listener: TcpListener,
     url: String,
 }
 
 impl Redirect {
-    /// At any port that is free.
+    /// Listens on any free loopback port.
     pub(super) async fn listen() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}{PATH}", listener.local_addr()?);
@@ -36,7 +36,7 @@ impl Redirect {
         &self.url
     }
 
-    /// Waits for the answer, and gives its query; whatever else is asked is turned away.
+    /// Waits for the authorization response, and returns its query. Other requests get a 404.
     pub(super) async fn answer(self, is_answer: impl Fn(&str) -> bool) -> String {
         let mut reading = FuturesUnordered::new();
         loop {
@@ -50,7 +50,7 @@ impl Redirect {
                     let Ok(Ok((stream, head))) = read else { continue };
                     let query = query(&head).filter(|query| is_answer(query));
                     let page = if query.is_some() { page("200 OK", DONE) } else { page("404 Not Found", NOT_IT) };
-                    // Who has gone needs no page.
+                    // The browser may have closed the connection: the page is only a courtesy.
                     let _ = timeout(EXCHANGE_MAX, write(stream, &page)).await;
                     if let Some(query) = query {
                         return query.to_owned();
@@ -61,7 +61,7 @@ impl Redirect {
     }
 }
 
-/// The query of a request that is for us.
+/// The query of a GET request for the redirect path.
 fn query(head: &str) -> Option<&str> {
     let target = head.strip_prefix("GET ")?.split(' ').next()?;
     target.strip_prefix(PATH)?.strip_prefix('?')
