@@ -1,11 +1,10 @@
 //! Rate limits, written as `10/m`.
 
-use governor::{DefaultDirectRateLimiter, Quota, clock::Clock};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A number of calls in a period, with a burst of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,26 +36,36 @@ impl FromStr for RateLimit {
     }
 }
 
-/// Enforces a [`RateLimit`] by counting calls.
+/// Enforces a [`RateLimit`] with the generic cell rate algorithm (GCRA): a token bucket whose only state is one time.
 #[derive(Debug)]
 pub struct Meter {
-    limiter: DefaultDirectRateLimiter,
+    interval: Duration,
+    /// How far the theoretical arrival time may be ahead of now: the burst.
+    tolerance: Duration,
+    /// The theoretical arrival time: when the bucket is full again.
+    full_at: Mutex<Instant>,
 }
 
 impl Meter {
     /// Starts with a whole burst available.
     pub fn new(limit: RateLimit) -> Self {
         let interval = limit.period / limit.calls.get();
-        // An interval of zero needs more than a billion calls a second; one nanosecond is as good.
-        let quota = Quota::with_period(interval.max(Duration::from_nanos(1)))
-            .map_or_else(|| Quota::per_second(limit.calls), |quota| quota.allow_burst(limit.calls));
-        Self { limiter: DefaultDirectRateLimiter::direct(quota) }
+        Self { interval, tolerance: limit.period.saturating_sub(interval), full_at: Mutex::new(Instant::now()) }
     }
 
     /// Counts one call, or returns the time to wait for it.
     pub fn take(&self) -> Result<(), Duration> {
-        let clock = governor::clock::DefaultClock::default();
-        self.limiter.check().map_err(|refusal| refusal.wait_time_from(clock.now()))
+        self.take_at(Instant::now())
+    }
+
+    fn take_at(&self, now: Instant) -> Result<(), Duration> {
+        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let ahead = full_at.saturating_duration_since(now);
+        if ahead > self.tolerance {
+            return Err(ahead - self.tolerance);
+        }
+        *full_at = now + ahead + self.interval;
+        Ok(())
     }
 }
 
@@ -100,5 +109,29 @@ mod tests {
         }
         let wait = meter.take().unwrap_err();
         assert!(wait > Duration::from_secs(1_100) && wait <= Duration::from_secs(1_200), "{wait:?}");
+    }
+
+    #[test]
+    fn calls_come_back_one_interval_after_another_up_to_the_burst() {
+        let meter = Meter::new("3/m".parse().unwrap());
+        let start = Instant::now();
+        let at = |seconds| meter.take_at(start + Duration::from_secs(seconds)).is_ok();
+        assert_eq!([at(0), at(0), at(0), at(0)], [true, true, true, false]);
+        assert_eq!([at(19), at(21), at(22), at(39), at(41)], [false, true, false, false, true]);
+        // However long nobody calls, no more than the burst is available.
+        assert_eq!([at(9_000), at(9_000), at(9_000), at(9_000)], [true, true, true, false]);
+    }
+
+    #[test]
+    fn the_time_to_wait_is_enough() {
+        let meter = Meter::new("7/s".parse().unwrap());
+        let mut now = Instant::now() + Duration::from_secs(1);
+        for _ in 0..100 {
+            if let Err(wait) = meter.take_at(now) {
+                assert!(meter.take_at(now + wait - Duration::from_nanos(1)).is_err());
+                now += wait;
+                assert!(meter.take_at(now).is_ok());
+            }
+        }
     }
 }

@@ -452,9 +452,8 @@ impl Drop for Running {
     fn drop(&mut self) {
         // A process without an id has already exited and been reaped.
         #[cfg(unix)]
-        if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
-            let _ =
-                nix::sys::signal::killpg(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGKILL);
+        if let Some(id) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)) {
+            let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
         }
     }
 }
