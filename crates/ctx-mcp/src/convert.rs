@@ -96,10 +96,10 @@ const BYTES_KEPT_KEY: &str = "ctx/bytes_kept";
 /// A tool's output as an MCP result. `has_output_schema`: the tool's listing promises an object.
 pub(crate) fn tool_result(output: Output, has_output_schema: bool) -> CallToolResult {
     let inside = output.inside;
-    with_inside(only_result(output, has_output_schema), inside)
+    with_nested_usage(result_without_meta(output, has_output_schema), inside)
 }
 
-fn with_inside(mut result: CallToolResult, inside: Inside) -> CallToolResult {
+fn with_nested_usage(mut result: CallToolResult, inside: Inside) -> CallToolResult {
     let Inside { calls, bytes_kept } = inside;
     if calls > 0 {
         let meta = &mut result.meta.get_or_insert_default().0;
@@ -109,7 +109,7 @@ fn with_inside(mut result: CallToolResult, inside: Inside) -> CallToolResult {
     result
 }
 
-fn only_result(output: Output, has_output_schema: bool) -> CallToolResult {
+fn result_without_meta(output: Output, has_output_schema: bool) -> CallToolResult {
     if let Some(result) = as_result(&output) {
         return result;
     }
@@ -144,7 +144,7 @@ pub(crate) fn tool_failure(error: &ToolError) -> CallToolResult {
         message.push_str(&format!(" (retry after {seconds} s)"));
     }
     let content = std::iter::once(mcp::ContentBlock::text(message)).chain(logs(error.logs()));
-    with_inside(CallToolResult::error(content.collect()), error.inside())
+    with_nested_usage(CallToolResult::error(content.collect()), error.inside())
 }
 
 /// Log lines as a content block of their own.
@@ -157,7 +157,7 @@ fn logs(lines: &[LogLine]) -> Option<mcp::ContentBlock> {
 }
 
 /// An error of the request itself, as a JSON-RPC error.
-pub(crate) fn failure(error: &ToolError) -> ErrorData {
+pub(crate) fn rpc_error(error: &ToolError) -> ErrorData {
     let code = match error.kind() {
         ErrorKind::NotFound | ErrorKind::BadRequest | ErrorKind::TooLarge => ErrorCode::INVALID_PARAMS,
         _ => ErrorCode::INTERNAL_ERROR,
@@ -166,29 +166,31 @@ pub(crate) fn failure(error: &ToolError) -> ErrorData {
 }
 
 pub(crate) fn resource(resource: Resource) -> mcp::Resource {
-    let mut shown = mcp::Resource::new(resource.uri, resource.name);
-    shown.title = resource.title;
-    shown.description = resource.description;
-    shown.mime_type = resource.mime_type;
-    shown.size = resource.size;
-    let more = More::of(resource.more);
-    (shown.annotations, shown.icons, shown.meta) = (more.annotations, more.icons, more.meta);
-    shown
+    let mut mcp_resource = mcp::Resource::new(resource.uri, resource.name);
+    mcp_resource.title = resource.title;
+    mcp_resource.description = resource.description;
+    mcp_resource.mime_type = resource.mime_type;
+    mcp_resource.size = resource.size;
+    let metadata = OptionalMetadata::of(resource.more);
+    (mcp_resource.annotations, mcp_resource.icons, mcp_resource.meta) =
+        (metadata.annotations, metadata.icons, metadata.meta);
+    mcp_resource
 }
 
 pub(crate) fn resource_template(template: ResourceTemplate) -> mcp::ResourceTemplate {
-    let mut shown = mcp::ResourceTemplate::new(template.uri_template, template.name);
-    shown.title = template.title;
-    shown.description = template.description;
-    shown.mime_type = template.mime_type;
-    let more = More::of(template.more);
-    (shown.annotations, shown.icons, shown.meta) = (more.annotations, more.icons, more.meta);
-    shown
+    let mut mcp_template = mcp::ResourceTemplate::new(template.uri_template, template.name);
+    mcp_template.title = template.title;
+    mcp_template.description = template.description;
+    mcp_template.mime_type = template.mime_type;
+    let metadata = OptionalMetadata::of(template.more);
+    (mcp_template.annotations, mcp_template.icons, mcp_template.meta) =
+        (metadata.annotations, metadata.icons, metadata.meta);
+    mcp_template
 }
 
 pub(crate) fn resource_contents(content: ResourceContent) -> ResourceContents {
     let ResourceContent { uri, mime_type, text, blob, more } = content;
-    let meta = More::of(more).meta;
+    let meta = OptionalMetadata::of(more).meta;
     match blob {
         Some(blob) => ResourceContents::BlobResourceContents { uri, mime_type, blob, meta },
         None => {
@@ -200,14 +202,14 @@ pub(crate) fn resource_contents(content: ResourceContent) -> ResourceContents {
 
 /// Optional metadata of a resource; fields that MCP does not define are dropped.
 #[derive(Default, Deserialize)]
-struct More {
+struct OptionalMetadata {
     annotations: Option<mcp::Annotations>,
     icons: Option<Vec<mcp::Icon>>,
     #[serde(rename = "_meta")]
     meta: Option<mcp::MetaObject>,
 }
 
-impl More {
+impl OptionalMetadata {
     fn of(more: JsonObject) -> Self {
         if more.is_empty() {
             return Self::default();
@@ -223,7 +225,7 @@ pub(crate) fn progress(token: ProgressToken, progress: Progress) -> ProgressNoti
     param
 }
 
-pub(crate) fn level(level: tracing::Level) -> LoggingLevel {
+pub(crate) fn logging_level(level: tracing::Level) -> LoggingLevel {
     match level {
         tracing::Level::ERROR => LoggingLevel::Error,
         tracing::Level::WARN => LoggingLevel::Warning,
@@ -264,7 +266,7 @@ pub(crate) fn server_request(request: InputRequest) -> Option<ServerRequest> {
 }
 
 /// The answer in a client's response, checked against the schema.
-pub(crate) fn answer(want: &Want, response: Value) -> Result<Value, Unanswered> {
+pub(crate) fn parse_answer(want: &Want, response: Value) -> Result<Value, Unanswered> {
     let Value::Object(mut response) = response else { return Err(Unanswered::Unfit) };
     match want {
         Want::Person { schema, .. } => match response.get("action").and_then(Value::as_str) {
@@ -291,7 +293,7 @@ pub(crate) fn can_answer(client: &ClientCapabilities, question: &Question) -> bo
     match question.want {
         // A client that names no elicitation mode supports the original one, forms.
         Want::Person { .. } => {
-            client.elicitation.as_ref().is_some_and(|ways| ways.form.is_some() || ways.url.is_none())
+            client.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
         }
         Want::Model(_) => client.sampling.is_some(),
         Want::Roots => client.roots.is_some(),
@@ -299,7 +301,7 @@ pub(crate) fn can_answer(client: &ClientCapabilities, question: &Question) -> bo
 }
 
 /// The capability that a client needs to answer a question.
-pub(crate) fn lacking(want: &Want) -> ClientCapabilities {
+pub(crate) fn required_capability(want: &Want) -> ClientCapabilities {
     let capability = match want {
         Want::Person { .. } => "elicitation",
         Want::Model(_) => "sampling",
@@ -332,12 +334,12 @@ pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
 }
 
 /// Keys of `_meta` under which some servers keep tags; FastMCP has used two.
-const TAGGED_BY: [&str; 2] = ["fastmcp", "_fastmcp"];
+const TAG_META_KEYS: [&str; 2] = ["fastmcp", "_fastmcp"];
 
 /// The tags of an upstream server's tool. MCP defines none, so values that are no valid tags are skipped.
 fn tags(meta: &JsonObject) -> Vec<String> {
-    let own = TAGGED_BY.iter().filter_map(|key| meta.get(*key)?.get("tags"));
-    let lists = meta.get("tags").into_iter().chain(own).filter_map(Value::as_array);
+    let namespaced = TAG_META_KEYS.iter().filter_map(|key| meta.get(*key)?.get("tags"));
+    let lists = meta.get("tags").into_iter().chain(namespaced).filter_map(Value::as_array);
     let mut tags: Vec<String> = Vec::new();
     for tag in lists.flatten().filter_map(Value::as_str).map(str::trim).filter(|tag| ToolSpec::is_tag(tag)) {
         if tags.len() < ToolSpec::TAGS_MAX && !tags.iter().any(|known| known == tag) {
@@ -347,11 +349,11 @@ fn tags(meta: &JsonObject) -> Vec<String> {
     tags
 }
 
-/// An upstream tool's result as an output; `rename` is applied to each content block.
-pub(crate) fn output(result: CallToolResult, rename: impl Fn(&mut Value)) -> Result<Output, ToolError> {
+/// An upstream tool's result as an output; `rewrite_uris` is applied to each content block.
+pub(crate) fn output(result: CallToolResult, rewrite_uris: impl Fn(&mut Value)) -> Result<Output, ToolError> {
     let block = |block: mcp::ContentBlock| {
         let mut block = serde_json::to_value(block).ok()?;
-        rename(&mut block);
+        rewrite_uris(&mut block);
         ContentBlock::from_json(block)
     };
     let content: Vec<ContentBlock> = result.content.into_iter().filter_map(block).collect();
@@ -361,7 +363,7 @@ pub(crate) fn output(result: CallToolResult, rename: impl Fn(&mut Value)) -> Res
             ContentBlock::Other(fields) => fields.get("text").and_then(Value::as_str),
         });
         let message = texts.collect::<Vec<_>>().join("\n");
-        let message = if message.is_empty() { "the tool failed" } else { cut(&message) };
+        let message = if message.is_empty() { "the tool failed" } else { truncate(&message) };
         return Err(ToolError::new(ErrorKind::Tool, message));
     }
     Ok(Output { value: result.structured_content.unwrap_or_default(), content, ..Output::default() })
@@ -374,20 +376,20 @@ pub(crate) fn server_error(error: &ErrorData) -> ToolError {
         ErrorCode::RESOURCE_NOT_FOUND => ErrorKind::NotFound,
         _ => ErrorKind::Tool,
     };
-    ToolError::new(kind, escape_invisible(cut(&error.message)))
+    ToolError::new(kind, escape_invisible(truncate(&error.message)))
 }
 
-fn cut(text: &str) -> &str {
+fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(FAILURE_BYTES_MAX)]
 }
 
 /// A progress notification of an upstream server.
-pub(crate) fn told_progress(params: ProgressNotificationParam) -> Progress {
+pub(crate) fn progress_from_server(params: ProgressNotificationParam) -> Progress {
     Progress { done: params.progress, total: params.total, message: params.message }
 }
 
 /// A log notification of an upstream server.
-pub(crate) fn told_log(params: mcp::LoggingMessageNotificationParam) -> (tracing::Level, String) {
+pub(crate) fn log_from_server(params: mcp::LoggingMessageNotificationParam) -> (tracing::Level, String) {
     let level = match params.level {
         LoggingLevel::Debug => tracing::Level::DEBUG,
         LoggingLevel::Info | LoggingLevel::Notice => tracing::Level::INFO,
@@ -398,11 +400,11 @@ pub(crate) fn told_log(params: mcp::LoggingMessageNotificationParam) -> (tracing
         Value::String(text) => text,
         other => other.to_string(),
     };
-    (level, escape_invisible(cut(&message)).into_owned())
+    (level, escape_invisible(truncate(&message)).into_owned())
 }
 
 /// An upstream server's elicitation; `None` unless it asks for a form.
-pub(crate) fn want_person(request: &mcp::ElicitRequestParams) -> Option<Want> {
+pub(crate) fn want_from_elicitation(request: &mcp::ElicitRequestParams) -> Option<Want> {
     match request {
         mcp::ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             Some(Want::Person {
@@ -415,7 +417,7 @@ pub(crate) fn want_person(request: &mcp::ElicitRequestParams) -> Option<Want> {
 }
 
 /// An upstream server's sampling request.
-pub(crate) fn want_model(params: &mcp::CreateMessageRequestParams) -> Result<Want, Unanswered> {
+pub(crate) fn want_from_sampling(params: &mcp::CreateMessageRequestParams) -> Result<Want, Unanswered> {
     match serde_json::to_value(params) {
         Ok(Value::Object(mut request)) => {
             request.remove("_meta");
@@ -426,7 +428,7 @@ pub(crate) fn want_model(params: &mcp::CreateMessageRequestParams) -> Result<Wan
 }
 
 /// The answer to an elicitation, as MCP's result.
-pub(crate) fn elicited(answer: Result<Value, Unanswered>) -> mcp::ElicitResult {
+pub(crate) fn elicit_result(answer: Result<Value, Unanswered>) -> mcp::ElicitResult {
     match answer {
         Ok(content) => mcp::ElicitResult::new(mcp::ElicitationAction::Accept).with_content(content),
         Err(Unanswered::Declined) => mcp::ElicitResult::new(mcp::ElicitationAction::Decline),
@@ -444,16 +446,16 @@ pub(crate) async fn input_response(
     let ask = |want| call.ask(Question { key: Some(key.to_owned()), want });
     match request {
         InputRequest::Elicitation(request) => {
-            let answer = match want_person(&request.params) {
+            let answer = match want_from_elicitation(&request.params) {
                 Some(want) => ask(want).await,
                 None => Err(Unanswered::Declined),
             };
             if let Err(Unanswered::Unable) = answer {
                 return Err(Unanswered::Unable);
             }
-            serde_json::to_value(elicited(answer)).map_err(|_| Unanswered::Unfit)
+            serde_json::to_value(elicit_result(answer)).map_err(|_| Unanswered::Unfit)
         }
-        InputRequest::CreateMessage(request) => ask(want_model(&request.params)?).await,
+        InputRequest::CreateMessage(request) => ask(want_from_sampling(&request.params)?).await,
         InputRequest::ListRoots(_) => {
             Ok(json!({ "roots": ask(Want::Roots).await.unwrap_or_else(|_| json!([])) }))
         }

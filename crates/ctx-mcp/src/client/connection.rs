@@ -2,20 +2,20 @@
 //! tools.
 
 use super::StartCheck;
-use super::calls::{Calls, Handler};
+use super::calls::{OpenCalls, UpstreamHandler};
 use super::definition::ToolDefinition;
-use super::follows::{Follower, Follows};
-use super::guard::Guard;
+use super::guard::ConnectionGuard;
+use super::guarded_transport::GuardedTransport;
 use super::handshake::{NegotiatedTransport, probe_time};
-use super::lines::Lines;
+use super::line_transport::LineTransport;
 use super::namespace::Namespace;
-use super::oauth::Authority;
-use super::process::{Process, Said, Starter};
+use super::oauth::OAuthClient;
+use super::process::{ServerProcess, ServerStarter, StderrLog};
 use super::settings::{Headers, HttpKind, Transport, UpstreamSettings};
-use super::sse::Sse;
-use super::startup::{StartSlot, StartSlots, within};
-use super::told::Heard;
-use super::web::{Web, why};
+use super::sse_transport::SseTransport;
+use super::startup::{StartSlot, StartSlots, cpu_adjusted_timeout};
+use super::streamable_http::{StreamableHttp, describe_error};
+use super::subscriptions::{ResourceSubscriptions, SubscriptionSync};
 use ctx_core::{Redactor, escape_line};
 use rmcp::model::{Implementation, PaginatedRequestParams, ProtocolVersion};
 use rmcp::service::{
@@ -34,12 +34,12 @@ use tokio_util::task::TaskTracker;
 /// The JSON-RPC error code for an unknown method.
 const METHOD_NOT_FOUND: i32 = -32601;
 /// Pages of a list of tools.
-const PAGES_MAX: usize = 500;
+const TOOL_PAGES_MAX: usize = 500;
 
 /// The protocol era of a server. It is remembered, since finding it out takes time with servers that do not
 /// answer `server/discover`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Era {
+pub(super) enum ProtocolEra {
     #[default]
     Unknown,
     /// Revisions before 2026-07-28: a session that begins with `initialize`.
@@ -48,11 +48,11 @@ pub(super) enum Era {
     Stateless,
 }
 
-/// Makes the connections of all upstreams.
-pub(super) struct Maker {
-    pub(super) us: Implementation,
+/// Starts the servers of all upstreams, and connects to them.
+pub(super) struct ConnectionFactory {
+    pub(super) client_info: Implementation,
     pub(super) redactor: Redactor,
-    pub(super) starter: Starter,
+    pub(super) starter: ServerStarter,
     pub(super) slots: StartSlots,
     pub(super) tasks: TaskTracker,
     pub(super) may_start: Arc<StartCheck>,
@@ -61,7 +61,7 @@ pub(super) struct Maker {
 /// A connection after its handshake.
 pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) calls: Arc<Calls>,
+    pub(super) calls: Arc<OpenCalls>,
     /// Whether the server knows this connection by a session ID, as HTTP servers with sessions do.
     pub(super) has_sessions: bool,
     /// Whether users can log in at the server (OAuth).
@@ -70,162 +70,169 @@ pub(super) struct Connection {
     /// The reason of its end, once it has ended.
     ended: watch::Receiver<Option<String>>,
     /// The HTTP client of a Streamable HTTP server.
-    web: Option<Web>,
+    http: Option<StreamableHttp>,
 }
 
 /// A server that can be connected to.
-pub(super) enum Reachable<'a> {
+pub(super) enum ConnectTarget<'a> {
     Process(Box<StartedProcess>),
-    Web { url: &'a str, headers: &'a Headers, kind: HttpKind },
+    Http { url: &'a str, headers: &'a Headers, kind: HttpKind },
 }
 
 /// The process of a stdio server, which has not answered yet.
 pub(super) struct StartedProcess {
-    process: Process,
-    lines: Lines,
-    guard: Arc<Guard>,
+    process: ServerProcess,
+    lines: LineTransport,
+    guard: Arc<ConnectionGuard>,
     slot: StartSlot,
 }
 
-impl Maker {
+impl ConnectionFactory {
     /// Starts the process of a stdio server once it has a slot. The start limit does not include the wait for the slot.
     pub(super) async fn start<'a>(
         &self,
         settings: &'a UpstreamSettings,
-        said: &Said,
-    ) -> Result<Reachable<'a>, String> {
+        stderr: &StderrLog,
+    ) -> Result<ConnectTarget<'a>, String> {
         let command = match &settings.transport {
             Transport::Stdio(command) => command,
             Transport::Http { url, headers, kind, .. } => {
-                return Ok(Reachable::Web { url, headers, kind: *kind });
+                return Ok(ConnectTarget::Http { url, headers, kind: *kind });
             }
         };
         let slot = self.slots.acquire().await;
-        let guard = Arc::new(Guard::default());
+        let guard = Arc::new(ConnectionGuard::default());
         let starting = async {
             let (may_start, name) = (self.may_start.clone(), settings.name.clone());
             let allowed = tokio::task::spawn_blocking(move || may_start(&name)).await;
             allowed.unwrap_or_else(|error| Err(error.to_string()))?;
             let bytes_max = settings.limits.message_bytes;
-            let started = Process::start(command, bytes_max, (said, &self.redactor), &self.starter, &guard);
+            let started =
+                ServerProcess::start(command, bytes_max, (stderr, &self.redactor), &self.starter, &guard);
             started.await.map_err(|error| {
                 format!("`{}` cannot be started: {error}", command.program.to_string_lossy())
             })
         };
-        let started = within(settings.limits.start, starting).await;
-        let (process, lines) = started.unwrap_or_else(|| Err(too_late(settings.limits.start)))?;
-        Ok(Reachable::Process(Box::new(StartedProcess { process, lines, guard, slot })))
+        let started = cpu_adjusted_timeout(settings.limits.start, starting).await;
+        let (process, lines) = started.unwrap_or_else(|| Err(start_timeout_reason(settings.limits.start)))?;
+        Ok(ConnectTarget::Process(Box::new(StartedProcess { process, lines, guard, slot })))
     }
 
     /// Connects, with the handshake of the server's era if that is known.
     pub(super) async fn connect(
         &self,
         settings: &UpstreamSettings,
-        server: Reachable<'_>,
-        authority: Option<&Arc<Authority>>,
-        era: Era,
-        follows: &Arc<Follows>,
+        server: ConnectTarget<'_>,
+        oauth: Option<&Arc<OAuthClient>>,
+        era: ProtocolEra,
+        subscriptions: &Arc<ResourceSubscriptions>,
         namespace: &Arc<Namespace>,
     ) -> Result<Connection, String> {
-        let calls = Arc::new(Calls::default());
-        let handler = Handler::new(calls.clone(), follows.clone(), namespace.clone(), self.us.clone());
+        let calls = Arc::new(OpenCalls::default());
+        let handler = UpstreamHandler::new(
+            calls.clone(),
+            subscriptions.clone(),
+            namespace.clone(),
+            self.client_info.clone(),
+        );
         let stop = CancellationToken::new();
         let drop_guard = stop.clone().drop_guard();
-        let mut web = None;
+        let mut http = None;
         let (running, process, guard) = match server {
-            Reachable::Process(started) => {
+            ConnectTarget::Process(started) => {
                 let StartedProcess { process, lines, guard, slot } = *started;
-                let lines = Heard::new(lines, guard.clone(), calls.clone(), &self.tasks);
+                let lines = GuardedTransport::new(lines, guard.clone(), calls.clone(), &self.tasks);
                 let probe_time = probe_time(settings.limits.start);
-                match slot.keep_during(begin(handler, lines, era, probe_time, &stop)).await {
+                match slot.keep_during(stdio_handshake(handler, lines, era, probe_time, &stop)).await {
                     Some(Ok(running)) => (running, Some(process), guard),
                     None
                     | Some(Err(
                         ClientInitializeError::ConnectionClosed(_)
                         | ClientInitializeError::TransportError { .. },
                     )) => {
-                        let how = process.end().await;
-                        return Err(guard.reason().unwrap_or(how));
+                        let reason = process.end().await;
+                        return Err(guard.reason().unwrap_or(reason));
                     }
-                    Some(Err(error)) => return Err(explain(&error)),
+                    Some(Err(error)) => return Err(describe_initialize_error(&error)),
                 }
             }
-            Reachable::Web { url, headers, kind: HttpKind::Sse } => {
-                let guard = Arc::new(Guard::default());
-                let sse = Sse::open(url, headers, authority, settings.limits.message_bytes, &guard).await?;
-                let sse = Heard::new(sse, guard.clone(), calls.clone(), &self.tasks);
+            ConnectTarget::Http { url, headers, kind: HttpKind::Sse } => {
+                let guard = Arc::new(ConnectionGuard::default());
+                let sse =
+                    SseTransport::open(url, headers, oauth, settings.limits.message_bytes, &guard).await?;
+                let sse = GuardedTransport::new(sse, guard.clone(), calls.clone(), &self.tasks);
                 // Servers of this transport speak revisions with sessions only.
                 let mode = ClientLifecycleMode::Initialize;
                 let serving = serve_client_with_lifecycle_and_ct(handler, sse, mode, stop.clone());
-                let running =
-                    serving.await.map_err(|error| guard.reason().unwrap_or_else(|| explain(&error)))?;
+                let running = serving
+                    .await
+                    .map_err(|error| guard.reason().unwrap_or_else(|| describe_initialize_error(&error)))?;
                 (running, None, guard)
             }
-            Reachable::Web { url, headers, kind: HttpKind::Streamable } => {
-                let guard = Arc::new(Guard::for_streamable_http());
+            ConnectTarget::Http { url, headers, kind: HttpKind::Streamable } => {
+                let guard = Arc::new(ConnectionGuard::for_streamable_http());
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url)
                     .custom_headers(headers.0.clone())
                     .max_concurrent_requests(settings.limits.in_flight);
-                // An expired session ends the connection: the supervisor reconnects, not rmcp.
+                // An expired session ends the connection: `Upstream::keep_connected` reconnects, not rmcp.
                 config.reinit_on_expired_session = false;
                 let bytes_max = settings.limits.message_bytes;
-                let made = Web::new(url, bytes_max, authority.cloned(), &self.redactor, &guard);
-                let transport = StreamableHttpClientTransport::with_client(made.clone(), config);
-                let transport = Heard::new(transport, guard.clone(), calls.clone(), &self.tasks);
-                let serving =
-                    serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), stop.clone());
+                let http_client = StreamableHttp::new(url, bytes_max, oauth.cloned(), &self.redactor, &guard);
+                let transport = StreamableHttpClientTransport::with_client(http_client.clone(), config);
+                let transport = GuardedTransport::new(transport, guard.clone(), calls.clone(), &self.tasks);
+                let serving = serve_client_with_lifecycle_and_ct(
+                    handler,
+                    transport,
+                    era.lifecycle_mode(),
+                    stop.clone(),
+                );
                 let running = match serving.await {
                     Ok(running) => running,
                     Err(error) => {
-                        let reason = guard.reason().unwrap_or_else(|| explain(&error));
-                        return Err(made.explain_refusal(reason, url, headers).await);
+                        let reason = guard.reason().unwrap_or_else(|| describe_initialize_error(&error));
+                        return Err(http_client.explain_refusal(reason, url, headers).await);
                     }
                 };
-                web = Some(made);
+                http = Some(http_client);
                 (running, None, guard)
             }
         };
         let peer = running.peer().clone();
-        let (ended_in, ended) = watch::channel(None);
-        self.tasks.spawn(until_its_end(running, process, guard, ended_in));
+        let (end_sender, ended) = watch::channel(None);
+        self.tasks.spawn(watch_until_end(running, process, guard, end_sender));
         drop_guard.disarm();
-        let mut connection = Connection {
-            peer,
-            calls,
-            has_sessions: false,
-            can_log_in: authority.is_some(),
-            stop,
-            ended,
-            web,
-        };
+        let mut connection =
+            Connection { peer, calls, has_sessions: false, can_log_in: oauth.is_some(), stop, ended, http };
         connection.has_sessions =
-            matches!(settings.transport, Transport::Http { .. }) && connection.era() == Era::Sessions;
-        connection.follow(follows.clone(), namespace.clone(), &self.tasks);
+            matches!(settings.transport, Transport::Http { .. }) && connection.era() == ProtocolEra::Sessions;
+        connection.spawn_subscription_sync(subscriptions.clone(), namespace.clone(), &self.tasks);
         Ok(connection)
     }
 }
 
 /// Makes the handshake with a stdio server; `None` if the connection is closed before the era is known.
-async fn begin(
-    handler: Handler,
-    lines: Heard<Lines>,
-    era: Era,
+async fn stdio_handshake(
+    handler: UpstreamHandler,
+    lines: GuardedTransport<LineTransport>,
+    era: ProtocolEra,
     probe_time: Duration,
     stop: &CancellationToken,
-) -> Option<Result<RunningService<RoleClient, Handler>, ClientInitializeError>> {
+) -> Option<Result<RunningService<RoleClient, UpstreamHandler>, ClientInitializeError>> {
     let (lines, era) = match era {
-        Era::Unknown => NegotiatedTransport::negotiate(lines, &handler.get_info(), probe_time).await?,
-        era => (NegotiatedTransport::of_known_era(lines), era),
+        ProtocolEra::Unknown => {
+            NegotiatedTransport::negotiate(lines, &handler.get_info(), probe_time).await?
+        }
+        era => (NegotiatedTransport::with_known_era(lines), era),
     };
-    Some(serve_client_with_lifecycle_and_ct(handler, lines, era.mode(), stop.clone()).await)
+    Some(serve_client_with_lifecycle_and_ct(handler, lines, era.lifecycle_mode(), stop.clone()).await)
 }
 
-/// Waits for the end of a connection, then ends its process; sends the reason to `ended`.
-async fn until_its_end(
-    running: RunningService<RoleClient, Handler>,
-    mut process: Option<Process>,
-    guard: Arc<Guard>,
-    ended: watch::Sender<Option<String>>,
+/// Waits for the end of a connection, then ends its process; sends the reason to `end_sender`.
+async fn watch_until_end(
+    running: RunningService<RoleClient, UpstreamHandler>,
+    mut process: Option<ServerProcess>,
+    guard: Arc<ConnectionGuard>,
+    end_sender: watch::Sender<Option<String>>,
 ) {
     let mut waiting = std::pin::pin!(running.waiting());
     let process_exit = async {
@@ -237,24 +244,24 @@ async fn until_its_end(
     let result = tokio::select! {
         biased;
         result = &mut waiting => result,
-        how = process_exit => {
+        reason = process_exit => {
             // A descendant may still hold the pipe of its stdout, which then never reaches end of file.
-            guard.close(how);
+            guard.close(reason);
             waiting.await
         }
     };
     if let Err(error) = result {
         tracing::debug!(%error, "a connection broke");
     }
-    let how = match process {
+    let reason = match process {
         Some(process) => process.end().await,
         None => "the connection was closed".to_owned(),
     };
-    ended.send_replace(Some(guard.reason().unwrap_or(how)));
+    end_sender.send_replace(Some(guard.reason().unwrap_or(reason)));
 }
 
-impl Era {
-    pub(super) fn mode(self) -> ClientLifecycleMode {
+impl ProtocolEra {
+    pub(super) fn lifecycle_mode(self) -> ClientLifecycleMode {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         match self {
             Self::Unknown => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
@@ -265,14 +272,14 @@ impl Era {
 }
 
 /// The reason for a server that has not answered within its start limit.
-pub(super) fn too_late(limit: Duration) -> String {
+pub(super) fn start_timeout_reason(limit: Duration) -> String {
     format!("it did not answer within {} s", limit.as_secs_f32())
 }
 
-fn explain(error: &ClientInitializeError) -> String {
+fn describe_initialize_error(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => explain(fallback),
-        ClientInitializeError::TransportError { error, .. } => why(&*error.error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => describe_initialize_error(fallback),
+        ClientInitializeError::TransportError { error, .. } => describe_error(&*error.error),
         ClientInitializeError::JsonRpcError(error) => format!("it refused to begin: {}", error.message),
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
         other => format!("it did not begin as MCP servers do: {other}"),
@@ -286,16 +293,16 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    pub(super) fn era(&self) -> Era {
+    pub(super) fn era(&self) -> ProtocolEra {
         match self.peer.peer_info() {
-            Some(info) if info.protocol_version < ProtocolVersion::V_2026_07_28 => Era::Sessions,
-            Some(_) => Era::Stateless,
-            None => Era::Unknown,
+            Some(info) if info.protocol_version < ProtocolVersion::V_2026_07_28 => ProtocolEra::Sessions,
+            Some(_) => ProtocolEra::Stateless,
+            None => ProtocolEra::Unknown,
         }
     }
 
     /// The name and version of the server, and the protocol revision.
-    pub(super) fn server(&self) -> (Option<String>, Option<String>) {
+    pub(super) fn server_info(&self) -> (Option<String>, Option<String>) {
         let Some(info) = self.peer.peer_info() else { return (None, None) };
         let server = info.server_info.as_ref().map(|server| format!("{} {}", server.name, server.version));
         let server = server.map(|server| escape_line(&server).into_owned());
@@ -308,28 +315,33 @@ impl Connection {
     }
 
     /// Waits until calls can be made: elicitations during a call may need the standalone stream to arrive on.
-    pub(super) async fn ready_for_calls(&self) {
-        if let Some(web) = &self.web {
-            web.standalone_stream_answered().await;
+    pub(super) async fn wait_until_ready(&self) {
+        if let Some(http) = &self.http {
+            http.wait_for_standalone_stream().await;
         }
     }
 
     /// Waits for a notification that the list of tools has changed.
-    pub(super) async fn list_changed(&self) {
-        self.calls.list_changed.notified().await;
+    pub(super) async fn wait_for_tools_changed(&self) {
+        self.calls.tools_changed.notified().await;
     }
 
     /// Keeps the subscriptions at the server up to date for as long as there is a connection.
-    fn follow(&self, follows: Arc<Follows>, namespace: Arc<Namespace>, tasks: &TaskTracker) {
-        let follower = Follower {
+    fn spawn_subscription_sync(
+        &self,
+        subscriptions: Arc<ResourceSubscriptions>,
+        namespace: Arc<Namespace>,
+        tasks: &TaskTracker,
+    ) {
+        let sync = SubscriptionSync {
             peer: self.peer.clone(),
             calls: self.calls.clone(),
-            follows,
+            subscriptions,
             namespace,
-            is_stateless: self.era() == Era::Stateless,
+            is_stateless: self.era() == ProtocolEra::Stateless,
         };
         let stop = self.stop.clone();
-        tasks.spawn(async move { stop.run_until_cancelled(follower.run()).await });
+        tasks.spawn(async move { stop.run_until_cancelled(sync.run()).await });
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -337,10 +349,10 @@ impl Connection {
     }
 
     /// Waits until the connection and its process have ended; returns the reason.
-    pub(super) async fn ended(&self) -> String {
+    pub(super) async fn wait_for_end(&self) -> String {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
-            Ok(how) => how.clone().unwrap_or_default(),
+            Ok(reason) => reason.clone().unwrap_or_default(),
             Err(_) => "the connection is gone".to_owned(),
         }
     }
@@ -348,55 +360,58 @@ impl Connection {
     /// Closes the connection, and waits until its process has ended.
     pub(super) async fn close(&self) {
         self.stop.cancel();
-        self.ended().await;
+        self.wait_for_end().await;
     }
 
     /// Closes the connection without waiting.
-    pub(super) fn drop_it(&self) {
+    pub(super) fn begin_close(&self) {
         self.stop.cancel();
     }
 
     /// All tools in the server's order, with those that the filter excludes: it may be changed later.
-    pub(super) async fn tools(&self, settings: &UpstreamSettings) -> Result<Vec<ToolDefinition>, String> {
-        let mut specs = Vec::new();
-        let (mut taken, mut others) = (0, 0);
+    pub(super) async fn list_tools(
+        &self,
+        settings: &UpstreamSettings,
+    ) -> Result<Vec<ToolDefinition>, String> {
+        let mut definitions = Vec::new();
+        let (mut provided, mut excluded) = (0, 0);
         let mut names = HashSet::new();
         let mut cursors = HashSet::new();
         let mut cursor = None;
-        for _ in 0..PAGES_MAX {
-            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
-            let listed = self.peer.list_tools(Some(page)).await;
-            let listed = match listed {
+        for _ in 0..TOOL_PAGES_MAX {
+            let params = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let result = self.peer.list_tools(Some(params)).await;
+            let page = match result {
                 // The server has no tools.
                 Err(ServiceError::McpError(error))
                     if error.code.0 == METHOD_NOT_FOUND && names.is_empty() =>
                 {
-                    return Ok(specs);
+                    return Ok(definitions);
                 }
                 other => other.map_err(|error| format!("its tools cannot be listed: {error}"))?,
             };
-            for tool in listed.tools {
-                let is_taken = settings.tools.takes(&tool.name);
-                let count = if is_taken { &mut taken } else { &mut others };
+            for tool in page.tools {
+                let is_provided = settings.tools.takes(&tool.name);
+                let count = if is_provided { &mut provided } else { &mut excluded };
                 if *count == settings.limits.tools && !names.contains(&*tool.name) {
-                    if is_taken {
+                    if is_provided {
                         return Err(format!("it has more than {} tools", settings.limits.tools));
                     }
                     continue;
                 }
                 if names.insert(tool.name.to_string()) {
                     *count += 1;
-                    specs.push(ToolDefinition::of(tool));
+                    definitions.push(ToolDefinition::of(tool));
                 }
             }
-            match listed.next_cursor {
-                None => return Ok(specs),
+            match page.next_cursor {
+                None => return Ok(definitions),
                 Some(next) if !cursors.insert(next.clone()) => {
                     return Err("its list of tools never ends".to_owned());
                 }
                 next => cursor = next,
             }
         }
-        Err(format!("its list of tools has more than {PAGES_MAX} pages"))
+        Err(format!("its list of tools has more than {TOOL_PAGES_MAX} pages"))
     }
 }

@@ -22,11 +22,11 @@ pub(super) struct ServerDefinition {
     #[serde(default)]
     pub(super) instructions: Option<String>,
     #[serde(default)]
-    pub(super) prompts: Option<OfferDefinitions>,
+    pub(super) prompts: Option<FeatureDefinitions>,
     #[serde(default)]
-    pub(super) templates: Option<OfferDefinitions>,
+    pub(super) templates: Option<FeatureDefinitions>,
     #[serde(default)]
-    pub(super) resources: Option<OfferDefinitions>,
+    pub(super) resources: Option<FeatureDefinitions>,
 }
 
 /// The definition of one tool.
@@ -38,7 +38,7 @@ pub(super) struct ToolDefinition {
 }
 
 /// The fields of prompts by name, or of resources and templates by URI.
-pub(super) type OfferDefinitions = BTreeMap<String, Map<String, Value>>;
+pub(super) type FeatureDefinitions = BTreeMap<String, Map<String, Value>>;
 
 impl ToolDefinition {
     pub(super) fn of(tool: mcp::Tool) -> Self {
@@ -76,7 +76,7 @@ impl ToolDefinition {
 
 impl ServerDefinition {
     /// Parses a stored definition; `None` if it is unreadable. Earlier versions stored a bare array of tools.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         if !text.trim_start().starts_with('[') {
             return serde_json::from_str(text).ok();
         }
@@ -135,13 +135,13 @@ impl ServerDefinition {
         if self.instructions.as_deref().is_some_and(has_invisible) {
             places.push("its instructions".to_owned());
         }
-        let offers = [
+        let kinds = [
             ("prompt", &self.prompts),
             ("resource template", &self.templates),
             ("resource", &self.resources),
         ];
-        for (kind, offered) in offers {
-            let found = offered
+        for (kind, features) in kinds {
+            let found = features
                 .iter()
                 .flatten()
                 .filter(|(name, fields)| is_hidden_name(name) || fields_contain_invisible(fields));
@@ -163,7 +163,10 @@ fn fill<T: Clone>(part: &mut Option<T>, seen: &Option<T>) -> bool {
 }
 
 /// The fields of listed prompts, resources or templates, by `name`.
-pub(super) fn offer_definitions<T: Serialize>(listed: &[T], name: impl Fn(&T) -> &str) -> OfferDefinitions {
+pub(super) fn feature_definitions<T: Serialize>(
+    listed: &[T],
+    name: impl Fn(&T) -> &str,
+) -> FeatureDefinitions {
     let entry = |entry: &T| match serde_json::to_value(entry) {
         Ok(Value::Object(mut fields)) => {
             // Size and modification time belong to the content, not to the definition.
@@ -239,7 +242,7 @@ mod tests {
         let definition = ServerDefinition {
             tools: vec![poisoned, unnamed, plain],
             instructions: Some("be\u{ad}ware".to_owned()),
-            prompts: Some(offer_definitions(&[mcp::Prompt::new("p", Some("\u{200b}"), None)], |prompt| {
+            prompts: Some(feature_definitions(&[mcp::Prompt::new("p", Some("\u{200b}"), None)], |prompt| {
                 &prompt.name
             })),
             ..ServerDefinition::default()
@@ -271,10 +274,10 @@ mod tests {
             ..ServerDefinition::default()
         };
         let before = serde_json::to_string(&[&now.tools[0].spec]).unwrap();
-        let mut before = ServerDefinition::read(&before).unwrap();
+        let mut before = ServerDefinition::parse(&before).unwrap();
         assert!(before != now && before.fill(&now) && !before.fill(&now));
         assert_eq!(before, now);
-        assert_eq!(ServerDefinition::read(&serde_json::to_string(&now).unwrap()), Some(now));
-        assert_eq!(ServerDefinition::read("{"), None);
+        assert_eq!(ServerDefinition::parse(&serde_json::to_string(&now).unwrap()), Some(now));
+        assert_eq!(ServerDefinition::parse("{"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Differences between the definition of a server and the accepted one. Texts have invisible characters escaped.
 
-use super::definition::{OfferDefinitions, ServerDefinition, visible};
+use super::definition::{FeatureDefinitions, ServerDefinition, visible};
 use super::settings::ToolFilter;
 use ctx_core::{Schema, ToolSpec, escape_line};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Places in one schema that are listed for each kind of change; further ones are only counted.
-const PLACES_TOLD_MAX: usize = 8;
+const PLACES_LISTED_MAX: usize = 8;
 /// [`ChangedOffer::kind`] of prompts.
 pub(super) const PROMPT: &str = "prompt";
 /// [`ChangedOffer::kind`] of resources.
@@ -104,10 +104,10 @@ pub struct ChangedPlaces {
 }
 
 impl Difference {
-    /// Compares the definition `seen` with the `accepted` one; only tools that are `taken` count.
-    pub(super) fn of(accepted: &ServerDefinition, seen: &ServerDefinition, taken: &ToolFilter) -> Self {
+    /// Compares the definition `seen` with the `accepted` one; only tools that pass `filter` count.
+    pub(super) fn of(accepted: &ServerDefinition, seen: &ServerDefinition, filter: &ToolFilter) -> Self {
         let specs = |definition: &'_ ServerDefinition| {
-            definition.tools.iter().filter(|tool| taken.takes(&tool.spec.name)).cloned().collect::<Vec<_>>()
+            definition.tools.iter().filter(|tool| filter.takes(&tool.spec.name)).cloned().collect::<Vec<_>>()
         };
         let (before, after) = (specs(accepted), specs(seen));
         let mut difference =
@@ -128,7 +128,7 @@ impl Difference {
                 None => difference.changed.push(ChangedTool { name: name.into_owned(), fields }),
             }
         }
-        difference.others = changed_offers(accepted, seen);
+        difference.others = changed_features(accepted, seen);
         difference
     }
 
@@ -254,7 +254,7 @@ fn known_field(key: &str) -> &'static str {
 }
 
 /// Compares instructions, prompts, resources and resource templates.
-fn changed_offers(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec<ChangedOffer> {
+fn changed_features(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec<ChangedOffer> {
     let mut changes = Vec::new();
     if let (Some(before), Some(after)) = (&accepted.instructions, &seen.instructions)
         && before != after
@@ -268,7 +268,7 @@ fn changed_offers(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec<C
         });
     }
     let mut compare =
-        |kind: &'static str, before: &Option<OfferDefinitions>, after: &Option<OfferDefinitions>| {
+        |kind: &'static str, before: &Option<FeatureDefinitions>, after: &Option<FeatureDefinitions>| {
             let (Some(before), Some(after)) = (before, after) else { return };
             let mut push = |name: &str, change: &'static str, fields| {
                 let (kind, name, change) = (kind.into(), escape_line(name).into_owned(), change.into());
@@ -317,7 +317,7 @@ fn compare(before: Option<&Value>, after: Option<&Value>, path: &mut String, pla
         (_, None) => &mut places.removed,
         _ => &mut places.changed,
     };
-    if list.len() == PLACES_TOLD_MAX {
+    if list.len() == PLACES_LISTED_MAX {
         places.more += 1;
         return;
     }
@@ -339,10 +339,10 @@ mod tests {
     fn a_difference_says_what_was_and_what_is() {
         let schema = |kind| json!({"properties": {"a/b": {"type": kind}}, "required": []});
         let before = [tool("read", "Reads.", schema("string")), tool("gone", "", json!({}))];
-        let mut taken = schema("integer");
-        taken["properties"]["notes"] = json!({"type": "string"});
-        taken.as_object_mut().unwrap().remove("required");
-        let mut read = tool("read", "Reads, and tells.", taken);
+        let mut filter = schema("integer");
+        filter["properties"]["notes"] = json!({"type": "string"});
+        filter.as_object_mut().unwrap().remove("required");
+        let mut read = tool("read", "Reads, and tells.", filter);
         read.output_schema = Some(json!({}).into());
         read.annotations.destructive = Some(true);
         let difference = Difference::between(&before, &[tool("new", "", json!({})), read]);
@@ -388,7 +388,7 @@ mod tests {
         };
         let difference = Difference::between(&[many(0)], &[many(30)]);
         let FieldChange::Schema(places) = &difference.changed[0].fields[0].change else { panic!() };
-        assert_eq!((places.added.len(), places.more), (PLACES_TOLD_MAX, 30 - PLACES_TOLD_MAX));
+        assert_eq!((places.added.len(), places.more), (PLACES_LISTED_MAX, 30 - PLACES_LISTED_MAX));
     }
 
     fn any_schema() -> impl Strategy<Value = Value> {
@@ -453,8 +453,8 @@ mod tests {
         fn a_schema_that_differs_does_so_at_a_place(before in any_schema(), after in any_schema()) {
             let mut places = ChangedPlaces::default();
             compare(Some(&before), Some(&after), &mut String::new(), &mut places);
-            let told = places.added.len() + places.removed.len() + places.changed.len();
-            prop_assert_eq!(told == 0, before == after);
+            let listed = places.added.len() + places.removed.len() + places.changed.len();
+            prop_assert_eq!(listed == 0, before == after);
         }
 
         #[test]

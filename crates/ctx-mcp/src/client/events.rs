@@ -42,7 +42,7 @@ pub(super) fn read_events(
 struct EventReader {
     bytes: Vec<u8>,
     /// Leading bytes of `bytes` that are known to contain no line end.
-    seen: usize,
+    scanned_bytes: usize,
     event: Sse,
     /// Bytes of the event's complete lines, comments among them.
     line_bytes: usize,
@@ -55,7 +55,15 @@ struct EventReader {
 impl EventReader {
     fn new(bytes_max: usize) -> Self {
         let (bytes, event) = (Vec::new(), Sse::default());
-        Self { bytes, seen: 0, event, line_bytes: 0, is_first_line: true, skips_newline: false, bytes_max }
+        Self {
+            bytes,
+            scanned_bytes: 0,
+            event,
+            line_bytes: 0,
+            is_first_line: true,
+            skips_newline: false,
+            bytes_max,
+        }
     }
 
     fn feed(&mut self, bytes: &[u8]) {
@@ -64,21 +72,21 @@ impl EventReader {
 
     /// The next event, if it is complete. One with any field is an event, even without data: its ID counts.
     fn next(&mut self) -> Option<Result<Sse, EventTooLong>> {
-        let mut begin = 0;
+        let mut start = 0;
         let mut complete = None;
         while complete.is_none() && self.line_bytes <= self.bytes_max {
             if self.skips_newline
-                && let Some(byte) = self.bytes.get(begin)
+                && let Some(byte) = self.bytes.get(start)
             {
                 self.skips_newline = false;
-                begin += usize::from(*byte == b'\n');
+                start += usize::from(*byte == b'\n');
             }
-            let rest = &self.bytes[begin + self.seen..];
+            let rest = &self.bytes[start + self.scanned_bytes..];
             let Some(length) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else { break };
-            let end = begin + mem::take(&mut self.seen) + length;
+            let end = start + mem::take(&mut self.scanned_bytes) + length;
             self.skips_newline = self.bytes[end] == b'\r';
-            let mut line = &self.bytes[begin..end];
-            begin = end + 1;
+            let mut line = &self.bytes[start..end];
+            start = end + 1;
             if mem::take(&mut self.is_first_line) {
                 line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
             }
@@ -90,8 +98,8 @@ impl EventReader {
                 apply_line(&mut self.event, &String::from_utf8_lossy(line));
             }
         }
-        self.bytes.drain(..begin);
-        self.seen = if complete.is_some() { 0 } else { self.bytes.len() };
+        self.bytes.drain(..start);
+        self.scanned_bytes = if complete.is_some() { 0 } else { self.bytes.len() };
         if complete.is_none() && self.line_bytes + self.bytes.len() > self.bytes_max {
             return Some(Err(EventTooLong));
         }

@@ -33,7 +33,7 @@ const REQUESTS_OPEN_MAX: usize = 64;
 const ANSWERS_UNREAD_MAX: Duration = Duration::from_secs(5);
 /// [`REQUESTS_OPEN_MAX`] for Streamable HTTP. There, one task of rmcp reads messages and sends responses, so
 /// a pause would be a deadlock: the server is disconnected at once.
-const WEB_REQUESTS_OPEN_MAX: usize = 256;
+const HTTP_REQUESTS_OPEN_MAX: usize = 256;
 /// Requests of ours without a response.
 const REQUESTS_UNANSWERED_MAX: usize = 4_096;
 /// Messages that wait to be sent.
@@ -46,20 +46,20 @@ const REQUEST_ID_BYTES_MAX: usize = 1_024;
 const METHOD_CHARS_MAX: usize = 60;
 
 /// The limits of one connection, and the counters.
-pub(super) struct Guard {
+pub(super) struct ConnectionGuard {
     open_max: usize,
     unread_max: Duration,
     /// Whether `server/discover` is given up when `initialize` is sent: rmcp takes a late response to it for a broken
     /// connection.
     gives_up_probe: bool,
-    counts: Mutex<Counts>,
+    counts: Mutex<MessageCounts>,
     /// Notified when a message has been sent.
-    room: Notify,
+    room_freed: Notify,
     closed: CancellationToken,
 }
 
 #[derive(Default)]
-struct Counts {
+struct MessageCounts {
     unsolicited: UnsolicitedBudget,
     /// Whether the handshake is over. Until then rmcp answers requests one by one or not at all, so none is counted.
     is_initialized: bool,
@@ -112,7 +112,7 @@ impl UnsolicitedBudget {
 
 /// A message that is being sent. It counts against the limits until this is dropped.
 pub(super) struct OutgoingPermit {
-    guard: Arc<Guard>,
+    guard: Arc<ConnectionGuard>,
     bytes: usize,
     answers: Option<RequestId>,
 }
@@ -126,28 +126,28 @@ impl Drop for OutgoingPermit {
             counts.open.remove(id);
         }
         drop(counts);
-        self.guard.room.notify_one();
+        self.guard.room_freed.notify_one();
     }
 }
 
-impl Default for Guard {
+impl Default for ConnectionGuard {
     fn default() -> Self {
         Self {
             open_max: REQUESTS_OPEN_MAX,
             unread_max: ANSWERS_UNREAD_MAX,
             gives_up_probe: false,
             counts: Mutex::default(),
-            room: Notify::new(),
+            room_freed: Notify::new(),
             closed: CancellationToken::new(),
         }
     }
 }
 
-impl Guard {
+impl ConnectionGuard {
     /// The limits for Streamable HTTP.
     pub(super) fn for_streamable_http() -> Self {
         Self {
-            open_max: WEB_REQUESTS_OPEN_MAX,
+            open_max: HTTP_REQUESTS_OPEN_MAX,
             unread_max: Duration::ZERO,
             gives_up_probe: true,
             ..Self::default()
@@ -171,7 +171,7 @@ impl Guard {
     }
 
     /// Waits until another message may be read; `false` once the connection is closed.
-    pub(super) async fn has_room(&self) -> bool {
+    pub(super) async fn wait_for_room(&self) -> bool {
         loop {
             if self.closed.is_cancelled() {
                 return false;
@@ -185,7 +185,7 @@ impl Guard {
                 *counts.full_since.get_or_insert_with(Instant::now) + self.unread_max
             };
             tokio::select! {
-                () = self.room.notified() => {}
+                () = self.room_freed.notified() => {}
                 () = self.closed() => return false,
                 () = tokio::time::sleep_until(until) => self.close(format!(
                     "it sends requests and does not read the answers: {} of them wait",
@@ -198,8 +198,8 @@ impl Guard {
     /// Whether a received message is passed on to rmcp.
     pub(super) fn admits(&self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
         match message {
-            JsonRpcMessage::Response(response) if self.is_awaited(&response.id) => return true,
-            JsonRpcMessage::Error(error) if error.id.as_ref().is_some_and(|id| self.is_awaited(id)) => {
+            JsonRpcMessage::Response(response) if self.take_awaited(&response.id) => return true,
+            JsonRpcMessage::Error(error) if error.id.as_ref().is_some_and(|id| self.take_awaited(id)) => {
                 return true;
             }
             _ => {}
@@ -283,16 +283,16 @@ impl Guard {
     }
 
     /// [`Self::awaits`]; the request then counts as answered.
-    fn is_awaited(&self, id: &RequestId) -> bool {
+    fn take_awaited(&self, id: &RequestId) -> bool {
         request_number(id).is_some_and(|id| self.counts().unanswered.remove(&id))
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, MessageCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Counts {
+impl MessageCounts {
     fn record_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>, gives_up_probe: bool) {
         match message {
             JsonRpcMessage::Request(request) => {
@@ -368,15 +368,15 @@ mod tests {
     }
 
     /// A guard after the handshake.
-    fn initialized_guard() -> Arc<Guard> {
-        let guard = Arc::new(Guard::default());
+    fn initialized_guard() -> Arc<ConnectionGuard> {
+        let guard = Arc::new(ConnectionGuard::default());
         drop(guard.admit_outgoing(&request(0, "tools/list")).unwrap());
         guard
     }
 
     #[tokio::test]
     async fn only_the_first_answer_to_a_request_of_ours_is_handled() {
-        let guard = Arc::new(Guard::for_streamable_http());
+        let guard = Arc::new(ConnectionGuard::for_streamable_http());
         drop(guard.admit_outgoing(&request(0, "server/discover")).unwrap());
         for stray in [json!(1), json!("zero"), json!(-1)] {
             assert!(!guard.admits(&answer(stray)));
@@ -384,8 +384,9 @@ mod tests {
         drop(guard.admit_outgoing(&request(1, "initialize")).unwrap());
         assert!(!guard.admits(&answer(json!(0))), "nobody waits for it any more");
         assert!(guard.admits(&answer(json!("1"))) && !guard.admits(&answer(json!(1))));
-        let lost = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what?"}});
-        assert!(guard.admits(&server_message(lost)));
+        let parse_error =
+            json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what?"}});
+        assert!(guard.admits(&server_message(parse_error)));
         drop(guard.admit_outgoing(&request(2, "tools/list")).unwrap());
         let cancelled =
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
@@ -397,7 +398,7 @@ mod tests {
     async fn a_flood_is_named_and_a_steady_trickle_is_none() {
         let guard = initialized_guard();
         for number in 0..30_000 {
-            assert!(guard.admits(&ping(json!(number))) && guard.has_room().await);
+            assert!(guard.admits(&ping(json!(number))) && guard.wait_for_room().await);
             drop(guard.admit_outgoing(&pong(json!(number))).unwrap());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
@@ -409,16 +410,15 @@ mod tests {
         assert_eq!(admitted.count(), UNSOLICITED_BURST_MAX as usize);
         let reason = guard.reason().unwrap();
         assert_eq!(reason, "it sends `ping` without pause: more than 10000 messages that nobody asked for");
-        assert!(!guard.has_room().await && guard.admit_outgoing(&pong(json!(1))).is_none());
+        assert!(!guard.wait_for_room().await && guard.admit_outgoing(&pong(json!(1))).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn bytes_are_bounded_as_messages_are() {
         let guard = initialized_guard();
-        let told = json!({"level": "info", "data": "x".repeat(4 << 20)});
-        let told =
-            server_message(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": told}));
-        let admitted = (0..1_000).take_while(|_| guard.admits(&told)).count();
+        let log = json!({"level": "info", "data": "x".repeat(4 << 20)});
+        let log = server_message(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": log}));
+        let admitted = (0..1_000).take_while(|_| guard.admits(&log)).count();
         assert!((14..17).contains(&admitted), "{admitted}");
         assert!(guard.reason().unwrap().starts_with("it sends `notifications/message` without pause: more"));
     }
@@ -434,7 +434,10 @@ mod tests {
             assert!(guard.admits(&cancelled(1_000_000 + never_open)));
         }
         let mut count = 0;
-        while guard.has_room().await && guard.admits(&ping(json!(count))) && guard.admits(&cancelled(count)) {
+        while guard.wait_for_room().await
+            && guard.admits(&ping(json!(count)))
+            && guard.admits(&cancelled(count))
+        {
             count += 1;
         }
         assert_eq!(count, (UNSOLICITED_BURST_MAX as usize - 100) / 2);
@@ -445,7 +448,7 @@ mod tests {
     async fn a_server_that_reads_no_answers_is_not_read_and_then_disconnected() {
         let guard = initialized_guard();
         let mut sending = Vec::new();
-        while tokio::time::timeout(Duration::from_secs(1), guard.has_room()).await == Ok(true) {
+        while tokio::time::timeout(Duration::from_secs(1), guard.wait_for_room()).await == Ok(true) {
             assert!(guard.admits(&ping(json!(sending.len()))));
             assert!(!guard.admits(&ping(json!(sending.len()))), "a number that is taken already");
             sending.push(guard.admit_outgoing(&pong(json!(sending.len()))).unwrap());
@@ -453,8 +456,8 @@ mod tests {
         assert_eq!(sending.len(), REQUESTS_OPEN_MAX);
         // A server that is merely slow stays connected.
         drop(sending.pop());
-        assert!(guard.has_room().await && guard.admits(&ping(json!("another"))));
-        assert!(!guard.has_room().await);
+        assert!(guard.wait_for_room().await && guard.admits(&ping(json!("another"))));
+        assert!(!guard.wait_for_room().await);
         assert_eq!(
             guard.reason().unwrap(),
             "it sends requests and does not read the answers: 64 of them wait"

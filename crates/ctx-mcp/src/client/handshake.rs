@@ -5,7 +5,7 @@
 //! both requests stay open, and the first usable response decides; rmcp receives it as the response to its
 //! own first request.
 
-use super::connection::Era;
+use super::connection::ProtocolEra;
 use super::guard::request_number;
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -42,21 +42,21 @@ pub(super) fn probe_time(start_limit: Duration) -> Duration {
 /// A transport whose handshake may have been made already.
 pub(super) struct NegotiatedTransport<T> {
     transport: T,
-    replay: Replay,
+    replay: HandshakeReplay,
 }
 
 /// The response of the handshake, on its way to rmcp.
-enum Replay {
+enum HandshakeReplay {
     /// Given in response to the first request that rmcp sends.
-    Kept(RxJsonRpcMessage<RoleClient>),
+    Held(RxJsonRpcMessage<RoleClient>),
     Due(RxJsonRpcMessage<RoleClient>),
     Nothing,
 }
 
 impl<T: Transport<RoleClient>> NegotiatedTransport<T> {
     /// A transport on which rmcp makes the handshake.
-    pub(super) fn of_known_era(transport: T) -> Self {
-        Self { transport, replay: Replay::Nothing }
+    pub(super) fn with_known_era(transport: T) -> Self {
+        Self { transport, replay: HandshakeReplay::Nothing }
     }
 
     /// Finds out the era of a server; `None` if the connection is closed before that. rmcp
@@ -65,9 +65,9 @@ impl<T: Transport<RoleClient>> NegotiatedTransport<T> {
         transport: T,
         client: &ClientConfig,
         probe_time: Duration,
-    ) -> Option<(Self, Era)> {
+    ) -> Option<(Self, ProtocolEra)> {
         let mut handshake = Handshake { transport, is_initialize_sent: false, refusal: None };
-        handshake.send(discover(client), DISCOVER_ID).await?;
+        handshake.send(discover_request(client), DISCOVER_ID).await?;
         let mut is_discover_open = true;
         let mut until = Some(Instant::now() + probe_time);
         let (response, era) = loop {
@@ -77,7 +77,7 @@ impl<T: Transport<RoleClient>> NegotiatedTransport<T> {
                 () = sleep_until(until) => {
                     until = None;
                     match handshake.refusal.take() {
-                        Some(refusal) => break (refusal, Era::Sessions),
+                        Some(refusal) => break (refusal, ProtocolEra::Sessions),
                         None => handshake.initialize(client).await?,
                     }
                     continue;
@@ -86,12 +86,12 @@ impl<T: Transport<RoleClient>> NegotiatedTransport<T> {
             let answers = |id| response_id(&message).is_some_and(|to| to.is_none_or(|to| to == id));
             if is_discover_open && answers(DISCOVER_ID) {
                 if is_stateless(&message) {
-                    break (message, Era::Stateless);
+                    break (message, ProtocolEra::Stateless);
                 }
                 is_discover_open = false;
                 until = None;
                 if let Some(refusal) = handshake.refusal.take() {
-                    break (refusal, Era::Sessions);
+                    break (refusal, ProtocolEra::Sessions);
                 }
                 handshake.initialize(client).await?;
             } else if handshake.is_initialize_sent && answers(INITIALIZE_ID) {
@@ -100,12 +100,12 @@ impl<T: Transport<RoleClient>> NegotiatedTransport<T> {
                     until = Some(Instant::now() + LATE_PROBE_MAX);
                     continue;
                 }
-                break (message, Era::Sessions);
+                break (message, ProtocolEra::Sessions);
             } else {
                 handshake.answer_ping(message).await?;
             }
         };
-        Some((Self { transport: handshake.transport, replay: Replay::Kept(response) }, era))
+        Some((Self { transport: handshake.transport, replay: HandshakeReplay::Held(response) }, era))
     }
 }
 
@@ -116,14 +116,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for NegotiatedTransport<T> 
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let sending = match (std::mem::replace(&mut self.replay, Replay::Nothing), message) {
-            (Replay::Kept(mut response), JsonRpcMessage::Request(request)) => {
+        let sending = match (std::mem::replace(&mut self.replay, HandshakeReplay::Nothing), message) {
+            (HandshakeReplay::Held(mut response), JsonRpcMessage::Request(request)) => {
                 match &mut response {
                     JsonRpcMessage::Response(response) => response.id = request.id,
                     JsonRpcMessage::Error(error) => error.id = Some(request.id),
                     JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
                 }
-                self.replay = Replay::Due(response);
+                self.replay = HandshakeReplay::Due(response);
                 None
             }
             (replay, message) => {
@@ -140,7 +140,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for NegotiatedTransport<T> 
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        if let Replay::Due(response) = std::mem::replace(&mut self.replay, Replay::Nothing) {
+        if let HandshakeReplay::Due(response) = std::mem::replace(&mut self.replay, HandshakeReplay::Nothing)
+        {
             return Some(response);
         }
         loop {
@@ -193,7 +194,7 @@ impl<T: Transport<RoleClient>> Handshake<T> {
     }
 }
 
-fn discover(client: &ClientConfig) -> ClientRequest {
+fn discover_request(client: &ClientConfig) -> ClientRequest {
     let mut request = DiscoverRequest::new(DiscoverRequestParams {});
     request.extensions.insert(RequestMetaObject::with_client_context(
         ProtocolVersion::V_2026_07_28,
@@ -235,8 +236,8 @@ async fn sleep_until(until: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::guard::Guard;
-    use super::super::lines::Lines;
+    use super::super::guard::ConnectionGuard;
+    use super::super::line_transport::LineTransport;
     use super::*;
     use rmcp::model::{ClientCapabilities, Implementation};
     use rmcp::service::serve_client_with_lifecycle_and_ct;
@@ -250,7 +251,7 @@ mod tests {
 
     /// How a server responds to the two requests.
     #[derive(Clone, Copy, Debug)]
-    enum Style {
+    enum DiscoverStyle {
         /// Ignores methods that it does not know.
         Silent,
         /// Refuses methods that it does not know.
@@ -264,7 +265,7 @@ mod tests {
     }
 
     /// A server that reads nothing for `delay`; returns the methods that it has read.
-    async fn serve(server: DuplexStream, style: Style, delay: Duration) -> Vec<String> {
+    async fn serve(server: DuplexStream, style: DiscoverStyle, delay: Duration) -> Vec<String> {
         tokio::time::sleep(delay).await;
         let (output, mut input) = tokio::io::split(server);
         let mut lines = BufReader::new(output).lines();
@@ -281,23 +282,25 @@ mod tests {
             let is_first = methods.len() == 1;
             let info = json!({"name": "slow", "version": "1"});
             let response = match (method, style) {
-                ("server/discover", Style::Silent | Style::Unwilling) => None,
-                ("server/discover", Style::Refusing) => error(-32601),
-                ("server/discover", Style::Committed | Style::Unordered) if is_first => {
-                    let found = result(json!({
+                ("server/discover", DiscoverStyle::Silent | DiscoverStyle::Unwilling) => None,
+                ("server/discover", DiscoverStyle::Refusing) => error(-32601),
+                ("server/discover", DiscoverStyle::Committed | DiscoverStyle::Unordered) if is_first => {
+                    let discovered = result(json!({
                         "resultType": "complete", "supportedVersions": [VERSION_STATELESS],
                         "capabilities": {"tools": {}}, "serverInfo": info, "ttlMs": 0, "cacheScope": "private",
                     }));
                     match style {
-                        Style::Unordered => {
-                            late = found;
+                        DiscoverStyle::Unordered => {
+                            late = discovered;
                             None
                         }
-                        _ => found,
+                        _ => discovered,
                     }
                 }
-                ("initialize", Style::Unwilling) => error(-32600),
-                ("initialize", Style::Committed | Style::Unordered) if !is_first => error(-32600),
+                ("initialize", DiscoverStyle::Unwilling) => error(-32600),
+                ("initialize", DiscoverStyle::Committed | DiscoverStyle::Unordered) if !is_first => {
+                    error(-32600)
+                }
                 ("initialize", _) => result(json!({
                     "protocolVersion": VERSION_SESSIONS, "capabilities": {"tools": {}}, "serverInfo": info,
                 })),
@@ -313,12 +316,12 @@ mod tests {
 
     /// Connects to a server of this style; returns the revision that both speak, or why they do not, and what the server
     /// has read.
-    async fn connect(style: Style, delay: Duration) -> (Result<String, String>, Vec<String>) {
+    async fn connect(style: DiscoverStyle, delay: Duration) -> (Result<String, String>, Vec<String>) {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let server = tokio::spawn(serve(theirs, style, delay));
         let (output, input) = tokio::io::split(ours);
-        let guard = Arc::new(Guard::default());
-        let lines = Lines::new(output, input, 1 << 20, guard);
+        let guard = Arc::new(ConnectionGuard::default());
+        let lines = LineTransport::new(output, input, 1 << 20, guard);
         let client = ClientConfig::new(ClientCapabilities::default(), Implementation::new("us", "1"));
         let start_limit = Duration::from_secs(20);
         let connecting = async {
@@ -326,7 +329,8 @@ mod tests {
             let (transport, era) = negotiated.ok_or("closed")?;
             let stop = CancellationToken::new();
             let serving =
-                serve_client_with_lifecycle_and_ct(client.clone(), transport, era.mode(), stop).await;
+                serve_client_with_lifecycle_and_ct(client.clone(), transport, era.lifecycle_mode(), stop)
+                    .await;
             let running = serving.map_err(|error| error.to_string())?;
             let version = running.peer().peer_info().unwrap().protocol_version.to_string();
             running.cancel().await.unwrap();
@@ -340,10 +344,10 @@ mod tests {
     async fn a_server_that_starts_slowly_connects_whatever_it_makes_of_an_unknown_request() {
         for seconds in [0, 3, 9, 12, 15] {
             for (style, version) in [
-                (Style::Silent, VERSION_SESSIONS),
-                (Style::Refusing, VERSION_SESSIONS),
-                (Style::Committed, VERSION_STATELESS),
-                (Style::Unordered, VERSION_STATELESS),
+                (DiscoverStyle::Silent, VERSION_SESSIONS),
+                (DiscoverStyle::Refusing, VERSION_SESSIONS),
+                (DiscoverStyle::Committed, VERSION_STATELESS),
+                (DiscoverStyle::Unordered, VERSION_STATELESS),
             ] {
                 let (connected, _) = connect(style, Duration::from_secs(seconds)).await;
                 assert_eq!(connected.as_deref(), Ok(version), "{style:?} after {seconds} s");
@@ -354,19 +358,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn initialize_is_sent_only_to_a_server_that_does_not_answer_the_probe() {
         let read = async |style, seconds| connect(style, Duration::from_secs(seconds)).await.1;
-        assert_eq!(read(Style::Committed, 0).await, ["server/discover"]);
-        assert_eq!(read(Style::Committed, 12).await, ["server/discover", "initialize"]);
+        assert_eq!(read(DiscoverStyle::Committed, 0).await, ["server/discover"]);
+        assert_eq!(read(DiscoverStyle::Committed, 12).await, ["server/discover", "initialize"]);
         let handshake = ["server/discover", "initialize", "notifications/initialized"];
         for seconds in [0, 12] {
-            assert_eq!(read(Style::Silent, seconds).await, handshake);
-            assert_eq!(read(Style::Refusing, seconds).await, handshake);
+            assert_eq!(read(DiscoverStyle::Silent, seconds).await, handshake);
+            assert_eq!(read(DiscoverStyle::Refusing, seconds).await, handshake);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_refuses_initialize_fails_long_before_its_limit() {
         let begun = Instant::now();
-        let (connected, _) = connect(Style::Unwilling, Duration::ZERO).await;
+        let (connected, _) = connect(DiscoverStyle::Unwilling, Duration::ZERO).await;
         assert!(connected.unwrap_err().contains("no"));
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }

@@ -1,45 +1,45 @@
 //! Upstream MCP servers as providers of tools, prompts and resources.
 //!
 //! `upstream` keeps one server connected and calls it. `provider`, `prompts` and `resources` present it to
-//! the catalog, under the names that `namespace` makes. `definitions` compares what a server offers with what
-//! the user accepted. Transports: `process` and `lines` (stdio), `web` (Streamable HTTP), `sse` (HTTP+SSE),
-//! with `oauth` for sign-in. The address policy (SSRF) is left to ctx-net.
+//! the catalog, under the names that `namespace` makes. `pinning` compares the definition of a server with the
+//! one that the user accepted. Transports: `process` and `line_transport` (stdio), `streamable_http`,
+//! `sse_transport` (HTTP+SSE), with `oauth` for sign-in. The address policy (SSRF) is left to ctx-net.
 
 mod calls;
 mod connection;
 mod definition;
-mod definitions;
+mod definition_store;
 mod difference;
 mod events;
-mod exchange;
-mod follows;
-#[cfg(not(target_os = "linux"))]
-mod group;
+mod features;
 mod guard;
+mod guarded_transport;
 mod handshake;
-mod lines;
-mod memory;
+mod line_transport;
 mod namespace;
 mod oauth;
-mod offers;
+mod pinning;
 mod post;
 mod process;
+#[cfg(not(target_os = "linux"))]
+mod process_group;
 mod prompts;
 mod provider;
 mod reaper;
+mod request;
 mod resources;
 mod server_client;
 mod settings;
-mod sse;
+mod sse_transport;
 mod startup;
+mod streamable_http;
+mod subscriptions;
 #[cfg(target_os = "linux")]
 mod supervisor;
-mod told;
 mod upstream;
-mod web;
 
+pub use definition_store::{Memory, MemoryError, Remembered, ServerKey};
 pub use difference::{ChangedField, ChangedOffer, ChangedPlaces, ChangedTool, Difference, FieldChange};
-pub use memory::{Memory, MemoryError, Remembered, ServerKey};
 pub use oauth::{CredentialStore, Login, LoginError, OAuthSettings, forget_login, has_login};
 pub use reaper::{ReaperProgram, reaper_main};
 pub use settings::{
@@ -49,11 +49,11 @@ pub use settings::{
 pub use startup::default_starts_at_once;
 pub use upstream::{UpstreamState, UpstreamStatus};
 
-use connection::Maker;
+use connection::ConnectionFactory;
 use ctx_core::{Identifier, Provider, Redactor, ToolError};
-use definitions::Definitions;
-use oauth::Authority;
-use process::Starter;
+use oauth::OAuthClient;
+use pinning::PinnedDefinitions;
+use process::ServerStarter;
 use provider::UpstreamProvider;
 use rmcp::model::Implementation;
 use startup::StartSlots;
@@ -68,9 +68,9 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(6);
 
 /// Options that all upstreams share.
 pub struct UpstreamOptions {
-    /// Our name, as servers are told it (`clientInfo`).
+    /// Our name, as it is sent to servers (`clientInfo`).
     pub name: String,
-    /// Our version, as servers are told it.
+    /// Our version, as it is sent to servers.
     pub version: String,
     /// The program that kills the processes of servers after this process is gone.
     pub reaper: ReaperProgram,
@@ -93,8 +93,8 @@ pub type StartCheck = dyn Fn(&Identifier) -> Result<(), String> + Send + Sync;
 
 /// The upstream servers of a workspace. Dropping it stops them; [`Upstreams::shutdown`] also waits for that.
 pub struct Upstreams {
-    all: RwLock<Vec<Arc<Upstream>>>,
-    maker: Arc<Maker>,
+    list: RwLock<Vec<Arc<Upstream>>>,
+    factory: Arc<ConnectionFactory>,
     memory: Option<Arc<dyn Memory>>,
     credentials: Option<Arc<dyn CredentialStore>>,
     on_change: Arc<dyn Fn() + Send + Sync>,
@@ -118,17 +118,17 @@ impl Upstreams {
             starts_at_once,
         } = options;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let maker = Arc::new(Maker {
-            us: Implementation::new(name, version),
+        let factory = Arc::new(ConnectionFactory {
+            client_info: Implementation::new(name, version),
             redactor,
-            starter: Starter::new(reaper),
+            starter: ServerStarter::new(reaper),
             slots: StartSlots::new(starts_at_once),
             tasks: tasks.clone(),
             may_start,
         });
         let upstreams = Self {
-            all: RwLock::default(),
-            maker,
+            list: RwLock::default(),
+            factory,
             memory,
             credentials,
             on_change,
@@ -145,24 +145,24 @@ impl Upstreams {
     /// has changed.
     pub fn update(&self, keep: &dyn Fn(&Identifier) -> bool, settings: Vec<UpstreamSettings>) {
         let started = settings.into_iter().map(|settings| self.start_one(settings)).collect::<Vec<_>>();
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        let (kept, ended): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut *all).into_iter().partition(|upstream| keep(&upstream.settings.name));
-        ended.iter().for_each(|upstream| upstream.end());
-        *all = kept.into_iter().chain(started).collect();
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let (remaining, removed): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *list).into_iter().partition(|upstream| keep(&upstream.settings.name));
+        removed.iter().for_each(|upstream| upstream.stop());
+        *list = remaining.into_iter().chain(started).collect();
     }
 
     fn start_one(&self, settings: UpstreamSettings) -> Arc<Upstream> {
-        let redactor = &self.maker.redactor;
-        let definitions = Definitions::new(&settings, self.memory.clone(), redactor.clone());
-        let authority = authority(&settings, self.credentials.as_ref(), redactor);
-        let upstream = Arc::new(Upstream::new(settings, definitions, authority, self.stop.child_token()));
-        self.tasks.spawn(upstream.clone().supervise(self.maker.clone(), self.on_change.clone()));
+        let redactor = &self.factory.redactor;
+        let definitions = PinnedDefinitions::new(&settings, self.memory.clone(), redactor.clone());
+        let oauth_client = oauth_client(&settings, self.credentials.as_ref(), redactor);
+        let upstream = Arc::new(Upstream::new(settings, definitions, oauth_client, self.stop.child_token()));
+        self.tasks.spawn(upstream.clone().keep_connected(self.factory.clone(), self.on_change.clone()));
         upstream
     }
 
     fn all(&self) -> Vec<Arc<Upstream>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A provider for each upstream, with the tools known so far.
@@ -178,33 +178,33 @@ impl Upstreams {
     /// Waits until the tools of each upstream are known, or the first attempt to connect to it has ended.
     pub async fn known(&self) {
         for upstream in self.all() {
-            upstream.tools_known().await;
+            upstream.wait_for_tools().await;
         }
     }
 
     /// Waits until the first attempt to connect to each upstream has ended; idle ones are started for it.
     pub async fn settled(&self) {
         for upstream in self.all() {
-            upstream.settled().await;
+            upstream.wait_for_first_attempt().await;
         }
     }
 
     /// Begins an OAuth login at an upstream; `redirect` is the redirect URI.
     pub async fn login(&self, name: &Identifier, redirect: &str) -> Result<Login, LoginError> {
-        let nowhere = || LoginError::new(format!("{name} is not a server that one logs in at"));
-        let upstream = self.named(name).ok_or_else(nowhere)?;
-        Login::begin(upstream.authority().ok_or_else(nowhere)?, redirect).await
+        let no_oauth = || LoginError::new(format!("{name} is not a server that one logs in at"));
+        let upstream = self.find(name).ok_or_else(no_oauth)?;
+        Login::begin(upstream.oauth_client().ok_or_else(no_oauth)?, redirect).await
     }
 
     /// Waits until an upstream can be called; the error says why it cannot.
     pub async fn reached(&self, name: &Identifier) -> Result<(), ToolError> {
-        match self.named(name) {
-            Some(upstream) => upstream.reached().await,
+        match self.find(name) {
+            Some(upstream) => upstream.wait_until_connected().await,
             None => Err(ToolError::not_found(format!("there is no server {name}"))),
         }
     }
 
-    fn named(&self, name: &Identifier) -> Option<Arc<Upstream>> {
+    fn find(&self, name: &Identifier) -> Option<Arc<Upstream>> {
         self.all().into_iter().find(|upstream| upstream.settings.name == *name)
     }
 
@@ -218,17 +218,17 @@ impl Upstreams {
     }
 }
 
-/// The OAuth credentials for an HTTP server; `None` if its configured headers contain an `Authorization`, or
+/// The OAuth client for an HTTP server; `None` if its configured headers contain an `Authorization`, or
 /// if there is no credential store.
-fn authority(
+fn oauth_client(
     settings: &UpstreamSettings,
     credentials: Option<&Arc<dyn CredentialStore>>,
     redactor: &Redactor,
-) -> Option<Arc<Authority>> {
+) -> Option<Arc<OAuthClient>> {
     let Transport::Http { url, headers, oauth, .. } = &settings.transport else { return None };
-    let store = credentials.filter(|_| !headers.authorize())?;
-    match Authority::new(url, oauth.clone(), store.clone(), redactor.clone()) {
-        Ok(authority) => Some(Arc::new(authority)),
+    let store = credentials.filter(|_| !headers.has_authorization())?;
+    match OAuthClient::new(url, oauth.clone(), store.clone(), redactor.clone()) {
+        Ok(client) => Some(Arc::new(client)),
         Err(error) => {
             tracing::warn!("{}: nobody can log in: {error}", settings.name);
             None

@@ -37,12 +37,12 @@ impl Namespace {
 
     /// [`Self::uri`] for a URI that the server sent; `None` if it cannot be passed on.
     pub(super) fn checked_uri(&self, original: &str) -> Option<String> {
-        is_name(original).then(|| self.uri(original))
+        is_valid_name(original).then(|| self.uri(original))
     }
 
     /// The server's own URI; `None` if `uri` is not one of this server, or cannot be passed on.
-    pub(super) fn original<'a>(&self, uri: &'a str) -> Option<&'a str> {
-        uri.strip_prefix(&self.prefix).filter(|original| is_name(original))
+    pub(super) fn original_uri<'a>(&self, uri: &'a str) -> Option<&'a str> {
+        uri.strip_prefix(&self.prefix).filter(|original| is_valid_name(original))
     }
 
     /// The server's own name of a prompt.
@@ -51,7 +51,7 @@ impl Namespace {
     }
 
     /// Rewrites the URI of a content block that links or embeds a resource.
-    pub(super) fn rename(&self, block: &mut Value) {
+    pub(super) fn rewrite_uris(&self, block: &mut Value) {
         let uri = match block.get("type").and_then(Value::as_str) {
             Some("resource_link") => block.get_mut("uri"),
             Some("resource") => block.pointer_mut("/resource/uri"),
@@ -64,26 +64,26 @@ impl Namespace {
 
     /// A resource under its name in our catalog; `None` if its URI cannot be passed on.
     pub(super) fn resource(&self, resource: mcp::Resource) -> Option<Resource> {
-        is_name(&resource.uri).then(|| Resource {
+        is_valid_name(&resource.uri).then(|| Resource {
             uri: self.uri(&resource.uri),
             name: visible(&resource.name),
             title: resource.title.as_deref().map(visible),
             description: resource.description.as_deref().map(visible),
             mime_type: resource.mime_type,
             size: resource.size,
-            more: more(&resource.annotations, &resource.icons, &resource.meta),
+            more: metadata_fields(&resource.annotations, &resource.icons, &resource.meta),
         })
     }
 
     /// A resource template under its name in our catalog; `None` if its URI cannot be passed on.
     pub(super) fn template(&self, template: mcp::ResourceTemplate) -> Option<ResourceTemplate> {
-        is_name(&template.uri_template).then(|| ResourceTemplate {
+        is_valid_name(&template.uri_template).then(|| ResourceTemplate {
             uri_template: self.uri(&template.uri_template),
             name: visible(&template.name),
             title: template.title.as_deref().map(visible),
             description: template.description.as_deref().map(visible),
             mime_type: template.mime_type,
-            more: more(&template.annotations, &template.icons, &template.meta),
+            more: metadata_fields(&template.annotations, &template.icons, &template.meta),
         })
     }
 
@@ -98,7 +98,7 @@ impl Namespace {
             }
             _ => return None,
         };
-        let more = more(&None::<()>, &None::<()>, &meta);
+        let more = metadata_fields(&None::<()>, &None::<()>, &meta);
         Some(ResourceContent { uri: self.uri(&uri), mime_type, text, blob, more })
     }
 
@@ -112,7 +112,7 @@ impl Namespace {
         };
         let arguments = prompt.arguments.iter().flatten();
         let has_visible_arguments = arguments.into_iter().all(|argument| !is_hidden_name(&argument.name));
-        (is_name(&prompt.name) && has_visible_arguments).then(|| AgentSpec {
+        (is_valid_name(&prompt.name) && has_visible_arguments).then(|| AgentSpec {
             name: format!("{}/{}", self.server, prompt.name),
             title: prompt.title.as_deref().map(visible),
             description: visible(prompt.description.as_deref().unwrap_or_default()),
@@ -126,7 +126,7 @@ impl Namespace {
     pub(super) fn prompt(&self, result: mcp::GetPromptResult) -> Prompt {
         let message = |message: mcp::PromptMessage| {
             let mut block = serde_json::to_value(message.content).ok()?;
-            self.rename(&mut block);
+            self.rewrite_uris(&mut block);
             make_visible(&mut block);
             let role = match message.role {
                 mcp::Role::Assistant => Role::Assistant,
@@ -141,27 +141,27 @@ impl Namespace {
 
 /// Whether a text can be passed on as a name or URI: neither empty nor too long, and without invisible
 /// characters and line breaks, which could mislead its readers.
-fn is_name(text: &str) -> bool {
+fn is_valid_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_BYTES_MAX && !is_hidden_name(text)
 }
 
 /// The optional metadata of a resource or template, as JSON fields.
-fn more(
+fn metadata_fields(
     annotations: &Option<impl Serialize>,
     icons: &Option<impl Serialize>,
     meta: &Option<impl Serialize>,
 ) -> Map<String, Value> {
-    let written = [
+    let fields = [
         ("annotations", serde_json::to_value(annotations)),
         ("icons", serde_json::to_value(icons)),
         ("_meta", serde_json::to_value(meta)),
     ];
-    let there = |(key, value): (&str, Result<Value, _>)| {
+    let present = |(key, value): (&str, Result<Value, _>)| {
         let mut value = value.ok().filter(|value| !value.is_null())?;
         make_visible(&mut value);
         Some((key.to_owned(), value))
     };
-    written.into_iter().filter_map(there).collect()
+    fields.into_iter().filter_map(present).collect()
 }
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
             (json!({"type": "resource", "resource": []}), json!({"type": "resource", "resource": []})),
         ] {
             let mut block = block;
-            namespace().rename(&mut block);
+            namespace().rewrite_uris(&mut block);
             assert_eq!(block, expected);
         }
     }
@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(namespace.resource(mcp::Resource::new(uri, "r")), None);
             assert_eq!(namespace.template(mcp::ResourceTemplate::new(uri, "t")), None);
             assert_eq!(namespace.agent(mcp::Prompt::new(uri, None::<String>, None)), None);
-            assert_eq!(namespace.original(&namespace.uri(uri)), None);
+            assert_eq!(namespace.original_uri(&namespace.uri(uri)), None);
         }
         let spaced = namespace.resource(mcp::Resource::new("file:///a b", "r")).unwrap();
         assert_eq!(spaced.uri, "mcp://calculator/file:///a b");
@@ -247,9 +247,9 @@ mod tests {
         fn a_uri_is_what_it_was_on_its_way_back(uri in "[^\\p{C}\\p{Z}\\p{M}\\u{115f}\\u{1160}\\u{3164}\\u{ffa0}]{1,50}") {
             let (inner, outer) = (Namespace::new(&Identifier::sanitize("inner")), namespace());
             let twice = outer.uri(&inner.uri(&uri));
-            let once = outer.original(&twice).unwrap();
-            prop_assert_eq!(inner.original(once), Some(uri.as_str()));
-            prop_assert_eq!(inner.original(&twice), None);
+            let once = outer.original_uri(&twice).unwrap();
+            prop_assert_eq!(inner.original_uri(once), Some(uri.as_str()));
+            prop_assert_eq!(inner.original_uri(&twice), None);
         }
 
         #[test]

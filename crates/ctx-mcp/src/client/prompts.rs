@@ -1,6 +1,6 @@
 //! The prompts of an upstream as agents, and argument completion.
 
-use super::exchange::Asked;
+use super::request::UpstreamRequest;
 use super::upstream::Upstream;
 use async_trait::async_trait;
 use ctx_core::{Agent, AgentSpec, Call, Completing, Completions, Prompt, ToolError};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a completion waits for a server that is being connected.
-const REACHED_MAX: Duration = Duration::from_secs(2);
+const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(2);
 
 pub(super) struct UpstreamPrompt {
     pub(super) upstream: Arc<Upstream>,
@@ -33,15 +33,15 @@ impl Agent for UpstreamPrompt {
             other => (name, Value::String(other.to_string())),
         };
         let arguments = arguments.into_iter().map(text).collect();
-        let params = GetPromptRequestParams::new(self.original()).with_arguments(arguments);
-        match self.upstream.ask(Asked::Prompt(params), true, call).await? {
+        let params = GetPromptRequestParams::new(self.original_name()).with_arguments(arguments);
+        match self.upstream.request(UpstreamRequest::Prompt(params), true, call).await? {
             ServerResult::GetPromptResult(result) => Ok(self.upstream.namespace.prompt(result)),
-            _ => Err(self.upstream.failed("its answer is not that of a prompt")),
+            _ => Err(self.upstream.error("its answer is not that of a prompt")),
         }
     }
 
-    async fn complete(&self, asked: &Completing) -> Result<Completions, ToolError> {
-        self.upstream.complete(Reference::for_prompt(self.original()), asked).await
+    async fn complete(&self, completing: &Completing) -> Result<Completions, ToolError> {
+        self.upstream.complete(Reference::for_prompt(self.original_name()), completing).await
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -50,25 +50,30 @@ impl Agent for UpstreamPrompt {
 }
 
 impl UpstreamPrompt {
-    fn original(&self) -> &str {
+    fn original_name(&self) -> &str {
         self.upstream.namespace.original_prompt(&self.spec.name).unwrap_or_default()
     }
 }
 
 impl Upstream {
     /// The server's completions; none if it has no such capability, or is not connected.
-    pub(super) async fn complete(&self, of: Reference, asked: &Completing) -> Result<Completions, ToolError> {
-        let Some(connection) = self.connected_soon(REACHED_MAX).await else {
+    pub(super) async fn complete(
+        &self,
+        of: Reference,
+        completing: &Completing,
+    ) -> Result<Completions, ToolError> {
+        let Some(connection) = self.connection_within(CONNECTION_WAIT_MAX).await else {
             return Ok(Completions::default());
         };
-        let completes =
+        let is_supported =
             connection.peer.peer_info().is_some_and(|info| info.capabilities.completions.is_some());
-        if !completes {
+        if !is_supported {
             return Ok(Completions::default());
         }
-        let given = asked.given.clone().into_iter().collect();
-        let params = CompleteRequestParams::new(of, ArgumentInfo::new(&asked.argument, &asked.typed))
-            .with_context(CompletionContext::with_arguments(given));
+        let arguments = completing.given.clone().into_iter().collect();
+        let params =
+            CompleteRequestParams::new(of, ArgumentInfo::new(&completing.argument, &completing.typed))
+                .with_context(CompletionContext::with_arguments(arguments));
         let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
         match connection.request(request).await {
             Ok(ServerResult::CompleteResult(result)) => {
@@ -77,8 +82,8 @@ impl Upstream {
                 values.truncate(CompletionInfo::MAX_VALUES);
                 Ok(Completions { values, total, has_more })
             }
-            Ok(_) => Err(self.failed("its answer is not that of a completion")),
-            Err(error) => Err(self.failed(error)),
+            Ok(_) => Err(self.error("its answer is not that of a completion")),
+            Err(error) => Err(self.error(error)),
         }
     }
 }

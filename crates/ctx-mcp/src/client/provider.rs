@@ -11,20 +11,20 @@ use std::time::Duration;
 
 /// The tools of an upstream as they were last listed.
 #[derive(Default)]
-pub(super) struct Listed(Mutex<Arc<Vec<Arc<ToolSpec>>>>);
+pub(super) struct ListedTools(Mutex<Arc<Vec<Arc<ToolSpec>>>>);
 
-impl Listed {
+impl ListedTools {
     pub(super) fn get(&self) -> Arc<Vec<Arc<ToolSpec>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces the tools; returns whether they have changed.
     pub(super) fn set(&self, specs: Vec<ToolSpec>) -> bool {
-        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if listed.iter().map(|spec| &**spec).eq(&specs) {
+        let mut tools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tools.iter().map(|spec| &**spec).eq(&specs) {
             return false;
         }
-        *listed = Arc::new(specs.into_iter().map(Arc::new).collect());
+        *tools = Arc::new(specs.into_iter().map(Arc::new).collect());
         true
     }
 }
@@ -42,14 +42,14 @@ impl Provider for UpstreamProvider {
         let tool = |spec: &Arc<ToolSpec>| {
             Arc::new(UpstreamTool { upstream: self.0.clone(), spec: spec.clone() }) as Arc<dyn Tool>
         };
-        self.0.listed.get().iter().map(tool).collect()
+        self.0.tools.get().iter().map(tool).collect()
     }
 
     fn agents(&self) -> Vec<Arc<dyn Agent>> {
         let agent = |spec: &Arc<AgentSpec>| {
             Arc::new(UpstreamPrompt { upstream: self.0.clone(), spec: spec.clone() }) as Arc<dyn Agent>
         };
-        self.0.offers.prompts().iter().map(agent).collect()
+        self.0.features.prompts().iter().map(agent).collect()
     }
 
     fn resources(&self) -> Option<Arc<dyn Resources>> {
@@ -61,15 +61,15 @@ impl Provider for UpstreamProvider {
     }
 
     fn unknown(&self) -> Option<String> {
-        self.0.unknown()
+        self.0.unknown_tools_reason()
     }
 
     async fn settle(&self) {
-        self.0.tools_known().await;
+        self.0.wait_for_tools().await;
     }
 
     async fn reach(&self) -> Result<(), ToolError> {
-        self.0.reached().await
+        self.0.wait_until_connected().await
     }
 
     fn call_timeout(&self) -> Option<Duration> {

@@ -42,12 +42,12 @@ pub fn reaper_main() -> ExitCode {
             _ => {}
         }
     }
-    groups.into_iter().for_each(end_group);
+    groups.into_iter().for_each(kill_group);
     ExitCode::SUCCESS
 }
 
 /// Kills every process of a group (SIGKILL).
-pub(super) fn end_group(group: i32) {
+pub(super) fn kill_group(group: i32) {
     #[cfg(unix)]
     signal_group(group, rustix::process::Signal::KILL);
     #[cfg(not(unix))]
@@ -67,11 +67,11 @@ pub(super) fn signal_group(group: i32, signal: rustix::process::Signal) {
 /// The handle of the reaper process, which is started with the first server.
 pub(super) struct Reaper {
     program: ReaperProgram,
-    state: Mutex<State>,
+    state: Mutex<ReaperState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ReaperState {
     groups: BTreeSet<i32>,
     running: Option<(Child, ChildStdin)>,
 }
@@ -82,28 +82,28 @@ impl Reaper {
     }
 
     /// Registers a process group to be killed after we are gone. Fails if no reaper process can be started.
-    pub(super) fn watch(&self, group: i32) -> io::Result<()> {
+    pub(super) fn register(&self, group: i32) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.insert(group);
-        if let Some((_, told)) = state.running.as_mut()
-            && tell(told, '+', group).is_ok()
+        if let Some((_, stdin)) = state.running.as_mut()
+            && send_command(stdin, '+', group).is_ok()
         {
             return Ok(());
         }
         // No reaper process runs: start one, and register all groups with it.
-        end(state.running.take());
-        let (child, mut told) = self.start()?;
-        state.groups.iter().try_for_each(|group| tell(&mut told, '+', *group))?;
-        state.running = Some((child, told));
+        stop(state.running.take());
+        let (child, mut stdin) = self.start()?;
+        state.groups.iter().try_for_each(|group| send_command(&mut stdin, '+', *group))?;
+        state.running = Some((child, stdin));
         Ok(())
     }
 
     /// Unregisters a process group that has ended.
-    pub(super) fn forget(&self, group: i32) {
+    pub(super) fn unregister(&self, group: i32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.remove(&group);
-        if let Some((_, told)) = state.running.as_mut()
-            && let Err(error) = tell(told, '-', group)
+        if let Some((_, stdin)) = state.running.as_mut()
+            && let Err(error) = send_command(stdin, '-', group)
         {
             tracing::debug!(%error, "the reaper does not listen");
         }
@@ -122,26 +122,26 @@ impl Reaper {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
-        let told = child.stdin.take().ok_or_else(|| io::Error::other("the reaper has no input"))?;
-        Ok((child, told))
+        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("the reaper has no input"))?;
+        Ok((child, stdin))
     }
 }
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        end(self.state.get_mut().unwrap_or_else(PoisonError::into_inner).running.take());
+        stop(self.state.get_mut().unwrap_or_else(PoisonError::into_inner).running.take());
     }
 }
 
 /// Closes the stdin of the reaper process, upon which it exits, and waits for that.
-fn end(running: Option<(Child, ChildStdin)>) {
-    let Some((mut child, told)) = running else { return };
-    drop(told);
+fn stop(running: Option<(Child, ChildStdin)>) {
+    let Some((mut child, stdin)) = running else { return };
+    drop(stdin);
     if let Err(error) = child.wait() {
         tracing::debug!(%error, "the reaper cannot be waited for");
     }
 }
 
-fn tell(told: &mut ChildStdin, word: char, group: i32) -> io::Result<()> {
-    told.write_all(format!("{word}{group}\n").as_bytes())
+fn send_command(stdin: &mut ChildStdin, word: char, group: i32) -> io::Result<()> {
+    stdin.write_all(format!("{word}{group}\n").as_bytes())
 }

@@ -71,24 +71,24 @@ const OWN_HEADERS: [&str; 5] =
 
 impl Headers {
     /// Whether they contain an `Authorization`.
-    pub(super) fn authorize(&self) -> bool {
+    pub(super) fn has_authorization(&self) -> bool {
         self.0.contains_key(&http::header::AUTHORIZATION)
     }
 
     /// Parses names and values.
-    pub fn new<'a>(written: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, InvalidHeader> {
+    pub fn new<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, InvalidHeader> {
         let header = |(name, value): (&str, &str)| {
-            let wrong = |why| InvalidHeader(name.to_owned(), why);
-            let key: HeaderName = name.parse().map_err(|_| wrong("has no name that can be sent"))?;
+            let invalid = |why| InvalidHeader(name.to_owned(), why);
+            let key: HeaderName = name.parse().map_err(|_| invalid("has no name that can be sent"))?;
             if OWN_HEADERS.contains(&key.as_str()) {
-                return Err(wrong("is set by the protocol itself"));
+                return Err(invalid("is set by the protocol itself"));
             }
             let mut value: HeaderValue =
-                value.parse().map_err(|_| wrong("has a value that cannot be sent"))?;
+                value.parse().map_err(|_| invalid("has a value that cannot be sent"))?;
             value.set_sensitive(true);
             Ok((key, value))
         };
-        Ok(Self(written.into_iter().map(header).collect::<Result<_, _>>()?))
+        Ok(Self(headers.into_iter().map(header).collect::<Result<_, _>>()?))
     }
 }
 
@@ -177,8 +177,8 @@ pub struct InvalidPattern(String);
 impl ToolFilter {
     /// Parses glob patterns for the names that the server gives its tools.
     pub fn new(allowed: &[String], denied: &[String]) -> Result<Self, InvalidPattern> {
-        let allowed = if allowed.is_empty() { None } else { Some(patterns(allowed)?) };
-        Ok(Self { allowed, denied: patterns(denied)? })
+        let allowed = if allowed.is_empty() { None } else { Some(parse_globs(allowed)?) };
+        Ok(Self { allowed, denied: parse_globs(denied)? })
     }
 
     /// Whether a tool of this name is provided.
@@ -187,12 +187,12 @@ impl ToolFilter {
     }
 }
 
-fn patterns(written: &[String]) -> Result<GlobSet, InvalidPattern> {
+fn parse_globs(patterns: &[String]) -> Result<GlobSet, InvalidPattern> {
     let mut set = GlobSetBuilder::new();
-    for pattern in written {
+    for pattern in patterns {
         set.add(Glob::new(pattern).map_err(|_| InvalidPattern(pattern.clone()))?);
     }
-    set.build().map_err(|_| InvalidPattern(written.join(", ")))
+    set.build().map_err(|_| InvalidPattern(patterns.join(", ")))
 }
 
 #[cfg(test)]
@@ -207,11 +207,12 @@ mod tests {
 
     #[test]
     fn what_is_denied_is_not_taken_even_if_it_is_allowed() {
-        let taken = |filter: &ToolFilter| ["read_file", "write_file", "list"].map(|name| filter.takes(name));
-        assert_eq!(taken(&filter(&[], &[])), [true, true, true]);
-        assert_eq!(taken(&filter(&["*_file"], &[])), [true, true, false]);
-        assert_eq!(taken(&filter(&["*_file"], &["write_*"])), [true, false, false]);
-        assert_eq!(taken(&filter(&[], &["{list,read_file}"])), [false, true, false]);
+        let provided =
+            |filter: &ToolFilter| ["read_file", "write_file", "list"].map(|name| filter.takes(name));
+        assert_eq!(provided(&filter(&[], &[])), [true, true, true]);
+        assert_eq!(provided(&filter(&["*_file"], &[])), [true, true, false]);
+        assert_eq!(provided(&filter(&["*_file"], &["write_*"])), [true, false, false]);
+        assert_eq!(provided(&filter(&[], &["{list,read_file}"])), [false, true, false]);
     }
 
     #[test]

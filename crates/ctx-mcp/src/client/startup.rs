@@ -52,7 +52,7 @@ impl StartSlot {
     /// Keeps the slot until the server has answered, but for no longer than `SLOT_MAX`.
     pub(super) async fn keep_during<T>(self, answering: impl Future<Output = T>) -> T {
         let mut answering = std::pin::pin!(answering);
-        let answer = within(SLOT_MAX, &mut answering).await;
+        let answer = cpu_adjusted_timeout(SLOT_MAX, &mut answering).await;
         drop(self);
         match answer {
             Some(answer) => answer,
@@ -62,26 +62,29 @@ impl StartSlot {
 }
 
 /// The answer, if it comes before `limit` has passed on a clock that runs slower while CPU time is short.
-pub(super) async fn within<T>(limit: Duration, answering: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn cpu_adjusted_timeout<T>(
+    limit: Duration,
+    answering: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
         answer = answering => Some(answer),
-        () = pass(limit, cpu_wait) => None,
+        () = cpu_adjusted_sleep(limit, cpu_wait) => None,
     }
 }
 
 /// Waits until `limit` has passed on that clock. `cpu_wait` is the total time that processes have waited for
 /// a CPU, where it is known.
-async fn pass(limit: Duration, cpu_wait: impl Fn() -> Option<Duration>) {
+async fn cpu_adjusted_sleep(limit: Duration, cpu_wait: impl Fn() -> Option<Duration>) {
     let mut passed = Duration::ZERO;
-    let mut waited = cpu_wait();
+    let mut total_wait = cpu_wait();
     while passed < limit {
         let tick = TICK.min(limit - passed);
         let begun = Instant::now();
         tokio::time::sleep(tick).await;
         let now = cpu_wait();
-        let wait = now.zip(waited).map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
-        waited = now;
+        let wait = now.zip(total_wait).map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
+        total_wait = now;
         let starved = (wait.as_secs_f64() / begun.elapsed().as_secs_f64()).clamp(0.0, 1.0);
         passed += tick.mul_f64(1.0 - STARVED_PART * starved);
     }
@@ -106,16 +109,16 @@ mod tests {
     use std::cell::Cell;
 
     /// The time that a limit takes, in which processes wait for a CPU for this part.
-    async fn time_of(limit: Duration, starved: Option<f64>) -> Duration {
+    async fn measure(limit: Duration, starved: Option<f64>) -> Duration {
         let begun = Instant::now();
-        pass(limit, || starved.map(|starved| begun.elapsed().mul_f64(starved))).await;
+        cpu_adjusted_sleep(limit, || starved.map(|starved| begun.elapsed().mul_f64(starved))).await;
         begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn time_in_which_processes_wait_for_a_cpu_counts_half() {
         let limit = Duration::from_secs(20);
-        let rounded = async |starved| time_of(limit, starved).await.as_secs_f64().round();
+        let rounded = async |starved| measure(limit, starved).await.as_secs_f64().round();
         assert_eq!(rounded(None).await, 20.0);
         assert_eq!(rounded(Some(0.0)).await, 20.0);
         assert_eq!(rounded(Some(0.5)).await, 27.0);
@@ -128,7 +131,7 @@ mod tests {
     async fn a_tick_that_comes_late_counts_as_one() {
         let is_over = Cell::new(false);
         let passing = async {
-            pass(Duration::from_secs(1), || None).await;
+            cpu_adjusted_sleep(Duration::from_secs(1), || None).await;
             is_over.set(true);
         };
         let jumping = async {

@@ -5,7 +5,7 @@
 //! its stdin, a Unix socket, reaches end of file: the main process is gone then. The socket also carries the
 //! server's pipes and reports. A server can kill its supervisor: both run as the same user.
 
-use super::reaper::{ReaperProgram, end_group, signal_group};
+use super::reaper::{ReaperProgram, kill_group, signal_group};
 use super::settings::Command;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
@@ -45,10 +45,10 @@ const LINE_BYTES_MAX: u64 = 64;
 const STAT_BYTES_MAX: u64 = 4_096;
 
 /// Starts servers, each under a supervisor.
-pub(super) struct Starter(ReaperProgram);
+pub(super) struct ServerStarter(ReaperProgram);
 
 /// A running server. Dropping it kills the server and its descendants.
-pub(super) struct Server {
+pub(super) struct ServerHandle {
     /// Closing it makes the supervisor kill everything and exit.
     control: Option<OwnedWriteHalf>,
     status: watch::Receiver<ServerStatus>,
@@ -56,7 +56,7 @@ pub(super) struct Server {
 }
 
 /// The standard streams of a server.
-pub(super) struct Streams {
+pub(super) struct ServerStreams {
     pub(super) input: pipe::Sender,
     pub(super) output: pipe::Receiver,
     pub(super) errors: pipe::Receiver,
@@ -70,15 +70,15 @@ struct ServerStatus {
     start_error: Option<i32>,
     exit: Option<ExitStatus>,
     /// Whether the supervisor has exited.
-    is_over: bool,
+    is_gone: bool,
 }
 
-impl Starter {
+impl ServerStarter {
     pub(super) fn new(program: ReaperProgram) -> Self {
         Self(program)
     }
 
-    pub(super) async fn start(&self, command: &Command) -> io::Result<(Server, Streams)> {
+    pub(super) async fn start(&self, command: &Command) -> io::Result<(ServerHandle, ServerStreams)> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut supervisor = tokio::process::Command::new(&self.0.path);
         supervisor
@@ -101,7 +101,7 @@ impl Starter {
         let (output, server_output) = io::pipe()?;
         let (errors, server_errors) = io::pipe()?;
         send_streams(&ours, [server_input.into(), server_output.into(), server_errors.into()])?;
-        let streams = Streams {
+        let streams = ServerStreams {
             input: pipe::Sender::from_owned_fd(input.into())?,
             output: pipe::Receiver::from_owned_fd(output.into())?,
             errors: pipe::Receiver::from_owned_fd(errors.into())?,
@@ -111,12 +111,12 @@ impl Starter {
         let (sender, mut status) = watch::channel(ServerStatus::default());
         tokio::spawn(read_reports(BufReader::new(reports), sender));
         let is_reported = |status: &ServerStatus| {
-            status.process.is_some() || status.start_error.is_some() || status.is_over
+            status.process.is_some() || status.start_error.is_some() || status.is_gone
         };
         let started = status.wait_for(is_reported).await.map(|status| status.clone()).unwrap_or_default();
         match started {
             ServerStatus { process: Some(_), .. } => {
-                Ok((Server { control: Some(control), status, supervisor: child }, streams))
+                Ok((ServerHandle { control: Some(control), status, supervisor: child }, streams))
             }
             ServerStatus { start_error: Some(code), .. } => Err(io::Error::from_raw_os_error(code)),
             _ => Err(io::Error::other("its supervisor did not start")),
@@ -124,10 +124,10 @@ impl Starter {
     }
 }
 
-impl Server {
+impl ServerHandle {
     /// Waits until the server process itself has exited.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.status.wait_for(|status| status.exit.is_some() || status.is_over).await;
+        let status = self.status.wait_for(|status| status.exit.is_some() || status.is_gone).await;
         let exit = status.ok().and_then(|status| status.exit);
         exit.ok_or_else(|| io::Error::other("its supervisor is gone"))
     }
@@ -145,8 +145,8 @@ impl Server {
     pub(super) async fn kill(mut self) {
         drop(self.control.take());
         let mut status = self.status.clone();
-        let over = status.wait_for(|status| status.is_over);
-        if tokio::time::timeout(KILL_WAIT_MAX, over).await.is_err() {
+        let gone = status.wait_for(|status| status.is_gone);
+        if tokio::time::timeout(KILL_WAIT_MAX, gone).await.is_err() {
             tracing::debug!("what a server has started does not end");
             return;
         }
@@ -180,9 +180,9 @@ async fn read_reports(
     }
     status.send_modify(|status| {
         if let (Some(process), None) = (status.process, status.exit) {
-            end_group(process);
+            kill_group(process);
         }
-        status.is_over = true;
+        status.is_gone = true;
     });
 }
 
@@ -212,13 +212,13 @@ fn receive_streams(socket: &UnixStream) -> io::Result<[OwnedFd; 3]> {
 
 /// The main function of a supervisor: starts the server, and returns when it and its descendants have ended.
 pub(super) fn supervise(command: Vec<OsString>) -> ExitCode {
-    match try_to_supervise(command) {
+    match try_supervise(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn try_to_supervise(command: Vec<OsString>) -> io::Result<()> {
+fn try_supervise(command: Vec<OsString>) -> io::Result<()> {
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // SIGTERM, SIGINT and SIGHUP are ignored: `pkill ctx` is meant for the main process, whose end ends this one.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -246,7 +246,7 @@ fn try_to_supervise(command: Vec<OsString>) -> io::Result<()> {
     };
     writeln!(control, "started {}", process.as_raw_nonzero())?;
     wait_for_end(&mut control, process);
-    end_group(process.as_raw_nonzero().get());
+    kill_group(process.as_raw_nonzero().get());
     kill_descendants();
     Ok(())
 }
@@ -311,7 +311,7 @@ fn kill_descendants() {
 
 /// The pids of our direct children.
 fn children() -> Vec<Pid> {
-    let us = rustix::process::getpid().as_raw_nonzero().get();
+    let own_pid = rustix::process::getpid().as_raw_nonzero().get();
     let Ok(folders) = std::fs::read_dir("/proc") else { return Vec::new() };
     let child = |folder: io::Result<std::fs::DirEntry>| {
         let process: i32 = folder.ok()?.file_name().to_str()?.parse().ok()?;
@@ -321,7 +321,7 @@ fn children() -> Vec<Pid> {
         file.take(STAT_BYTES_MAX).read_to_end(&mut stat).ok()?;
         let stat = String::from_utf8_lossy(&stat);
         let parent: i32 = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-        (parent == us).then(|| Pid::from_raw(process))?
+        (parent == own_pid).then(|| Pid::from_raw(process))?
     };
     folders.filter_map(child).collect()
 }

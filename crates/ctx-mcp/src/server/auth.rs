@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The credentials of a request, uninterpreted; each API parses its own. An error never repeats their
 /// content.
-pub(super) fn brought(meta: &RequestMetaObject) -> Result<Option<JsonObject>, ErrorData> {
+pub(super) fn request_credentials(meta: &RequestMetaObject) -> Result<Option<JsonObject>, ErrorData> {
     match meta.get("auth") {
         None => Ok(None),
         Some(Value::Object(auth)) => Ok(Some(auth.clone())),

@@ -1,10 +1,10 @@
 //! The rmcp request handler: answers each MCP request from the catalog.
 
-use super::attend::{Running, Step};
-use super::listing::{self, Listing, PAGE, cursor, invalid_cursor, page};
-use super::session::{Client, FOLLOWED_MAX, Session, client_name, is_stateless};
-use super::work::{Answer, Work};
-use super::{Shared, auth, completion, methods, news};
+use super::catalog_request::{CatalogRequest, CatalogResponse};
+use super::listing::{self, CatalogListing, PAGE_ENTRIES, decode_cursor, invalid_cursor, paginate};
+use super::running_call::{DriveOutcome, RunningCall};
+use super::session::{ClientSession, RequestClient, SUBSCRIPTIONS_MAX, client_name, is_stateless};
+use super::{SharedState, auth, change_notifier, completion, methods};
 use crate::convert;
 use ctx_core::{Call, Caller, Catalog, Completions, ErrorKind, Following, Identity, ToolError, nearest};
 use futures::future::{join, join_all};
@@ -25,30 +25,30 @@ use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 /// TTL of list results, in milliseconds.
-const LIST_FRESH: u64 = 5_000;
+const LIST_TTL_MS: u64 = 5_000;
 /// Time limit for listing the resources of one page.
-const PAGE_TIME: Duration = Duration::from_secs(5);
+const PAGE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Serves one client of an older revision, or one request of a newer.
-pub(super) struct Handler {
-    shared: Arc<Shared>,
-    session: Arc<Session>,
+pub(super) struct McpHandler {
+    shared: Arc<SharedState>,
+    session: Arc<ClientSession>,
 }
 
 /// The outcome of a request that runs a call.
-enum Served {
-    Ended(Result<Answer, ToolError>),
-    Asks(InputRequiredResult),
+enum CallOutcome {
+    Finished(Result<CatalogResponse, ToolError>),
+    InputRequired(InputRequiredResult),
 }
 
-impl Handler {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+impl McpHandler {
+    pub(super) fn new(shared: &Arc<SharedState>) -> Self {
         Self { shared: shared.clone(), session: Arc::default() }
     }
 
-    async fn listing(&self) -> Arc<Listing> {
+    async fn listing(&self) -> Arc<CatalogListing> {
         self.shared.ready().await;
-        self.shared.listings.of(self.shared.catalog.current())
+        self.shared.listings.get(self.shared.catalog.current())
     }
 
     /// A call from this client, on the current catalog.
@@ -62,50 +62,59 @@ impl Handler {
 
     /// Subscribes to a resource at its origin, where the origin needs to know; dropping the result
     /// unsubscribes.
-    async fn follow(&self, uri: &str) -> Option<Following> {
+    async fn subscribe_at_origin(&self, uri: &str) -> Option<Following> {
         self.shared.ready().await;
         let catalog = self.shared.catalog.current();
         catalog.origin(uri)?.follow(uri).await
     }
 
     /// Starts a call, or resumes a parked one, and drives it until this request can be answered.
-    async fn serve(
+    async fn run_call(
         &self,
-        work: Work,
+        request: CatalogRequest,
         responses: Option<InputResponses>,
         state: Option<String>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Served, ErrorData> {
+    ) -> Result<CallOutcome, ErrorData> {
         let identity = identity(context);
-        let purpose = purpose(&work, identity.as_deref());
+        let associated_data = associated_data(&request, identity.as_deref());
         let mut running = match state {
             Some(state) => self
                 .shared
-                .parked
-                .take(&state, &purpose)
+                .parked_calls
+                .resume(&state, &associated_data)
                 .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?,
             None => {
-                let call = match auth::brought(&context.meta)? {
+                let call = match auth::request_credentials(&context.meta)? {
                     Some(auth) => self.call(context).with_auth(auth),
                     None => self.call(context),
                 };
-                Running::start(work, call, &self.shared.calls, &self.shared.abandoned)
+                RunningCall::start(request, call, &self.shared.calls, &self.shared.cancel_calls)
             }
         };
-        running.answer(responses.unwrap_or_default());
-        match running.attend(&Client::of(context, &self.session)).await {
-            Step::Ended(ended) => Ok(Served::Ended(ended)),
-            Step::Asks(running, requests) => match self.shared.parked.park(running, &purpose) {
-                Ok(state) => Ok(Served::Asks(InputRequiredResult::new(Some(requests), Some(state)))),
-                Err(full) => Ok(Served::Ended(Err(ToolError::new(ErrorKind::Overloaded, full.to_string())))),
-            },
-            Step::Cancelled => Err(ErrorData::internal_error("the request was cancelled", None)),
-            Step::Lacks(want) => Err(ErrorData::missing_required_client_capability(convert::lacking(&want))),
+        running.apply_responses(responses.unwrap_or_default());
+        match running.drive(&RequestClient::of(context, &self.session)).await {
+            DriveOutcome::Finished(ended) => Ok(CallOutcome::Finished(ended)),
+            DriveOutcome::InputRequired(running, requests) => {
+                match self.shared.parked_calls.park(running, &associated_data) {
+                    Ok(state) => {
+                        Ok(CallOutcome::InputRequired(InputRequiredResult::new(Some(requests), Some(state))))
+                    }
+                    Err(error) => Ok(CallOutcome::Finished(Err(ToolError::new(
+                        ErrorKind::Overloaded,
+                        error.to_string(),
+                    )))),
+                }
+            }
+            DriveOutcome::Cancelled => Err(ErrorData::internal_error("the request was cancelled", None)),
+            DriveOutcome::MissingCapability(want) => {
+                Err(ErrorData::missing_required_client_capability(convert::required_capability(&want)))
+            }
         }
     }
 }
 
-impl ServerHandler for Handler {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let settings = &self.shared.settings;
         let capabilities = ServerCapabilities::builder()
@@ -127,7 +136,7 @@ impl ServerHandler for Handler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.shared.listings.of(self.shared.catalog.current()).tool(name).cloned()
+        self.shared.listings.get(self.shared.catalog.current()).tool(name).cloned()
     }
 
     async fn list_tools(
@@ -136,10 +145,10 @@ impl ServerHandler for Handler {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let listing = self.listing().await;
-        let (tools, next) = page(&listing.tools, |tool| &tool.name, request)?;
+        let (tools, next) = paginate(&listing.tools, |tool| &tool.name, request)?;
         Ok(ListToolsResult {
             next_cursor: next,
-            ttl_ms: Some(LIST_FRESH),
+            ttl_ms: Some(LIST_TTL_MS),
             cache_scope: Some(CacheScope::Private),
             ..ListToolsResult::with_all_items(tools)
         })
@@ -156,13 +165,20 @@ impl ServerHandler for Handler {
         };
         let name = tool.name.to_string();
         let has_output_schema = tool.output_schema.is_some();
-        let work = Work::Tool { name, arguments: request.arguments.unwrap_or_default() };
-        Ok(match self.serve(work, request.input_responses, request.request_state, &context).await? {
-            Served::Asks(asks) => asks.into(),
-            Served::Ended(Ok(Answer::Tool(output))) => convert::tool_result(output, has_output_schema).into(),
-            Served::Ended(Ok(_)) => return Err(mixed_up()),
-            Served::Ended(Err(error)) => convert::tool_failure(&error).into(),
-        })
+        let catalog_request = CatalogRequest::Tool { name, arguments: request.arguments.unwrap_or_default() };
+        Ok(
+            match self
+                .run_call(catalog_request, request.input_responses, request.request_state, &context)
+                .await?
+            {
+                CallOutcome::InputRequired(result) => result.into(),
+                CallOutcome::Finished(Ok(CatalogResponse::Tool(output))) => {
+                    convert::tool_result(output, has_output_schema).into()
+                }
+                CallOutcome::Finished(Ok(_)) => return Err(wrong_response_kind()),
+                CallOutcome::Finished(Err(error)) => convert::tool_failure(&error).into(),
+            },
+        )
     }
 
     async fn list_prompts(
@@ -171,10 +187,10 @@ impl ServerHandler for Handler {
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let listing = self.listing().await;
-        let (prompts, next) = page(&listing.prompts, |prompt| &prompt.name, request)?;
+        let (prompts, next) = paginate(&listing.prompts, |prompt| &prompt.name, request)?;
         Ok(ListPromptsResult {
             next_cursor: next,
-            ttl_ms: Some(LIST_FRESH),
+            ttl_ms: Some(LIST_TTL_MS),
             cache_scope: Some(CacheScope::Private),
             ..ListPromptsResult::with_all_items(prompts)
         })
@@ -186,12 +202,16 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         self.shared.ready().await;
-        let work = Work::Prompt { name: request.name, arguments: request.arguments.unwrap_or_default() };
-        match self.serve(work, request.input_responses, request.request_state, &context).await? {
-            Served::Asks(asks) => Ok(asks.into()),
-            Served::Ended(Ok(Answer::Prompt(prompt))) => Ok(convert::prompt_messages(prompt).into()),
-            Served::Ended(Ok(_)) => Err(mixed_up()),
-            Served::Ended(Err(error)) => Err(convert::failure(&error)),
+        let catalog_request =
+            CatalogRequest::Prompt { name: request.name, arguments: request.arguments.unwrap_or_default() };
+        match self.run_call(catalog_request, request.input_responses, request.request_state, &context).await?
+        {
+            CallOutcome::InputRequired(result) => Ok(result.into()),
+            CallOutcome::Finished(Ok(CatalogResponse::Prompt(prompt))) => {
+                Ok(convert::prompt_messages(prompt).into())
+            }
+            CallOutcome::Finished(Ok(_)) => Err(wrong_response_kind()),
+            CallOutcome::Finished(Err(error)) => Err(convert::rpc_error(&error)),
         }
     }
 
@@ -201,11 +221,11 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         self.shared.ready().await;
-        let completions = match completion::asked(request) {
-            Some(asked) => Catalog::complete(&asked, self.call(&context)).await,
+        let completions = match completion::parse_request(request) {
+            Some(completing) => Catalog::complete(&completing, self.call(&context)).await,
             None => Ok(Completions::default()),
         };
-        completion::answer(completions.map_err(|error| convert::failure(&error))?)
+        completion::into_result(completions.map_err(|error| convert::rpc_error(&error))?)
     }
 
     async fn list_resources(
@@ -216,7 +236,7 @@ impl ServerHandler for Handler {
         let listing = self.listing().await;
         let origins = listing.catalog().resources();
         // The cursor of a page: the index of the origin, and that origin's own cursor.
-        let (mut origin, mut from) = match cursor(request)? {
+        let (mut origin, mut from) = match decode_cursor(request)? {
             None => (0, None),
             Some(cursor) => {
                 let (origin, from) = cursor.split_once(' ').ok_or_else(invalid_cursor)?;
@@ -226,22 +246,22 @@ impl ServerHandler for Handler {
             }
         };
         let mut resources = Vec::new();
-        let until = Instant::now() + PAGE_TIME;
+        let until = Instant::now() + PAGE_TIME_MAX;
         // A slow origin ends this page early.
-        while let Some(here) =
-            origins.get(origin).filter(|_| resources.len() < PAGE && Instant::now() < until)
+        while let Some(current) =
+            origins.get(origin).filter(|_| resources.len() < PAGE_ENTRIES && Instant::now() < until)
         {
-            let listed = here.list(from.as_deref(), PAGE - resources.len(), listing.catalog()).await;
-            let listed = listed.map_err(|error| convert::failure(&error))?;
-            resources.extend(listed.resources.into_iter().map(convert::resource));
-            from = listed.next;
+            let page = current.list(from.as_deref(), PAGE_ENTRIES - resources.len(), listing.catalog()).await;
+            let page = page.map_err(|error| convert::rpc_error(&error))?;
+            resources.extend(page.resources.into_iter().map(convert::resource));
+            from = page.next;
             origin += usize::from(from.is_none());
         }
         let next = (origin < origins.len())
-            .then(|| listing::seal(&format!("{origin} {}", from.as_deref().unwrap_or_default())));
+            .then(|| listing::encode_cursor(&format!("{origin} {}", from.as_deref().unwrap_or_default())));
         Ok(ListResourcesResult {
             next_cursor: next,
-            ttl_ms: Some(LIST_FRESH),
+            ttl_ms: Some(LIST_TTL_MS),
             cache_scope: Some(CacheScope::Private),
             ..ListResourcesResult::with_all_items(resources)
         })
@@ -256,10 +276,10 @@ impl ServerHandler for Handler {
         let origins = listing.catalog().resources().iter();
         let templates: Vec<_> =
             origins.flat_map(|origin| origin.templates()).map(convert::resource_template).collect();
-        let (templates, next) = page(&templates, |template| &template.uri_template, request)?;
+        let (templates, next) = paginate(&templates, |template| &template.uri_template, request)?;
         Ok(ListResourceTemplatesResult {
             next_cursor: next,
-            ttl_ms: Some(LIST_FRESH),
+            ttl_ms: Some(LIST_TTL_MS),
             cache_scope: Some(CacheScope::Private),
             ..ListResourceTemplatesResult::with_all_items(templates)
         })
@@ -272,25 +292,26 @@ impl ServerHandler for Handler {
     ) -> Result<ReadResourceResponse, ErrorData> {
         self.shared.ready().await;
         let uri = request.uri;
-        let work = Work::Read { uri: uri.clone() };
-        match self.serve(work, request.input_responses, request.request_state, &context).await? {
-            Served::Asks(asks) => Ok(asks.into()),
-            Served::Ended(Ok(Answer::Read(contents))) if !contents.is_empty() => {
+        let catalog_request = CatalogRequest::Read { uri: uri.clone() };
+        match self.run_call(catalog_request, request.input_responses, request.request_state, &context).await?
+        {
+            CallOutcome::InputRequired(result) => Ok(result.into()),
+            CallOutcome::Finished(Ok(CatalogResponse::Read(contents))) if !contents.is_empty() => {
                 let contents = contents.into_iter().map(convert::resource_contents).collect();
                 let mut result = ReadResourceResult::new(contents);
                 // A sync may change the resource at any moment.
                 (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
                 Ok(result.into())
             }
-            Served::Ended(Ok(Answer::Read(_))) => Err(ErrorData::resource_not_found(
+            CallOutcome::Finished(Ok(CatalogResponse::Read(_))) => Err(ErrorData::resource_not_found(
                 "there is nothing at this URI",
                 Some(json!({ "uri": uri })),
             )),
-            Served::Ended(Ok(_)) => Err(mixed_up()),
-            Served::Ended(Err(error)) if error.kind() == ErrorKind::NotFound => {
+            CallOutcome::Finished(Ok(_)) => Err(wrong_response_kind()),
+            CallOutcome::Finished(Err(error)) if error.kind() == ErrorKind::NotFound => {
                 Err(ErrorData::resource_not_found(error.message().to_owned(), Some(json!({ "uri": uri }))))
             }
-            Served::Ended(Err(error)) => Err(convert::failure(&error)),
+            CallOutcome::Finished(Err(error)) => Err(convert::rpc_error(&error)),
         }
     }
 
@@ -311,13 +332,13 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        if self.session.follow(request.uri.clone()) {
-            if let Some(following) = self.follow(&request.uri).await {
-                self.session.keep_following(&request.uri, following);
+        if self.session.subscribe(request.uri.clone()) {
+            if let Some(subscription) = self.subscribe_at_origin(&request.uri).await {
+                self.session.store_origin_subscription(&request.uri, subscription);
             }
             return Ok(());
         }
-        let message = format!("a client may follow at most {FOLLOWED_MAX} resources");
+        let message = format!("a client may follow at most {SUBSCRIPTIONS_MAX} resources");
         Err(ErrorData::invalid_params(message, None))
     }
 
@@ -326,7 +347,7 @@ impl ServerHandler for Handler {
         request: UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.session.unfollow(&request.uri);
+        self.session.unsubscribe(&request.uri);
         Ok(())
     }
 
@@ -335,33 +356,33 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        Err(methods::not_understood(&request.method, is_stateless(&context)))
+        Err(methods::unparsed_request_error(&request.method, is_stateless(&context)))
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let changes = self.shared.news.subscribe();
+        let changes = self.shared.change_notifier.subscribe();
         let session = Arc::downgrade(&self.session);
-        let telling = tokio::spawn(news::tell_session(context.peer, changes, session));
-        self.session.keep(AbortOnDropHandle::new(telling));
+        let notifying = tokio::spawn(change_notifier::notify_session(context.peer, changes, session));
+        self.session.set_notifier(AbortOnDropHandle::new(notifying));
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = requested.clone();
         if let Some(uris) = &mut accepted.resource_subscriptions {
-            uris.truncate(FOLLOWED_MAX);
+            uris.truncate(SUBSCRIPTIONS_MAX);
         }
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let changes = self.shared.news.subscribe();
+        let changes = self.shared.change_notifier.subscribe();
         let uris = context.sink().accepted().resource_subscriptions.clone().unwrap_or_default();
         // The origins' subscriptions are held until the listener disconnects.
-        let following = join_all(uris.iter().map(|uri| self.follow(uri)));
+        let subscription = join_all(uris.iter().map(|uri| self.subscribe_at_origin(uri)));
         tokio::select! {
             () = context.cancelled() => {}
             () = self.shared.stopping.cancelled() => {}
-            _ = join(following, news::tell_listener(context.sink(), changes)) => {}
+            _ = join(subscription, change_notifier::notify_listener(context.sink(), changes)) => {}
         }
         Ok(())
     }
@@ -373,18 +394,18 @@ fn identity(context: &RequestContext<RoleServer>) -> Option<Arc<Identity>> {
 }
 
 /// Associated data of a handle to a parked call: binds it to this request and this client.
-fn purpose(work: &Work, identity: Option<&Identity>) -> Vec<u8> {
+fn associated_data(request: &CatalogRequest, identity: Option<&Identity>) -> Vec<u8> {
     let subject = identity.map(|identity| identity.subject.as_bytes()).unwrap_or_default();
-    [&work.fingerprint()[..], subject].concat()
+    [&request.fingerprint()[..], subject].concat()
 }
 
-fn unknown_tool(listing: &Listing, name: &str) -> ErrorData {
+fn unknown_tool(listing: &CatalogListing, name: &str) -> ErrorData {
     let name: String = name.chars().take(100).collect();
     let near = nearest(&name, listing.tools.iter().map(|tool| &*tool.name));
     let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
     ErrorData::invalid_params(format!("no tool registered with name: {name}{hint}"), None)
 }
 
-fn mixed_up() -> ErrorData {
+fn wrong_response_kind() -> ErrorData {
     ErrorData::internal_error("the request failed", None)
 }

@@ -1,10 +1,10 @@
 //! The Streamable HTTP endpoint: checks that run before rmcp sees a request, JSON errors, and the end of
 //! streams. Authentication and the size of requests are checked by the caller.
 
-use super::handler::Handler;
-use super::sessions::Sessions;
-use super::strict::{self, Refused};
-use super::{McpServer, Shared};
+use super::envelope::{self, EnvelopeError};
+use super::handler::McpHandler;
+use super::session_manager::BoundedSessionManager;
+use super::{McpServer, SharedState};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -21,29 +21,29 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Characters of an error text from rmcp that are passed on.
-const REFUSAL_MAX: usize = 1024;
+const ERROR_CHARS_MAX: usize = 1024;
 /// The `Accept` header for clients that send none, or `*/*`.
-const ACCEPTED: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const DEFAULT_ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// rmcp's service with our handler.
 #[derive(Clone)]
-pub(super) struct Service {
-    rmcp: StreamableHttpService<Handler, Sessions>,
+pub(super) struct HttpEndpoint {
+    rmcp: StreamableHttpService<McpHandler, BoundedSessionManager>,
     stopping: CancellationToken,
 }
 
-impl Service {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+impl HttpEndpoint {
+    pub(super) fn new(shared: &Arc<SharedState>) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_json_response(true)
             .with_max_request_body_bytes(shared.settings.request_bytes)
             // The caller checks hosts and origins, for every route alike.
             .disable_allowed_hosts()
             .disable_allowed_origins();
-        let handlers = shared.clone();
+        let handler_state = shared.clone();
         let rmcp = StreamableHttpService::new(
-            move || Ok(Handler::new(&handlers)),
-            Arc::new(Sessions::default()),
+            move || Ok(McpHandler::new(&handler_state)),
+            Arc::new(BoundedSessionManager::default()),
             config,
         );
         Self { rmcp, stopping: shared.stopping.clone() }
@@ -61,10 +61,10 @@ impl McpServer {
     async fn answer_unboxed(&self, mut request: Request<Bytes>) -> Response<BoxBody<Bytes, Infallible>> {
         let method = request.method().clone();
         if method == Method::POST {
-            if let Err(refused) = strict::check(request.body()) {
-                return refusal(refused);
+            if let Err(error) = envelope::check(request.body()) {
+                return refusal_response(error);
             }
-            accept(&mut request);
+            normalize_accept(&mut request);
         }
         let mut response = self.http.rmcp.handle(request.map(Full::new)).await;
         if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
@@ -72,10 +72,10 @@ impl McpServer {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         if response.status().is_client_error() || response.status().is_server_error() {
-            return in_json(response).await;
+            return into_json_error(response).await;
         }
         // GET streams last as long as the client; the others end with their calls, which are drained.
-        if method == Method::GET { until(response, self.http.stopping.clone()) } else { response }
+        if method == Method::GET { end_on_stop(response, self.http.stopping.clone()) } else { response }
     }
 }
 
@@ -97,18 +97,18 @@ impl McpServer {
 }
 
 /// rmcp requires both media types by name; a client that accepts anything accepts both.
-fn accept(request: &mut Request<Bytes>) {
+fn normalize_accept(request: &mut Request<Bytes>) {
     let mut accepted = request.headers().get_all(header::ACCEPT).iter();
     let (first, second) = (accepted.next(), accepted.next());
     if second.is_none() && first.is_none_or(|accepted| accepted == "*/*") {
-        request.headers_mut().insert(header::ACCEPT, ACCEPTED);
+        request.headers_mut().insert(header::ACCEPT, DEFAULT_ACCEPT);
     }
 }
 
-fn refusal(refused: Refused) -> Response<BoxBody<Bytes, Infallible>> {
-    let error = match refused {
-        Refused::Malformed(message) => ErrorData::parse_error(message, None),
-        Refused::NoRequest(message) => ErrorData::invalid_request(message, None),
+fn refusal_response(error: EnvelopeError) -> Response<BoxBody<Bytes, Infallible>> {
+    let error = match error {
+        EnvelopeError::Malformed(message) => ErrorData::parse_error(message, None),
+        EnvelopeError::NotARequest(message) => ErrorData::invalid_request(message, None),
     };
     json_response(StatusCode::BAD_REQUEST, error)
 }
@@ -122,14 +122,16 @@ fn json_response(status: StatusCode, error: ErrorData) -> Response<BoxBody<Bytes
 }
 
 /// Converts an error response to JSON-RPC, whatever its content type.
-async fn in_json(response: Response<BoxBody<Bytes, Infallible>>) -> Response<BoxBody<Bytes, Infallible>> {
+async fn into_json_error(
+    response: Response<BoxBody<Bytes, Infallible>>,
+) -> Response<BoxBody<Bytes, Infallible>> {
     let is_json = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/json");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_json) {
         return response;
     }
     let (parts, body) = response.into_parts();
     let text = match body.collect().await {
-        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).chars().take(REFUSAL_MAX).collect(),
+        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).chars().take(ERROR_CHARS_MAX).collect(),
         Err(never) => match never {},
     };
     let text: String = text;
@@ -145,7 +147,7 @@ async fn in_json(response: Response<BoxBody<Bytes, Infallible>>) -> Response<Box
 }
 
 /// Ends the response's stream when `stopping` is cancelled.
-fn until(
+fn end_on_stop(
     response: Response<BoxBody<Bytes, Infallible>>,
     stopping: CancellationToken,
 ) -> Response<BoxBody<Bytes, Infallible>> {

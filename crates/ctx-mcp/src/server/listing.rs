@@ -11,34 +11,34 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Entries of one page.
-pub(super) const PAGE: usize = 200;
+pub(super) const PAGE_ENTRIES: usize = 200;
 
 /// A cache of the most recently used listing.
 #[derive(Default)]
-pub(super) struct Listings(ArcSwapOption<Listing>);
+pub(super) struct ListingCache(ArcSwapOption<CatalogListing>);
 
 /// The tools and prompts of one catalog, in the order in which clients see them.
-pub(super) struct Listing {
+pub(super) struct CatalogListing {
     catalog: Arc<Catalog>,
     pub(super) tools: Vec<Tool>,
     pub(super) prompts: Vec<Prompt>,
     by_name: HashMap<String, usize>,
 }
 
-impl Listings {
-    pub(super) fn of(&self, catalog: Arc<Catalog>) -> Arc<Listing> {
+impl ListingCache {
+    pub(super) fn get(&self, catalog: Arc<Catalog>) -> Arc<CatalogListing> {
         if let Some(listing) = self.0.load_full()
             && Arc::ptr_eq(&listing.catalog, &catalog)
         {
             return listing;
         }
-        let listing = Arc::new(Listing::new(catalog));
+        let listing = Arc::new(CatalogListing::new(catalog));
         self.0.store(Some(listing.clone()));
         listing
     }
 }
 
-impl Listing {
+impl CatalogListing {
     pub(super) fn new(catalog: Arc<Catalog>) -> Self {
         let tools: Vec<Tool> = catalog.listed().map(convert::tool).collect();
         let prompts = catalog.agents().map(convert::prompt).collect();
@@ -58,32 +58,32 @@ impl Listing {
 
 /// One page of an in-memory list, and the cursor of the next. A cursor is the name of the last entry sent, so
 /// that it stays valid while the list changes.
-pub(super) fn page<T: Clone>(
+pub(super) fn paginate<T: Clone>(
     all: &[T],
     name: impl Fn(&T) -> &str,
-    asked: Option<PaginatedRequestParams>,
+    request: Option<PaginatedRequestParams>,
 ) -> Result<(Vec<T>, Option<String>), ErrorData> {
-    let start = match cursor(asked)? {
+    let start = match decode_cursor(request)? {
         None => 0,
         Some(last) => {
             let found = all.iter().position(|entry| name(entry) == last);
             found.ok_or_else(invalid_cursor)? + 1
         }
     };
-    let end = all.len().min(start + PAGE);
-    let shown = all.get(start..end).unwrap_or_default().to_vec();
-    let next = (end < all.len()).then(|| shown.last().map(|entry| seal(name(entry)))).flatten();
-    Ok((shown, next))
+    let end = all.len().min(start + PAGE_ENTRIES);
+    let entries = all.get(start..end).unwrap_or_default().to_vec();
+    let next = (end < all.len()).then(|| entries.last().map(|entry| encode_cursor(name(entry)))).flatten();
+    Ok((entries, next))
 }
 
 /// The decoded cursor of a request.
-pub(super) fn cursor(asked: Option<PaginatedRequestParams>) -> Result<Option<String>, ErrorData> {
-    let Some(cursor) = asked.and_then(|asked| asked.cursor) else { return Ok(None) };
+pub(super) fn decode_cursor(request: Option<PaginatedRequestParams>) -> Result<Option<String>, ErrorData> {
+    let Some(cursor) = request.and_then(|request| request.cursor) else { return Ok(None) };
     let text = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     text.map(Some).ok_or_else(invalid_cursor)
 }
 
-pub(super) fn seal(cursor: &str) -> String {
+pub(super) fn encode_cursor(cursor: &str) -> String {
     URL_SAFE_NO_PAD.encode(cursor)
 }
 

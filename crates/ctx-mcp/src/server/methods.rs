@@ -5,7 +5,7 @@ use rmcp::ErrorData;
 use rmcp::model::ErrorCode;
 
 /// Methods of every revision.
-const ALWAYS: &[&str] = &[
+const COMMON_METHODS: &[&str] = &[
     "completion/complete",
     "prompts/get",
     "prompts/list",
@@ -16,15 +16,15 @@ const ALWAYS: &[&str] = &[
     "tools/list",
 ];
 /// Methods of revisions with sessions.
-const IN_SESSIONS: &[&str] =
+const SESSION_METHODS: &[&str] =
     &["initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"];
 /// Methods of stateless revisions.
-const WITHOUT_SESSIONS: &[&str] = &["server/discover", "subscriptions/listen"];
+const STATELESS_METHODS: &[&str] = &["server/discover", "subscriptions/listen"];
 
 /// The error for a request that rmcp could not parse.
-pub(super) fn not_understood(method: &str, is_stateless: bool) -> ErrorData {
-    let of_the_era = if is_stateless { WITHOUT_SESSIONS } else { IN_SESSIONS };
-    if ALWAYS.contains(&method) || of_the_era.contains(&method) {
+pub(super) fn unparsed_request_error(method: &str, is_stateless: bool) -> ErrorData {
+    let era_methods = if is_stateless { STATELESS_METHODS } else { SESSION_METHODS };
+    if COMMON_METHODS.contains(&method) || era_methods.contains(&method) {
         let message = format!("the parameters of `{method}` are missing something or of the wrong type");
         return ErrorData::invalid_params(message, None);
     }

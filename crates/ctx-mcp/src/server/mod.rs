@@ -4,27 +4,27 @@
 //! catalog, `running_call` drives it, and `parked_calls` holds calls that wait for input from a later
 //! request.
 
-mod attend;
 mod auth;
+mod catalog_request;
+mod change_notifier;
 mod completion;
+mod envelope;
 mod handler;
 mod http;
 mod listing;
 mod methods;
-mod news;
-mod parked;
+mod parked_calls;
+mod running_call;
 mod session;
-mod sessions;
+mod session_manager;
 mod stdio;
-mod strict;
-mod work;
 
 pub use stdio::StdioError;
 
+use change_notifier::ChangeNotifier;
 use ctx_core::LiveCatalog;
-use listing::Listings;
-use news::News;
-use parked::Parked;
+use listing::ListingCache;
+use parked_calls::ParkedCalls;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -34,8 +34,8 @@ use tokio_util::task::TaskTracker;
 /// The catalog as an MCP server.
 #[derive(Clone)]
 pub struct McpServer {
-    shared: Arc<Shared>,
-    http: http::Service,
+    shared: Arc<SharedState>,
+    http: http::HttpEndpoint,
 }
 
 /// How the server presents itself, and its bounds.
@@ -52,18 +52,18 @@ pub struct ServerSettings {
 }
 
 /// State that all clients share.
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     catalog: Arc<LiveCatalog>,
     settings: ServerSettings,
     /// True once the catalog holds everything it starts with.
     ready: watch::Receiver<bool>,
-    listings: Listings,
-    parked: Parked,
-    news: News,
+    listings: ListingCache,
+    parked_calls: ParkedCalls,
+    change_notifier: ChangeNotifier,
     /// Calls run in tasks of their own, not in those of their requests.
     calls: TaskTracker,
     /// Cancels all calls.
-    abandoned: CancellationToken,
+    cancel_calls: CancellationToken,
     stopping: CancellationToken,
 }
 
@@ -75,35 +75,35 @@ impl McpServer {
         ready: watch::Receiver<bool>,
         stopping: CancellationToken,
     ) -> Self {
-        let shared = Arc::new(Shared {
-            listings: Listings::default(),
-            parked: Parked::new(),
-            news: News::new(catalog.clone(), ready.clone(), stopping.clone()),
+        let shared = Arc::new(SharedState {
+            listings: ListingCache::default(),
+            parked_calls: ParkedCalls::new(),
+            change_notifier: ChangeNotifier::new(catalog.clone(), ready.clone(), stopping.clone()),
             catalog,
             settings,
             ready,
             calls: TaskTracker::new(),
-            abandoned: CancellationToken::new(),
+            cancel_calls: CancellationToken::new(),
             stopping,
         });
-        let http = http::Service::new(&shared);
+        let http = http::HttpEndpoint::new(&shared);
         Self { shared, http }
     }
 
     /// Waits until every call has ended. Parked calls are cancelled at once, the others after `patience`: a
     /// call of an older revision continues after its client has disconnected.
     pub async fn drained(&self, patience: Duration) {
-        self.shared.parked.clear();
+        self.shared.parked_calls.clear();
         self.shared.calls.close();
         if tokio::time::timeout(patience, self.shared.calls.wait()).await.is_err() {
             tracing::debug!("calls that still run are given up");
-            self.shared.abandoned.cancel();
+            self.shared.cancel_calls.cancel();
             self.shared.calls.wait().await;
         }
     }
 }
 
-impl Shared {
+impl SharedState {
     /// Waits until the catalog is complete.
     async fn ready(&self) {
         // If the sender is dropped, the catalog will not change any more.

@@ -17,26 +17,26 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Characters of a client's name that are kept.
-const NAME_MAX: usize = 64;
+const NAME_CHARS_MAX: usize = 64;
 /// Resources that one client may subscribe to.
-pub(super) const FOLLOWED_MAX: usize = 1_000;
+pub(super) const SUBSCRIPTIONS_MAX: usize = 1_000;
 
 /// State of a session, for clients of older revisions.
 #[derive(Default)]
-pub(super) struct Session {
-    state: Mutex<State>,
+pub(super) struct ClientSession {
+    state: Mutex<SessionState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SessionState {
     level: Option<LoggingLevel>,
     /// Subscribed resources, with the subscription at their origin, if it needs one.
-    followed: BTreeMap<String, Option<Following>>,
+    subscriptions: BTreeMap<String, Option<Following>>,
     /// Sends change notifications; ends with the session.
-    teller: Option<AbortOnDropHandle<()>>,
+    notifier: Option<AbortOnDropHandle<()>>,
 }
 
-impl Session {
+impl ClientSession {
     pub(super) fn set_level(&self, level: LoggingLevel) {
         self.with(|state| state.level = Some(level));
     }
@@ -46,44 +46,47 @@ impl Session {
     }
 
     /// Returns false at the limit of subscriptions.
-    pub(super) fn follow(&self, uri: String) -> bool {
+    pub(super) fn subscribe(&self, uri: String) -> bool {
         self.with(|state| {
-            let has_room = state.followed.len() < FOLLOWED_MAX || state.followed.contains_key(&uri);
+            let has_room =
+                state.subscriptions.len() < SUBSCRIPTIONS_MAX || state.subscriptions.contains_key(&uri);
             if has_room {
-                state.followed.entry(uri).or_default();
+                state.subscriptions.entry(uri).or_default();
             }
             has_room
         })
     }
 
     /// Stores the origin's subscription, if the client is still subscribed.
-    pub(super) fn keep_following(&self, uri: &str, following: Following) {
-        self.with(|state| state.followed.get_mut(uri).map(|kept| kept.replace(following)));
+    pub(super) fn store_origin_subscription(&self, uri: &str, origin_subscription: Following) {
+        self.with(|state| {
+            state.subscriptions.get_mut(uri).map(|subscription| subscription.replace(origin_subscription))
+        });
     }
 
-    pub(super) fn unfollow(&self, uri: &str) {
-        self.with(|state| state.followed.remove(uri));
+    pub(super) fn unsubscribe(&self, uri: &str) {
+        self.with(|state| state.subscriptions.remove(uri));
     }
 
-    pub(super) fn follows(&self, uri: &str) -> bool {
-        self.with(|state| state.followed.contains_key(uri))
+    pub(super) fn is_subscribed(&self, uri: &str) -> bool {
+        self.with(|state| state.subscriptions.contains_key(uri))
     }
 
-    pub(super) fn followed(&self) -> Vec<String> {
-        self.with(|state| state.followed.keys().cloned().collect())
+    pub(super) fn subscribed_uris(&self) -> Vec<String> {
+        self.with(|state| state.subscriptions.keys().cloned().collect())
     }
 
-    pub(super) fn keep(&self, teller: AbortOnDropHandle<()>) {
-        self.with(|state| state.teller = Some(teller));
+    pub(super) fn set_notifier(&self, notifier: AbortOnDropHandle<()>) {
+        self.with(|state| state.notifier = Some(notifier));
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut SessionState) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// The client of one request.
-pub(super) struct Client {
+pub(super) struct RequestClient {
     peer: Peer<RoleServer>,
     cancelled: CancellationToken,
     is_stateless: bool,
@@ -93,8 +96,8 @@ pub(super) struct Client {
     level: Option<LoggingLevel>,
 }
 
-impl Client {
-    pub(super) fn of(context: &RequestContext<RoleServer>, session: &Session) -> Self {
+impl RequestClient {
+    pub(super) fn of(context: &RequestContext<RoleServer>, session: &ClientSession) -> Self {
         let is_stateless = is_stateless(context);
         let level = match is_stateless {
             true => context.meta.log_level(),
@@ -130,8 +133,8 @@ impl Client {
     }
 
     pub(super) async fn log(&self, level: tracing::Level, message: String) {
-        let level = convert::level(level);
-        if self.level.is_none_or(|wanted| severity(level) < severity(wanted)) {
+        let level = convert::logging_level(level);
+        if self.level.is_none_or(|minimum| severity(level) < severity(minimum)) {
             return;
         }
         let params = LoggingMessageNotificationParam::new(level, json!(message));
@@ -140,11 +143,11 @@ impl Client {
     }
 
     async fn notify(&self, notification: ServerNotification) {
-        let told = tokio::select! {
+        let sent = tokio::select! {
             () = self.cancelled.cancelled() => return,
-            told = self.peer.send_notification(notification) => told,
+            sent = self.peer.send_notification(notification) => sent,
         };
-        if let Err(error) = told {
+        if let Err(error) = sent {
             tracing::debug!(%error, "a client could not be told");
         }
     }
@@ -152,12 +155,12 @@ impl Client {
     /// Sends a server-to-client request, which clients of older revisions answer during the call.
     pub(super) async fn ask(&self, request: InputRequest) -> Result<Value, Unanswered> {
         let request = convert::server_request(request).ok_or(Unanswered::Unaskable)?;
-        let asked = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-        let answer = match asked {
+        let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let answer = match sending {
             Ok(handle) => {
-                let mut asked = Asked { peer: self.peer.clone(), id: Some(handle.id.clone()) };
+                let mut guard = CancelOnDrop { peer: self.peer.clone(), id: Some(handle.id.clone()) };
                 let answer = handle.await_response().await;
-                asked.id = None;
+                guard.id = None;
                 answer
             }
             Err(error) => Err(error),
@@ -180,12 +183,12 @@ impl Client {
 }
 
 /// Cancels a server-to-client request when dropped, unless it has been answered.
-struct Asked {
+struct CancelOnDrop {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
 }
 
-impl Drop for Asked {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
         let params = CancelledNotificationParam::new(Some(id), None);
@@ -207,7 +210,7 @@ pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
 /// The client's name, without control characters.
 pub(super) fn client_name(context: &RequestContext<RoleServer>) -> String {
     let name = context.client_info().map(|client| client.name).unwrap_or_default();
-    let name: String = name.chars().filter(|letter| !letter.is_control()).take(NAME_MAX).collect();
+    let name: String = name.chars().filter(|letter| !letter.is_control()).take(NAME_CHARS_MAX).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 

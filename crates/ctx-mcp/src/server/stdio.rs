@@ -1,7 +1,7 @@
 //! The server on stdio: one client, one message per line.
 
 use super::McpServer;
-use super::handler::Handler;
+use super::handler::McpHandler;
 use futures::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
@@ -15,29 +15,29 @@ use tokio_util::sync::CancellationToken;
 
 /// How long responses may take after the client has closed stdin. A client that pipes a few requests in still
 /// gets their responses; calls that take longer are cancelled.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const EOF_GRACE: Duration = Duration::from_millis(500);
 
 /// Why serving a client on stdio failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StdioError {
     /// The handshake with the client failed.
     #[error("the client did not begin as MCP clients do: {0}")]
-    Beginning(String),
+    Handshake(String),
     /// The server itself failed.
     #[error("the server failed: {0}")]
-    Broken(String),
+    Server(String),
 }
 
 /// rmcp's stdio transport, with detection of EOF, and without messages before the first request.
-struct Pipes<R: AsyncRead, W: AsyncWrite> {
+struct StdioTransport<R: AsyncRead, W: AsyncWrite> {
     lines: AsyncRwTransport<RoleServer, R, W>,
     /// Whether there was a request yet; messages before the first are ignored.
     has_begun: bool,
     /// Cancelled at EOF.
-    silent: CancellationToken,
+    eof: CancellationToken,
 }
 
-impl<R, W> Transport<RoleServer> for Pipes<R, W>
+impl<R, W> Transport<RoleServer> for StdioTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -54,7 +54,7 @@ where
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             let Some(message) = self.lines.receive().await else {
-                self.silent.cancel();
+                self.eof.cancel();
                 return None;
             };
             self.has_begun |= matches!(message, ClientJsonRpcMessage::Request(_));
@@ -81,11 +81,11 @@ impl McpServer {
         let (input, output) = stdio_pipes();
         let lines =
             AsyncRwTransport::new(input, output).with_max_line_length(self.shared.settings.request_bytes);
-        let silent = CancellationToken::new();
-        let transport = Pipes { lines, has_begun: false, silent: silent.clone() };
-        let ending = CancellationToken::new();
+        let eof = CancellationToken::new();
+        let transport = StdioTransport { lines, has_begun: false, eof: eof.clone() };
+        let end = CancellationToken::new();
         // When the server stops, calls in flight run on for as long as the caller of `drain` waits.
-        let serving = serve_server_with_ct(Handler::new(&self.shared), transport, ending.clone());
+        let serving = serve_server_with_ct(McpHandler::new(&self.shared), transport, end.clone());
         let running = tokio::select! {
             running = serving => running,
             () = self.shared.stopping.cancelled() => return Ok(()),
@@ -95,28 +95,28 @@ impl McpServer {
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
                 return Ok(());
             }
-            Err(error) => return Err(StdioError::Beginning(error.to_string())),
+            Err(error) => return Err(StdioError::Handshake(error.to_string())),
         };
         tokio::select! {
             ended = running.waiting() => match ended {
-                Ok(QuitReason::JoinError(error)) | Err(error) => Err(StdioError::Broken(error.to_string())),
+                Ok(QuitReason::JoinError(error)) | Err(error) => Err(StdioError::Server(error.to_string())),
                 Ok(_) => Ok(()),
             },
             () = self.shared.stopping.cancelled() => {
-                ending.cancel();
+                end.cancel();
                 Ok(())
             }
-            () = self.last_answers(&silent) => {
-                ending.cancel();
+            () = self.wait_for_eof_grace(&eof) => {
+                end.cancel();
                 Ok(())
             }
         }
     }
 
     /// Waits until EOF, then for [`EOF_GRACE`].
-    async fn last_answers(&self, silent: &CancellationToken) {
-        silent.cancelled().await;
+    async fn wait_for_eof_grace(&self, eof: &CancellationToken) {
+        eof.cancelled().await;
         self.shared.ready().await;
-        tokio::time::sleep(LAST_ANSWERS).await;
+        tokio::time::sleep(EOF_GRACE).await;
     }
 }

@@ -7,7 +7,7 @@ const SCOPES_BYTES_MAX: usize = 4 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Challenge {
     /// The URL of the protected resource metadata (RFC 9728).
-    pub(super) metadata: Option<String>,
+    pub(super) resource_metadata_url: Option<String>,
     /// The scopes that are required.
     pub(super) scopes: Vec<String>,
     /// The error code, such as `insufficient_scope`.
@@ -29,7 +29,7 @@ impl Challenge {
                 Some(value) => {
                     let (value, after) = read_value(value);
                     if is_bearer {
-                        challenge.take(word, value);
+                        challenge.set_parameter(word, value);
                     }
                     rest = after;
                 }
@@ -42,10 +42,10 @@ impl Challenge {
         }
     }
 
-    fn take(&mut self, name: &str, value: String) {
+    fn set_parameter(&mut self, name: &str, value: String) {
         match name.to_ascii_lowercase().as_str() {
-            "resource_metadata" => self.metadata = Some(value),
-            "scope" => self.scopes = scopes(&value),
+            "resource_metadata" => self.resource_metadata_url = Some(value),
+            "scope" => self.scopes = parse_scopes(&value),
             "error" => self.error = Some(value),
             _ => {}
         }
@@ -53,10 +53,10 @@ impl Challenge {
 }
 
 /// Parses a list of scopes separated by spaces, without duplicates. A list that is too long counts as empty.
-pub(super) fn scopes(written: &str) -> Vec<String> {
+pub(super) fn parse_scopes(text: &str) -> Vec<String> {
     let mut scopes: Vec<String> = Vec::new();
-    if written.len() <= SCOPES_BYTES_MAX {
-        for scope in written.split_ascii_whitespace() {
+    if text.len() <= SCOPES_BYTES_MAX {
+        for scope in text.split_ascii_whitespace() {
             if !scopes.iter().any(|known| known == scope) {
                 scopes.push(scope.to_owned());
             }
@@ -95,7 +95,7 @@ mod tests {
         let challenge = Challenge::parse(header);
         assert_eq!(challenge.scopes, ["a", "b"]);
         assert_eq!(challenge.error.as_deref(), Some("insufficient_scope"));
-        assert_eq!(challenge.metadata.as_deref(), Some("https://s.example/m?a=\"b\""));
+        assert_eq!(challenge.resource_metadata_url.as_deref(), Some("https://s.example/m?a=\"b\""));
         for nothing in ["", "Bearer", "bearer ,,", "Negotiate abc==", "Bearer scope=\"\""] {
             assert_eq!(Challenge::parse(nothing), Challenge::default(), "{nothing}");
         }

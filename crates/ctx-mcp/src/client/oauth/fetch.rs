@@ -18,12 +18,12 @@ use url::Url;
 /// Time limit of one request.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
 /// Bytes of one response.
-const ANSWER_BYTES_MAX: usize = 256 << 10;
+const RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// The media type of metadata documents and token responses.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Sends requests to authorization servers.
-pub(super) struct Fetch {
+pub(super) struct OAuthHttpClient {
     client: ServerClient,
     /// The configured MCP server that requires the login. It names all other hosts, directly or by its metadata.
     server: Url,
@@ -34,12 +34,12 @@ pub(super) struct Fetch {
 }
 
 /// A response whose body has been read to its end.
-pub(super) struct Answer {
+pub(super) struct OAuthResponse {
     pub(super) status: u16,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl OAuthResponse {
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -49,7 +49,7 @@ impl Answer {
     }
 }
 
-impl Fetch {
+impl OAuthHttpClient {
     pub(super) fn new(server: &Url) -> Self {
         let client = ServerClient::new(server.as_str());
         let responded_from = Mutex::default();
@@ -58,31 +58,31 @@ impl Fetch {
 
     /// Parses a URL that a server has named. It must be HTTPS or on this machine, and a server elsewhere must
     /// not send us to this machine (SSRF).
-    pub(super) fn address(&self, written: &str) -> Result<Url, LoginError> {
-        let wrong = |why: &str| LoginError::new(format!("`{written}` {why}"));
-        let url: Url = written.parse().map_err(|_| wrong("is no address"))?;
-        let is_here = is_loopback(&url);
+    pub(super) fn parse_url(&self, text: &str) -> Result<Url, LoginError> {
+        let invalid = |why: &str| LoginError::new(format!("`{text}` {why}"));
+        let url: Url = text.parse().map_err(|_| invalid("is no address"))?;
+        let is_loopback_url = is_loopback(&url);
         match url.scheme() {
-            "https" | "http" if is_here && !self.is_local => {
-                Err(wrong("is on this machine, and the server is not"))
+            "https" | "http" if is_loopback_url && !self.is_local => {
+                Err(invalid("is on this machine, and the server is not"))
             }
             "https" => Ok(url),
-            "http" if is_here => Ok(url),
-            _ => Err(wrong("does not begin with https://")),
+            "http" if is_loopback_url => Ok(url),
+            _ => Err(invalid("does not begin with https://")),
         }
     }
 
     /// Records the address that a response of the server came from: it limits the hosts that the server may
     /// refer to. DNS alone would not do, as it may give another address by the time a reference is followed
     /// (DNS rebinding).
-    pub(super) fn note_peer(&self, peer: Option<SocketAddr>) {
-        self.note_scope(peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip())));
+    pub(super) fn record_peer(&self, peer: Option<SocketAddr>) {
+        self.record_scope(peer.map_or(NetworkScope::Internet, |peer| NetworkScope::of(peer.ip())));
     }
 
-    /// [`Self::note_peer`] for the network scope that is stored with an earlier login.
-    pub(super) fn note_scope(&self, scope: NetworkScope) {
-        let mut noted = self.responded_from.lock().unwrap_or_else(PoisonError::into_inner);
-        *noted = Some(noted.map_or(scope, |noted| noted.min(scope)));
+    /// [`Self::record_peer`] for the network scope that is stored with an earlier login.
+    pub(super) fn record_scope(&self, scope: NetworkScope) {
+        let mut farthest = self.responded_from.lock().unwrap_or_else(PoisonError::into_inner);
+        *farthest = Some(farthest.map_or(scope, |recorded| recorded.min(scope)));
     }
 
     /// The farthest network scope that the server has responded from, if it has.
@@ -94,39 +94,39 @@ impl Fetch {
     /// a proxy, the peer is the proxy, so DNS counts as well.
     async fn referring_scope(&self) -> NetworkScope {
         let scope = scope_of_host(&self.server).await;
-        self.responded_from().map_or(scope, |noted| noted.min(scope))
+        self.responded_from().map_or(scope, |recorded| recorded.min(scope))
     }
 
-    pub(super) async fn get(&self, url: &Url) -> Result<Answer, LoginError> {
-        self.read(Request::new(Method::GET, url.clone())).await
+    pub(super) async fn get(&self, url: &Url) -> Result<OAuthResponse, LoginError> {
+        self.send(Request::new(Method::GET, url.clone())).await
     }
 
-    pub(super) async fn post_json(&self, url: &Url, body: &Value) -> Result<Answer, LoginError> {
+    pub(super) async fn post_json(&self, url: &Url, body: &Value) -> Result<OAuthResponse, LoginError> {
         let request = Request::new(Method::POST, url.clone()).header(CONTENT_TYPE, JSON);
-        self.read(request.body(body.to_string())).await
+        self.send(request.body(body.to_string())).await
     }
 
-    /// Posts a form, with Basic authentication if there is a `user`.
+    /// Posts a form, with Basic authentication if there is a `basic_auth`.
     pub(super) async fn post_form(
         &self,
         url: &Url,
         fields: &[(&str, &str)],
-        user: Option<(&str, &Secret)>,
-    ) -> Result<Answer, LoginError> {
+        basic_auth: Option<(&str, &Secret)>,
+    ) -> Result<OAuthResponse, LoginError> {
         let mut request = Request::new(Method::POST, url.clone());
-        if let Some((name, password)) = user {
+        if let Some((name, password)) = basic_auth {
             // Both are form-encoded first (RFC 6749, section 2.3.1), so that neither contains a colon.
-            let pair = format!("{}:{}", encoded(url, name), encoded(url, password.expose()));
+            let pair = format!("{}:{}", form_encode(url, name), form_encode(url, password.expose()));
             let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)))
                 .map_err(|_| LoginError::new("the client's secret cannot be sent"))?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
         let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
-        self.read(request.header(CONTENT_TYPE, form_type).body(form(url, fields))).await
+        self.send(request.header(CONTENT_TYPE, form_type).body(form(url, fields))).await
     }
 
-    async fn read(&self, request: Request) -> Result<Answer, LoginError> {
+    async fn send(&self, request: Request) -> Result<OAuthResponse, LoginError> {
         let url = request.url.clone();
         let is_server = url.host() == self.server.host();
         let request = request.header(ACCEPT, JSON);
@@ -143,14 +143,14 @@ impl Fetch {
             };
             let mut response = sent.map_err(broken)?;
             if is_server {
-                self.note_peer(response.peer());
+                self.record_peer(response.peer());
             }
             let status = response.status().as_u16();
-            let body = response.read(ANSWER_BYTES_MAX).await.map_err(|error| match error {
+            let body = response.read(RESPONSE_BYTES_MAX).await.map_err(|error| match error {
                 BodyError::TooLarge(bytes_max) => failed(format!("answers with more than {bytes_max} bytes")),
                 BodyError::Net(error) => broken(error),
             })?;
-            Ok(Answer { status, body })
+            Ok(OAuthResponse { status, body })
         };
         let late = || failed(format!("did not answer within {} s", REQUEST_MAX.as_secs()));
         tokio::time::timeout(REQUEST_MAX, reading).await.unwrap_or_else(|_| Err(late()))
@@ -165,7 +165,7 @@ fn form(base: &Url, fields: &[(&str, &str)]) -> String {
     url.query().unwrap_or_default().to_owned()
 }
 
-fn encoded(base: &Url, text: &str) -> String {
+fn form_encode(base: &Url, text: &str) -> String {
     form(base, &[("", text)]).trim_start_matches('=').to_owned()
 }
 
@@ -184,7 +184,7 @@ mod tests {
     use ctx_testkit::{Web, reply};
 
     fn addresses(server: &str) -> [bool; 6] {
-        let fetch = Fetch::new(&server.parse().unwrap());
+        let http_client = OAuthHttpClient::new(&server.parse().unwrap());
         let tried = [
             "https://a.example/x",
             "http://a.example/x",
@@ -193,7 +193,7 @@ mod tests {
             "http://[::1]/x",
             "file:///etc/passwd",
         ];
-        tried.map(|address| fetch.address(address).is_ok())
+        tried.map(|address| http_client.parse_url(address).is_ok())
     }
 
     #[test]
@@ -205,18 +205,18 @@ mod tests {
     #[tokio::test]
     async fn a_public_server_cannot_have_a_request_sent_to_a_private_network() {
         // Refused before any connection is made.
-        let fetch = Fetch::new(&"https://8.8.8.8/mcp".parse().unwrap());
+        let http_client = OAuthHttpClient::new(&"https://8.8.8.8/mcp".parse().unwrap());
         for url in [
             "https://10.0.0.1/x",
             "https://[fd12::1]/x",
             "https://169.254.169.254/x",
             "https://[2002:7f00:1::]/x",
         ] {
-            let url = fetch.address(url).unwrap();
+            let url = http_client.parse_url(url).unwrap();
             let refused = [
-                fetch.get(&url).await.err().unwrap(),
-                fetch.post_json(&url, &Value::Null).await.err().unwrap(),
-                fetch.post_form(&url, &[], None).await.err().unwrap(),
+                http_client.get(&url).await.err().unwrap(),
+                http_client.post_json(&url, &Value::Null).await.err().unwrap(),
+                http_client.post_form(&url, &[], None).await.err().unwrap(),
             ];
             for error in refused {
                 assert!(error.to_string().ends_with("and the server that names it is not"), "{error}");
@@ -229,15 +229,15 @@ mod tests {
         let web = Web::serve(|_| reply(200, "{}"));
         // `localhost` stands for a name that is rebound to loopback.
         let server: Url = web.url("/mcp").replace("127.0.0.1", "localhost").parse().unwrap();
-        let fetch = Fetch::new(&server);
+        let http_client = OAuthHttpClient::new(&server);
         let other: Url = web.url("/other").parse().unwrap();
-        fetch.get(&server).await.unwrap();
-        assert_eq!(fetch.responded_from(), Some(NetworkScope::Loopback));
-        fetch.get(&other).await.unwrap();
-        fetch.note_peer(Some("8.8.8.8:443".parse().unwrap()));
-        fetch.get(&server).await.unwrap();
-        assert_eq!(fetch.responded_from(), Some(NetworkScope::Internet));
-        let refused = fetch.get(&other).await.err().unwrap();
+        http_client.get(&server).await.unwrap();
+        assert_eq!(http_client.responded_from(), Some(NetworkScope::Loopback));
+        http_client.get(&other).await.unwrap();
+        http_client.record_peer(Some("8.8.8.8:443".parse().unwrap()));
+        http_client.get(&server).await.unwrap();
+        assert_eq!(http_client.responded_from(), Some(NetworkScope::Internet));
+        let refused = http_client.get(&other).await.err().unwrap();
         assert!(refused.to_string().ends_with("and the server that names it is not"), "{refused}");
     }
 
@@ -245,6 +245,6 @@ mod tests {
     fn a_form_can_hold_anything() {
         let base: Url = "https://a.example/token?x=1".parse().unwrap();
         assert_eq!(form(&base, &[("a", "b c&d"), ("e", "ü")]), "a=b+c%26d&e=%C3%BC");
-        assert_eq!(encoded(&base, "a:b"), "a%3Ab");
+        assert_eq!(form_encode(&base, "a:b"), "a%3Ab");
     }
 }

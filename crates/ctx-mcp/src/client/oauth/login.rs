@@ -2,11 +2,11 @@
 //! which redirects back to us with a code.
 
 use super::challenge::Challenge;
-use super::discover::{Discovered, discover};
-use super::keep::Credentials;
-use super::register::{Client, client};
-use super::token::{self, Refused, told_refusal};
-use super::{Authority, LoginError, OAuthSettings, union};
+use super::credentials::OAuthCredentials;
+use super::discovery::{LoginMetadata, discover};
+use super::registration::{ClientRegistration, register_client};
+use super::token::{self, TokenError, describe_oauth_error};
+use super::{LoginError, OAuthClient, OAuthSettings, merge_scopes};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ctx_core::Secret;
@@ -19,13 +19,13 @@ use url::Url;
 /// Random bytes of the `state` parameter and of the PKCE code verifier.
 const RANDOM_BYTES: usize = 32;
 /// The scope for which OpenID Connect servers issue a refresh token.
-const OFFLINE: &str = "offline_access";
+const OFFLINE_ACCESS: &str = "offline_access";
 
 /// A login that waits for the user.
 pub struct Login {
-    authority: Arc<Authority>,
-    server: Discovered,
-    client: Client,
+    oauth: Arc<OAuthClient>,
+    metadata: LoginMetadata,
+    registration: ClientRegistration,
     scopes: Vec<String>,
     redirect: String,
     url: Url,
@@ -36,38 +36,38 @@ pub struct Login {
 impl Login {
     /// Discovers the authorization server, and registers our client there.
     pub(in crate::client) async fn begin(
-        authority: &Arc<Authority>,
+        oauth: &Arc<OAuthClient>,
         redirect: &str,
     ) -> Result<Self, LoginError> {
-        let challenge = authority.with_state(|state| state.challenge.clone());
-        let Authority { settings, fetch, .. } = &**authority;
-        let server = discover(&authority.server, &challenge, fetch).await?;
+        let challenge = oauth.with_state(|state| state.challenge.clone());
+        let OAuthClient { settings, http_client, .. } = &**oauth;
+        let metadata = discover(&oauth.server, &challenge, http_client).await?;
         // The scopes of a login at another issuer are not sent to this one.
-        let before = authority.read().await?.filter(|kept| kept.issuer == server.issuer);
-        let scopes = choose_scopes(settings, &challenge, &server, before.as_deref());
-        let client = client(settings, &server, redirect, &scopes, fetch).await?;
-        let (state, verifier) = (random()?, random()?);
-        let proof = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
-        let mut url = server.authorization_endpoint.clone();
+        let earlier = oauth.load().await?.filter(|credentials| credentials.issuer == metadata.issuer);
+        let scopes = choose_scopes(settings, &challenge, &metadata, earlier.as_deref());
+        let registration = register_client(settings, &metadata, redirect, &scopes, http_client).await?;
+        let (state, verifier) = (random_token()?, random_token()?);
+        let code_challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+        let mut url = metadata.authorization_endpoint.clone();
         url.query_pairs_mut()
             .append_pair("response_type", "code")
-            .append_pair("client_id", &client.id)
+            .append_pair("client_id", &registration.id)
             .append_pair("redirect_uri", redirect)
             .append_pair("state", &state)
-            .append_pair("code_challenge", &proof)
+            .append_pair("code_challenge", &code_challenge)
             .append_pair("code_challenge_method", "S256")
-            .append_pair("resource", &server.resource);
+            .append_pair("resource", &metadata.resource);
         if !scopes.is_empty() {
             url.query_pairs_mut().append_pair("scope", &scopes.join(" "));
         }
-        if scopes.iter().any(|scope| scope == OFFLINE) {
+        if scopes.iter().any(|scope| scope == OFFLINE_ACCESS) {
             // OpenID Connect servers grant this scope only with the user's consent.
             url.query_pairs_mut().append_pair("prompt", "consent");
         }
         Ok(Self {
-            authority: authority.clone(),
-            server,
-            client,
+            oauth: oauth.clone(),
+            metadata,
+            registration,
             scopes,
             redirect: redirect.to_owned(),
             url,
@@ -83,13 +83,13 @@ impl Login {
 
     /// The authorization server that shows the sign-in page.
     pub fn issuer(&self) -> &str {
-        &self.server.issuer
+        &self.metadata.issuer
     }
 
     /// Whether a request to the redirect URI with this query belongs to this login (`state` parameter).
     pub fn is_answered_by(&self, query: &str) -> bool {
         // Not compared in constant time: the value is random and valid for this login only.
-        fields(query).get("state").is_some_and(|state| *state == self.state)
+        parse_query(query).get("state").is_some_and(|state| *state == self.state)
     }
 
     /// Exchanges the code of the authorization response for tokens, and stores the login.
@@ -97,54 +97,61 @@ impl Login {
         if !self.is_answered_by(query) {
             return Err(LoginError::new("the answer belongs to another login"));
         }
-        let answer = fields(query);
-        let field = |name: &str| answer.get(name).map(String::as_str);
-        let issuer = &self.server.issuer;
-        match field("iss") {
+        let parameters = parse_query(query);
+        let parameter = |name: &str| parameters.get(name).map(String::as_str);
+        let issuer = &self.metadata.issuer;
+        match parameter("iss") {
             // Compared as strings, without URL normalisation (RFC 9207).
             Some(named) if named != issuer => {
                 return Err(LoginError::new(format!("the answer is not from {issuer}")));
             }
-            None if self.server.names_itself => {
+            None if self.metadata.sends_issuer => {
                 return Err(LoginError::new(format!("the answer does not say that it is from {issuer}")));
             }
             _ => {}
         }
-        let told =
-            told_refusal(field("error").unwrap_or_default(), field("error_description").unwrap_or_default());
-        if let Some(told) = told {
-            return Err(LoginError::new(format!("{issuer} says no: {told}")));
+        let error = describe_oauth_error(
+            parameter("error").unwrap_or_default(),
+            parameter("error_description").unwrap_or_default(),
+        );
+        if let Some(error) = error {
+            return Err(LoginError::new(format!("{issuer} says no: {error}")));
         }
-        let code = field("code").ok_or_else(|| LoginError::new("the answer has no code"))?;
+        let code = parameter("code").ok_or_else(|| LoginError::new("the answer has no code"))?;
         let code = Secret::new(code);
-        self.authority.redactor.learn(&code);
+        self.oauth.redactor.learn(&code);
         let fields = [
             ("grant_type", "authorization_code"),
             ("code", code.expose()),
             ("redirect_uri", &self.redirect),
             ("code_verifier", self.verifier.expose()),
-            ("resource", &self.server.resource),
+            ("resource", &self.metadata.resource),
         ];
-        let asked =
-            token::ask(&self.server.token_endpoint, &self.client, &fields, &self.authority.fetch).await;
-        self.authority.redactor.unlearn(&code);
-        let granted = asked.map_err(|refused| match refused {
-            Refused::Rejected(error) | Refused::Failed(error) => error,
+        let result = token::request_token(
+            &self.metadata.token_endpoint,
+            &self.registration,
+            &fields,
+            &self.oauth.http_client,
+        )
+        .await;
+        self.oauth.redactor.unlearn(&code);
+        let grant = result.map_err(|error| match error {
+            TokenError::Rejected(error) | TokenError::Failed(error) => error,
         })?;
-        let mut requested = self.scopes;
-        union(&mut requested, &granted.scopes.unwrap_or_default());
-        let login = Credentials {
-            issuer: self.server.issuer,
-            token_endpoint: self.server.token_endpoint.to_string(),
-            resource: self.server.resource,
-            client: self.client,
-            requested,
-            wanted: Vec::new(),
-            responded_from: self.authority.fetch.responded_from(),
-            tokens: granted.tokens,
+        let mut requested_scopes = self.scopes;
+        merge_scopes(&mut requested_scopes, &grant.scopes.unwrap_or_default());
+        let login = OAuthCredentials {
+            issuer: self.metadata.issuer,
+            token_endpoint: self.metadata.token_endpoint.to_string(),
+            resource: self.metadata.resource,
+            registration: self.registration,
+            requested_scopes,
+            missing_scopes: Vec::new(),
+            responded_from: self.oauth.http_client.responded_from(),
+            tokens: grant.tokens,
         };
-        let _lock = self.authority.with_store(|authority| authority.store.lock(&authority.key)).await?;
-        self.authority.keep(login).await?;
+        let _lock = self.oauth.with_store(|oauth| oauth.store.lock(&oauth.key)).await?;
+        self.oauth.save(login).await?;
         Ok(())
     }
 }
@@ -155,28 +162,28 @@ impl Login {
 fn choose_scopes(
     settings: &OAuthSettings,
     challenge: &Challenge,
-    server: &Discovered,
-    before: Option<&Credentials>,
+    metadata: &LoginMetadata,
+    earlier: Option<&OAuthCredentials>,
 ) -> Vec<String> {
     let mut scopes = Vec::new();
-    let chosen = [&settings.scopes, &challenge.scopes, &server.scopes];
+    let chosen = [&settings.scopes, &challenge.scopes, &metadata.scopes];
     let chosen = chosen.into_iter().find(|scopes| !scopes.is_empty());
-    if let Some(before) = before {
+    if let Some(earlier) = earlier {
         if settings.scopes.is_empty() {
-            union(&mut scopes, &before.requested);
+            merge_scopes(&mut scopes, &earlier.requested_scopes);
         }
-        union(&mut scopes, &before.wanted);
+        merge_scopes(&mut scopes, &earlier.missing_scopes);
     }
-    union(&mut scopes, chosen.map_or(&[], Vec::as_slice));
-    let offered = |scope: &str| server.offered_scopes.iter().any(|known| known == scope);
+    merge_scopes(&mut scopes, chosen.map_or(&[], Vec::as_slice));
+    let is_supported = |scope: &str| metadata.supported_scopes.iter().any(|known| known == scope);
     // Not as the only scope: it would replace the default scopes of a request without scopes.
-    if !scopes.is_empty() && offered(OFFLINE) {
-        union(&mut scopes, &[OFFLINE.to_owned()]);
+    if !scopes.is_empty() && is_supported(OFFLINE_ACCESS) {
+        merge_scopes(&mut scopes, &[OFFLINE_ACCESS.to_owned()]);
     }
     scopes
 }
 
-fn random() -> Result<String, LoginError> {
+fn random_token() -> Result<String, LoginError> {
     let mut bytes = [0; RANDOM_BYTES];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| LoginError::new("this machine has nothing random"))?;
@@ -184,7 +191,7 @@ fn random() -> Result<String, LoginError> {
 }
 
 /// The parameters of a query; of two with the same name, the first counts.
-fn fields(query: &str) -> HashMap<String, String> {
+fn parse_query(query: &str) -> HashMap<String, String> {
     let mut fields = HashMap::new();
     let mut url = match Url::parse("http://localhost/") {
         Ok(url) => url,
@@ -199,67 +206,76 @@ fn fields(query: &str) -> HashMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::keep::Tokens;
-    use super::super::register::Method;
+    use super::super::credentials::OAuthTokens;
+    use super::super::registration::ClientAuthMethod;
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn asked_for(configured: &str, challenged: &str, told: &str, before: Option<(&str, &str)>) -> String {
+    fn scopes_for(
+        configured: &str,
+        challenged: &str,
+        supported: &str,
+        earlier: Option<(&str, &str)>,
+    ) -> String {
         let endpoint: Url = "https://a.example/".parse().unwrap();
-        let server = Discovered {
+        let metadata = LoginMetadata {
             issuer: "https://a.example".into(),
             authorization_endpoint: endpoint.clone(),
             token_endpoint: endpoint,
             registration_endpoint: None,
             resource: "https://s.example".into(),
-            scopes: words(told),
-            offered_scopes: words("a offline_access"),
-            names_itself: false,
-            knows_documents: false,
-            methods: None,
+            scopes: words(supported),
+            supported_scopes: words("a offline_access"),
+            sends_issuer: false,
+            supports_metadata_documents: false,
+            auth_methods: None,
         };
         let settings = OAuthSettings { scopes: words(configured), ..OAuthSettings::default() };
         let challenge = Challenge { scopes: words(challenged), ..Challenge::default() };
-        let before = before.map(|(requested, wanted)| Credentials {
-            issuer: server.issuer.clone(),
+        let earlier = earlier.map(|(requested, missing)| OAuthCredentials {
+            issuer: metadata.issuer.clone(),
             token_endpoint: String::new(),
             resource: String::new(),
-            client: Client { id: "c".into(), secret: None, method: Method::None },
-            requested: words(requested),
-            wanted: words(wanted),
+            registration: ClientRegistration {
+                id: "c".into(),
+                secret: None,
+                auth_method: ClientAuthMethod::None,
+            },
+            requested_scopes: words(requested),
+            missing_scopes: words(missing),
             responded_from: None,
-            tokens: Tokens { access: Secret::new("t"), refresh: None, expires_at: None },
+            tokens: OAuthTokens { access: Secret::new("t"), refresh: None, expires_at: None },
         });
-        choose_scopes(&settings, &challenge, &server, before.as_ref()).join(" ")
+        choose_scopes(&settings, &challenge, &metadata, earlier.as_ref()).join(" ")
     }
 
     #[test]
     fn what_is_asked_for_is_what_is_wanted_and_nothing_where_that_is_not_known() {
-        assert_eq!(asked_for("", "", "", None), "");
-        assert_eq!(asked_for("", "", "a b", None), "a b offline_access");
-        assert_eq!(asked_for("", "c", "a b", None), "c offline_access");
-        assert_eq!(asked_for("d", "c", "a b", None), "d offline_access");
+        assert_eq!(scopes_for("", "", "", None), "");
+        assert_eq!(scopes_for("", "", "a b", None), "a b offline_access");
+        assert_eq!(scopes_for("", "c", "a b", None), "c offline_access");
+        assert_eq!(scopes_for("d", "c", "a b", None), "d offline_access");
     }
 
     #[test]
     fn what_was_granted_before_is_asked_for_again_with_what_is_missing() {
-        assert_eq!(asked_for("", "c", "", Some(("a", "b"))), "a b c offline_access");
-        assert_eq!(asked_for("d", "c", "", Some(("a", "b"))), "b d offline_access");
+        assert_eq!(scopes_for("", "c", "", Some(("a", "b"))), "a b c offline_access");
+        assert_eq!(scopes_for("d", "c", "", Some(("a", "b"))), "b d offline_access");
     }
 
     #[test]
     fn what_nobody_can_guess_is_never_twice_the_same() {
-        let (one, other) = (random().unwrap(), random().unwrap());
+        let (one, other) = (random_token().unwrap(), random_token().unwrap());
         assert_ne!(one, other);
         assert_eq!(one.len(), 43);
     }
 
     #[test]
     fn of_two_fields_by_one_name_the_first_counts() {
-        let read = fields("state=a%20b&code=1&state=other&iss=https%3A%2F%2Fa");
+        let read = parse_query("state=a%20b&code=1&state=other&iss=https%3A%2F%2Fa");
         assert_eq!((&*read["state"], &*read["code"], &*read["iss"]), ("a b", "1", "https://a"));
     }
 }

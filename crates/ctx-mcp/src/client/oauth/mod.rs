@@ -1,35 +1,35 @@
 //! OAuth logins at upstream HTTP servers (the client side of MCP authorization).
 //!
-//! `challenge` parses `WWW-Authenticate`, `discover` finds the authorization server, `register` registers a
-//! client there, `login` is the authorization code flow, `token` the token endpoint, `keep` the stored
+//! `challenge` parses `WWW-Authenticate`, `discovery` finds the authorization server, `registration` registers a
+//! client there, `login` is the authorization code flow, `token` the token endpoint, `credentials` the stored
 //! credentials, `fetch` the HTTP requests. rmcp's OAuth client is not used: it does not keep the client
 //! secret, so a registered client could not refresh tokens after a restart.
 
 mod challenge;
-mod discover;
+mod credentials;
+mod discovery;
 mod fetch;
-mod keep;
 mod login;
-mod register;
+mod registration;
 mod token;
 
-pub use keep::CredentialStore;
+pub use credentials::CredentialStore;
 pub use login::Login;
 
 use challenge::Challenge;
+use credentials::OAuthCredentials;
 use ctx_core::{Identifier, Redactor, Secret};
-use fetch::Fetch;
-use keep::Credentials;
+use fetch::OAuthHttpClient;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use token::Refused;
+use token::TokenError;
 use url::Url;
 
 /// How long loaded credentials are used before the store is read again: another process may have logged in or
 /// out meanwhile.
-const READ_AGAIN: Duration = Duration::from_secs(2);
+const CREDENTIALS_CACHE_TTL: Duration = Duration::from_secs(2);
 /// The error code of a challenge for a token without the required scopes.
-const INSUFFICIENT: &str = "insufficient_scope";
+const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
 
 /// The configured OAuth client of a server; everything else is discovered.
 #[derive(Clone, Debug, Default)]
@@ -57,14 +57,14 @@ impl LoginError {
 
 /// The login that a server requires from the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum LoginRequirement {
     /// A first login, or a new one.
     Login,
     /// A new login that grants these scopes.
     Scopes(Vec<String>),
 }
 
-impl Need {
+impl LoginRequirement {
     /// Why the server of this name cannot be used yet.
     pub(super) fn reason(&self, name: &Identifier) -> String {
         match self {
@@ -87,51 +87,51 @@ impl Need {
 }
 
 /// How to proceed after a 403 response.
-pub(super) enum Forbidden {
+pub(super) enum ForbiddenAction {
     /// Retry with this token: the login has changed meanwhile.
-    Otherwise(Secret),
+    RetryWith(Secret),
     /// The user must grant more scopes.
-    Needs,
+    ScopesNeeded,
     /// Give up: the server asks for no scope, or only for scopes that were requested before.
-    Final,
+    GiveUp,
 }
 
 /// Deletes the login at a server; returns whether there was one.
 pub fn forget_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
     let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
-    store.forget(&keep::key(&server)).map_err(LoginError)
+    store.forget(&credentials::store_key(&server)).map_err(LoginError)
 }
 
 /// Whether a login at a server is stored.
 pub fn has_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
     let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
-    Ok(store.load(&keep::key(&server)).map_err(LoginError)?.is_some())
+    Ok(store.load(&credentials::store_key(&server)).map_err(LoginError)?.is_some())
 }
 
-/// The OAuth credentials for one server: loads, refreshes and stores them.
-pub(super) struct Authority {
+/// The OAuth client of one server: loads, refreshes and stores the credentials.
+pub(super) struct OAuthClient {
     server: Url,
     key: String,
     settings: OAuthSettings,
     store: Arc<dyn CredentialStore>,
     redactor: Redactor,
-    fetch: Fetch,
-    state: Mutex<State>,
+    http_client: OAuthHttpClient,
+    state: Mutex<OAuthState>,
     /// Held while a token is refreshed. A task that has waited for it uses the refreshed token.
-    renewing: tokio::sync::Mutex<()>,
+    refresh_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
-    kept: Option<Arc<Credentials>>,
-    read_at: Option<Instant>,
+struct OAuthState {
+    credentials: Option<Arc<OAuthCredentials>>,
+    loaded_at: Option<Instant>,
     challenge: Challenge,
-    need: Option<Need>,
+    login_requirement: Option<LoginRequirement>,
     /// The access token that the server refused last.
-    refused: Option<Secret>,
+    refused_token: Option<Secret>,
 }
 
-impl Authority {
+impl OAuthClient {
     pub(super) fn new(
         server: &str,
         settings: OAuthSettings,
@@ -139,225 +139,230 @@ impl Authority {
         redactor: Redactor,
     ) -> Result<Self, LoginError> {
         let server: Url = server.parse().map_err(|_| LoginError::new("its address is none"))?;
-        let fetch = Fetch::new(&server);
+        let http_client = OAuthHttpClient::new(&server);
         settings.client_secret.iter().for_each(|secret| redactor.learn(secret));
-        let key = keep::key(&server);
-        let (state, renewing) = Default::default();
-        Ok(Self { server, key, settings, store, redactor, fetch, state, renewing })
+        let key = credentials::store_key(&server);
+        let (state, refresh_lock) = Default::default();
+        Ok(Self { server, key, settings, store, redactor, http_client, state, refresh_lock })
     }
 
-    /// Records the address that a response of the server came from; see [`Fetch::note_peer`].
-    pub(super) fn note_peer(&self, peer: Option<std::net::SocketAddr>) {
-        self.fetch.note_peer(peer);
+    /// Records the address that a response of the server came from; see [`OAuthHttpClient::record_peer`].
+    pub(super) fn record_peer(&self, peer: Option<std::net::SocketAddr>) {
+        self.http_client.record_peer(peer);
     }
 
-    fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
-        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_state<T>(&self, operation: impl FnOnce(&mut OAuthState) -> T) -> T {
+        operation(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Clears [`Self::need`] before a new attempt to connect: the user may have logged in meanwhile.
-    pub(super) fn begin(&self) {
-        self.with_state(|state| state.need = None);
+    /// Clears [`Self::login_requirement`] before a new attempt to connect: the user may have logged in meanwhile.
+    pub(super) fn clear_login_requirement(&self) {
+        self.with_state(|state| state.login_requirement = None);
     }
 
     /// The login that the server requires from the user, if any.
-    pub(super) fn need(&self) -> Option<Need> {
-        self.with_state(|state| state.need.clone())
+    pub(super) fn login_requirement(&self) -> Option<LoginRequirement> {
+        self.with_state(|state| state.login_requirement.clone())
     }
 
-    /// Takes [`Self::need`]: the caller reports it, and nobody else does.
-    pub(super) fn take_need(&self) -> Option<Need> {
-        self.with_state(|state| state.need.take())
+    /// Takes [`Self::login_requirement`]: the caller reports it, and nobody else does.
+    pub(super) fn take_login_requirement(&self) -> Option<LoginRequirement> {
+        self.with_state(|state| state.login_requirement.take())
     }
 
     /// Whether a login is stored that the server has not refused.
-    pub(super) async fn has_news(self: &Arc<Self>) -> bool {
-        let kept = self.read().await.ok().flatten();
-        let refused = self.with_state(|state| state.refused.clone());
-        kept.is_some_and(|kept| Some(&kept.tokens.access) != refused.as_ref())
+    pub(super) async fn has_usable_login(self: &Arc<Self>) -> bool {
+        let credentials = self.load().await.ok().flatten();
+        let refused_token = self.with_state(|state| state.refused_token.clone());
+        credentials.is_some_and(|credentials| Some(&credentials.tokens.access) != refused_token.as_ref())
     }
 
-    /// Runs `work` with the store on a thread that may block.
+    /// Runs `operation` with the store on a thread that may block.
     async fn with_store<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
+        operation: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
     ) -> Result<T, LoginError> {
         let this = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&this)).await;
+        let done = tokio::task::spawn_blocking(move || operation(&this)).await;
         done.unwrap_or_else(|error| Err(error.to_string())).map_err(LoginError)
     }
 
     /// Loads the stored credentials.
-    async fn read(self: &Arc<Self>) -> Result<Option<Arc<Credentials>>, LoginError> {
-        let kept = self.with_store(|this| this.store.load(&this.key)).await?;
-        let kept = kept.as_ref().and_then(Credentials::read).map(Arc::new);
-        self.take_up(kept.clone());
-        Ok(kept)
+    async fn load(self: &Arc<Self>) -> Result<Option<Arc<OAuthCredentials>>, LoginError> {
+        let credentials = self.with_store(|this| this.store.load(&this.key)).await?;
+        let credentials = credentials.as_ref().and_then(OAuthCredentials::parse).map(Arc::new);
+        self.replace_credentials(credentials.clone());
+        Ok(credentials)
     }
 
-    fn take_up(&self, kept: Option<Arc<Credentials>>) {
-        let known = |login: &Option<Arc<Credentials>>| -> Vec<Secret> {
+    fn replace_credentials(&self, credentials: Option<Arc<OAuthCredentials>>) {
+        let secrets_of = |login: &Option<Arc<OAuthCredentials>>| -> Vec<Secret> {
             login.iter().flat_map(|login| login.secrets().cloned()).collect()
         };
-        let after = known(&kept);
-        after.iter().for_each(|secret| self.redactor.learn(secret));
-        let before = self.with_state(|state| {
-            state.read_at = Some(Instant::now());
-            std::mem::replace(&mut state.kept, kept)
+        let new_secrets = secrets_of(&credentials);
+        new_secrets.iter().for_each(|secret| self.redactor.learn(secret));
+        let previous = self.with_state(|state| {
+            state.loaded_at = Some(Instant::now());
+            std::mem::replace(&mut state.credentials, credentials)
         });
         // The redactor masks a bounded number of secrets, and tokens are replaced every hour.
-        let is_over = |secret: &&Secret| !after.contains(secret);
-        known(&before).iter().filter(is_over).for_each(|secret| self.redactor.unlearn(secret));
+        let is_replaced = |secret: &&Secret| !new_secrets.contains(secret);
+        secrets_of(&previous).iter().filter(is_replaced).for_each(|secret| self.redactor.unlearn(secret));
     }
 
     /// Stores a login.
-    async fn keep(self: &Arc<Self>, login: Credentials) -> Result<Arc<Credentials>, LoginError> {
-        let (login, text) = (Arc::new(login.clone()), login.write()?);
+    async fn save(self: &Arc<Self>, login: OAuthCredentials) -> Result<Arc<OAuthCredentials>, LoginError> {
+        let (login, text) = (Arc::new(login.clone()), login.serialize()?);
         self.with_store(move |this| this.store.save(&this.key, &text)).await?;
-        self.take_up(Some(login.clone()));
+        self.replace_credentials(Some(login.clone()));
         Ok(login)
     }
 
-    async fn current(self: &Arc<Self>) -> Result<Option<Arc<Credentials>>, LoginError> {
+    async fn current_credentials(self: &Arc<Self>) -> Result<Option<Arc<OAuthCredentials>>, LoginError> {
         let fresh = self.with_state(|state| {
-            let is_fresh = state.read_at.is_some_and(|at| at.elapsed() < READ_AGAIN);
-            state.kept.clone().filter(|_| is_fresh)
+            let is_fresh = state.loaded_at.is_some_and(|at| at.elapsed() < CREDENTIALS_CACHE_TTL);
+            state.credentials.clone().filter(|_| is_fresh)
         });
         match fresh {
-            Some(kept) => Ok(Some(kept)),
-            None => self.read().await,
+            Some(credentials) => Ok(Some(credentials)),
+            None => self.load().await,
         }
     }
 
     /// The access token for a request, refreshed if it is about to expire; `None` without a login.
-    pub(super) async fn token(self: &Arc<Self>) -> Result<Option<Secret>, LoginError> {
-        let Some(kept) = self.current().await? else { return Ok(None) };
-        if !kept.tokens.ends_soon() || kept.tokens.refresh.is_none() {
-            return Ok(Some(kept.tokens.access.clone()));
+    pub(super) async fn access_token(self: &Arc<Self>) -> Result<Option<Secret>, LoginError> {
+        let Some(credentials) = self.current_credentials().await? else { return Ok(None) };
+        if !credentials.tokens.expires_soon() || credentials.tokens.refresh.is_none() {
+            return Ok(Some(credentials.tokens.access.clone()));
         }
-        let renewed = match self.renewed(&kept).await {
-            Err(error) if kept.tokens.has_ended() => return Err(error),
-            renewed => renewed.unwrap_or_default(),
+        let refreshed = match self.refresh_in_background(&credentials).await {
+            Err(error) if credentials.tokens.has_expired() => return Err(error),
+            refreshed => refreshed.unwrap_or_default(),
         };
-        Ok(Some(renewed.unwrap_or(kept).tokens.access.clone()))
+        Ok(Some(refreshed.unwrap_or(credentials).tokens.access.clone()))
     }
 
     /// The access token to retry with after a 401 response; `None` if the user must log in.
-    pub(super) async fn after_refusal(
+    pub(super) async fn token_after_unauthorized(
         self: &Arc<Self>,
-        used: Option<&Secret>,
+        used_token: Option<&Secret>,
         header: &str,
     ) -> Result<Option<Secret>, LoginError> {
-        let another = match self.read().await? {
+        let newer = match self.load().await? {
             // Another process has refreshed it, or the user has just logged in.
-            Some(kept) if Some(&kept.tokens.access) != used => Some(kept),
-            Some(kept) if kept.tokens.refresh.is_some() => self.renewed(&kept).await?,
+            Some(credentials) if Some(&credentials.tokens.access) != used_token => Some(credentials),
+            Some(credentials) if credentials.tokens.refresh.is_some() => {
+                self.refresh_in_background(&credentials).await?
+            }
             _ => None,
         };
-        if another.is_none() {
-            self.let_nobody_in(used, header);
+        if newer.is_none() {
+            self.require_login(used_token, header);
         }
-        Ok(another.map(|kept| kept.tokens.access.clone()))
+        Ok(newer.map(|credentials| credentials.tokens.access.clone()))
     }
 
     /// Records that the user must log in, with the challenge of the response.
-    pub(super) fn let_nobody_in(&self, used: Option<&Secret>, header: &str) {
+    pub(super) fn require_login(&self, used_token: Option<&Secret>, header: &str) {
         let challenge = Challenge::parse(header);
         self.with_state(|state| {
             state.challenge = challenge;
-            state.need = Some(Need::Login);
-            state.refused = used.cloned();
+            state.login_requirement = Some(LoginRequirement::Login);
+            state.refused_token = used_token.cloned();
         });
     }
 
     /// Handles a 403 response; records the scopes that its challenge asks for.
     pub(super) async fn after_forbidden(
         self: &Arc<Self>,
-        used: Option<&Secret>,
+        used_token: Option<&Secret>,
         header: &str,
-    ) -> Result<Forbidden, LoginError> {
+    ) -> Result<ForbiddenAction, LoginError> {
         let challenge = Challenge::parse(header);
-        if challenge.error.as_deref() != Some(INSUFFICIENT) {
-            return Ok(Forbidden::Final);
+        if challenge.error.as_deref() != Some(INSUFFICIENT_SCOPE) {
+            return Ok(ForbiddenAction::GiveUp);
         }
-        let Some(kept) = self.read().await? else { return Ok(Forbidden::Final) };
-        if Some(&kept.tokens.access) != used {
-            return Ok(Forbidden::Otherwise(kept.tokens.access.clone()));
+        let Some(credentials) = self.load().await? else { return Ok(ForbiddenAction::GiveUp) };
+        if Some(&credentials.tokens.access) != used_token {
+            return Ok(ForbiddenAction::RetryWith(credentials.tokens.access.clone()));
         }
-        let is_missing = |scope: &&String| !kept.requested.contains(scope);
+        let is_missing = |scope: &&String| !credentials.requested_scopes.contains(scope);
         let missing: Vec<String> = challenge.scopes.iter().filter(is_missing).cloned().collect();
         if missing.is_empty() {
-            return Ok(Forbidden::Final);
+            return Ok(ForbiddenAction::GiveUp);
         }
-        if missing.iter().any(|scope| !kept.wanted.contains(scope)) {
-            let wanted = missing.clone();
+        if missing.iter().any(|scope| !credentials.missing_scopes.contains(scope)) {
+            let missing_scopes = missing.clone();
             self.with_store(move |this| {
                 let _lock = this.store.lock(&this.key)?;
-                let now = this.store.load(&this.key)?.as_ref().and_then(Credentials::read);
-                let Some(mut now) = now else { return Ok(()) };
-                union(&mut now.wanted, &wanted);
-                this.store.save(&this.key, &now.write().map_err(|error| error.to_string())?)
+                let stored = this.store.load(&this.key)?.as_ref().and_then(OAuthCredentials::parse);
+                let Some(mut stored) = stored else { return Ok(()) };
+                merge_scopes(&mut stored.missing_scopes, &missing_scopes);
+                this.store.save(&this.key, &stored.serialize().map_err(|error| error.to_string())?)
             })
             .await?;
         }
         self.with_state(|state| {
-            state.need = Some(Need::Scopes(missing));
-            state.refused = used.cloned();
+            state.login_requirement = Some(LoginRequirement::Scopes(missing));
+            state.refused_token = used_token.cloned();
         });
-        Ok(Forbidden::Needs)
+        Ok(ForbiddenAction::ScopesNeeded)
     }
 
     /// Refreshes an expired token; `None` if that is not possible. Concurrent callers share one refresh. It
     /// runs in a task of its own and completes even if no caller waits any more: its response may hold the
     /// only valid refresh token (refresh token rotation).
-    async fn renewed(
+    async fn refresh_in_background(
         self: &Arc<Self>,
-        ended: &Arc<Credentials>,
-    ) -> Result<Option<Arc<Credentials>>, LoginError> {
-        let (this, ended) = (self.clone(), ended.clone());
-        let renewing = tokio::spawn(async move { this.renew(&ended).await });
-        renewing.await.unwrap_or_else(|error| Err(LoginError(error.to_string())))
+        expired: &Arc<OAuthCredentials>,
+    ) -> Result<Option<Arc<OAuthCredentials>>, LoginError> {
+        let (this, expired) = (self.clone(), expired.clone());
+        let refreshing = tokio::spawn(async move { this.refresh(&expired).await });
+        refreshing.await.unwrap_or_else(|error| Err(LoginError(error.to_string())))
     }
 
-    async fn renew(self: &Arc<Self>, ended: &Credentials) -> Result<Option<Arc<Credentials>>, LoginError> {
-        let _turn = self.renewing.lock().await;
+    async fn refresh(
+        self: &Arc<Self>,
+        expired: &OAuthCredentials,
+    ) -> Result<Option<Arc<OAuthCredentials>>, LoginError> {
+        let _turn = self.refresh_lock.lock().await;
         let _lock = self.with_store(|this| this.store.lock(&this.key)).await?;
-        let Some(kept) = self.read().await? else { return Ok(None) };
-        if kept.tokens.access != ended.tokens.access {
-            return Ok(Some(kept));
+        let Some(credentials) = self.load().await? else { return Ok(None) };
+        if credentials.tokens.access != expired.tokens.access {
+            return Ok(Some(credentials));
         }
-        let Some(refresh) = &kept.tokens.refresh else { return Ok(None) };
-        let endpoint = self.fetch.address(&kept.token_endpoint)?;
-        kept.responded_from.into_iter().for_each(|scope| self.fetch.note_scope(scope));
+        let Some(refresh) = &credentials.tokens.refresh else { return Ok(None) };
+        let endpoint = self.http_client.parse_url(&credentials.token_endpoint)?;
+        credentials.responded_from.into_iter().for_each(|scope| self.http_client.record_scope(scope));
         let fields = [
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh.expose()),
-            ("resource", &kept.resource),
+            ("resource", &credentials.resource),
         ];
-        let mut login = (*kept).clone();
-        match token::ask(&endpoint, &kept.client, &fields, &self.fetch).await {
-            Ok(granted) => {
-                login.tokens = granted.tokens;
+        let mut login = (*credentials).clone();
+        match token::request_token(&endpoint, &credentials.registration, &fields, &self.http_client).await {
+            Ok(grant) => {
+                login.tokens = grant.tokens;
                 // Without a new refresh token in the response, the old one stays valid.
-                login.tokens.refresh = login.tokens.refresh.or_else(|| kept.tokens.refresh.clone());
+                login.tokens.refresh = login.tokens.refresh.or_else(|| credentials.tokens.refresh.clone());
                 tracing::debug!(server = self.key, "a login was renewed");
-                Ok(Some(self.keep(login).await?))
+                Ok(Some(self.save(login).await?))
             }
-            Err(Refused::Failed(error)) => Err(error),
-            Err(Refused::Rejected(error)) => {
+            Err(TokenError::Failed(error)) => Err(error),
+            Err(TokenError::Rejected(error)) => {
                 tracing::info!(server = self.key, "a login cannot be renewed: {error}");
                 login.tokens.refresh = None;
-                self.keep(login).await?;
+                self.save(login).await?;
                 Ok(None)
             }
         }
     }
 }
 
-fn union(all: &mut Vec<String>, more: &[String]) {
-    for one in more {
-        if !all.contains(one) {
-            all.push(one.clone());
+fn merge_scopes(scopes: &mut Vec<String>, more: &[String]) {
+    for scope in more {
+        if !scopes.contains(scope) {
+            scopes.push(scope.clone());
         }
     }
 }

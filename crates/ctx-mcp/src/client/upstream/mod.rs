@@ -1,21 +1,21 @@
 //! One upstream server: its state, and the tools, prompts and resources that are known of it.
 //!
-//! `supervise` keeps it connected, `asking` sends requests to it.
+//! `reconnect` keeps it connected, `call` sends requests to it.
 
-mod asking;
-mod supervise;
+mod call;
+mod reconnect;
 
-use super::connection::{Connection, Era};
-use super::definitions::Definitions;
+use super::connection::{Connection, ProtocolEra};
 use super::difference::Difference;
-use super::follows::Follows;
+use super::features::ServerFeatures;
 use super::namespace::Namespace;
-use super::oauth::{Authority, Need};
-use super::offers::Offers;
-use super::process::Said;
-use super::provider::Listed;
-use super::resources::Pages;
+use super::oauth::{LoginRequirement, OAuthClient};
+use super::pinning::PinnedDefinitions;
+use super::process::StderrLog;
+use super::provider::ListedTools;
+use super::resources::ResourcePageCache;
 use super::settings::{Start, UpstreamSettings};
+use super::subscriptions::ResourceSubscriptions;
 use ctx_core::{ErrorKind, Identifier, ToolError};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +75,7 @@ pub struct UpstreamStatus {
 
 /// The connection state. Calls wait for its changes.
 #[derive(Clone)]
-enum Phase {
+enum ConnectionPhase {
     Connecting,
     Ready(Arc<Connection>),
     Idle,
@@ -88,40 +88,40 @@ enum Phase {
     /// With the number of the attempt.
     LoginNeeded {
         attempt: u64,
-        need: Need,
+        requirement: LoginRequirement,
     },
     Stopped,
 }
 
 pub(super) struct Upstream {
     pub(super) settings: UpstreamSettings,
-    pub(super) listed: Listed,
-    definitions: Arc<Definitions>,
-    /// The OAuth credentials, if users can log in at the server.
-    authority: Option<Arc<Authority>>,
+    pub(super) tools: ListedTools,
+    definitions: Arc<PinnedDefinitions>,
+    /// The OAuth client, if users can log in at the server.
+    oauth: Option<Arc<OAuthClient>>,
     pub(super) namespace: Arc<Namespace>,
-    pub(super) offers: Offers,
-    pub(super) follows: Arc<Follows>,
-    pub(super) pages: Pages,
-    since: Instant,
-    phase: watch::Sender<Phase>,
+    pub(super) features: ServerFeatures,
+    pub(super) subscriptions: Arc<ResourceSubscriptions>,
+    pub(super) resource_pages: ResourcePageCache,
+    created_at: Instant,
+    phase: watch::Sender<ConnectionPhase>,
     /// Notified when a call needs the server: connect now, or restart the idle timeout.
-    wanted: Notify,
-    room: Semaphore,
-    waiting: AtomicUsize,
+    demand: Notify,
+    call_permits: Semaphore,
+    waiting_calls: AtomicUsize,
     /// Facts from earlier connections.
-    known: Mutex<Known>,
-    said: Said,
+    facts: Mutex<ServerFacts>,
+    stderr: StderrLog,
     stop: CancellationToken,
 }
 
 #[derive(Default)]
-struct Known {
+struct ServerFacts {
     /// Whether its tools are known.
-    listed: bool,
+    are_tools_known: bool,
     /// Whether an attempt to connect has ended since this process started.
-    tried: bool,
-    era: Era,
+    has_tried: bool,
+    era: ProtocolEra,
     server: Option<String>,
     protocol: Option<String>,
 }
@@ -131,106 +131,109 @@ impl Upstream {
     /// stored.
     pub(super) fn new(
         settings: UpstreamSettings,
-        definitions: Definitions,
-        authority: Option<Arc<Authority>>,
+        definitions: PinnedDefinitions,
+        oauth: Option<Arc<OAuthClient>>,
         stop: CancellationToken,
     ) -> Self {
-        let remembered = definitions.recall();
-        let known = Known { listed: remembered.is_some(), ..Known::default() };
+        let stored_tools = definitions.load_tools();
+        let facts = ServerFacts { are_tools_known: stored_tools.is_some(), ..ServerFacts::default() };
         let phase = match settings.start {
-            Start::Lazy if known.listed => Phase::Idle,
-            _ => Phase::Connecting,
+            Start::Lazy if facts.are_tools_known => ConnectionPhase::Idle,
+            _ => ConnectionPhase::Connecting,
         };
-        let listed = Listed::default();
-        listed.set(remembered.unwrap_or_default());
+        let tools = ListedTools::default();
+        tools.set(stored_tools.unwrap_or_default());
         Self {
-            room: Semaphore::new(settings.limits.in_flight),
+            call_permits: Semaphore::new(settings.limits.in_flight),
             namespace: Arc::new(Namespace::new(&settings.name)),
             settings,
-            listed,
+            tools,
             definitions: Arc::new(definitions),
-            authority,
-            offers: Offers::default(),
-            follows: Arc::default(),
-            pages: Pages::default(),
-            since: Instant::now(),
+            oauth,
+            features: ServerFeatures::default(),
+            subscriptions: Arc::default(),
+            resource_pages: ResourcePageCache::default(),
+            created_at: Instant::now(),
             phase: watch::Sender::new(phase),
-            wanted: Notify::new(),
-            waiting: AtomicUsize::new(0),
-            known: Mutex::new(known),
-            said: Said::default(),
+            demand: Notify::new(),
+            waiting_calls: AtomicUsize::new(0),
+            facts: Mutex::new(facts),
+            stderr: StderrLog::default(),
             stop,
         }
     }
 
     /// Begins to close its connection, and to end its process.
-    pub(super) fn end(&self) {
+    pub(super) fn stop(&self) {
         self.stop.cancel();
     }
 
     pub(super) fn status(&self) -> UpstreamStatus {
         let state = match &*self.phase.borrow() {
-            Phase::Connecting => UpstreamState::Connecting,
-            Phase::Ready(_) => UpstreamState::Ready,
-            Phase::Idle => UpstreamState::Idle,
-            Phase::Failed { reason, until, .. } => UpstreamState::Failed {
+            ConnectionPhase::Connecting => UpstreamState::Connecting,
+            ConnectionPhase::Ready(_) => UpstreamState::Ready,
+            ConnectionPhase::Idle => UpstreamState::Idle,
+            ConnectionPhase::Failed { reason, until, .. } => UpstreamState::Failed {
                 reason: reason.clone(),
                 retry_in: until.saturating_duration_since(Instant::now()),
             },
-            Phase::LoginNeeded { need, .. } => UpstreamState::LoginNeeded {
-                reason: need.reason(&self.settings.name),
-                remedy: need.remedy(&self.settings.name),
+            ConnectionPhase::LoginNeeded { requirement, .. } => UpstreamState::LoginNeeded {
+                reason: requirement.reason(&self.settings.name),
+                remedy: requirement.remedy(&self.settings.name),
             },
-            Phase::Stopped => UpstreamState::Stopped,
+            ConnectionPhase::Stopped => UpstreamState::Stopped,
         };
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         UpstreamStatus {
             name: self.settings.name.clone(),
             state,
-            tools: self.listed.get().len(),
+            tools: self.tools.get().len(),
             difference: self.definitions.difference(),
             warnings: self.definitions.warnings(),
-            server: known.server.clone(),
-            protocol: known.protocol.clone(),
-            said: self.said.lines(),
+            server: facts.server.clone(),
+            protocol: facts.protocol.clone(),
+            said: self.stderr.lines(),
         }
     }
 
     /// Why its tools are not known; `None` if they are.
-    pub(super) fn unknown(&self) -> Option<String> {
-        if self.with_known(|known| known.listed) {
+    pub(super) fn unknown_tools_reason(&self) -> Option<String> {
+        if self.with_facts(|facts| facts.are_tools_known) {
             return None;
         }
         Some(match &*self.phase.borrow() {
-            Phase::Failed { reason, .. } => format!("cannot be reached: {reason}"),
-            Phase::LoginNeeded { need, .. } => {
-                format!("cannot be reached: {}", need.describe(&self.settings.name))
+            ConnectionPhase::Failed { reason, .. } => format!("cannot be reached: {reason}"),
+            ConnectionPhase::LoginNeeded { requirement, .. } => {
+                format!("cannot be reached: {}", requirement.describe(&self.settings.name))
             }
-            Phase::Stopped => "was shut down".to_owned(),
-            Phase::Connecting | Phase::Ready(_) | Phase::Idle => "is still being reached".to_owned(),
+            ConnectionPhase::Stopped => "was shut down".to_owned(),
+            ConnectionPhase::Connecting | ConnectionPhase::Ready(_) | ConnectionPhase::Idle => {
+                "is still being reached".to_owned()
+            }
         })
     }
 
-    pub(super) fn authority(&self) -> Option<&Arc<Authority>> {
-        self.authority.as_ref()
+    pub(super) fn oauth_client(&self) -> Option<&Arc<OAuthClient>> {
+        self.oauth.as_ref()
     }
 
     /// Waits until it is connected, and so its tools are known.
-    pub(super) async fn reached(&self) -> Result<(), ToolError> {
-        self.connected().await.map(drop)
+    pub(super) async fn wait_until_connected(&self) -> Result<(), ToolError> {
+        self.wait_for_connection().await.map(drop)
     }
 
     /// Waits until the first attempt to connect has ended, with success or not.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn wait_for_first_attempt(&self) {
         let mut phase = self.phase.subscribe();
         loop {
-            let now = phase.borrow_and_update().clone();
-            let is_tried = self.with_known(|known| known.tried) && !matches!(now, Phase::Connecting);
-            if is_tried || matches!(now, Phase::Stopped) {
+            let current = phase.borrow_and_update().clone();
+            let has_ended =
+                self.with_facts(|facts| facts.has_tried) && !matches!(current, ConnectionPhase::Connecting);
+            if has_ended || matches!(current, ConnectionPhase::Stopped) {
                 return;
             }
-            if matches!(now, Phase::Idle) {
-                self.wanted.notify_one();
+            if matches!(current, ConnectionPhase::Idle) {
+                self.demand.notify_one();
             }
             if phase.changed().await.is_err() {
                 return;
@@ -238,15 +241,15 @@ impl Upstream {
         }
     }
 
-    /// [`Self::settled`], unless its tools are known already.
-    pub(super) async fn tools_known(&self) {
-        if !self.with_known(|known| known.listed) {
-            self.settled().await;
+    /// [`Self::wait_for_first_attempt`], unless its tools are known already.
+    pub(super) async fn wait_for_tools(&self) {
+        if !self.with_facts(|facts| facts.are_tools_known) {
+            self.wait_for_first_attempt().await;
         }
     }
 
     /// Runs `work` with the store of definitions on a thread that may block.
-    async fn remembering(&self, work: impl FnOnce() + Send + 'static) {
+    async fn with_definition_store(&self, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = tokio::task::spawn_blocking(work).await {
             tracing::debug!(%error, "{}: its tools are not remembered", self.settings.name);
         }
@@ -254,16 +257,16 @@ impl Upstream {
 
     /// Starts the server if it is idle.
     pub(super) fn wake(&self) {
-        if matches!(*self.phase.borrow(), Phase::Idle) {
-            self.wanted.notify_one();
+        if matches!(*self.phase.borrow(), ConnectionPhase::Idle) {
+            self.demand.notify_one();
         }
     }
 
-    fn with_known<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
-        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_facts<T>(&self, work: impl FnOnce(&mut ServerFacts) -> T) -> T {
+        work(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn failed(&self, message: impl std::fmt::Display) -> ToolError {
+    pub(super) fn error(&self, message: impl std::fmt::Display) -> ToolError {
         ToolError::new(ErrorKind::Tool, format!("{}: {message}", self.settings.name))
     }
 }

@@ -1,11 +1,13 @@
 //! Keeps a server connected: reconnects with backoff, stops it when idle, and lists its tools, prompts and
 //! resources again when they have changed.
 
-use super::super::connection::{Connection, Era, Maker, Reachable, too_late};
+use super::super::connection::{
+    ConnectTarget, Connection, ConnectionFactory, ProtocolEra, start_timeout_reason,
+};
 use super::super::definition::{ServerDefinition, ToolDefinition};
 use super::super::settings::Start;
-use super::super::startup::within;
-use super::{Known, Phase, Upstream};
+use super::super::startup::cpu_adjusted_timeout;
+use super::{ConnectionPhase, ServerFacts, Upstream};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use ctx_core::{ResourceChange, escape_line};
 use std::convert::Infallible;
@@ -14,11 +16,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The first backoff delay; each is twice as long as the one before.
-const WAIT_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
 /// The longest backoff delay.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// A connection that has lasted this long resets the backoff.
-const HELD: Duration = Duration::from_secs(30);
+const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// The delay before lists are read again after a `list_changed` notification (debounce); doubled each time that another
 /// one follows soon.
 const RELIST_PAUSE: Duration = Duration::from_millis(50);
@@ -27,7 +29,7 @@ const RELIST_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The debounce delay starts over after this long without a notification.
 const RELIST_QUIET: Duration = Duration::from_secs(60);
 /// Lines of stderr that are shown with a failure.
-const SAID_TOLD: usize = 5;
+const STDERR_LINES_SHOWN: usize = 5;
 
 /// Debounce of `list_changed` notifications: a server that sends them without pause is asked ever less often.
 #[derive(Default)]
@@ -48,8 +50,8 @@ impl RelistDebounce {
     }
 }
 
-/// Why [`Upstream::attend`] has ended.
-enum Over {
+/// Why [`Upstream::watch`] has ended.
+enum ConnectionEnd {
     Lost(String),
     Idle,
     Stopped,
@@ -57,112 +59,113 @@ enum Over {
 
 impl Upstream {
     /// Keeps the server connected until it is stopped.
-    pub(in crate::client) async fn supervise(
+    pub(in crate::client) async fn keep_connected(
         self: Arc<Self>,
-        maker: Arc<Maker>,
+        factory: Arc<ConnectionFactory>,
         on_change: Arc<dyn Fn() + Send + Sync>,
     ) {
-        let waits = ExponentialBuilder::default()
-            .with_min_delay(WAIT_MIN)
-            .with_max_delay(WAIT_MAX)
+        let backoff = ExponentialBuilder::default()
+            .with_min_delay(BACKOFF_MIN)
+            .with_max_delay(BACKOFF_MAX)
             .with_jitter()
             .without_max_times();
-        let mut wait = waits.build();
+        let mut delays = backoff.build();
         // Whether clients are to be notified that its resources are available again.
-        let mut is_news = true;
+        let mut notify_resources = true;
         // The failure that was logged last: repeated attempts with the same failure log no further warning.
-        let mut told: Option<String> = None;
-        if matches!(*self.phase.borrow(), Phase::Idle) && !self.is_wanted().await {
-            self.phase.send_replace(Phase::Stopped);
+        let mut last_warning: Option<String> = None;
+        if matches!(*self.phase.borrow(), ConnectionPhase::Idle) && !self.wait_for_demand().await {
+            self.phase.send_replace(ConnectionPhase::Stopped);
             return;
         }
         for attempt in 1.. {
-            self.phase.send_replace(Phase::Connecting);
-            let connected = tokio::select! {
+            self.phase.send_replace(ConnectionPhase::Connecting);
+            let result = tokio::select! {
                 () = self.stop.cancelled() => break,
-                connected = self.connect(&maker, &*on_change) => connected,
+                result = self.connect(&factory, &*on_change) => result,
             };
-            let reason = match connected {
+            let reason = match result {
                 Err(reason) => {
-                    if let Some(need) = self.authority.as_ref().and_then(|authority| authority.need()) {
-                        tracing::warn!("{}", need.describe(&self.settings.name));
-                        self.phase.send_replace(Phase::LoginNeeded { attempt, need });
+                    if let Some(requirement) = self.oauth.as_ref().and_then(|oauth| oauth.login_requirement())
+                    {
+                        tracing::warn!("{}", requirement.describe(&self.settings.name));
+                        self.phase.send_replace(ConnectionPhase::LoginNeeded { attempt, requirement });
                         tokio::select! {
                             () = self.stop.cancelled() => break,
-                            () = self.logged_in() => {}
+                            () = self.wait_for_login() => {}
                         }
-                        wait = waits.build();
+                        delays = backoff.build();
                         continue;
                     }
                     reason
                 }
                 Ok(connection) => {
-                    let since = Instant::now();
-                    told = None;
-                    self.phase.send_replace(Phase::Ready(connection.clone()));
-                    if std::mem::take(&mut is_news) {
-                        self.follows.tell(ResourceChange::List);
+                    let connected_at = Instant::now();
+                    last_warning = None;
+                    self.phase.send_replace(ConnectionPhase::Ready(connection.clone()));
+                    if std::mem::take(&mut notify_resources) {
+                        self.subscriptions.publish(ResourceChange::List);
                     }
-                    match self.attend(&connection, &*on_change).await {
-                        Over::Lost(how) => {
-                            if since.elapsed() >= HELD {
-                                wait = waits.build();
+                    match self.watch(&connection, &*on_change).await {
+                        ConnectionEnd::Lost(reason) => {
+                            if connected_at.elapsed() >= STABLE_AFTER {
+                                delays = backoff.build();
                             }
-                            how
+                            reason
                         }
-                        Over::Stopped => {
-                            self.phase.send_replace(Phase::Stopped);
+                        ConnectionEnd::Stopped => {
+                            self.phase.send_replace(ConnectionPhase::Stopped);
                             connection.close().await;
                             break;
                         }
-                        Over::Idle => {
-                            self.phase.send_replace(Phase::Idle);
+                        ConnectionEnd::Idle => {
+                            self.phase.send_replace(ConnectionPhase::Idle);
                             connection.close().await;
-                            if !self.is_wanted().await {
+                            if !self.wait_for_demand().await {
                                 break;
                             }
-                            wait = waits.build();
+                            delays = backoff.build();
                             continue;
                         }
                     }
                 }
             };
-            is_news = true;
+            notify_resources = true;
             // Text from a server may contain the secrets that it was given.
-            let reason = escape_line(&maker.redactor.text(self.with_said(reason))).into_owned();
-            let pause = wait.next().unwrap_or(WAIT_MAX);
+            let reason = escape_line(&factory.redactor.text(self.with_stderr(reason))).into_owned();
+            let pause = delays.next().unwrap_or(BACKOFF_MAX);
             let (name, seconds) = (&self.settings.name, pause.as_secs_f32());
-            if told.as_ref() == Some(&reason) {
+            if last_warning.as_ref() == Some(&reason) {
                 tracing::debug!("{name}: {reason}; tried again in {seconds:.1} s");
             } else {
                 tracing::warn!("{name}: {reason}; tried again in {seconds:.1} s");
-                told = Some(reason.clone());
+                last_warning = Some(reason.clone());
             }
             let until = Instant::now() + pause;
-            self.phase.send_replace(Phase::Failed { attempt, reason, until });
+            self.phase.send_replace(ConnectionPhase::Failed { attempt, reason, until });
             tokio::select! {
                 () = self.stop.cancelled() => break,
                 () = tokio::time::sleep_until(until) => {}
-                () = self.wanted.notified() => {}
+                () = self.demand.notified() => {}
             }
         }
-        self.phase.send_replace(Phase::Stopped);
+        self.phase.send_replace(ConnectionPhase::Stopped);
     }
 
     /// Waits until a call needs the server; returns false if it is stopped before.
-    async fn is_wanted(&self) -> bool {
+    async fn wait_for_demand(&self) -> bool {
         tokio::select! {
             () = self.stop.cancelled() => false,
-            () = self.wanted.notified() => true,
+            () = self.demand.notified() => true,
         }
     }
 
     /// Waits until a call needs the server and a login is stored that the server has not refused.
-    async fn logged_in(&self) {
+    async fn wait_for_login(&self) {
         loop {
-            self.wanted.notified().await;
-            match &self.authority {
-                Some(authority) if !authority.has_news().await => {}
+            self.demand.notified().await;
+            match &self.oauth {
+                Some(oauth) if !oauth.has_usable_login().await => {}
                 _ => return,
             }
         }
@@ -171,59 +174,62 @@ impl Upstream {
     /// Connects to the server, and lists its tools, prompts and resource templates.
     async fn connect(
         &self,
-        maker: &Maker,
+        factory: &ConnectionFactory,
         on_change: &(dyn Fn() + Send + Sync),
     ) -> Result<Arc<Connection>, String> {
-        let era = self.with_known(|known| known.era);
-        self.said.clear();
-        if let Some(authority) = &self.authority {
-            authority.begin();
+        let era = self.with_facts(|facts| facts.era);
+        self.stderr.clear();
+        if let Some(oauth) = &self.oauth {
+            oauth.clear_login_requirement();
         }
-        let connecting = async |server: Reachable<'_>| {
-            let authority = self.authority.as_ref();
+        let connecting = async |server: ConnectTarget<'_>| {
+            let oauth = self.oauth.as_ref();
             let connecting =
-                maker.connect(&self.settings, server, authority, era, &self.follows, &self.namespace);
+                factory.connect(&self.settings, server, oauth, era, &self.subscriptions, &self.namespace);
             let connection = Arc::new(connecting.await?);
-            let (tools, offers, ()) = tokio::join!(
-                connection.tools(&self.settings),
-                connection.offers(&self.namespace),
-                connection.ready_for_calls(),
+            let (tools, features, ()) = tokio::join!(
+                connection.list_tools(&self.settings),
+                connection.list_features(&self.namespace),
+                connection.wait_until_ready(),
             );
             match tools {
-                Ok(tools) => Ok((connection, tools, offers)),
+                Ok(tools) => Ok((connection, tools, features)),
                 Err(reason) => {
-                    connection.drop_it();
+                    connection.begin_close();
                     Err(reason)
                 }
             }
         };
         let start = self.settings.limits.start;
-        let connected = match maker.start(&self.settings, &self.said).await {
-            Ok(server) => within(start, connecting(server)).await.unwrap_or_else(|| Err(too_late(start))),
+        let result = match factory.start(&self.settings, &self.stderr).await {
+            Ok(server) => cpu_adjusted_timeout(start, connecting(server))
+                .await
+                .unwrap_or_else(|| Err(start_timeout_reason(start))),
             Err(reason) => Err(reason),
         };
-        match connected {
-            Ok((connection, tools, offers)) => {
-                let (server, protocol) = connection.server();
+        match result {
+            Ok((connection, tools, features)) => {
+                let (server, protocol) = connection.server_info();
                 let era = connection.era();
                 let instructions = Some(connection.instructions());
-                let seen = ServerDefinition { tools, instructions, ..offers.definition() };
-                let changed = self.take_up(seen).await;
-                let is_new = self.with_known(|known| {
-                    let now = Known { listed: true, tried: true, era, server, protocol };
-                    !std::mem::replace(known, now).listed
+                let seen = ServerDefinition { tools, instructions, ..features.definition() };
+                let changed = self.apply_definition(seen).await;
+                let is_new = self.with_facts(|facts| {
+                    let new_facts =
+                        ServerFacts { are_tools_known: true, has_tried: true, era, server, protocol };
+                    !std::mem::replace(facts, new_facts).are_tools_known
                 });
-                let has_other_prompts = self.offers.set(offers);
-                if changed || has_other_prompts || is_new {
+                let have_prompts_changed = self.features.set(features);
+                if changed || have_prompts_changed || is_new {
                     on_change();
                 }
                 Ok(connection)
             }
             Err(reason) => {
                 // The remembered era may have been the cause.
-                self.with_known(|known| {
-                    known.era = Era::Unknown;
-                    known.tried = true;
+                self.with_facts(|facts| {
+                    facts.era = ProtocolEra::Unknown;
+                    facts.has_tried = true;
                 });
                 Err(reason)
             }
@@ -231,43 +237,43 @@ impl Upstream {
     }
 
     /// The reason, with the last lines of stderr.
-    fn with_said(&self, reason: String) -> String {
-        let said = self.said.lines();
-        let last = said.iter().rev().take(SAID_TOLD).rev().map(String::as_str).collect::<Vec<_>>();
+    fn with_stderr(&self, reason: String) -> String {
+        let lines = self.stderr.lines();
+        let last = lines.iter().rev().take(STDERR_LINES_SHOWN).rev().map(String::as_str).collect::<Vec<_>>();
         if last.is_empty() { reason } else { format!("{reason}; it said: {}", last.join(" | ")) }
     }
 
     /// Stores the definition of the server and publishes its tools; returns whether they changed.
-    async fn take_up(&self, seen: ServerDefinition) -> bool {
+    async fn apply_definition(&self, seen: ServerDefinition) -> bool {
         let mut specs = seen.visible_tools();
         let definitions = self.definitions.clone();
-        self.remembering(move || definitions.see(seen)).await;
+        self.with_definition_store(move || definitions.record(seen)).await;
         specs.retain(|spec| self.settings.tools.takes(&spec.name));
-        self.listed.set(specs)
+        self.tools.set(specs)
     }
 
     async fn apply_tools(&self, tools: Vec<ToolDefinition>) -> bool {
-        self.take_up(ServerDefinition { tools, ..ServerDefinition::default() }).await
+        self.apply_definition(ServerDefinition { tools, ..ServerDefinition::default() }).await
     }
 
     /// Watches a connection until it is lost, idle or stopped; meanwhile lists tools, prompts and resources
     /// again when they change.
-    async fn attend(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Over {
+    async fn watch(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> ConnectionEnd {
         let idle = self.settings.limits.idle;
-        let mut tools = std::pin::pin!(self.keep_tools(connection, on_change));
-        let mut offers = std::pin::pin!(self.keep_offers(connection, on_change));
+        let mut tools = std::pin::pin!(self.relist_tools(connection, on_change));
+        let mut features = std::pin::pin!(self.relist_features(connection, on_change));
         loop {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Over::Stopped,
-                how = connection.ended() => return Over::Lost(how),
+                () = self.stop.cancelled() => return ConnectionEnd::Stopped,
+                reason = connection.wait_for_end() => return ConnectionEnd::Lost(reason),
                 never = &mut tools => match never {},
-                never = &mut offers => match never {},
-                () = self.wanted.notified() => {}
+                never = &mut features => match never {},
+                () = self.demand.notified() => {}
                 () = tokio::time::sleep(idle), if self.settings.start == Start::Lazy => {
-                    let is_unused = self.room.available_permits() == self.settings.limits.in_flight;
-                    if is_unused && self.follows.is_empty() {
-                        return Over::Idle;
+                    let is_unused = self.call_permits.available_permits() == self.settings.limits.in_flight;
+                    if is_unused && self.subscriptions.is_empty() {
+                        return ConnectionEnd::Idle;
                     }
                 }
             }
@@ -275,12 +281,17 @@ impl Upstream {
     }
 
     /// Lists tools again after each `tools/list_changed` notification.
-    async fn keep_tools(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Infallible {
+    async fn relist_tools(
+        &self,
+        connection: &Connection,
+        on_change: &(dyn Fn() + Send + Sync),
+    ) -> Infallible {
         let mut debounce = RelistDebounce::default();
         loop {
-            connection.list_changed().await;
+            connection.wait_for_tools_changed().await;
             debounce.wait().await;
-            let listing = tokio::time::timeout(self.settings.limits.start, connection.tools(&self.settings));
+            let listing =
+                tokio::time::timeout(self.settings.limits.start, connection.list_tools(&self.settings));
             match listing.await {
                 Ok(Ok(tools)) => {
                     if self.apply_tools(tools).await {
@@ -295,23 +306,27 @@ impl Upstream {
 
     /// Lists prompts, resources and resource templates again after each `list_changed` notification about
     /// them.
-    async fn keep_offers(&self, connection: &Connection, on_change: &(dyn Fn() + Send + Sync)) -> Infallible {
+    async fn relist_features(
+        &self,
+        connection: &Connection,
+        on_change: &(dyn Fn() + Send + Sync),
+    ) -> Infallible {
         let mut debounce = RelistDebounce::default();
         loop {
             // After the connection is made, not as part of it: listing resources may be slow.
-            let resources = connection.resources().await;
+            let resources = connection.list_resource_definitions().await;
             let (definitions, seen) =
                 (self.definitions.clone(), ServerDefinition { resources, ..Default::default() });
-            self.remembering(move || definitions.see_offers(seen)).await;
-            self.follows.list_changed.notified().await;
+            self.with_definition_store(move || definitions.record_features(seen)).await;
+            self.subscriptions.lists_changed.notified().await;
             debounce.wait().await;
-            let offers = connection.offers(&self.namespace).await;
-            let (definitions, seen) = (self.definitions.clone(), offers.definition());
-            self.remembering(move || definitions.see_offers(seen)).await;
-            if self.offers.set(offers) {
+            let features = connection.list_features(&self.namespace).await;
+            let (definitions, seen) = (self.definitions.clone(), features.definition());
+            self.with_definition_store(move || definitions.record_features(seen)).await;
+            if self.features.set(features) {
                 on_change();
             }
-            self.follows.tell(ResourceChange::List);
+            self.subscriptions.publish(ResourceChange::List);
         }
     }
 }

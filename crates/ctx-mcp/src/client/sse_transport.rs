@@ -2,9 +2,9 @@
 //! the URL to post messages to.
 
 use super::events::{EventTooLong, read_events};
-use super::guard::Guard;
-use super::oauth::Authority;
-use super::post::no_event_stream;
+use super::guard::ConnectionGuard;
+use super::oauth::OAuthClient;
+use super::post::event_stream_error;
 use super::server_client::ServerClient;
 use super::settings::Headers;
 use ctx_core::Secret;
@@ -22,39 +22,39 @@ use std::sync::Arc;
 use url::Url;
 
 /// The open event stream, and the URL to post to.
-pub(super) struct Sse {
+pub(super) struct SseTransport {
     client: ServerClient,
     headers: Headers,
-    authority: Option<Arc<Authority>>,
+    oauth: Option<Arc<OAuthClient>>,
     endpoint: Url,
     events: BoxedSseResponse,
-    guard: Arc<Guard>,
+    guard: Arc<ConnectionGuard>,
 }
 
-impl Sse {
+impl SseTransport {
     /// Opens the stream and waits for the URL (the `endpoint` event); the error says why there is none.
     pub(super) async fn open(
         url: &str,
         headers: &Headers,
-        authority: Option<&Arc<Authority>>,
+        oauth: Option<&Arc<OAuthClient>>,
         event_bytes_max: usize,
-        guard: &Arc<Guard>,
+        guard: &Arc<ConnectionGuard>,
     ) -> Result<Self, String> {
         let client = ServerClient::new(url);
         let mut open = Request::parse(Method::GET, url).map_err(|error| ctx_core::chain(&error))?;
         open.headers.extend(headers.0.clone());
         let open = open.header(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let answer = authorized(&client, authority, &open).await;
-        let stream = answer.map_err(|error| ctx_core::chain(&error))?;
-        if let Some(reason) = no_event_stream(&stream) {
+        let response = send_authorized(&client, oauth, &open).await;
+        let stream = response.map_err(|error| ctx_core::chain(&error))?;
+        if let Some(reason) = event_stream_error(&stream) {
             return Err(reason);
         }
         let url = stream.url().clone();
         let mut events = read_events(stream.into_event_stream(), event_bytes_max).boxed();
-        let address = loop {
+        let endpoint_path = loop {
             match events.next().await {
                 Some(Ok(event)) if event.event.as_deref() == Some("endpoint") => match event.data {
-                    Some(address) if !address.is_empty() => break address,
+                    Some(path) if !path.is_empty() => break path,
                     _ => {}
                 },
                 Some(Ok(_)) => {}
@@ -66,17 +66,17 @@ impl Sse {
                 None => return Err("it closed the connection".to_owned()),
             }
         };
-        let endpoint = url.join(address.trim()).map_err(|_| "it names no address".to_owned())?;
+        let endpoint = url.join(endpoint_path.trim()).map_err(|_| "it names no address".to_owned())?;
         // Posts contain credentials, which are meant for this origin only.
         if endpoint.origin() != url.origin() {
             return Err("it wants to be spoken to at another server's address".to_owned());
         }
-        let (headers, authority) = (headers.clone(), authority.cloned());
-        Ok(Self { client, headers, authority, endpoint, events, guard: guard.clone() })
+        let (headers, oauth) = (headers.clone(), oauth.cloned());
+        Ok(Self { client, headers, oauth, endpoint, events, guard: guard.clone() })
     }
 }
 
-impl Transport<RoleClient> for Sse {
+impl Transport<RoleClient> for SseTransport {
     type Error = io::Error;
 
     fn send(
@@ -84,13 +84,13 @@ impl Transport<RoleClient> for Sse {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let (client, endpoint) = (self.client.clone(), self.endpoint.clone());
-        let (headers, authority) = (self.headers.clone(), self.authority.clone());
+        let (headers, oauth) = (self.headers.clone(), self.oauth.clone());
         async move {
             let mut post = Request::new(Method::POST, endpoint).body(serde_json::to_vec(&message)?);
             post.headers.extend(headers.0.clone());
             let post = post.header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            let answer = authorized(&client, authority.as_ref(), &post).await?;
-            match answer.status() {
+            let response = send_authorized(&client, oauth.as_ref(), &post).await?;
+            match response.status() {
                 status if status.is_success() => Ok(()),
                 status => Err(io::Error::other(format!("it answered with HTTP {status}"))),
             }
@@ -123,9 +123,9 @@ impl Transport<RoleClient> for Sse {
 }
 
 /// Sends a request with the access token; after a 401 response once more, if there is another token.
-async fn authorized(
+async fn send_authorized(
     client: &ServerClient,
-    authority: Option<&Arc<Authority>>,
+    oauth: Option<&Arc<OAuthClient>>,
     request: &Request,
 ) -> io::Result<Response> {
     let send = async |token: &Option<Secret>| {
@@ -135,26 +135,26 @@ async fn authorized(
         };
         client.send(request).await
     };
-    let Some(authority) = authority else { return send(&None).await.map_err(io::Error::other) };
-    let token = authority.token().await.map_err(io::Error::other)?;
-    let answer = send(&token).await.map_err(io::Error::other)?;
-    authority.note_peer(answer.peer());
-    let Some(header) = challenge(&answer) else { return Ok(answer) };
-    let another = authority.after_refusal(token.as_ref(), &header).await.map_err(io::Error::other)?;
+    let Some(oauth) = oauth else { return send(&None).await.map_err(io::Error::other) };
+    let token = oauth.access_token().await.map_err(io::Error::other)?;
+    let response = send(&token).await.map_err(io::Error::other)?;
+    oauth.record_peer(response.peer());
+    let Some(header) = unauthorized_challenge(&response) else { return Ok(response) };
+    let another = oauth.token_after_unauthorized(token.as_ref(), &header).await.map_err(io::Error::other)?;
     if another.is_none() {
-        return Ok(answer);
+        return Ok(response);
     }
-    let answer = send(&another).await.map_err(io::Error::other)?;
-    authority.note_peer(answer.peer());
-    if let Some(header) = challenge(&answer) {
-        authority.let_nobody_in(another.as_ref(), &header);
+    let response = send(&another).await.map_err(io::Error::other)?;
+    oauth.record_peer(response.peer());
+    if let Some(header) = unauthorized_challenge(&response) {
+        oauth.require_login(another.as_ref(), &header);
     }
-    Ok(answer)
+    Ok(response)
 }
 
 /// The challenge of a 401 response; empty if it has none.
-fn challenge(answer: &Response) -> Option<String> {
-    let header = answer.headers().get(http::header::WWW_AUTHENTICATE);
+fn unauthorized_challenge(response: &Response) -> Option<String> {
+    let header = response.headers().get(http::header::WWW_AUTHENTICATE);
     let header = header.and_then(|header| header.to_str().ok()).unwrap_or_default();
-    (answer.status() == http::StatusCode::UNAUTHORIZED).then(|| header.to_owned())
+    (response.status() == http::StatusCode::UNAUTHORIZED).then(|| header.to_owned())
 }

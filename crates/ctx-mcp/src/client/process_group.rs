@@ -1,6 +1,6 @@
 //! A stdio server as a process group of its own, on platforms without subreapers: the whole group is killed with it.
 
-use super::reaper::{Reaper, ReaperProgram, end_group};
+use super::reaper::{Reaper, ReaperProgram, kill_group};
 use super::settings::Command;
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -8,29 +8,29 @@ use std::sync::Arc;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 /// Starts servers and registers their process groups with the reaper.
-pub(super) struct Starter(Arc<Reaper>);
+pub(super) struct ServerStarter(Arc<Reaper>);
 
 /// A running server. Dropping it kills its process group.
-pub(super) struct Server {
+pub(super) struct ServerHandle {
     child: Child,
-    group: Group,
+    group: ProcessGroup,
 }
 
 /// The standard streams of a server.
-pub(super) struct Streams {
+pub(super) struct ServerStreams {
     pub(super) input: ChildStdin,
     pub(super) output: ChildStdout,
     pub(super) errors: ChildStderr,
 }
 
-impl Starter {
+impl ServerStarter {
     pub(super) fn new(program: ReaperProgram) -> Self {
         Self(Arc::new(Reaper::new(program)))
     }
 
-    pub(super) async fn start(&self, command: &Command) -> io::Result<(Server, Streams)> {
-        let mut started = tokio::process::Command::new(&command.program);
-        started
+    pub(super) async fn start(&self, command: &Command) -> io::Result<(ServerHandle, ServerStreams)> {
+        let mut child_command = tokio::process::Command::new(&command.program);
+        child_command
             .args(&command.arguments)
             .env_clear()
             .envs(command.environment.iter().map(|(name, value)| (name, value)))
@@ -40,21 +40,21 @@ impl Starter {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         #[cfg(unix)]
-        started.process_group(0);
-        let mut child = started.spawn()?;
+        child_command.process_group(0);
+        let mut child = child_command.spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
-        let group = Group { id: group, reaper: self.0.clone() };
-        self.0.watch(group.id)?;
+        let group = ProcessGroup { id: group, reaper: self.0.clone() };
+        self.0.register(group.id)?;
         let (Some(input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(io::Error::other("its standard streams are missing"));
         };
-        Ok((Server { child, group }, Streams { input, output, errors }))
+        Ok((ServerHandle { child, group }, ServerStreams { input, output, errors }))
     }
 }
 
-impl Server {
+impl ServerHandle {
     /// Waits until the server process itself has exited.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
@@ -73,14 +73,14 @@ impl Server {
 }
 
 /// A process group. Dropping it kills all of its processes.
-struct Group {
+struct ProcessGroup {
     id: i32,
     reaper: Arc<Reaper>,
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        end_group(self.id);
-        self.reaper.forget(self.id);
+        kill_group(self.id);
+        self.reaper.unregister(self.id);
     }
 }

@@ -1,9 +1,9 @@
 //! Requests over a connection: sent, served with the server's notifications and requests until the response,
 //! and cancelled if the caller stops waiting.
 
-use super::calls::{Event, OpenCall, Reply};
-use super::connection::{Connection, Era};
-use super::web::WebError;
+use super::calls::{AnswerSender, OpenCall, ServerEvent};
+use super::connection::{Connection, ProtocolEra};
+use super::streamable_http::HttpTransportError;
 use crate::convert;
 use ctx_core::{Call, ErrorKind, Question, ToolError, Unanswered, chain};
 use futures::future::join_all;
@@ -25,33 +25,41 @@ const QUESTIONS_PER_CALL_MAX: usize = 100;
 /// Input requests in one `InputRequiredResult`; a call with more fails.
 const QUESTIONS_PER_ROUND_MAX: usize = 16;
 /// An error code with which HTTP servers answer a request of an unknown session.
-const NO_SESSION: i32 = -32000;
+const SESSION_ERROR: i32 = -32000;
 /// Another error code for an unknown session.
-const NOT_FOUND: i32 = -32001;
+const SESSION_NOT_FOUND: i32 = -32001;
 
 /// The log level that servers are asked for. Each of our clients filters by a level of its own.
-const LOGGED: LoggingLevel = LoggingLevel::Debug;
+const REQUESTED_LOG_LEVEL: LoggingLevel = LoggingLevel::Debug;
 
-/// Why a call got no response.
-pub(super) enum Lost {
+/// Why a call failed.
+pub(super) enum CallFailure {
+    /// The server refused it, or answered with an error.
+    Refused(ToolError),
     /// The server has not run it: it was not sent, or refused for an unknown session.
-    Unsent,
+    NotSent,
     /// The connection was lost after it was sent: it may have run.
-    Unanswered,
+    ConnectionLost,
     /// The server requires a login, or further scopes.
-    Refused,
+    LoginRequired,
+}
+
+impl CallFailure {
+    fn refused(message: String) -> Self {
+        Self::Refused(ToolError::new(ErrorKind::Tool, message))
+    }
 }
 
 /// A request to a server on behalf of a call, in one round or several.
 #[derive(Clone)]
-pub(super) enum Asked {
+pub(super) enum UpstreamRequest {
     Tool(CallToolRequestParams),
     Prompt(GetPromptRequestParams),
     Resource(ReadResourceRequestParams),
 }
 
-impl Asked {
-    fn request(&self) -> ClientRequest {
+impl UpstreamRequest {
+    fn to_client_request(&self) -> ClientRequest {
         match self.clone() {
             Self::Tool(params) => ClientRequest::CallToolRequest(CallToolRequest::new(params)),
             Self::Prompt(params) => ClientRequest::GetPromptRequest(GetPromptRequest::new(params)),
@@ -69,7 +77,7 @@ impl Asked {
     }
 
     /// Sets the state and the responses for the next round.
-    fn go_on(&mut self, state: Option<String>, responses: InputResponses) {
+    fn set_next_round(&mut self, state: Option<String>, responses: InputResponses) {
         let (own_state, own_responses) = match self {
             Self::Tool(params) => (&mut params.request_state, &mut params.input_responses),
             Self::Prompt(params) => (&mut params.request_state, &mut params.input_responses),
@@ -82,22 +90,17 @@ impl Asked {
 impl Connection {
     /// Calls a tool, gets a prompt or reads a resource. Notifications and requests of the server meanwhile go
     /// to the peer of `call`.
-    pub(super) async fn ask(
+    pub(super) async fn request_for_call(
         &self,
-        mut asked: Asked,
+        mut request: UpstreamRequest,
         call: &Call,
-    ) -> Result<Result<ServerResult, ToolError>, Lost> {
+    ) -> Result<ServerResult, CallFailure> {
         let mut questions_left = QUESTIONS_PER_CALL_MAX;
         for _ in 0..ROUNDS_MAX {
-            let answer = match self.round(asked.request(), call, &mut questions_left).await {
-                Ok(answer) => answer,
-                Err(Ok(error)) => return Ok(Err(error)),
-                Err(Err(lost)) => return Err(lost),
-            };
-            match answer {
-                ServerResult::InputRequiredResult(wanted) => {
-                    let count = wanted.input_requests.as_ref().map_or(0, |requests| requests.len());
-                    let too_many = |why: String| Ok(Err(ToolError::new(ErrorKind::Tool, why)));
+            match self.send_round(request.to_client_request(), call, &mut questions_left).await? {
+                ServerResult::InputRequiredResult(input_required) => {
+                    let count = input_required.input_requests.as_ref().map_or(0, |requests| requests.len());
+                    let too_many = |why: String| Err(CallFailure::refused(why));
                     if count > QUESTIONS_PER_ROUND_MAX {
                         return too_many(format!(
                             "it asked more than {QUESTIONS_PER_ROUND_MAX} questions at once"
@@ -107,153 +110,161 @@ impl Connection {
                         return too_many(format!("it asked more than {QUESTIONS_PER_CALL_MAX} questions"));
                     };
                     questions_left = left;
-                    let state = wanted.request_state.clone();
-                    match answers(wanted, call).await {
-                        Ok(responses) => asked.go_on(state, responses),
-                        Err(why) => return Ok(Err(why.into())),
+                    let state = input_required.request_state.clone();
+                    match answer_input_requests(input_required, call).await {
+                        Ok(responses) => request.set_next_round(state, responses),
+                        Err(why) => return Err(CallFailure::Refused(why.into())),
                     }
                 }
-                answer => return Ok(Ok(answer)),
+                result => return Ok(result),
             }
         }
-        Ok(Err(ToolError::new(ErrorKind::Tool, format!("it asked more than {ROUNDS_MAX} times"))))
+        Err(CallFailure::refused(format!("it asked more than {ROUNDS_MAX} times")))
     }
 
     /// Sends a request that belongs to no call.
     pub(super) async fn request(&self, request: ClientRequest) -> Result<ServerResult, ServiceError> {
-        self::request(&self.peer, request).await
+        send(&self.peer, request).await
     }
 
     /// Stateless servers send log notifications only for requests that ask for them.
-    fn options(&self) -> PeerRequestOptions {
+    fn request_options(&self) -> PeerRequestOptions {
         let options = PeerRequestOptions::no_options();
-        if self.era() != Era::Stateless {
+        if self.era() != ProtocolEra::Stateless {
             return options;
         }
         let mut meta = RequestMetaObject::default();
-        meta.set_log_level(LOGGED);
+        meta.set_log_level(REQUESTED_LOG_LEVEL);
         options.with_meta(meta)
     }
 
     /// Whether an error means that the server does not know our session, for example since it was restarted.
     /// The protocol has a 404 response for that, which the transport handles; many servers send a 400
     /// response with such an error instead.
-    fn is_session_gone(&self, error: &ErrorData) -> bool {
-        let codes = [ErrorCode(NO_SESSION), ErrorCode(NOT_FOUND)];
+    fn is_unknown_session(&self, error: &ErrorData) -> bool {
+        let codes = [ErrorCode(SESSION_ERROR), ErrorCode(SESSION_NOT_FOUND)];
         self.has_sessions && codes.contains(&error.code) && error.message.to_lowercase().contains("session")
     }
 
-    async fn round(
+    async fn send_round(
         &self,
         request: ClientRequest,
         call: &Call,
         questions_left: &mut usize,
-    ) -> Result<ServerResult, Result<ToolError, Lost>> {
+    ) -> Result<ServerResult, CallFailure> {
         let mut open = self.calls.open(call);
-        let sent = self.peer.send_request_with_option(request, self.options()).await;
-        let handle = sent.map_err(|_| Err(Lost::Unsent))?;
-        open.sent(handle.id.clone(), handle.progress_token.clone());
+        let sent = self.peer.send_request_with_option(request, self.request_options()).await;
+        let handle = sent.map_err(|_| CallFailure::NotSent)?;
+        open.record_request(handle.id.clone(), handle.progress_token.clone());
         let mut guard = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
-        let answer = attended(handle.await_response(), &mut open, call, questions_left).await;
+        let response = await_response(handle.await_response(), &mut open, call, questions_left).await;
         guard.id = None;
-        match answer {
-            Ok(answer) => Ok(answer),
-            Err(ServiceError::McpError(error)) if self.is_session_gone(&error) => Err(Err(Lost::Unsent)),
-            Err(ServiceError::McpError(error)) => Err(Ok(convert::server_error(&error))),
+        match response {
+            Ok(result) => Ok(result),
+            Err(ServiceError::McpError(error)) if self.is_unknown_session(&error) => {
+                Err(CallFailure::NotSent)
+            }
+            Err(ServiceError::McpError(error)) => Err(CallFailure::Refused(convert::server_error(&error))),
             Err(ServiceError::TransportSend(error)) => match error.error.downcast_ref() {
-                Some(WebError::AuthRequired(_) | WebError::InsufficientScope(_)) if self.can_log_in => {
-                    Err(Err(Lost::Refused))
+                Some(HttpTransportError::AuthRequired(_) | HttpTransportError::InsufficientScope(_))
+                    if self.can_log_in =>
+                {
+                    Err(CallFailure::LoginRequired)
                 }
                 // The server has responded with a refusal: a retry would not help.
                 Some(
-                    refusal @ (WebError::HttpStatus(_)
-                    | WebError::UnexpectedServerResponse(_)
-                    | WebError::UnexpectedContentType(_)
-                    | WebError::AuthRequired(_)
-                    | WebError::InsufficientScope(_)),
-                ) => Err(Ok(ToolError::new(ErrorKind::Tool, chain(refusal)))),
+                    refusal @ (HttpTransportError::HttpStatus(_)
+                    | HttpTransportError::UnexpectedServerResponse(_)
+                    | HttpTransportError::UnexpectedContentType(_)
+                    | HttpTransportError::AuthRequired(_)
+                    | HttpTransportError::InsufficientScope(_)),
+                ) => Err(CallFailure::refused(chain(refusal))),
                 _ => {
                     tracing::debug!(error = chain(&*error.error), "a call could not be sent");
-                    Err(Err(Lost::Unanswered))
+                    Err(CallFailure::ConnectionLost)
                 }
             },
-            Err(ServiceError::TransportClosed) => Err(Err(Lost::Unanswered)),
-            Err(ServiceError::Cancelled { .. }) => Err(Err(Lost::Unanswered)),
-            Err(error) => Err(Ok(ToolError::new(ErrorKind::Tool, error.to_string()))),
+            Err(ServiceError::TransportClosed) => Err(CallFailure::ConnectionLost),
+            Err(ServiceError::Cancelled { .. }) => Err(CallFailure::ConnectionLost),
+            Err(error) => Err(CallFailure::refused(error.to_string())),
         }
     }
 }
 
 /// Sends a request that belongs to no call; cancels it if the caller stops waiting.
-pub(super) async fn request(
+pub(super) async fn send(
     peer: &Peer<RoleClient>,
     request: ClientRequest,
 ) -> Result<ServerResult, ServiceError> {
     let handle = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
     let mut guard = CancelOnDrop { peer, id: Some(handle.id.clone()) };
-    let answer = handle.await_response().await;
+    let response = handle.await_response().await;
     guard.id = None;
-    answer
+    response
 }
 
 /// Waits for the response; meanwhile passes notifications and requests of the server on to the call's peer.
-async fn attended<T>(
-    answer: impl Future<Output = T>,
+async fn await_response<T>(
+    response: impl Future<Output = T>,
     open: &mut OpenCall,
     call: &Call,
     questions_left: &mut usize,
 ) -> T {
-    let mut asking = FuturesUnordered::new();
-    let mut answer = std::pin::pin!(answer);
+    let mut answering = FuturesUnordered::new();
+    let mut response = std::pin::pin!(response);
     loop {
         tokio::select! {
             biased;
-            Some(()) = asking.next(), if !asking.is_empty() => {}
+            Some(()) = answering.next(), if !answering.is_empty() => {}
             Some(event) = open.events.recv() => {
-                if let Some((question, reply)) = tell(event, call) {
+                if let Some((question, reply)) = forward_event(event, call) {
                     let Some(left) = questions_left.checked_sub(1) else {
                         let _ = reply.send(Err(Unanswered::Unable));
                         continue;
                     };
                     *questions_left = left;
-                    asking.push(call.ask(question).map(|answer| {
+                    answering.push(call.ask(question).map(|answer| {
                         // The server may have cancelled its request.
                         let _ = reply.send(answer);
                     }));
                 }
             }
-            answer = &mut answer => {
+            response = &mut response => {
                 // Notifications that came before the response are passed on before it.
-                open.caught_up().await;
+                open.wait_for_notifications().await;
                 while let Ok(event) = open.events.try_recv() {
-                    tell(event, call);
+                    forward_event(event, call);
                 }
-                return answer;
+                return response;
             }
         }
     }
 }
 
 /// Passes a notification on to the call's peer; returns a question instead.
-fn tell(event: Event, call: &Call) -> Option<(Question, Reply)> {
+fn forward_event(event: ServerEvent, call: &Call) -> Option<(Question, AnswerSender)> {
     match event {
-        Event::Progress(progress) => call.peer().progress(progress),
-        Event::Log(level, message) => call.peer().log(level, &message),
-        Event::Ask(question, reply) => return Some((question, reply)),
+        ServerEvent::Progress(progress) => call.peer().progress(progress),
+        ServerEvent::Log(level, message) => call.peer().log(level, &message),
+        ServerEvent::Ask(question, reply) => return Some((question, reply)),
     }
     None
 }
 
 /// The answers of the call's peer to the input requests of a server. Those without an answer are left out;
 /// fails if none is answered, since the server would ask the same again.
-async fn answers(wanted: InputRequiredResult, call: &Call) -> Result<InputResponses, Unanswered> {
+async fn answer_input_requests(
+    input_required: InputRequiredResult,
+    call: &Call,
+) -> Result<InputResponses, Unanswered> {
     // Concurrently: a stateless client is sent all of them in one response.
-    let asking = wanted.input_requests.unwrap_or_default().into_iter().map(|(key, request)| async move {
-        let response = convert::input_response(&key, request, call).await;
-        response.map(|response| (key, response))
-    });
+    let answering =
+        input_required.input_requests.unwrap_or_default().into_iter().map(|(key, request)| async move {
+            let response = convert::input_response(&key, request, call).await;
+            response.map(|response| (key, response))
+        });
     let (mut responses, mut unanswered) = (InputResponses::new(), None);
-    for response in join_all(asking).await {
+    for response in join_all(answering).await {
         match response {
             Ok((key, response)) => drop(responses.insert(key, response)),
             Err(why) => unanswered = Some(why),

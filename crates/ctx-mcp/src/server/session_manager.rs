@@ -18,65 +18,65 @@ const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 /// How long a response can be resumed after a lost connection: longer than the three seconds after which
 /// clients reconnect, but short, since abandoned sessions hold their last responses.
-const RESUMABLE: Duration = Duration::from_secs(5);
+const RESUME_WINDOW: Duration = Duration::from_secs(5);
 
 /// A session manager in memory with bounded sessions.
-pub(super) struct Sessions {
+pub(super) struct BoundedSessionManager {
     inner: Arc<LocalSessionManager>,
-    heard: Mutex<HashMap<SessionId, Instant>>,
+    last_used: Mutex<HashMap<SessionId, Instant>>,
 }
 
-impl Default for Sessions {
+impl Default for BoundedSessionManager {
     fn default() -> Self {
         let mut config = SessionConfig::default();
         config.keep_alive = Some(IDLE_MAX);
-        config.completed_cache_ttl = RESUMABLE;
+        config.completed_cache_ttl = RESUME_WINDOW;
         let mut inner = LocalSessionManager::default();
         inner.session_config = config;
-        Self { inner: Arc::new(inner), heard: Mutex::default() }
+        Self { inner: Arc::new(inner), last_used: Mutex::default() }
     }
 }
 
-impl Sessions {
-    fn heard(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+impl BoundedSessionManager {
+    fn last_used(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
+        self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks a session as used.
-    fn hear(&self, id: &SessionId) {
-        if let Some(last) = self.heard().get_mut(id) {
+    fn touch(&self, id: &SessionId) {
+        if let Some(last) = self.last_used().get_mut(id) {
             *last = Instant::now();
         }
     }
 
     /// Registers a new session; returns the sessions to evict for it.
     fn admit(&self, id: &SessionId) -> Vec<SessionId> {
-        let mut heard = self.heard();
-        heard.insert(id.clone(), Instant::now());
-        heard.retain(|_, last| last.elapsed() < IDLE_MAX);
-        let mut gone = Vec::new();
-        while heard.len() > SESSIONS_MAX
-            && let Some(silent) = heard.iter().min_by_key(|(_, last)| **last).map(|(id, _)| id.clone())
+        let mut last_used = self.last_used();
+        last_used.insert(id.clone(), Instant::now());
+        last_used.retain(|_, last| last.elapsed() < IDLE_MAX);
+        let mut evicted = Vec::new();
+        while last_used.len() > SESSIONS_MAX
+            && let Some(idle) = last_used.iter().min_by_key(|(_, last)| **last).map(|(id, _)| id.clone())
         {
-            heard.remove(&silent);
-            gone.push(silent);
+            last_used.remove(&idle);
+            evicted.push(idle);
         }
-        gone
+        evicted
     }
 }
 
-impl SessionManager for Sessions {
+impl SessionManager for BoundedSessionManager {
     type Error = LocalSessionManagerError;
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
         let (id, transport) = self.inner.create_session().await?;
-        for silent in self.admit(&id) {
+        for idle in self.admit(&id) {
             tracing::warn!("more than {SESSIONS_MAX} MCP sessions; the one that was silent longest ends");
             let inner = self.inner.clone();
             // Closing a session whose client does not read takes a while; the new session does not wait for
             // it.
-            tokio::spawn(async move { inner.close_session(&silent).await });
+            tokio::spawn(async move { inner.close_session(&idle).await });
         }
         Ok((id, transport))
     }
@@ -90,12 +90,12 @@ impl SessionManager for Sessions {
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
-        self.hear(id);
+        self.touch(id);
         self.inner.has_session(id).await
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        self.heard().remove(id);
+        self.last_used().remove(id);
         self.inner.close_session(id).await
     }
 

@@ -4,8 +4,8 @@
 //! rmcp handles every notification in a task of its own: the last log line of a call could arrive after the
 //! response, and two lines in either order. So progress and logs are taken out here, and never reach rmcp.
 
-use super::calls::Calls;
-use super::guard::Guard;
+use super::calls::OpenCalls;
+use super::guard::ConnectionGuard;
 use ctx_core::json_size;
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -21,26 +21,26 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
 /// Notifications that wait to be passed on to calls; further ones are dropped.
-const TOLD_MAX: usize = 1024;
+const NOTIFICATIONS_QUEUED_MAX: usize = 1024;
 /// Bytes of a progress message or log line that are passed on; the rest is truncated.
 const NOTIFICATION_BYTES_MAX: usize = 16 << 10;
 /// How long a response waits for the notifications that came before it.
-const CATCH_UP_MAX: Duration = Duration::from_millis(250);
+const DELIVERY_WAIT_MAX: Duration = Duration::from_millis(250);
 /// How long a transport may take to close. rmcp's HTTP transport waits until its received messages are consumed, which
 /// does not happen any more; dropping it ends it.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// A progress or log notification.
-pub(super) enum Telling {
+pub(super) enum CallNotification {
     Progress(ProgressNotificationParam),
     /// With the stream that it came on.
     Log(LoggingMessageNotificationParam, Option<InboundStreamOrigin>),
 }
 
-impl Telling {
+impl CallNotification {
     /// Takes a progress or log notification, truncated and without `_meta`: `Ok(None)` drops it, `Err` returns one of
     /// another kind.
-    fn of(notification: ServerNotification) -> Result<Option<Self>, Box<ServerNotification>> {
+    fn from_server(notification: ServerNotification) -> Result<Option<Self>, Box<ServerNotification>> {
         match notification {
             ServerNotification::ProgressNotification(ProgressNotification { mut params, .. }) => {
                 if let ProgressToken(RequestId::String(token)) = &params.progress_token
@@ -80,44 +80,49 @@ impl Telling {
 
 /// The number of received notifications, and of those that were passed on to calls.
 #[derive(Default)]
-pub(super) struct Count {
-    heard: AtomicU64,
-    passed_on: watch::Sender<u64>,
+pub(super) struct DeliveryCount {
+    received: AtomicU64,
+    delivered: watch::Sender<u64>,
 }
 
-impl Count {
-    /// Waits until the notifications received so far are passed on, for at most `CATCH_UP_MAX`.
-    pub(super) async fn caught_up(&self) {
-        let heard = self.heard.load(Ordering::Acquire);
-        let mut passed_on = self.passed_on.subscribe();
+impl DeliveryCount {
+    /// Waits until the notifications received so far are passed on, for at most `DELIVERY_WAIT_MAX`.
+    pub(super) async fn wait_for_delivery(&self) {
+        let received = self.received.load(Ordering::Acquire);
+        let mut delivered = self.delivered.subscribe();
         // After the time limit, the response goes ahead of its notifications.
-        let _ = tokio::time::timeout(CATCH_UP_MAX, passed_on.wait_for(|count| *count >= heard)).await;
+        let _ = tokio::time::timeout(DELIVERY_WAIT_MAX, delivered.wait_for(|count| *count >= received)).await;
     }
 }
 
 /// A transport with the limits of `guard`, from which progress and log notifications are taken out.
-pub(super) struct Heard<T> {
+pub(super) struct GuardedTransport<T> {
     transport: T,
-    guard: Arc<Guard>,
-    calls: Arc<Calls>,
-    line: mpsc::Sender<Telling>,
+    guard: Arc<ConnectionGuard>,
+    calls: Arc<OpenCalls>,
+    queue: mpsc::Sender<CallNotification>,
 }
 
-impl<T> Heard<T> {
-    pub(super) fn new(transport: T, guard: Arc<Guard>, calls: Arc<Calls>, tasks: &TaskTracker) -> Self {
-        let (line, mut told) = mpsc::channel(TOLD_MAX);
-        let teller = calls.clone();
+impl<T> GuardedTransport<T> {
+    pub(super) fn new(
+        transport: T,
+        guard: Arc<ConnectionGuard>,
+        calls: Arc<OpenCalls>,
+        tasks: &TaskTracker,
+    ) -> Self {
+        let (queue, mut queued) = mpsc::channel(NOTIFICATIONS_QUEUED_MAX);
+        let open_calls = calls.clone();
         tasks.spawn(async move {
-            while let Some(telling) = told.recv().await {
-                teller.tell(telling).await;
-                teller.count.passed_on.send_modify(|count| *count += 1);
+            while let Some(notification) = queued.recv().await {
+                open_calls.deliver(notification).await;
+                open_calls.deliveries.delivered.send_modify(|count| *count += 1);
             }
         });
-        Self { transport, guard, calls, line }
+        Self { transport, guard, calls, queue }
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Heard<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -139,7 +144,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Heard<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        while self.guard.has_room().await {
+        while self.guard.wait_for_room().await {
             let message = tokio::select! {
                 biased;
                 () = self.guard.closed() => return None,
@@ -149,10 +154,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Heard<T> {
                 continue;
             }
             let JsonRpcMessage::Notification(mut envelope) = message else { return Some(message) };
-            match Telling::of(envelope.notification) {
+            match CallNotification::from_server(envelope.notification) {
                 Ok(None) => {}
-                Ok(Some(telling)) => match self.line.try_send(telling) {
-                    Ok(()) => drop(self.calls.count.heard.fetch_add(1, Ordering::Release)),
+                Ok(Some(notification)) => match self.queue.try_send(notification) {
+                    Ok(()) => drop(self.calls.deliveries.received.fetch_add(1, Ordering::Release)),
                     Err(_) => tracing::debug!("a server tells more than can be passed on; some is lost"),
                 },
                 Err(other) => {

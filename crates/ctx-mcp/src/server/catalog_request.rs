@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A tool to call, an agent to resolve or a resource to read.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Work {
+pub(super) enum CatalogRequest {
     Tool { name: String, arguments: JsonObject },
     Prompt { name: String, arguments: JsonObject },
     Read { uri: String },
@@ -14,22 +14,22 @@ pub(super) enum Work {
 
 /// The result of a [`CatalogRequest`].
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum CatalogResponse {
     Tool(Output),
     Prompt(Prompt),
     Read(Vec<ResourceContent>),
 }
 
-impl Work {
-    pub(super) async fn run(self, call: Call) -> Result<Answer, ToolError> {
+impl CatalogRequest {
+    pub(super) async fn run(self, call: Call) -> Result<CatalogResponse, ToolError> {
         match self {
             Self::Tool { name, arguments } => {
-                Catalog::call(&name, Value::Object(arguments), call).await.map(Answer::Tool)
+                Catalog::call(&name, Value::Object(arguments), call).await.map(CatalogResponse::Tool)
             }
             Self::Prompt { name, arguments } => {
-                Catalog::prompt(&name, Value::Object(arguments), call).await.map(Answer::Prompt)
+                Catalog::prompt(&name, Value::Object(arguments), call).await.map(CatalogResponse::Prompt)
             }
-            Self::Read { uri } => Catalog::read(&uri, call).await.map(Answer::Read),
+            Self::Read { uri } => Catalog::read(&uri, call).await.map(CatalogResponse::Read),
         }
     }
 

@@ -68,19 +68,19 @@ impl ServerKey {
 }
 
 impl Remembered {
-    /// How the definition seen last differs from the accepted one; only tools that are `taken` count.
-    pub fn difference(&self, taken: &ToolFilter) -> Difference {
+    /// How the definition seen last differs from the accepted one; only tools that pass `filter` count.
+    pub fn difference(&self, filter: &ToolFilter) -> Difference {
         Difference::of(
-            &accepted(&self.accepted),
-            &ServerDefinition::read(&self.seen).unwrap_or_default(),
-            taken,
+            &parse_accepted(&self.accepted),
+            &ServerDefinition::parse(&self.seen).unwrap_or_default(),
+            filter,
         )
     }
 }
 
 /// Parses the accepted definition; one that is unreadable counts as empty, so that nothing is accepted.
-pub(super) fn accepted(text: &str) -> ServerDefinition {
-    ServerDefinition::read(text).unwrap_or_default()
+pub(super) fn parse_accepted(text: &str) -> ServerDefinition {
+    ServerDefinition::parse(text).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    fn process(program: &str, arguments: &[&str], directory: &str, variable: &str) -> String {
+    fn stdio_key(program: &str, arguments: &[&str], directory: &str, variable: &str) -> String {
         let command = Command {
             program: program.into(),
             arguments: arguments.iter().map(Into::into).collect(),
@@ -112,7 +112,7 @@ mod tests {
         ServerKey::of(&settings(Transport::Stdio(command))).reach
     }
 
-    fn site(url: &str, token: &str) -> String {
+    fn http_key(url: &str, token: &str) -> String {
         let headers = Headers::new([("Authorization", token)]).unwrap();
         let kind = HttpKind::Streamable;
         ServerKey::of(&settings(Transport::Http {
@@ -126,17 +126,17 @@ mod tests {
 
     #[test]
     fn a_server_that_is_reached_otherwise_is_another_and_one_with_a_new_token_is_not() {
-        let one = process("npx", &["a", "b"], "/w", "x");
-        assert_eq!(one, process("npx", &["a", "b"], "/w", "y"));
+        let one = stdio_key("npx", &["a", "b"], "/w", "x");
+        assert_eq!(one, stdio_key("npx", &["a", "b"], "/w", "y"));
         for other in [
-            process("npx", &["ab"], "/w", "x"),
-            process("npx", &["a", "b"], "/v", "x"),
-            process("uvx", &["a", "b"], "/w", "x"),
-            site("npx", "x"),
+            stdio_key("npx", &["ab"], "/w", "x"),
+            stdio_key("npx", &["a", "b"], "/v", "x"),
+            stdio_key("uvx", &["a", "b"], "/w", "x"),
+            http_key("npx", "x"),
         ] {
             assert_ne!(one, other);
         }
-        assert_eq!(site("https://a/mcp", "x"), site("https://a/mcp", "y"));
-        assert_ne!(site("https://a/mcp", "x"), site("https://b/mcp", "x"));
+        assert_eq!(http_key("https://a/mcp", "x"), http_key("https://a/mcp", "y"));
+        assert_ne!(http_key("https://a/mcp", "x"), http_key("https://b/mcp", "x"));
     }
 }

@@ -3,7 +3,7 @@
 //! A server may write anything to its stdout. Lines that are no messages are skipped; a response that is too
 //! long or cannot be parsed fails the call that waits for it.
 
-use super::guard::Guard;
+use super::guard::ConnectionGuard;
 use rmcp::RoleClient;
 use rmcp::model::{ErrorCode, ErrorData, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -15,37 +15,37 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Mutex;
 
 /// Bytes at each end of an overlong line in which the request ID is searched.
-const ENDS: usize = 256;
+const LINE_END_BYTES: usize = 256;
 /// Bytes of an overlong line that are skipped; a longer one is taken for endless, and the server is disconnected.
-const SKIPPED_BYTES_MAX: usize = 1 << 30;
+const LINE_BYTES_MAX: usize = 1 << 30;
 
 type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A transport over the stdout and stdin of a server.
-pub(super) struct Lines {
+pub(super) struct LineTransport {
     output: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     input: Arc<Mutex<Option<Input>>>,
-    reader: Reader,
-    guard: Arc<Guard>,
+    reader: LineReader,
+    guard: Arc<ConnectionGuard>,
 }
 
-impl Lines {
+impl LineTransport {
     pub(super) fn new(
         output: impl AsyncRead + Send + Unpin + 'static,
         input: impl AsyncWrite + Send + Unpin + 'static,
         bytes_max: usize,
-        guard: Arc<Guard>,
+        guard: Arc<ConnectionGuard>,
     ) -> Self {
         Self {
             output: BufReader::with_capacity(64 << 10, Box::new(output)),
             input: Arc::new(Mutex::new(Some(Box::new(input)))),
-            reader: Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max },
+            reader: LineReader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max },
             guard,
         }
     }
 }
 
-impl Transport<RoleClient> for Lines {
+impl Transport<RoleClient> for LineTransport {
     type Error = io::Error;
 
     fn send(
@@ -70,11 +70,11 @@ impl Transport<RoleClient> for Lines {
                 Ok([]) | Err(_) => return None,
                 Ok(bytes) => bytes,
             };
-            let (taken, line) = self.reader.take(bytes);
+            let (taken, line) = self.reader.read_bytes(bytes);
             self.output.consume(taken);
             let Some(line) = line else {
-                if self.reader.length > SKIPPED_BYTES_MAX {
-                    self.guard.close(format!("it writes a line of more than {SKIPPED_BYTES_MAX} bytes"));
+                if self.reader.length > LINE_BYTES_MAX {
+                    self.guard.close(format!("it writes a line of more than {LINE_BYTES_MAX} bytes"));
                     return None;
                 }
                 continue;
@@ -82,8 +82,8 @@ impl Transport<RoleClient> for Lines {
             let length = line.length();
             match line.parse() {
                 LineContent::Message(message) => return Some(*message),
-                LineContent::UnreadableAnswer(id, why) if self.guard.awaits(&id) => {
-                    return Some(failure(id, why));
+                LineContent::UnreadableResponse(id, why) if self.guard.awaits(&id) => {
+                    return Some(error_response(id, why));
                 }
                 _ if !self.guard.admits_noise(length) => return None,
                 _ => {}
@@ -98,14 +98,14 @@ impl Transport<RoleClient> for Lines {
 }
 
 /// Assembles lines; of an overlong line, only the two ends are kept.
-struct Reader {
+struct LineReader {
     line: Vec<u8>,
     tail: Vec<u8>,
     length: usize,
     bytes_max: usize,
 }
 
-enum Line {
+enum ReceivedLine {
     Whole(Vec<u8>),
     TooLong { head: Vec<u8>, tail: Vec<u8>, length: usize, bytes_max: usize },
 }
@@ -113,13 +113,13 @@ enum Line {
 enum LineContent {
     Message(Box<RxJsonRpcMessage<RoleClient>>),
     /// A response to this request that is too long or cannot be parsed, and why.
-    UnreadableAnswer(RequestId, String),
+    UnreadableResponse(RequestId, String),
     Noise,
 }
 
-impl Reader {
+impl LineReader {
     /// Consumes bytes of the current line; returns their number, and the line if it is complete.
-    fn take(&mut self, bytes: &[u8]) -> (usize, Option<Line>) {
+    fn read_bytes(&mut self, bytes: &[u8]) -> (usize, Option<ReceivedLine>) {
         let newline = bytes.iter().position(|byte| *byte == b'\n');
         let part = &bytes[..newline.unwrap_or(bytes.len())];
         self.length += part.len();
@@ -127,25 +127,25 @@ impl Reader {
             self.line.extend_from_slice(part);
         } else {
             if self.tail.is_empty() {
-                self.tail.extend_from_slice(&self.line[self.line.len().saturating_sub(ENDS)..]);
+                self.tail.extend_from_slice(&self.line[self.line.len().saturating_sub(LINE_END_BYTES)..]);
             }
-            self.line.truncate(ENDS);
-            self.line.extend_from_slice(&part[..part.len().min(ENDS - self.line.len())]);
-            self.tail.extend_from_slice(&part[part.len().saturating_sub(ENDS)..]);
-            self.tail.drain(..self.tail.len().saturating_sub(ENDS));
+            self.line.truncate(LINE_END_BYTES);
+            self.line.extend_from_slice(&part[..part.len().min(LINE_END_BYTES - self.line.len())]);
+            self.tail.extend_from_slice(&part[part.len().saturating_sub(LINE_END_BYTES)..]);
+            self.tail.drain(..self.tail.len().saturating_sub(LINE_END_BYTES));
         }
         let Some(newline) = newline else { return (bytes.len(), None) };
         let (line, tail) = (std::mem::take(&mut self.line), std::mem::take(&mut self.tail));
         let (length, bytes_max) = (std::mem::take(&mut self.length), self.bytes_max);
         let line = match length <= bytes_max {
-            true => Line::Whole(line),
-            false => Line::TooLong { head: line, tail, length, bytes_max },
+            true => ReceivedLine::Whole(line),
+            false => ReceivedLine::TooLong { head: line, tail, length, bytes_max },
         };
         (newline + 1, Some(line))
     }
 }
 
-impl Line {
+impl ReceivedLine {
     fn length(&self) -> usize {
         match self {
             Self::Whole(line) => line.len(),
@@ -164,25 +164,28 @@ impl Line {
                 let id = match serde_json::from_slice::<Value>(&line) {
                     Ok(read) if read.get("method").is_some() => None,
                     Ok(read) => read.get("id").and_then(|id| serde_json::from_value(id.clone()).ok()),
-                    Err(_) => number(&line[..line.len().min(ENDS)], &line[line.len().saturating_sub(ENDS)..]),
+                    Err(_) => find_request_id(
+                        &line[..line.len().min(LINE_END_BYTES)],
+                        &line[line.len().saturating_sub(LINE_END_BYTES)..],
+                    ),
                 };
                 (id, format!("its answer cannot be read: {error}"))
             }
             Self::TooLong { head, tail, bytes_max, .. } => {
-                (number(&head, &tail), format!("its answer is longer than {bytes_max} bytes"))
+                (find_request_id(&head, &tail), format!("its answer is longer than {bytes_max} bytes"))
             }
         };
-        id.map_or(LineContent::Noise, |id| LineContent::UnreadableAnswer(id, why))
+        id.map_or(LineContent::Noise, |id| LineContent::UnreadableResponse(id, why))
     }
 }
 
-fn failure(id: RequestId, message: String) -> RxJsonRpcMessage<RoleClient> {
+fn error_response(id: RequestId, message: String) -> RxJsonRpcMessage<RoleClient> {
     RxJsonRpcMessage::<RoleClient>::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None), Some(id))
 }
 
 /// The request ID of a response of which only the ends are known: servers write it before or after the
 /// result.
-fn number(head: &[u8], tail: &[u8]) -> Option<RequestId> {
+fn find_request_id(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     const KEY: &str = "\"id\":";
     if !head.starts_with(b"{") {
         return None;
@@ -211,17 +214,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(bytes: &[u8], chunk: usize, bytes_max: usize) -> Vec<Option<Value>> {
-        let mut reader = Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max };
+        let mut reader = LineReader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max };
         let mut messages = Vec::new();
         for mut part in bytes.chunks(chunk.max(1)) {
             while !part.is_empty() {
-                let (taken, line) = reader.take(part);
+                let (taken, line) = reader.read_bytes(part);
                 part = &part[taken..];
-                let message = match line.map(Line::parse) {
+                let message = match line.map(ReceivedLine::parse) {
                     None => continue,
                     Some(LineContent::Noise) => None,
                     Some(LineContent::Message(message)) => Some(*message),
-                    Some(LineContent::UnreadableAnswer(id, why)) => Some(failure(id, why)),
+                    Some(LineContent::UnreadableResponse(id, why)) => Some(error_response(id, why)),
                 };
                 messages.push(message.map(|message| serde_json::to_value(message).unwrap()));
             }
@@ -265,9 +268,9 @@ mod tests {
             format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"outcome\":\"{long}\"}}\n"),
             format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{long}{long}\"}}\n"),
         ] {
-            let guard = Arc::new(Guard::default());
+            let guard = Arc::new(ConnectionGuard::default());
             let (mut server, output) = tokio::io::duplex(1 << 20);
-            let mut lines = Lines::new(output, tokio::io::sink(), 10 << 20, guard.clone());
+            let mut lines = LineTransport::new(output, tokio::io::sink(), 10 << 20, guard.clone());
             let writing = tokio::spawn(async move {
                 let mut count = 0;
                 while server.write_all(line.as_bytes()).await.is_ok() && count < 50 {
@@ -304,13 +307,13 @@ mod tests {
             chunk in 1_usize..50,
             bytes_max in 1_usize..100,
         ) {
-            let mut reader = Reader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max };
+            let mut reader = LineReader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max };
             for mut part in bytes.chunks(chunk) {
                 while !part.is_empty() {
-                    let (taken, line) = reader.take(part);
+                    let (taken, line) = reader.read_bytes(part);
                     part = &part[taken..];
                     prop_assert!(taken > 0);
-                    prop_assert!(reader.line.len() <= bytes_max.max(ENDS) && reader.tail.len() <= ENDS);
+                    prop_assert!(reader.line.len() <= bytes_max.max(LINE_END_BYTES) && reader.tail.len() <= LINE_END_BYTES);
                     if let Some(line) = line {
                         drop(line.parse());
                     }

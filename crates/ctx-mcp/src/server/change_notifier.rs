@@ -1,7 +1,7 @@
 //! Notifications about changed tools, prompts and resources.
 
-use super::listing::Listing;
-use super::session::Session;
+use super::listing::CatalogListing;
+use super::session::ClientSession;
 use ctx_core::{Catalog, LiveCatalog, ResourceChange};
 use rmcp::RoleServer;
 use rmcp::model::ResourceUpdatedNotificationParam;
@@ -17,7 +17,7 @@ const CHANGES_MAX: usize = 1024;
 
 /// A change that clients are notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum CatalogChange {
     Tools,
     Prompts,
     ResourceList,
@@ -25,14 +25,14 @@ pub(super) enum Change {
 }
 
 /// Watches the catalog and its resources, from the first subscriber on.
-pub(super) struct News {
+pub(super) struct ChangeNotifier {
     catalog: Arc<LiveCatalog>,
     ready: watch::Receiver<bool>,
     stopping: CancellationToken,
-    changes: OnceLock<broadcast::Sender<Change>>,
+    changes: OnceLock<broadcast::Sender<CatalogChange>>,
 }
 
-impl News {
+impl ChangeNotifier {
     /// Watches `catalog` once `ready` is true: the initial loading is no change.
     pub(super) fn new(
         catalog: Arc<LiveCatalog>,
@@ -43,7 +43,7 @@ impl News {
     }
 
     /// Subscribes to all changes from now on.
-    pub(super) fn subscribe(&self) -> broadcast::Receiver<Change> {
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<CatalogChange> {
         let sender = self.changes.get_or_init(|| {
             let sender = broadcast::Sender::new(CHANGES_MAX);
             let watching = watch_catalog(self.catalog.clone(), self.ready.clone(), sender.clone());
@@ -59,102 +59,112 @@ impl News {
 async fn watch_catalog(
     live: Arc<LiveCatalog>,
     mut ready: watch::Receiver<bool>,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<CatalogChange>,
 ) {
     // If the sender is dropped, the catalog will not change any more.
     let _ = ready.wait_for(|ready| *ready).await;
-    let mut replaced = live.replaced();
-    let mut listing = Listing::new(live.current());
-    let mut _following = follow_resources(listing.catalog(), &changes);
+    let mut replacements = live.replaced();
+    let mut listing = CatalogListing::new(live.current());
+    let mut _following = forward_resource_changes(listing.catalog(), &changes);
     loop {
-        if replaced.changed().await.is_err() {
+        if replacements.changed().await.is_err() {
             return;
         }
-        let newer = Listing::new(live.current());
+        let newer = CatalogListing::new(live.current());
         // The new origins are subscribed before the old ones are dropped, so no change is lost in between.
-        _following = follow_resources(newer.catalog(), &changes);
-        let tell = |is_other: bool, change: Change| {
-            if is_other {
+        _following = forward_resource_changes(newer.catalog(), &changes);
+        let send_if = |is_changed: bool, change: CatalogChange| {
+            if is_changed {
                 // There may be no subscriber.
                 let _ = changes.send(change);
             }
         };
-        tell(newer.tools != listing.tools, Change::Tools);
-        tell(newer.prompts != listing.prompts, Change::Prompts);
-        tell(origins(&newer) != origins(&listing), Change::ResourceList);
+        send_if(newer.tools != listing.tools, CatalogChange::Tools);
+        send_if(newer.prompts != listing.prompts, CatalogChange::Prompts);
+        send_if(origins(&newer) != origins(&listing), CatalogChange::ResourceList);
         listing = newer;
     }
 }
 
 /// Identifies the set of resource origins. Some stand for providers, so the providers belong to it.
-fn origins(listing: &Listing) -> Vec<String> {
+fn origins(listing: &CatalogListing) -> Vec<String> {
     let prefixes = listing.catalog().resources().iter().map(|origin| origin.prefix().to_owned());
     prefixes.chain(listing.catalog().providers().map(ToString::to_string)).collect()
 }
 
 /// Forwards the changes of each origin until the guard is dropped.
-fn follow_resources(catalog: &Catalog, changes: &broadcast::Sender<Change>) -> DropGuard {
-    let enough = CancellationToken::new();
+fn forward_resource_changes(catalog: &Catalog, changes: &broadcast::Sender<CatalogChange>) -> DropGuard {
+    let stop = CancellationToken::new();
     for origin in catalog.resources() {
-        let Some(mut told) = origin.changes() else { continue };
-        let (changes, enough) = (changes.clone(), enough.clone());
+        let Some(mut origin_changes) = origin.changes() else { continue };
+        let (changes, stop) = (changes.clone(), stop.clone());
         tokio::spawn(async move {
             loop {
-                let told = tokio::select! {
+                let change = tokio::select! {
                     biased;
-                    told = told.recv() => told,
-                    () = enough.cancelled() => return,
+                    change = origin_changes.recv() => change,
+                    () = stop.cancelled() => return,
                 };
-                let change = match told {
-                    Ok(ResourceChange::Content { uri }) => Change::Resource(uri),
-                    Ok(ResourceChange::List) | Err(RecvError::Lagged(_)) => Change::ResourceList,
+                let change = match change {
+                    Ok(ResourceChange::Content { uri }) => CatalogChange::Resource(uri),
+                    Ok(ResourceChange::List) | Err(RecvError::Lagged(_)) => CatalogChange::ResourceList,
                     Err(RecvError::Closed) => return,
                 };
                 let _ = changes.send(change);
             }
         });
     }
-    enough.drop_guard()
+    stop.drop_guard()
 }
 
 /// The notifications for a client that is subscribed to these resources; `None` at the end of the feed.
-fn told(change: Result<Change, RecvError>, followed: impl FnOnce() -> Vec<String>) -> Option<Vec<Change>> {
-    let with_all = |changes: &[Change]| {
-        let all = followed().into_iter().map(Change::Resource);
+fn expand_change(
+    change: Result<CatalogChange, RecvError>,
+    subscribed_uris: impl FnOnce() -> Vec<String>,
+) -> Option<Vec<CatalogChange>> {
+    let with_all = |changes: &[CatalogChange]| {
+        let all = subscribed_uris().into_iter().map(CatalogChange::Resource);
         changes.iter().cloned().chain(all).collect()
     };
     Some(match change {
         // A changed list may stand for more resources than the origin reports individually.
-        Ok(Change::ResourceList) => with_all(&[Change::ResourceList]),
+        Ok(CatalogChange::ResourceList) => with_all(&[CatalogChange::ResourceList]),
         Ok(change) => vec![change],
         // The client fell behind: anything may have changed.
-        Err(RecvError::Lagged(_)) => with_all(&[Change::Tools, Change::Prompts, Change::ResourceList]),
+        Err(RecvError::Lagged(_)) => {
+            with_all(&[CatalogChange::Tools, CatalogChange::Prompts, CatalogChange::ResourceList])
+        }
         Err(RecvError::Closed) => return None,
     })
 }
 
 /// Notifies a `subscriptions/listen` stream, as its filter selects.
-pub(super) async fn tell_listener(sink: &SubscriptionSink, mut changes: broadcast::Receiver<Change>) {
+pub(super) async fn notify_listener(
+    sink: &SubscriptionSink,
+    mut changes: broadcast::Receiver<CatalogChange>,
+) {
     let filter = sink.accepted();
-    let followed = || filter.resource_subscriptions.clone().unwrap_or_default();
-    let follows =
+    let subscribed_uris = || filter.resource_subscriptions.clone().unwrap_or_default();
+    let is_subscribed =
         |uri: &String| filter.resource_subscriptions.as_ref().is_some_and(|uris| uris.contains(uri));
-    while let Some(news) = told(changes.recv().await, followed) {
-        for change in news {
-            let told = match change {
-                Change::Tools if filter.tools_list_changed == Some(true) => {
+    while let Some(expanded) = expand_change(changes.recv().await, subscribed_uris) {
+        for change in expanded {
+            let sent = match change {
+                CatalogChange::Tools if filter.tools_list_changed == Some(true) => {
                     sink.notify_tool_list_changed().await
                 }
-                Change::Prompts if filter.prompts_list_changed == Some(true) => {
+                CatalogChange::Prompts if filter.prompts_list_changed == Some(true) => {
                     sink.notify_prompt_list_changed().await
                 }
-                Change::ResourceList if filter.resources_list_changed == Some(true) => {
+                CatalogChange::ResourceList if filter.resources_list_changed == Some(true) => {
                     sink.notify_resource_list_changed().await
                 }
-                Change::Resource(uri) if follows(&uri) => sink.notify_resource_updated(uri).await,
+                CatalogChange::Resource(uri) if is_subscribed(&uri) => {
+                    sink.notify_resource_updated(uri).await
+                }
                 _ => continue,
             };
-            if told.is_err() {
+            if sent.is_err() {
                 return;
             }
         }
@@ -162,26 +172,26 @@ pub(super) async fn tell_listener(sink: &SubscriptionSink, mut changes: broadcas
 }
 
 /// Notifies a client with a session, until it disconnects.
-pub(super) async fn tell_session(
+pub(super) async fn notify_session(
     peer: Peer<RoleServer>,
-    mut changes: broadcast::Receiver<Change>,
-    session: Weak<Session>,
+    mut changes: broadcast::Receiver<CatalogChange>,
+    session: Weak<ClientSession>,
 ) {
     loop {
         let change = changes.recv().await;
         let Some(session) = session.upgrade() else { return };
-        let Some(news) = told(change, || session.followed()) else { return };
-        for change in news {
-            let told = match change {
-                Change::Tools => peer.notify_tool_list_changed().await,
-                Change::Prompts => peer.notify_prompt_list_changed().await,
-                Change::ResourceList => peer.notify_resource_list_changed().await,
-                Change::Resource(uri) if session.follows(&uri) => {
+        let Some(expanded) = expand_change(change, || session.subscribed_uris()) else { return };
+        for change in expanded {
+            let sent = match change {
+                CatalogChange::Tools => peer.notify_tool_list_changed().await,
+                CatalogChange::Prompts => peer.notify_prompt_list_changed().await,
+                CatalogChange::ResourceList => peer.notify_resource_list_changed().await,
+                CatalogChange::Resource(uri) if session.is_subscribed(&uri) => {
                     peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
                 }
-                Change::Resource(_) => continue,
+                CatalogChange::Resource(_) => continue,
             };
-            if told.is_err() {
+            if sent.is_err() {
                 return;
             }
         }

@@ -1,9 +1,9 @@
 //! The HTTP client of rmcp's Streamable HTTP transport: access tokens, pacing of streams, limits.
 
 use super::events::read_events;
-use super::guard::Guard;
-use super::oauth::{Authority, Forbidden, LoginError};
-use super::post::{EVENTS, JSON, Post, SESSION, has_content_type, message_of};
+use super::guard::ConnectionGuard;
+use super::oauth::{ForbiddenAction, LoginError, OAuthClient};
+use super::post::{EVENTS, JSON, Post, SESSION_ID, has_content_type, parse_message};
 use super::server_client::ServerClient;
 use super::settings::Headers;
 use ctx_core::{Redactor, Secret, chain};
@@ -73,45 +73,45 @@ const OLDER_PATH: &str = "/sse";
 const OLDER_HINT: &str = "it seems to be a server of the older HTTP+SSE transport: set `transport = \"sse\"`";
 
 /// The `Accept` header of a GET.
-const ACCEPTED: &str = "text/event-stream, application/json";
+const GET_ACCEPT: &str = "text/event-stream, application/json";
 /// The header with the ID of the last event, for a stream that is resumed.
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-pub(super) type WebError = StreamableHttpError<NetError>;
+pub(super) type HttpTransportError = StreamableHttpError<NetError>;
 
 /// The beginning of the reason for a 401 response without a `WWW-Authenticate` header.
 const UNAUTHORIZED: &str = "HTTP 401";
 
 /// The reason for a 403 response although the login has all scopes that the server asks for.
-const UNHELPFUL: &str =
+const FORBIDDEN_DESPITE_SCOPES: &str =
     "HTTP 403: you are logged in with all that it asks for, and it refuses this all the same";
 
 /// Sends requests, with an access token if there is a login. A JSON-RPC error in the response belongs to the
 /// request, whatever its ID is: many servers refuse a request before they have parsed its ID, and the call
 /// would wait until its timeout.
 #[derive(Clone)]
-pub(super) struct Web {
+pub(super) struct StreamableHttp {
     client: ServerClient,
     event_bytes_max: usize,
-    authority: Option<Arc<Authority>>,
+    oauth: Option<Arc<OAuthClient>>,
     stream_pacer: Arc<StreamPacer>,
     standalone_stream: Arc<StandaloneStream>,
     redactor: Redactor,
-    guard: Arc<Guard>,
+    guard: Arc<ConnectionGuard>,
 }
 
-impl Web {
+impl StreamableHttp {
     pub(super) fn new(
         url: &str,
         event_bytes_max: usize,
-        authority: Option<Arc<Authority>>,
+        oauth: Option<Arc<OAuthClient>>,
         redactor: &Redactor,
-        guard: &Arc<Guard>,
+        guard: &Arc<ConnectionGuard>,
     ) -> Self {
         Self {
             client: ServerClient::new(url),
             event_bytes_max,
-            authority,
+            oauth,
             stream_pacer: Arc::default(),
             standalone_stream: Arc::default(),
             redactor: redactor.clone(),
@@ -121,7 +121,7 @@ impl Web {
 
     /// Waits until the server has answered the request for its standalone stream, if there is one. Bounded: some servers
     /// send the headers of a stream only with its first event.
-    pub(super) async fn standalone_stream_answered(&self) {
+    pub(super) async fn wait_for_standalone_stream(&self) {
         if self.standalone_stream.is_expected.load(Ordering::Relaxed) {
             let mut is_answered = self.standalone_stream.is_answered.subscribe();
             let _ =
@@ -144,10 +144,10 @@ impl Web {
     }
 
     async fn opens_event_stream(&self, url: &str, headers: &Headers) -> bool {
-        let open = self.authorized(|token| {
+        let open = self.send_authorized(|token| {
             let headers = headers.0.clone();
             async move {
-                let request = request(Method::GET, url, token.as_deref(), headers)?;
+                let request = build_request(Method::GET, url, token.as_deref(), headers)?;
                 self.send(request.header(ACCEPT, HeaderValue::from_static(EVENTS))).await
             }
         });
@@ -157,46 +157,51 @@ impl Web {
         }
     }
 
-    async fn send(&self, request: Request) -> Result<Response, WebError> {
-        self.client.send(request).await.map_err(WebError::Client)
+    async fn send(&self, request: Request) -> Result<Response, HttpTransportError> {
+        self.client.send(request).await.map_err(HttpTransportError::Client)
     }
 
     /// The event stream of a response to a GET.
-    fn event_stream(&self, response: Response) -> Result<BoxedSseResponse, WebError> {
+    fn event_stream(&self, response: Response) -> Result<BoxedSseResponse, HttpTransportError> {
         let status = response.status();
         let header = |name: HeaderName| response.headers().get(name).map(HeaderValue::as_bytes);
         let challenge = || match header(WWW_AUTHENTICATE).map(|value| String::from_utf8(value.to_owned())) {
             Some(Ok(challenge)) => Ok(Some(challenge)),
-            Some(Err(_)) => {
-                Err(WebError::UnexpectedServerResponse("invalid www-authenticate header value".into()))
-            }
+            Some(Err(_)) => Err(HttpTransportError::UnexpectedServerResponse(
+                "invalid www-authenticate header value".into(),
+            )),
             None => Ok(None),
         };
         match status {
-            StatusCode::METHOD_NOT_ALLOWED => return Err(WebError::ServerDoesNotSupportSse),
+            StatusCode::METHOD_NOT_ALLOWED => return Err(HttpTransportError::ServerDoesNotSupportSse),
             StatusCode::UNAUTHORIZED => {
                 if let Some(challenge) = challenge()? {
-                    return Err(WebError::AuthRequired(AuthRequiredError::new(challenge)));
+                    return Err(HttpTransportError::AuthRequired(AuthRequiredError::new(challenge)));
                 }
             }
             StatusCode::FORBIDDEN => {
                 if let Some(challenge) = challenge()? {
-                    return Err(WebError::InsufficientScope(InsufficientScopeError::new(challenge, None)));
+                    return Err(HttpTransportError::InsufficientScope(InsufficientScopeError::new(
+                        challenge, None,
+                    )));
                 }
             }
             status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
                 let retry_after = header(RETRY_AFTER).and_then(|value| std::str::from_utf8(value).ok());
                 let retry_after = retry_after.map(str::to_owned);
-                return Err(WebError::HttpStatus(HttpStatusError::new(status.as_u16(), retry_after)));
+                return Err(HttpTransportError::HttpStatus(HttpStatusError::new(
+                    status.as_u16(),
+                    retry_after,
+                )));
             }
             _ => {}
         }
-        let response = response.error_for_status().map_err(WebError::Client)?;
+        let response = response.error_for_status().map_err(HttpTransportError::Client)?;
         match response.headers().get(CONTENT_TYPE) {
             Some(_) if has_content_type(&response, EVENTS) || has_content_type(&response, JSON) => {}
             kind => {
                 let kind = kind.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
-                return Err(WebError::UnexpectedContentType(kind));
+                return Err(HttpTransportError::UnexpectedContentType(kind));
             }
         }
         Ok(read_events(response.into_event_stream(), self.event_bytes_max).boxed())
@@ -204,22 +209,27 @@ impl Web {
 
     /// Sends a request with the access token. Repeats it with another token, if there is one: at most once
     /// after a 401 response and once after a 403 response.
-    async fn authorized<T, F>(&self, send: impl Fn(Option<String>) -> F) -> Result<T, WebError>
+    async fn send_authorized<T, F>(&self, send: impl Fn(Option<String>) -> F) -> Result<T, HttpTransportError>
     where
-        F: Future<Output = Result<T, WebError>>,
+        F: Future<Output = Result<T, HttpTransportError>>,
     {
-        let Some(authority) = &self.authority else { return send(None).await };
-        let own = |error: LoginError| WebError::UnexpectedServerResponse(error.to_string().into());
-        let sent = |token: &Option<Secret>| send(token.as_ref().map(|token| token.expose().to_owned()));
-        let token = authority.token().await.map_err(own)?;
-        let first = sent(&token).await.map_err(asked_to_log_in);
+        let Some(oauth) = &self.oauth else { return send(None).await };
+        let as_transport_error =
+            |error: LoginError| HttpTransportError::UnexpectedServerResponse(error.to_string().into());
+        let send_with = |token: &Option<Secret>| send(token.as_ref().map(|token| token.expose().to_owned()));
+        let token = oauth.access_token().await.map_err(as_transport_error)?;
+        let first = send_with(&token).await.map_err(normalize_unauthorized);
         let (token, answer) = match &first {
-            Err(WebError::AuthRequired(refused)) => {
-                let header = &refused.www_authenticate_header;
-                match authority.after_refusal(token.as_ref(), header).await.map_err(own)? {
+            Err(HttpTransportError::AuthRequired(refusal)) => {
+                let header = &refusal.www_authenticate_header;
+                match oauth
+                    .token_after_unauthorized(token.as_ref(), header)
+                    .await
+                    .map_err(as_transport_error)?
+                {
                     None => return first,
                     another => {
-                        let answer = sent(&another).await.map_err(asked_to_log_in);
+                        let answer = send_with(&another).await.map_err(normalize_unauthorized);
                         (another, answer)
                     }
                 }
@@ -227,16 +237,20 @@ impl Web {
             _ => (token, first),
         };
         match &answer {
-            Err(WebError::AuthRequired(refused)) => {
-                authority.let_nobody_in(token.as_ref(), &refused.www_authenticate_header);
+            Err(HttpTransportError::AuthRequired(refusal)) => {
+                oauth.require_login(token.as_ref(), &refusal.www_authenticate_header);
                 answer
             }
-            Err(WebError::InsufficientScope(refused)) => {
-                let header = &refused.www_authenticate_header;
-                match authority.after_forbidden(token.as_ref(), header).await.map_err(own)? {
-                    Forbidden::Otherwise(another) => sent(&Some(another)).await.map_err(asked_to_log_in),
-                    Forbidden::Needs => answer,
-                    Forbidden::Final => Err(WebError::UnexpectedServerResponse(UNHELPFUL.into())),
+            Err(HttpTransportError::InsufficientScope(refusal)) => {
+                let header = &refusal.www_authenticate_header;
+                match oauth.after_forbidden(token.as_ref(), header).await.map_err(as_transport_error)? {
+                    ForbiddenAction::RetryWith(another) => {
+                        send_with(&Some(another)).await.map_err(normalize_unauthorized)
+                    }
+                    ForbiddenAction::ScopesNeeded => answer,
+                    ForbiddenAction::GiveUp => {
+                        Err(HttpTransportError::UnexpectedServerResponse(FORBIDDEN_DESPITE_SCOPES.into()))
+                    }
                 }
             }
             _ => answer,
@@ -245,42 +259,42 @@ impl Web {
 }
 
 /// Describes a transport error, with its causes.
-pub(super) fn why(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
-    match error.downcast_ref::<WebError>() {
+pub(super) fn describe_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    match error.downcast_ref::<HttpTransportError>() {
         // Its own message leaves out the cause.
-        Some(WebError::Client(error)) => chain(error),
+        Some(HttpTransportError::Client(error)) => chain(error),
         // Its text is the whole reason.
-        Some(WebError::UnexpectedServerResponse(text)) => text.to_string(),
+        Some(HttpTransportError::UnexpectedServerResponse(text)) => text.to_string(),
         _ => chain(error),
     }
 }
 
 /// Makes a 401 response without a challenge one with an empty challenge.
-fn asked_to_log_in(error: WebError) -> WebError {
+fn normalize_unauthorized(error: HttpTransportError) -> HttpTransportError {
     match error {
-        WebError::UnexpectedServerResponse(text) if text.starts_with(UNAUTHORIZED) => {
-            WebError::AuthRequired(AuthRequiredError::new(String::new()))
+        HttpTransportError::UnexpectedServerResponse(text) if text.starts_with(UNAUTHORIZED) => {
+            HttpTransportError::AuthRequired(AuthRequiredError::new(String::new()))
         }
         other => other,
     }
 }
 
 /// A request to the server, with these headers.
-fn request(
+fn build_request(
     method: Method,
     url: &str,
     token: Option<&str>,
     headers: HashMap<HeaderName, HeaderValue>,
-) -> Result<Request, WebError> {
-    let mut request = Request::parse(method, url).map_err(WebError::Client)?;
+) -> Result<Request, HttpTransportError> {
+    let mut request = Request::parse(method, url).map_err(HttpTransportError::Client)?;
     if let Some(token) = token {
-        request = request.bearer(token).map_err(WebError::Client)?;
+        request = request.bearer(token).map_err(HttpTransportError::Client)?;
     }
     request.headers.extend(headers);
     Ok(request)
 }
 
-impl StreamableHttpClient for Web {
+impl StreamableHttpClient for StreamableHttp {
     type Error = NetError;
 
     async fn post_message(
@@ -290,14 +304,14 @@ impl StreamableHttpClient for Web {
         session_id: Option<Arc<str>>,
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, WebError> {
+    ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
         let (id, request) = match &message {
             ClientJsonRpcMessage::Request(request) => (Some(request.id.clone()), Some(&request.request)),
             _ => (None, None),
         };
-        let asks_era = matches!(request, Some(ClientRequest::DiscoverRequest(_)));
+        let is_discover = matches!(request, Some(ClientRequest::DiscoverRequest(_)));
         let opens_session = matches!(request, Some(ClientRequest::InitializeRequest(_)));
-        let posted = self.authorized(|token| {
+        let posting = self.send_authorized(|token| {
             let post = Post {
                 client: &self.client,
                 url: &uri,
@@ -308,11 +322,11 @@ impl StreamableHttpClient for Web {
                 bytes_max: self.event_bytes_max,
                 redactor: &self.redactor,
                 guard: &self.guard,
-                authority: self.authority.as_deref(),
+                oauth: self.oauth.as_deref(),
             };
             post.send()
         });
-        let answer = posted.await?;
+        let answer = posting.await?;
         // For `initialize` only: stateless servers may send a session ID too, but rmcp opens no stream for
         // that.
         if opens_session
@@ -328,7 +342,7 @@ impl StreamableHttpClient for Web {
             }
             // An empty result to `server/discover` comes from a server that does not know the method.
             StreamableHttpPostResponse::Json(JsonRpcMessage::Response(answer), session)
-                if asks_era && matches!(answer.result, ServerResult::EmptyResult(_)) =>
+                if is_discover && matches!(answer.result, ServerResult::EmptyResult(_)) =>
             {
                 let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it said nothing", None);
                 StreamableHttpPostResponse::Json(JsonRpcMessage::error(error, Some(answer.id)), session)
@@ -343,22 +357,23 @@ impl StreamableHttpClient for Web {
         session_id: Arc<str>,
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), WebError> {
-        let deleted = self.authorized(|token| {
+    ) -> Result<(), HttpTransportError> {
+        let deleting = self.send_authorized(|token| {
             let token = token.or_else(|| auth_header.clone());
             let (uri, session_id, headers) = (uri.clone(), session_id.clone(), custom_headers.clone());
             async move {
-                let request = request(Method::DELETE, &uri, token.as_deref(), headers)?;
-                let request = request.try_header(SESSION, &session_id).map_err(WebError::Client)?;
+                let request = build_request(Method::DELETE, &uri, token.as_deref(), headers)?;
+                let request =
+                    request.try_header(SESSION_ID, &session_id).map_err(HttpTransportError::Client)?;
                 let response = self.send(request).await?;
                 // Servers need not support the deletion of sessions.
                 if response.status() != StatusCode::METHOD_NOT_ALLOWED {
-                    response.error_for_status().map_err(WebError::Client)?;
+                    response.error_for_status().map_err(HttpTransportError::Client)?;
                 }
                 Ok(())
             }
         });
-        deleted.await
+        deleting.await
     }
 
     async fn get_stream(
@@ -368,22 +383,22 @@ impl StreamableHttpClient for Web {
         last_event_id: Option<String>,
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxedSseResponse, WebError> {
+    ) -> Result<BoxedSseResponse, HttpTransportError> {
         // A resumed stream has a `Last-Event-ID`.
         let is_standalone = last_event_id.is_none();
         self.stream_pacer.wait().await;
-        let stream = self.authorized(|token| {
+        let stream = self.send_authorized(|token| {
             let token = token.or_else(|| auth_header.clone());
             let (uri, headers) = (uri.clone(), custom_headers.clone());
             let (session_id, last_event_id) = (session_id.clone(), last_event_id.clone());
             async move {
-                let request = request(Method::GET, &uri, token.as_deref(), headers)?;
-                let mut request = request.header(ACCEPT, const { HeaderValue::from_static(ACCEPTED) });
+                let request = build_request(Method::GET, &uri, token.as_deref(), headers)?;
+                let mut request = request.header(ACCEPT, const { HeaderValue::from_static(GET_ACCEPT) });
                 for (name, value) in
-                    [(SESSION, session_id.as_deref()), (LAST_EVENT, last_event_id.as_deref())]
+                    [(SESSION_ID, session_id.as_deref()), (LAST_EVENT_ID, last_event_id.as_deref())]
                 {
                     if let Some(value) = value {
-                        request = request.try_header(name, value).map_err(WebError::Client)?;
+                        request = request.try_header(name, value).map_err(HttpTransportError::Client)?;
                     }
                 }
                 self.event_stream(self.send(request).await?)
@@ -398,9 +413,9 @@ impl StreamableHttpClient for Web {
 }
 
 /// Counts the events of a stream that rmcp passes over, since they are no messages; ends the stream if there are too many.
-fn count_noise(stream: BoxedSseResponse, guard: Arc<Guard>) -> BoxedSseResponse {
+fn count_noise(stream: BoxedSseResponse, guard: Arc<ConnectionGuard>) -> BoxedSseResponse {
     let is_admitted = move |event: &sse_stream::Sse| {
-        message_of(event).is_some() || guard.admits_noise(event.data.as_ref().map_or(0, String::len))
+        parse_message(event).is_some() || guard.admits_noise(event.data.as_ref().map_or(0, String::len))
     };
     stream.take_while(move |event| std::future::ready(event.as_ref().map_or(true, &is_admitted))).boxed()
 }
@@ -423,8 +438,8 @@ mod tests {
             reply_with(200, &headers, &body.to_string())
         });
         let uri: Arc<str> = server.url("/mcp").into();
-        let web = Web::new(&uri, 1 << 20, None, &Redactor::default(), &Arc::default());
-        let is_ready = || web.standalone_stream_answered().now_or_never().is_some();
+        let client = StreamableHttp::new(&uri, 1 << 20, None, &Redactor::default(), &Arc::default());
+        let is_ready = || client.wait_for_standalone_stream().now_or_never().is_some();
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": {"name": "t", "version": "1"}});
         for (method, opens_session) in
@@ -432,11 +447,11 @@ mod tests {
         {
             let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
             let message = serde_json::from_value(message).unwrap();
-            web.post_message(uri.clone(), message, None, None, HashMap::new()).await.unwrap();
+            client.post_message(uri.clone(), message, None, None, HashMap::new()).await.unwrap();
             assert_eq!(is_ready(), !opens_session, "{method}");
         }
         // A refusal is an answer too.
-        web.get_stream(uri.clone(), Some("1".into()), None, None, HashMap::new()).await.err().unwrap();
+        client.get_stream(uri.clone(), Some("1".into()), None, None, HashMap::new()).await.err().unwrap();
         assert!(is_ready());
     }
 

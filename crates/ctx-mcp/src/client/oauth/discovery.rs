@@ -2,19 +2,19 @@
 
 use super::LoginError;
 use super::challenge::Challenge;
-use super::fetch::Fetch;
+use super::fetch::OAuthHttpClient;
 use ctx_net::display_url;
 use serde::Deserialize;
 use url::Url;
 
-const RESOURCE: &str = "/.well-known/oauth-protected-resource";
-const SERVER: &str = "/.well-known/oauth-authorization-server";
-const OPENID: &str = "/.well-known/openid-configuration";
+const RESOURCE_METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
+const SERVER_METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
+const OPENID_METADATA_PATH: &str = "/.well-known/openid-configuration";
 /// The PKCE method that authorization servers must support.
-const PROOF: &str = "S256";
+const PKCE_METHOD: &str = "S256";
 
 /// The metadata that a login needs.
-pub(super) struct Discovered {
+pub(super) struct LoginMetadata {
     /// The issuer identifier of the authorization server.
     pub(super) issuer: String,
     pub(super) authorization_endpoint: Url,
@@ -25,13 +25,13 @@ pub(super) struct Discovered {
     /// Scopes that the MCP server supports.
     pub(super) scopes: Vec<String>,
     /// Scopes that the authorization server supports.
-    pub(super) offered_scopes: Vec<String>,
+    pub(super) supported_scopes: Vec<String>,
     /// Whether authorization responses contain the issuer (`iss`, RFC 9207).
-    pub(super) names_itself: bool,
+    pub(super) sends_issuer: bool,
     /// Whether a client ID may be the URL of a client ID metadata document.
-    pub(super) knows_documents: bool,
+    pub(super) supports_metadata_documents: bool,
     /// Supported methods of client authentication.
-    pub(super) methods: Option<Vec<String>>,
+    pub(super) auth_methods: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -64,57 +64,57 @@ struct ServerMetadata {
 pub(super) async fn discover(
     server: &Url,
     challenge: &Challenge,
-    fetch: &Fetch,
-) -> Result<Discovered, LoginError> {
+    http_client: &OAuthHttpClient,
+) -> Result<LoginMetadata, LoginError> {
     // The access token is sent to the MCP server, so this URL needs HTTPS as well.
-    fetch.address(server.as_str())?;
-    let about = resource_metadata(server, challenge, fetch).await?;
-    let (resource, servers, scopes) = match about {
-        Some(about) => (about.resource, about.authorization_servers, about.scopes_supported),
-        None => (canonical(server), Vec::new(), Vec::new()),
+    http_client.parse_url(server.as_str())?;
+    let resource_metadata = resource_metadata(server, challenge, http_client).await?;
+    let (resource, servers, scopes) = match resource_metadata {
+        Some(metadata) => (metadata.resource, metadata.authorization_servers, metadata.scopes_supported),
+        None => (default_resource(server), Vec::new(), Vec::new()),
     };
     // Servers of revision 2025-03-26 have no resource metadata: they are their own authorization server.
     let issuer = servers.into_iter().next();
-    let is_its_own = issuer.is_none();
+    let is_default_issuer = issuer.is_none();
     let issuer = issuer.unwrap_or_else(|| server.origin().ascii_serialization());
-    let found = server_metadata(&issuer, fetch).await?;
-    let mut discovered = match found {
-        Some(metadata) => understand(metadata, &issuer, fetch)?,
-        None if is_its_own => customary(&issuer, fetch)?,
+    let server_metadata = server_metadata(&issuer, http_client).await?;
+    let mut login_metadata = match server_metadata {
+        Some(metadata) => validate_metadata(metadata, &issuer, http_client)?,
+        None if is_default_issuer => default_metadata(&issuer, http_client)?,
         None => return Err(LoginError::new(format!("{issuer} does not say how it lets people in"))),
     };
-    discovered.resource = resource;
-    discovered.scopes = scopes;
-    Ok(discovered)
+    login_metadata.resource = resource;
+    login_metadata.scopes = scopes;
+    Ok(login_metadata)
 }
 
 /// The protected resource metadata of the server; `None` if it publishes none.
 async fn resource_metadata(
     server: &Url,
     challenge: &Challenge,
-    fetch: &Fetch,
+    http_client: &OAuthHttpClient,
 ) -> Result<Option<ResourceMetadata>, LoginError> {
-    let mut places = Vec::new();
-    if let Some(written) = &challenge.metadata {
-        places.push(fetch.address(written)?);
+    let mut urls = Vec::new();
+    if let Some(written) = &challenge.resource_metadata_url {
+        urls.push(http_client.parse_url(written)?);
     }
     let path = server.path().trim_end_matches('/');
     if !path.is_empty() {
-        places.push(well_known(server, &format!("{RESOURCE}{path}")));
+        urls.push(well_known(server, &format!("{RESOURCE_METADATA_PATH}{path}")));
     }
-    places.push(well_known(server, RESOURCE));
-    for place in places {
-        let answer = fetch.get(&place).await?;
-        if !answer.is_success() {
+    urls.push(well_known(server, RESOURCE_METADATA_PATH));
+    for url in urls {
+        let response = http_client.get(&url).await?;
+        if !response.is_success() {
             continue;
         }
-        let metadata: ResourceMetadata = answer
+        let metadata: ResourceMetadata = response
             .json()
-            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&place))))?;
+            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&url))))?;
         if !covers(&metadata.resource, server) {
             return Err(LoginError::new(format!(
                 "{} is about another server, `{}`",
-                display_url(&place),
+                display_url(&url),
                 metadata.resource
             )));
         }
@@ -135,7 +135,7 @@ fn covers(resource: &str, server: &Url) -> bool {
 
 /// The resource indicator of a server without metadata: its URL without a fragment, and without the slash of
 /// an empty path.
-fn canonical(server: &Url) -> String {
+fn default_resource(server: &Url) -> String {
     let mut server = server.clone();
     server.set_fragment(None);
     let text = server.to_string();
@@ -155,29 +155,36 @@ fn well_known(base: &Url, path: &str) -> Url {
 }
 
 /// The well-known URLs of the metadata of an issuer, in the order in which they are tried.
-fn places(issuer: &Url) -> Vec<Url> {
+fn metadata_urls(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let paths = match path {
-        "" => vec![SERVER.to_owned(), OPENID.to_owned()],
-        path => vec![format!("{SERVER}{path}"), format!("{OPENID}{path}"), format!("{path}{OPENID}")],
+        "" => vec![SERVER_METADATA_PATH.to_owned(), OPENID_METADATA_PATH.to_owned()],
+        path => vec![
+            format!("{SERVER_METADATA_PATH}{path}"),
+            format!("{OPENID_METADATA_PATH}{path}"),
+            format!("{path}{OPENID_METADATA_PATH}"),
+        ],
     };
     paths.iter().map(|path| well_known(issuer, path)).collect()
 }
 
-async fn server_metadata(issuer: &str, fetch: &Fetch) -> Result<Option<ServerMetadata>, LoginError> {
-    for place in places(&fetch.address(issuer)?) {
-        let answer = fetch.get(&place).await?;
-        if !answer.is_success() {
+async fn server_metadata(
+    issuer: &str,
+    http_client: &OAuthHttpClient,
+) -> Result<Option<ServerMetadata>, LoginError> {
+    for url in metadata_urls(&http_client.parse_url(issuer)?) {
+        let response = http_client.get(&url).await?;
+        if !response.is_success() {
             continue;
         }
-        let metadata: ServerMetadata = answer
+        let metadata: ServerMetadata = response
             .json()
-            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&place))))?;
+            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&url))))?;
         // The issuer must match (RFC 8414): a document at this URL could name the endpoints of somebody else.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
             return Err(LoginError::new(format!(
                 "{} is about another issuer, `{}`",
-                display_url(&place),
+                display_url(&url),
                 metadata.issuer
             )));
         }
@@ -186,44 +193,51 @@ async fn server_metadata(issuer: &str, fetch: &Fetch) -> Result<Option<ServerMet
     Ok(None)
 }
 
-fn understand(metadata: ServerMetadata, issuer: &str, fetch: &Fetch) -> Result<Discovered, LoginError> {
-    if !metadata.code_challenge_methods_supported.iter().any(|method| method == PROOF) {
+fn validate_metadata(
+    metadata: ServerMetadata,
+    issuer: &str,
+    http_client: &OAuthHttpClient,
+) -> Result<LoginMetadata, LoginError> {
+    if !metadata.code_challenge_methods_supported.iter().any(|method| method == PKCE_METHOD) {
         return Err(LoginError::new(format!(
-            "{issuer} does not protect codes against who overhears them (PKCE with {PROOF}), so nobody logs in there"
+            "{issuer} does not protect codes against who overhears them (PKCE with {PKCE_METHOD}), so nobody logs in there"
         )));
     }
     let endpoint = |written: Option<String>, what: &str| match written {
-        Some(written) => fetch.address(&written),
+        Some(written) => http_client.parse_url(&written),
         None => Err(LoginError::new(format!("{issuer} does not say where {what}"))),
     };
-    Ok(Discovered {
+    Ok(LoginMetadata {
         authorization_endpoint: endpoint(metadata.authorization_endpoint, "people log in")?,
         token_endpoint: endpoint(metadata.token_endpoint, "tokens are given out")?,
-        registration_endpoint: metadata.registration_endpoint.map(|at| fetch.address(&at)).transpose()?,
+        registration_endpoint: metadata
+            .registration_endpoint
+            .map(|at| http_client.parse_url(&at))
+            .transpose()?,
         issuer: metadata.issuer,
         resource: String::new(),
         scopes: Vec::new(),
-        offered_scopes: metadata.scopes_supported,
-        names_itself: metadata.authorization_response_iss_parameter_supported,
-        knows_documents: metadata.client_id_metadata_document_supported,
-        methods: metadata.token_endpoint_auth_methods_supported,
+        supported_scopes: metadata.scopes_supported,
+        sends_issuer: metadata.authorization_response_iss_parameter_supported,
+        supports_metadata_documents: metadata.client_id_metadata_document_supported,
+        auth_methods: metadata.token_endpoint_auth_methods_supported,
     })
 }
 
 /// The default endpoints of revision 2025-03-26, for servers without metadata.
-fn customary(issuer: &str, fetch: &Fetch) -> Result<Discovered, LoginError> {
-    let base = fetch.address(issuer)?;
-    Ok(Discovered {
+fn default_metadata(issuer: &str, http_client: &OAuthHttpClient) -> Result<LoginMetadata, LoginError> {
+    let base = http_client.parse_url(issuer)?;
+    Ok(LoginMetadata {
         issuer: issuer.to_owned(),
         authorization_endpoint: well_known(&base, "/authorize"),
         token_endpoint: well_known(&base, "/token"),
         registration_endpoint: Some(well_known(&base, "/register")),
         resource: String::new(),
         scopes: Vec::new(),
-        offered_scopes: Vec::new(),
-        names_itself: false,
-        knows_documents: false,
-        methods: None,
+        supported_scopes: Vec::new(),
+        sends_issuer: false,
+        supports_metadata_documents: false,
+        auth_methods: None,
     })
 }
 
@@ -238,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_issuer_with_a_path_is_looked_for_in_three_places() {
-        let shown = |issuer: &str| places(&url(issuer)).iter().map(Url::to_string).collect::<Vec<_>>();
+        let shown = |issuer: &str| metadata_urls(&url(issuer)).iter().map(Url::to_string).collect::<Vec<_>>();
         assert_eq!(
             shown("https://a.example"),
             [
@@ -256,7 +270,7 @@ mod tests {
         );
     }
 
-    fn understood(change: impl FnOnce(&mut Value)) -> Result<Discovered, LoginError> {
+    fn validate_changed(change: impl FnOnce(&mut Value)) -> Result<LoginMetadata, LoginError> {
         let mut metadata = json!({
             "issuer": "https://a.example",
             "authorization_endpoint": "https://a.example/authorize",
@@ -264,13 +278,13 @@ mod tests {
             "code_challenge_methods_supported": ["plain", "S256"],
         });
         change(&mut metadata);
-        let fetch = Fetch::new(&url("https://s.example/mcp"));
-        understand(serde_json::from_value(metadata).unwrap(), "https://a.example", &fetch)
+        let http_client = OAuthHttpClient::new(&url("https://s.example/mcp"));
+        validate_metadata(serde_json::from_value(metadata).unwrap(), "https://a.example", &http_client)
     }
 
     #[test]
     fn nobody_logs_in_where_codes_can_be_overheard() {
-        assert!(understood(|_| {}).is_ok());
+        assert!(validate_changed(|_| {}).is_ok());
         let methods = "code_challenge_methods_supported";
         for (field, value) in [
             (methods, json!(["plain"])),
@@ -280,10 +294,13 @@ mod tests {
             ("token_endpoint", json!(null)),
             ("registration_endpoint", json!("ftp://a.example")),
         ] {
-            assert!(understood(|metadata| metadata[field] = value.clone()).is_err(), "{field}: {value}");
+            assert!(
+                validate_changed(|metadata| metadata[field] = value.clone()).is_err(),
+                "{field}: {value}"
+            );
         }
         let without = |metadata: &mut Value| drop(metadata.as_object_mut().unwrap().remove(methods));
-        assert!(understood(without).is_err());
+        assert!(validate_changed(without).is_err());
     }
 
     #[test]

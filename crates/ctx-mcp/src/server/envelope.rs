@@ -8,19 +8,19 @@ use std::borrow::Cow;
 
 /// Why a body is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum EnvelopeError {
     /// It is not JSON, or ambiguous.
     Malformed(String),
     /// It is JSON, but no JSON-RPC message.
-    NoRequest(String),
+    NotARequest(String),
 }
 
 /// Checks a request body.
-pub(super) fn check(body: &[u8]) -> Result<(), Refused> {
-    check_unique_keys(body).map_err(|error| Refused::Malformed(format!("malformed JSON: {error}")))?;
-    let no_request = |message: &str| Err(Refused::NoRequest(message.to_owned()));
+pub(super) fn check(body: &[u8]) -> Result<(), EnvelopeError> {
+    check_unique_keys(body).map_err(|error| EnvelopeError::Malformed(format!("malformed JSON: {error}")))?;
+    let not_a_request = |message: &str| Err(EnvelopeError::NotARequest(message.to_owned()));
     if !body.trim_ascii_start().starts_with(b"{") {
-        return no_request("send one JSON-RPC message at a time, as an object");
+        return not_a_request("send one JSON-RPC message at a time, as an object");
     }
     #[derive(Deserialize)]
     struct Envelope<'a> {
@@ -30,15 +30,15 @@ pub(super) fn check(body: &[u8]) -> Result<(), Refused> {
         id: Option<Value>,
     }
     let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(body) else {
-        return no_request("`jsonrpc` must be \"2.0\"");
+        return not_a_request("`jsonrpc` must be \"2.0\"");
     };
     match envelope.id {
         None | Some(Value::String(_)) => {}
         Some(Value::Number(id)) if id.is_i64() || id.is_u64() => {}
-        Some(_) => return no_request("`id` must be a string or an integer"),
+        Some(_) => return not_a_request("`id` must be a string or an integer"),
     }
     if envelope.jsonrpc.as_deref() != Some("2.0") {
-        return no_request("`jsonrpc` must be \"2.0\"");
+        return not_a_request("`jsonrpc` must be \"2.0\"");
     }
     Ok(())
 }
@@ -80,9 +80,9 @@ mod tests {
             &nested,
             &twice_among_many,
         ] {
-            assert!(matches!(check(body.as_bytes()), Err(Refused::Malformed(_))), "{body}");
+            assert!(matches!(check(body.as_bytes()), Err(EnvelopeError::Malformed(_))), "{body}");
         }
-        assert!(matches!(check(b"{\"jsonrpc\":\"2.0\xff\"}"), Err(Refused::Malformed(_))));
+        assert!(matches!(check(b"{\"jsonrpc\":\"2.0\xff\"}"), Err(EnvelopeError::Malformed(_))));
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":99999999999999999999,"method":"ping"}"#,
         ] {
-            assert!(matches!(check(body.as_bytes()), Err(Refused::NoRequest(_))), "{body}");
+            assert!(matches!(check(body.as_bytes()), Err(EnvelopeError::NotARequest(_))), "{body}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //! (elicitation, sampling, roots) in the form of the client's protocol revision, until the call ends or waits
 //! for input from a later request.
 
-use super::session::Client;
-use super::work::{Answer, Work};
+use super::catalog_request::{CatalogRequest, CatalogResponse};
+use super::session::RequestClient;
 use crate::convert;
 use async_trait::async_trait;
 use ctx_core::{Call, Peer, Progress, Question, ToolError, Unanswered, Want};
@@ -22,137 +22,143 @@ use tokio_util::task::TaskTracker;
 /// Events of one call that wait for its client; further progress and log events are dropped.
 const EVENTS_MAX: usize = 256;
 /// How long an elicitation waits for others, so that one response carries them together.
-const TOGETHER: Duration = Duration::from_millis(10);
+const QUESTION_BATCH_WAIT: Duration = Duration::from_millis(10);
 
 /// A running call. Dropping it cancels the call.
-pub(super) struct Running {
-    events: mpsc::Receiver<Event>,
-    ended: oneshot::Receiver<Result<Answer, ToolError>>,
+pub(super) struct RunningCall {
+    events: mpsc::Receiver<CallEvent>,
+    result: oneshot::Receiver<Result<CatalogResponse, ToolError>>,
     _cancel_on_drop: DropGuard,
     /// Elicitations that the client has not answered.
-    pending: Vec<Pending>,
+    pending: Vec<PendingQuestion>,
     /// Answers that arrived before their elicitation.
-    given: InputResponses,
-    asked: usize,
+    early_responses: InputResponses,
+    question_count: usize,
 }
 
-enum Event {
+enum CallEvent {
     Progress(Progress),
     Log(tracing::Level, String),
-    Ask(Question, Reply),
+    Ask(Question, AnswerSender),
 }
 
-type Reply = oneshot::Sender<Result<Value, Unanswered>>;
+type AnswerSender = oneshot::Sender<Result<Value, Unanswered>>;
 
-struct Pending {
+struct PendingQuestion {
     key: String,
     want: Want,
-    reply: Reply,
+    reply: AnswerSender,
 }
 
 /// How one request of a client ended that drives a call.
-pub(super) enum Step {
+pub(super) enum DriveOutcome {
     /// The call has ended.
-    Ended(Result<Answer, ToolError>),
+    Finished(Result<CatalogResponse, ToolError>),
     /// The call needs this input; it continues with the client's next request.
-    Asks(Box<Running>, InputRequests),
+    InputRequired(Box<RunningCall>, InputRequests),
     /// The client cancelled its request.
     Cancelled,
     /// The call failed because the client lacks the capability to answer an elicitation.
-    Lacks(Want),
+    MissingCapability(Want),
 }
 
-impl Running {
+impl RunningCall {
     /// Spawns `call` for `work`; the call is cancelled with `all`, if not before.
-    pub(super) fn start(work: Work, call: Call, calls: &TaskTracker, all: &CancellationToken) -> Box<Self> {
-        let (events_in, events) = mpsc::channel(EVENTS_MAX);
-        let (ended_in, ended) = oneshot::channel();
-        let cancel = all.child_token();
-        let call = call.with_peer(Arc::new(Line(events_in))).with_cancellation(&cancel);
+    pub(super) fn start(
+        request: CatalogRequest,
+        call: Call,
+        calls: &TaskTracker,
+        cancel_all: &CancellationToken,
+    ) -> Box<Self> {
+        let (event_sender, events) = mpsc::channel(EVENTS_MAX);
+        let (result_sender, result) = oneshot::channel();
+        let cancel = cancel_all.child_token();
+        let call = call.with_peer(Arc::new(EventQueuePeer(event_sender))).with_cancellation(&cancel);
         calls.spawn(async move {
             // The receiver is dropped when the client has disconnected.
-            let _ = ended_in.send(work.run(call).await);
+            let _ = result_sender.send(request.run(call).await);
         });
         Box::new(Self {
             events,
-            ended,
+            result,
             _cancel_on_drop: cancel.drop_guard(),
             pending: Vec::new(),
-            given: InputResponses::new(),
-            asked: 0,
+            early_responses: InputResponses::new(),
+            question_count: 0,
         })
     }
 
     /// Applies a client's answers; those that match no pending elicitation are retained for a later one.
-    pub(super) fn answer(&mut self, mut responses: InputResponses) {
+    pub(super) fn apply_responses(&mut self, mut responses: InputResponses) {
         let (answered, pending) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|pending: &Pending| responses.contains_key(&pending.key));
+            .partition(|pending: &PendingQuestion| responses.contains_key(&pending.key));
         self.pending = pending;
-        for Pending { key, want, reply } in answered {
+        for PendingQuestion { key, want, reply } in answered {
             let Some(response) = responses.remove(&key) else { continue };
-            match convert::answer(&want, response) {
+            match convert::parse_answer(&want, response) {
                 // The elicitation is sent again.
-                Err(Unanswered::Unfit) => self.pending.push(Pending { key, want, reply }),
-                answer => tell(reply, answer),
+                Err(Unanswered::Unfit) => self.pending.push(PendingQuestion { key, want, reply }),
+                answer => send_answer(reply, answer),
             }
         }
-        self.given = responses;
+        self.early_responses = responses;
     }
 
     /// Forwards events until the call ends, needs input from a later request, or the request is cancelled.
-    pub(super) async fn attend(mut self: Box<Self>, client: &Client) -> Step {
+    pub(super) async fn drive(mut self: Box<Self>, client: &RequestClient) -> DriveOutcome {
         let mut asking: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
-        let mut lacks = None;
+        let mut unanswerable = None;
         // When the pending elicitations are sent, batched with others or not.
-        let mut ask_at = None;
+        let mut batch_deadline = None;
         loop {
-            let together = match self.pending.is_empty() {
+            let deadline = match self.pending.is_empty() {
                 true => None,
-                false => Some(*ask_at.get_or_insert_with(|| Instant::now() + TOGETHER)),
+                false => Some(*batch_deadline.get_or_insert_with(|| Instant::now() + QUESTION_BATCH_WAIT)),
             };
             let event = tokio::select! {
                 biased;
-                () = client.cancelled() => return Step::Cancelled,
+                () = client.cancelled() => return DriveOutcome::Cancelled,
                 Some(()) = asking.next(), if !asking.is_empty() => continue,
                 // Polled before the events: a call that reports a lot must still send its elicitations.
-                () = until(together), if together.is_some() => {
-                    ask_at = None;
+                () = sleep_until_deadline(deadline), if deadline.is_some() => {
+                    batch_deadline = None;
                     self.pending.retain(|pending| !pending.reply.is_closed());
-                    let requests = self.requests();
+                    let requests = self.input_requests();
                     if requests.is_empty() {
                         continue;
                     }
-                    return Step::Asks(self, requests);
+                    return DriveOutcome::InputRequired(self, requests);
                 }
                 Some(event) = self.events.recv() => event,
-                ended = &mut self.ended => {
-                    self.tell_rest(client).await;
+                result = &mut self.result => {
+                    self.forward_remaining_events(client).await;
                     let gone = |_| Err(ToolError::internal("the call ended without an answer", "dropped"));
-                    let ended = ended.unwrap_or_else(gone);
-                    return match (ended, lacks) {
+                    let result = result.unwrap_or_else(gone);
+                    return match (result, unanswerable) {
                         (Err(error), Some(want)) if client.is_stateless() && is_refusal(&error) => {
-                            Step::Lacks(want)
+                            DriveOutcome::MissingCapability(want)
                         }
-                        (ended, _) => Step::Ended(ended),
+                        (result, _) => DriveOutcome::Finished(result),
                     };
                 }
             };
             match event {
-                Event::Progress(progress) => client.progress(progress).await,
-                Event::Log(level, message) => client.log(level, message).await,
-                Event::Ask(question, reply) if !client.can_answer(&question) => {
-                    lacks = Some(question.want);
-                    tell(reply, Err(Unanswered::Unable));
+                CallEvent::Progress(progress) => client.progress(progress).await,
+                CallEvent::Log(level, message) => client.log(level, message).await,
+                CallEvent::Ask(question, reply) if !client.can_answer(&question) => {
+                    unanswerable = Some(question.want);
+                    send_answer(reply, Err(Unanswered::Unable));
                 }
-                Event::Ask(question, reply) => match convert::input_request(&question.want) {
-                    Err(unaskable) => tell(reply, Err(unaskable)),
-                    Ok(_) if client.is_stateless() => self.wait_for(question, reply),
+                CallEvent::Ask(question, reply) => match convert::input_request(&question.want) {
+                    Err(unaskable) => send_answer(reply, Err(unaskable)),
+                    Ok(_) if client.is_stateless() => self.queue_question(question, reply),
                     Ok(request) => asking.push(
                         async move {
                             let response = client.ask(request).await;
-                            let answer = response.and_then(|value| convert::answer(&question.want, value));
-                            tell(reply, answer);
+                            let answer =
+                                response.and_then(|value| convert::parse_answer(&question.want, value));
+                            send_answer(reply, answer);
                         }
                         .boxed(),
                     ),
@@ -162,35 +168,36 @@ impl Running {
     }
 
     /// Forwards events that the call sent between the last poll of the queue and its end.
-    async fn tell_rest(&mut self, client: &Client) {
+    async fn forward_remaining_events(&mut self, client: &RequestClient) {
         while let Ok(event) = self.events.try_recv() {
             match event {
-                Event::Progress(progress) => client.progress(progress).await,
-                Event::Log(level, message) => client.log(level, message).await,
+                CallEvent::Progress(progress) => client.progress(progress).await,
+                CallEvent::Log(level, message) => client.log(level, message).await,
                 // The call has ended; nothing waits for the answer.
-                Event::Ask(..) => {}
+                CallEvent::Ask(..) => {}
             }
         }
     }
 
     /// Answers from the retained answers, or leaves the elicitation to a later request.
-    fn wait_for(&mut self, question: Question, reply: Reply) {
-        self.asked += 1;
-        let mut key = question.key.unwrap_or_else(|| format!("question_{}", self.asked));
+    fn queue_question(&mut self, question: Question, reply: AnswerSender) {
+        self.question_count += 1;
+        let mut key = question.key.unwrap_or_else(|| format!("question_{}", self.question_count));
         if self.pending.iter().any(|pending| pending.key == key) {
-            key = format!("{key}_{}", self.asked);
+            key = format!("{key}_{}", self.question_count);
         }
-        let given = self.given.remove(&key).map(|response| convert::answer(&question.want, response));
-        match given {
+        let early_answer =
+            self.early_responses.remove(&key).map(|response| convert::parse_answer(&question.want, response));
+        match early_answer {
             None | Some(Err(Unanswered::Unfit)) => {
-                self.pending.push(Pending { key, want: question.want, reply });
+                self.pending.push(PendingQuestion { key, want: question.want, reply });
             }
-            Some(answer) => tell(reply, answer),
+            Some(answer) => send_answer(reply, answer),
         }
     }
 
-    fn requests(&self) -> InputRequests {
-        let request = |pending: &Pending| {
+    fn input_requests(&self) -> InputRequests {
+        let request = |pending: &PendingQuestion| {
             let request = convert::input_request(&pending.want).ok()?;
             Some((pending.key.clone(), request))
         };
@@ -203,39 +210,39 @@ fn is_refusal(error: &ToolError) -> bool {
     error.unanswered() == Some(Unanswered::Unable)
 }
 
-async fn until(moment: Option<Instant>) {
+async fn sleep_until_deadline(moment: Option<Instant>) {
     if let Some(moment) = moment {
         tokio::time::sleep_until(moment).await;
     }
 }
 
-fn tell(reply: Reply, answer: Result<Value, Unanswered>) {
+fn send_answer(reply: AnswerSender, answer: Result<Value, Unanswered>) {
     // The call may have stopped waiting.
     let _ = reply.send(answer);
 }
 
 /// The call's side of the event queue.
-struct Line(mpsc::Sender<Event>);
+struct EventQueuePeer(mpsc::Sender<CallEvent>);
 
 #[async_trait]
-impl Peer for Line {
+impl Peer for EventQueuePeer {
     fn progress(&self, progress: Progress) {
-        self.offer(Event::Progress(progress));
+        self.try_send_event(CallEvent::Progress(progress));
     }
 
     fn log(&self, level: tracing::Level, message: &str) {
-        self.offer(Event::Log(level, message.to_owned()));
+        self.try_send_event(CallEvent::Log(level, message.to_owned()));
     }
 
     async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
         let (reply, answer) = oneshot::channel();
-        self.0.send(Event::Ask(question, reply)).await.map_err(|_| Unanswered::TooLate)?;
+        self.0.send(CallEvent::Ask(question, reply)).await.map_err(|_| Unanswered::TooLate)?;
         answer.await.unwrap_or(Err(Unanswered::TooLate))
     }
 }
 
-impl Line {
-    fn offer(&self, event: Event) {
+impl EventQueuePeer {
+    fn try_send_event(&self, event: CallEvent) {
         if self.0.try_send(event).is_err() {
             tracing::debug!("a client does not read; what a call told is lost");
         }

@@ -2,33 +2,33 @@
 //! use).
 
 use super::definition::ServerDefinition;
+use super::definition_store::{self, Memory, MemoryError, Remembered, ServerKey};
 use super::difference::{Difference, PROMPT};
-use super::memory::{self, Memory, MemoryError, Remembered, ServerKey};
 use super::settings::{Changes, ToolFilter, UpstreamSettings};
 use ctx_core::{Redactor, ToolSpec, escape_line};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a definition; a larger one is not stored.
-const REMEMBERED_BYTES_MAX: usize = 64 << 20;
+const DEFINITION_BYTES_MAX: usize = 64 << 20;
 
 /// Retries of adding new parts to the accepted definition, while other processes replace it.
 const EXTEND_ATTEMPTS_MAX: usize = 3;
 
-pub(super) struct Definitions {
+pub(super) struct PinnedDefinitions {
     key: ServerKey,
-    taken: ToolFilter,
+    filter: ToolFilter,
     changes: Changes,
     memory: Option<Arc<dyn Memory>>,
     /// Masks secrets before a definition is stored: a server may repeat those that it was given.
     redactor: Redactor,
-    now: Mutex<Now>,
-    /// Held from reading `now` to replacing it, so that concurrent listings do not undo each other. Fair: the listing
+    state: Mutex<PinState>,
+    /// Held from reading `state` to replacing it, so that concurrent listings do not undo each other. Fair: the listing
     /// that came last is stored last. Held across I/O, so only blocking threads may wait for it.
     updating: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Now {
+struct PinState {
     seen: ServerDefinition,
     /// `None` until the first definition is seen or loaded.
     accepted: Option<ServerDefinition>,
@@ -36,164 +36,166 @@ struct Now {
     /// Places that contain invisible characters.
     invisible_places: Vec<String>,
     /// The error of the store, if the accepted definition is unknown because of it.
-    trouble: Option<String>,
+    store_error: Option<String>,
 }
 
-impl Definitions {
+impl PinnedDefinitions {
     pub(super) fn new(
         settings: &UpstreamSettings,
         memory: Option<Arc<dyn Memory>>,
         redactor: Redactor,
     ) -> Self {
-        let (key, taken) = (ServerKey::of(settings), settings.tools.clone());
-        let (now, updating) = Default::default();
-        Self { key, taken, changes: settings.changes, memory, redactor, now, updating }
+        let (key, filter) = (ServerKey::of(settings), settings.tools.clone());
+        let (state, updating) = Default::default();
+        Self { key, filter, changes: settings.changes, memory, redactor, state, updating }
     }
 
     /// The tools of the stored definition, from an earlier run. Called once, before all other methods.
-    pub(super) fn recall(&self) -> Option<Vec<ToolSpec>> {
-        let remembered = self.read_memory()?;
-        let seen = ServerDefinition::read(&remembered.seen)?;
+    pub(super) fn load_tools(&self) -> Option<Vec<ToolSpec>> {
+        let remembered = self.load_stored()?;
+        let seen = ServerDefinition::parse(&remembered.seen)?;
         let mut tools = seen.visible_tools();
-        self.hold(Some(seen), Ok(Some(remembered)));
-        tools.retain(|spec| self.taken.takes(&spec.name));
+        self.compare(Some(seen), Ok(Some(remembered)));
+        tools.retain(|spec| self.filter.takes(&spec.name));
         Some(tools)
     }
 
     /// Stores the definition of the server, and warns if it is not the accepted one. Parts that could not be listed
     /// keep their last value.
-    pub(super) fn see(&self, seen: ServerDefinition) {
+    pub(super) fn record(&self, seen: ServerDefinition) {
         let _updating = self.updating.blocking_lock();
-        self.store(seen);
+        self.save(seen);
     }
 
-    /// [`Self::see`] for a definition without tools, of which only prompts, templates or resources were listed.
-    pub(super) fn see_offers(&self, mut seen: ServerDefinition) {
+    /// [`Self::record`] for a definition without tools, of which only prompts, templates or resources were listed.
+    pub(super) fn record_features(&self, mut seen: ServerDefinition) {
         let _updating = self.updating.blocking_lock();
-        seen.tools.clone_from(&self.now().seen.tools);
-        self.store(seen);
+        seen.tools.clone_from(&self.state().seen.tools);
+        self.save(seen);
     }
 
     /// Reads the accepted definition again: the user may have accepted another one in another process.
-    pub(super) fn look_again(&self) {
+    pub(super) fn reload_accepted(&self) {
         let _updating = self.updating.blocking_lock();
-        if let Some(remembered) = self.read_memory() {
-            self.hold(None, Ok(Some(remembered)));
+        if let Some(remembered) = self.load_stored() {
+            self.compare(None, Ok(Some(remembered)));
         }
     }
 
-    fn store(&self, mut seen: ServerDefinition) {
-        seen.fill(&self.now().seen);
+    fn save(&self, mut seen: ServerDefinition) {
+        seen.fill(&self.state().seen);
         let text = serde_json::to_string(&seen).map(|text| self.redactor.text(text)).unwrap_or_default();
         // Compared as it is stored, with secrets masked: otherwise an unchanged definition would differ.
-        let seen = ServerDefinition::read(&text).unwrap_or(seen);
+        let seen = ServerDefinition::parse(&text).unwrap_or(seen);
         let remembered = match &self.memory {
             None => Ok(None),
-            Some(_) if text.len() > REMEMBERED_BYTES_MAX => {
-                Err(format!("they are longer than {REMEMBERED_BYTES_MAX} bytes").into())
+            Some(_) if text.len() > DEFINITION_BYTES_MAX => {
+                Err(format!("they are longer than {DEFINITION_BYTES_MAX} bytes").into())
             }
             Some(memory) => memory.remember(&self.key, &text).map(Some),
         };
-        self.hold(Some(seen), remembered);
+        self.compare(Some(seen), remembered);
     }
 
-    fn read_memory(&self) -> Option<Remembered> {
-        let recalled = self.memory.as_ref()?.recall(&self.key);
-        recalled.unwrap_or_else(|error| {
+    fn load_stored(&self) -> Option<Remembered> {
+        let loaded = self.memory.as_ref()?.recall(&self.key);
+        loaded.unwrap_or_else(|error| {
             tracing::warn!("{}: what is remembered of its tools cannot be read: {error}", self.key.name);
             None
         })
     }
 
     /// Compares a definition, or without one the definition seen last, with the accepted one.
-    fn hold(&self, seen: Option<ServerDefinition>, remembered: Result<Option<Remembered>, MemoryError>) {
-        self.compare(seen, remembered, EXTEND_ATTEMPTS_MAX);
+    fn compare(&self, seen: Option<ServerDefinition>, remembered: Result<Option<Remembered>, MemoryError>) {
+        self.compare_with_retries(seen, remembered, EXTEND_ATTEMPTS_MAX);
     }
 
-    fn compare(
+    fn compare_with_retries(
         &self,
         seen: Option<ServerDefinition>,
         remembered: Result<Option<Remembered>, MemoryError>,
         attempts_left: usize,
     ) {
         let name = &self.key.name;
-        let mut now = self.now();
-        now.trouble = None;
-        let seen = seen.unwrap_or_else(|| std::mem::take(&mut now.seen));
+        let mut state = self.state();
+        state.store_error = None;
+        let seen = seen.unwrap_or_else(|| std::mem::take(&mut state.seen));
         let mut before = None;
         match remembered {
             Ok(Some(remembered)) => {
-                now.accepted = Some(memory::accepted(&remembered.accepted));
+                state.accepted = Some(definition_store::parse_accepted(&remembered.accepted));
                 before = Some(remembered.accepted);
             }
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!("{name}: its tools cannot be remembered: {error}");
-                now.trouble = Some(error.to_string());
+                state.store_error = Some(error.to_string());
             }
         }
-        let accepted = now.accepted.get_or_insert_with(|| seen.clone());
+        let accepted = state.accepted.get_or_insert_with(|| seen.clone());
         // Trust on first use, for each part: one that was never seen before is accepted.
         let is_filled = accepted.fill(&seen);
         let filled = is_filled.then(|| serde_json::to_string(accepted).unwrap_or_default());
-        let difference = Difference::of(accepted, &seen, &self.taken);
+        let difference = Difference::of(accepted, &seen, &self.filter);
         let invisible_places = seen.invisible_places();
-        let is_told = std::mem::replace(&mut now.difference, difference.clone()) == difference;
-        let are_places_told =
-            std::mem::replace(&mut now.invisible_places, invisible_places.clone()) == invisible_places;
-        now.seen = seen;
-        drop(now);
+        let is_reported = std::mem::replace(&mut state.difference, difference.clone()) == difference;
+        let are_places_reported =
+            std::mem::replace(&mut state.invisible_places, invisible_places.clone()) == invisible_places;
+        state.seen = seen;
+        drop(state);
         if let (Some(memory), Some(before), Some(filled)) = (&self.memory, before, filled) {
             match memory.extend(&self.key, &before, &filled) {
                 Ok(true) => {}
                 // The user has accepted another definition meanwhile, which counts.
                 Ok(false) if attempts_left > 0 => {
-                    if let Some(remembered) = self.read_memory() {
-                        return self.compare(None, Ok(Some(remembered)), attempts_left - 1);
+                    if let Some(remembered) = self.load_stored() {
+                        return self.compare_with_retries(None, Ok(Some(remembered)), attempts_left - 1);
                     }
                 }
                 Ok(false) => tracing::debug!("{name}: what was accepted changes all the time"),
                 Err(error) => tracing::debug!("{name}: what was accepted cannot be remembered: {error}"),
             }
         }
-        if !is_told && !difference.is_empty() {
+        if !is_reported && !difference.is_empty() {
             tracing::warn!(
                 "{name}: its tools are not those that were accepted: {difference}; look at them with \
                  `ctx upstream list`, accept them with `ctx upstream accept {name}`"
             );
         }
-        if !are_places_told && !invisible_places.is_empty() {
+        if !are_places_reported && !invisible_places.is_empty() {
             tracing::warn!("{name}: {}", describe_invisible(&invisible_places));
         }
     }
 
     /// How the definition differs from the accepted one.
     pub(super) fn difference(&self) -> Difference {
-        self.now().difference.clone()
+        self.state().difference.clone()
     }
 
     /// Warnings about the definition: invisible characters.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let places = self.now().invisible_places.clone();
+        let places = self.state().invisible_places.clone();
         if places.is_empty() { Vec::new() } else { vec![describe_invisible(&places)] }
     }
 
     /// Why a tool must not be called, if its definition is not the accepted one.
-    pub(super) fn objection(&self, tool: &str) -> Option<String> {
-        let now = self.now();
+    pub(super) fn tool_block_reason(&self, tool: &str) -> Option<String> {
+        let state = self.state();
         if self.changes == Changes::Tell {
             return None;
         }
-        if let Some(trouble) = now.trouble.as_ref().filter(|_| self.changes == Changes::Ask) {
-            return Some(format!("whether the definition of `{tool}` was accepted is not known: {trouble}"));
+        if let Some(store_error) = state.store_error.as_ref().filter(|_| self.changes == Changes::Ask) {
+            return Some(format!(
+                "whether the definition of `{tool}` was accepted is not known: {store_error}"
+            ));
         }
         let shown = escape_line(tool);
-        let what = match &now.difference {
+        let what = match &state.difference {
             difference if difference.changed.iter().any(|changed| changed.name == shown) => {
                 // Both definitions must say read-only: a tool that says so only now may have written until now.
-                let accepted = now.accepted.iter();
+                let accepted = state.accepted.iter();
                 if self.changes == Changes::AskUnlessReadOnly
-                    && accepted.chain([&now.seen]).all(|definition| is_read_only(definition, tool))
+                    && accepted.chain([&state.seen]).all(|definition| is_read_only(definition, tool))
                 {
                     return None;
                 }
@@ -208,12 +210,13 @@ impl Definitions {
     }
 
     /// Why a prompt must not be fetched, if it is not the one that was accepted.
-    pub(super) fn prompt_objection(&self, prompt: &str) -> Option<String> {
+    pub(super) fn prompt_block_reason(&self, prompt: &str) -> Option<String> {
         if self.changes != Changes::Ask {
             return None;
         }
-        let (now, shown) = (self.now(), escape_line(prompt));
-        let other = now.difference.others.iter().find(|other| other.kind == PROMPT && other.name == shown)?;
+        let (state, shown) = (self.state(), escape_line(prompt));
+        let other =
+            state.difference.others.iter().find(|other| other.kind == PROMPT && other.name == shown)?;
         Some(self.with_remedy(&format!(
             "the prompt `{shown}` was {} since its prompts were accepted",
             other.change
@@ -225,8 +228,8 @@ impl Definitions {
         format!("{what}; look at it with `ctx upstream list`, accept it with `ctx upstream accept {name}`")
     }
 
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, PinState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -254,7 +257,7 @@ mod tests {
         accepted: Mutex<Option<String>>,
         count: Mutex<usize>,
         waits: Sender<()>,
-        go_on: Mutex<Receiver<()>>,
+        resume: Mutex<Receiver<()>>,
     }
 
     impl Memory for SlowMemory {
@@ -270,7 +273,7 @@ mod tests {
             };
             if count == 2 {
                 self.waits.send(()).unwrap();
-                self.go_on.lock().unwrap().recv().unwrap();
+                self.resume.lock().unwrap().recv().unwrap();
             }
             let accepted = self.accepted.lock().unwrap().get_or_insert_with(|| seen.to_owned()).clone();
             Ok(Remembered { seen: seen.to_owned(), accepted })
@@ -342,32 +345,32 @@ mod tests {
         let memory = Arc::new(BusyMemory::default());
         let key = ServerKey::of(&settings());
         memory.remember(&key, &serde_json::to_string(&echo("as accepted")).unwrap()).unwrap();
-        let definitions = Definitions::new(&settings(), Some(memory), Redactor::default());
-        definitions.see(ServerDefinition { instructions: Some("new".to_owned()), ..echo("changed") });
-        assert_eq!(definitions.objection("echo"), None);
+        let definitions = PinnedDefinitions::new(&settings(), Some(memory), Redactor::default());
+        definitions.record(ServerDefinition { instructions: Some("new".to_owned()), ..echo("changed") });
+        assert_eq!(definitions.tool_block_reason("echo"), None);
     }
 
     #[test]
     fn a_listing_of_resources_does_not_restore_old_tools() {
-        let ((waits, waiting), (go_on, goes_on)) = (channel(), channel());
+        let ((waits, waiting), (resume, resumed)) = (channel(), channel());
         let (accepted, count) = Default::default();
-        let memory = SlowMemory { accepted, count, waits, go_on: Mutex::new(goes_on) };
-        let definitions = Definitions::new(&settings(), Some(Arc::new(memory)), Redactor::default());
-        definitions.see(echo("as accepted"));
+        let memory = SlowMemory { accepted, count, waits, resume: Mutex::new(resumed) };
+        let definitions = PinnedDefinitions::new(&settings(), Some(Arc::new(memory)), Redactor::default());
+        definitions.record(echo("as accepted"));
         std::thread::scope(|scope| {
-            scope.spawn(|| definitions.see_offers(ServerDefinition::default()));
+            scope.spawn(|| definitions.record_features(ServerDefinition::default()));
             waiting.recv().unwrap();
             let (stored, is_stored) = channel();
             let definitions = &definitions;
             scope.spawn(move || {
-                definitions.see(echo("changed"));
+                definitions.record(echo("changed"));
                 stored.send(()).ok();
             });
             // It overtakes the listing of resources, or waits for it.
             is_stored.recv_timeout(Duration::from_millis(200)).ok();
-            go_on.send(()).unwrap();
+            resume.send(()).unwrap();
         });
-        let objection = definitions.objection("echo").unwrap_or_default();
-        assert!(objection.contains("has changed since it was accepted"), "{objection}");
+        let reason = definitions.tool_block_reason("echo").unwrap_or_default();
+        assert!(reason.contains("has changed since it was accepted"), "{reason}");
     }
 }
