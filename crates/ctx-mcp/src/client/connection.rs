@@ -2,6 +2,7 @@
 //! tools.
 
 use super::StartCheck;
+use super::boxed_transport::{BoxedTransport, unbox_error};
 use super::calls::{OpenCalls, UpstreamHandler};
 use super::definition::ToolDefinition;
 use super::guard::ConnectionGuard;
@@ -163,7 +164,7 @@ impl ConnectionFactory {
                 let sse = GuardedTransport::new(sse, guard.clone(), calls.clone(), &self.tasks);
                 // Servers of this transport speak revisions with sessions only.
                 let mode = ClientLifecycleMode::Initialize;
-                let serving = serve_client_with_lifecycle_and_ct(handler, sse, mode, stop.clone());
+                let serving = start_client(handler, BoxedTransport::new(sse), mode, &stop);
                 let running = serving
                     .await
                     .map_err(|error| guard.reason().unwrap_or_else(|| describe_initialize_error(&error)))?;
@@ -180,13 +181,8 @@ impl ConnectionFactory {
                 let http_client = StreamableHttp::new(url, bytes_max, oauth.cloned(), &self.redactor, &guard);
                 let transport = StreamableHttpClientTransport::with_client(http_client.clone(), config);
                 let transport = GuardedTransport::new(transport, guard.clone(), calls.clone(), &self.tasks);
-                let serving = serve_client_with_lifecycle_and_ct(
-                    handler,
-                    transport,
-                    era.lifecycle_mode(),
-                    stop.clone(),
-                );
-                let running = match serving.await {
+                let transport = BoxedTransport::new(transport);
+                let running = match start_client(handler, transport, era.lifecycle_mode(), &stop).await {
                     Ok(running) => running,
                     Err(error) => {
                         let reason = guard.reason().unwrap_or_else(|| describe_initialize_error(&error));
@@ -224,7 +220,17 @@ async fn stdio_handshake(
         }
         era => (NegotiatedTransport::with_known_era(lines), era),
     };
-    Some(serve_client_with_lifecycle_and_ct(handler, lines, era.lifecycle_mode(), stop.clone()).await)
+    Some(start_client(handler, BoxedTransport::new(lines), era.lifecycle_mode(), stop).await)
+}
+
+/// Starts rmcp's client service, which makes the handshake.
+async fn start_client(
+    handler: UpstreamHandler,
+    transport: BoxedTransport,
+    mode: ClientLifecycleMode,
+    stop: &CancellationToken,
+) -> Result<RunningService<RoleClient, UpstreamHandler>, ClientInitializeError> {
+    serve_client_with_lifecycle_and_ct(handler, transport, mode, stop.clone()).await
 }
 
 /// Waits for the end of a connection, then ends its process; sends the reason to `end_sender`.
@@ -279,7 +285,7 @@ pub(super) fn start_timeout_reason(limit: Duration) -> String {
 fn describe_initialize_error(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => describe_initialize_error(fallback),
-        ClientInitializeError::TransportError { error, .. } => describe_error(&*error.error),
+        ClientInitializeError::TransportError { error, .. } => describe_error(unbox_error(&*error.error)),
         ClientInitializeError::JsonRpcError(error) => format!("it refused to begin: {}", error.message),
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
         other => format!("it did not begin as MCP servers do: {other}"),

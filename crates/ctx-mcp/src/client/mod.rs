@@ -5,6 +5,7 @@
 //! one that the user accepted. Transports: `process` and `line_transport` (stdio), `streamable_http`,
 //! `sse_transport` (HTTP+SSE), with `oauth` for sign-in. The address policy (SSRF) is left to ctx-net.
 
+mod boxed_transport;
 mod calls;
 mod connection;
 mod definition;

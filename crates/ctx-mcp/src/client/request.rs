@@ -1,6 +1,7 @@
 //! Requests over a connection: sent, served with the server's notifications and requests until the response,
 //! and cancelled if the caller stops waiting.
 
+use super::boxed_transport::unbox_error;
 use super::calls::{AnswerSender, OpenCall, ServerEvent};
 use super::connection::{Connection, ProtocolEra};
 use super::streamable_http::HttpTransportError;
@@ -165,7 +166,7 @@ impl Connection {
                 Err(CallFailure::NotSent)
             }
             Err(ServiceError::McpError(error)) => Err(CallFailure::Refused(convert::server_error(&error))),
-            Err(ServiceError::TransportSend(error)) => match error.error.downcast_ref() {
+            Err(ServiceError::TransportSend(error)) => match unbox_error(&*error.error).downcast_ref() {
                 Some(HttpTransportError::AuthRequired(_) | HttpTransportError::InsufficientScope(_))
                     if self.can_log_in =>
                 {
