@@ -3,7 +3,7 @@
 use crate::http::Connection;
 use crate::run::{cargo, copy, release_binary, root, succeed, target};
 use crate::server::Server;
-use crate::{clients, codegen, conformance, dependencies, programs, tidy, tools};
+use crate::{clients, codegen, conformance, dependencies, pictures, programs, tidy, tools};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,8 @@ pub(crate) fn everything() -> Result<()> {
     step("documentation", || {
         succeed(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    step("the release binary on the example", release_journey)
+    step("the release binary on the example", release_journey)?;
+    step("pictures", || pictures::check_with(&target().join("release/ctx")))
 }
 
 /// Runs the checks that are fast enough to run after every change.

@@ -15,6 +15,7 @@ mod codegen;
 mod conformance;
 mod dependencies;
 mod http;
+mod pictures;
 mod programs;
 mod run;
 mod server;
@@ -34,7 +35,7 @@ const USAGE: &str = "usage: cargo xtask <task>
 
   ci                 everything that must hold: format, tidy, lints, licences, tests, generated
                      pages, MCP conformance, MCP clients, documentation, the release binary on the
-                     example
+                     example, pictures
   test               the fast part of the tests
   clients [programs] programs made with the official MCP SDKs against our server, a server of theirs
                      that starts late behind ours, and (or only) the clients that people use (Claude Code, Codex, Gemini CLI, MCP Inspector) on what
@@ -42,6 +43,9 @@ const USAGE: &str = "usage: cargo xtask <task>
   codegen [--check]  write the generated reference pages, or check that they are current
   conformance        the official MCP conformance suite against our server, twice in a row, and
                      against our client
+  pictures [--check] [--binary PATH]
+                     record the terminal session of the README and draw the diagrams, or check that the
+                     committed pictures are current; builds the release binary if none is named
   tidy               rules about files and dependencies that no other tool holds
   tools              install what the checks need under target/tools: an S3 service (moto), MCP servers,
                      descriptions of functions, the type checker of Luau, the MCP conformance suite, MCP
@@ -63,6 +67,7 @@ pub fn dispatch(arguments: &[&str]) -> Result<()> {
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         ["conformance"] => conformance::run(),
+        ["pictures", options @ ..] => pictures::run(options),
         ["tidy"] => tidy::check(),
         ["tools"] => tools::everything(),
         ["bench", parts @ ..] => bench(parts),
