@@ -34,7 +34,7 @@ pub(crate) const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
 ];
 
 /// The allowed dependencies between our crates, as in ARCHITECTURE.md; dev-dependencies are not restricted.
-const ARROWS: &[(&str, &[&str])] = &[
+pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     (
         "ctx",
         &[

@@ -1,6 +1,10 @@
 //! `cargo xtask pictures`: writes the pictures of the documentation from what they show, so that none goes stale.
 
 mod ansi;
+mod concepts;
+mod crates;
+mod diagram;
+mod layers;
 mod normal;
 mod session;
 mod svg;
@@ -53,7 +57,11 @@ pub(crate) fn check_with(binary: &Path) -> Result<()> {
 }
 
 fn pictures(binary: &Path) -> Result<Vec<(&'static str, String)>> {
-    let pictures = vec![("session.svg", session::picture(binary)?)];
+    let pictures = vec![
+        ("concepts.svg", concepts::picture()?),
+        ("crates.svg", crates::picture()?),
+        ("session.svg", session::picture(binary)?),
+    ];
     for (name, picture) in &pictures {
         let size = picture.len();
         ensure!(size <= BYTES_MAX, "{name} has {size} bytes, more than {BYTES_MAX}");

@@ -33,6 +33,11 @@ const DESCRIPTION: &str = "A terminal session: ctx up indexes a folder and serve
 /// Modification time of all documents, in seconds since 1970: 4 May 2026, noon.
 const MODIFIED: u64 = 1_777_896_000;
 
+/// Length of the path of the home folder, the same on every machine: results contain paths, and their sizes are shown.
+const HOME_LENGTH: usize = 96;
+/// Random characters of this path.
+const HOME_RANDOM: usize = 8;
+
 /// Maximum time for a command, and for the embeddings of the workspace.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(60);
 const EMBEDDING_TIME_MAX: Duration = Duration::from_secs(300);
@@ -83,7 +88,10 @@ struct Home {
 
 impl Home {
     fn new(binary: &Path) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        let parent = std::env::temp_dir().canonicalize()?;
+        let used = parent.as_os_str().len() + 1 + HOME_RANDOM;
+        let prefix = format!("{:-<1$}", "ctx-pictures-", HOME_LENGTH.saturating_sub(used));
+        let folder = tempfile::Builder::new().prefix(&prefix).rand_bytes(HOME_RANDOM).tempdir_in(parent)?;
         let home = Self { folder };
         let programs = home.path()?.join("bin");
         fs::create_dir(&programs)?;
