@@ -32,10 +32,10 @@ pub(super) fn lines(output: &str, columns_max: usize) -> Vec<Line> {
     let mut chars = output.chars().peekable();
     while let Some(char) = chars.next() {
         match char {
-            '\u{1b}' => screen.obey(&mut chars),
+            '\u{1b}' => screen.read_escape(&mut chars),
             '\n' => screen.end_line(),
             '\t' => (width(&screen.line) % TAB_COLUMNS..TAB_COLUMNS).for_each(|_| screen.put(' ')),
-            // Overwriting is not emulated: what follows replaces the line.
+            // Overwriting is not emulated: the next text replaces the line.
             '\r' if chars.peek() != Some(&'\n') => screen.line.clear(),
             char if char.is_control() => {}
             char => screen.put(char),
@@ -117,7 +117,7 @@ impl Screen {
     }
 
     /// Reads an escape sequence, and applies it if it sets a style.
-    fn obey(&mut self, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    fn read_escape(&mut self, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
         match chars.next() {
             Some('[') => {
                 let mut parameters = String::new();

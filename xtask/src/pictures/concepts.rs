@@ -1,6 +1,6 @@
-//! The picture of the guide's page on concepts: what is read, what can be called, and who calls.
+//! The overview of the guide's page on concepts: sources, tools, the catalog and its callers.
 //!
-//! Every box of something that is configured names its sections of `ctx.toml`. Drawing fails if a section is no longer
+//! Every box of a source or a tool names its sections of `ctx.toml`. Drawing fails if a section is no longer
 //! in the settings reference, or if the reference has a kind of source or of tool that no box shows.
 
 use super::diagram::{Area, Diagram};
@@ -24,41 +24,61 @@ const HEIGHT: f64 = 560.0;
 const MARGIN: f64 = 20.0;
 const GAP: f64 = 12.0;
 
-/// Something that is configured.
-struct Origin {
+/// A kind of source or tool, and the section that configures it.
+struct ConfiguredItem {
     title: &'static str,
     details: &'static str,
     section: &'static str,
 }
 
-const SOURCES: [Origin; 4] = [
-    Origin { title: "Folders", details: "watched for changes", section: "connectors.filesystem.<name>" },
-    Origin { title: "Git repositories", details: "one branch, any host", section: "connectors.git.<name>" },
-    Origin { title: "S3 buckets", details: "and compatible services", section: "connectors.s3.<name>" },
-    Origin { title: "Lua connectors", details: "any other system", section: "connectors.script.<name>" },
+const SOURCES: [ConfiguredItem; 4] = [
+    ConfiguredItem {
+        title: "Folders",
+        details: "watched for changes",
+        section: "connectors.filesystem.<name>",
+    },
+    ConfiguredItem {
+        title: "Git repositories",
+        details: "one branch, any host",
+        section: "connectors.git.<name>",
+    },
+    ConfiguredItem {
+        title: "S3 buckets",
+        details: "and compatible services",
+        section: "connectors.s3.<name>",
+    },
+    ConfiguredItem {
+        title: "Lua connectors",
+        details: "any other system",
+        section: "connectors.script.<name>",
+    },
 ];
 
-const TOOLS: [Origin; 3] = [
-    Origin { title: "Lua tools", details: "functions of your own", section: "tools.script.<name>" },
-    Origin { title: "MCP servers", details: "each tool becomes a function", section: "mcp_servers.<name>" },
-    Origin {
+const TOOLS: [ConfiguredItem; 3] = [
+    ConfiguredItem { title: "Lua tools", details: "functions of your own", section: "tools.script.<name>" },
+    ConfiguredItem {
+        title: "MCP servers",
+        details: "each tool becomes a function",
+        section: "mcp_servers.<name>",
+    },
+    ConfiguredItem {
         title: "HTTP APIs",
         details: "each OpenAPI operation becomes a function",
         section: "apis.<name>",
     },
 ];
 
-/// What the catalog does with every call, in this order.
+/// The steps of every call in the catalog, in order.
 const CHECKS: [&str; 4] = ["scopes checked", "arguments validated", "limits applied", "run recorded"];
 
 const FUNCTIONS: &str = "context.search · ctx.execute · tools.echo · github.issues_list · …";
 
-/// Who calls, and by what way.
+/// The callers of the catalog, and their interfaces.
 const CALLERS: [(&str, &str); 4] =
     [("You", "command line"), ("AI agents", "MCP"), ("Programs", "HTTP"), ("Scripts", "sandboxed worker")];
 
-/// Draws the picture.
-pub(super) fn picture() -> Result<String> {
+/// Checks the sections and draws the overview, as an SVG.
+pub(super) fn draw_concepts() -> Result<String> {
     check(&fs::read_to_string(root().join(REFERENCE))?)?;
     Ok(draw())
 }
@@ -71,7 +91,7 @@ fn check(reference: &str) -> Result<()> {
         .filter(|section| SHOWN.iter().any(|shown| section.starts_with(shown)))
         .filter(|section| !NOT_SHOWN.contains(section))
         .collect();
-    let drawn: BTreeSet<&str> = SOURCES.iter().chain(&TOOLS).map(|origin| origin.section).collect();
+    let drawn: BTreeSet<&str> = SOURCES.iter().chain(&TOOLS).map(|item| item.section).collect();
     ensure!(
         documented == drawn,
         "the picture of the concepts shows {drawn:?}, and {REFERENCE} has {documented:?}: change {}",
@@ -94,10 +114,10 @@ fn draw() -> String {
     diagram.text("", right + 36.0, 36.0, "tools become functions");
 
     let source_width = (half - GAP) / 2.0;
-    for (place, origin) in SOURCES.iter().enumerate() {
+    for (place, item) in SOURCES.iter().enumerate() {
         let (column, row) = ((place % 2) as f64, (place / 2) as f64);
         let (x, y) = (left + column * (source_width + GAP), 50.0 + row * (54.0 + GAP));
-        draw_origin(origin, "r", Area { x, y, width: source_width, height: 54.0 }, &mut diagram);
+        draw_item(item, "r", Area { x, y, width: source_width, height: 54.0 }, &mut diagram);
     }
     let store = Area { x: left, y: 214.0, width: half, height: 78.0 };
     for column in [0.0, source_width + GAP] {
@@ -110,9 +130,9 @@ fn draw() -> String {
     diagram.text("", store.x + 14.0, store.y + 63.0, "keyword index (BM25) and embeddings");
 
     let tool_height = (store.bottom() - 50.0 - 2.0 * GAP) / 3.0;
-    for (place, origin) in TOOLS.iter().enumerate() {
+    for (place, item) in TOOLS.iter().enumerate() {
         let y = 50.0 + place as f64 * (tool_height + GAP);
-        draw_origin(origin, "x", Area { x: right, y, width: half, height: tool_height }, &mut diagram);
+        draw_item(item, "x", Area { x: right, y, width: half, height: tool_height }, &mut diagram);
     }
 
     let catalog = Area { x: MARGIN, y: 336.0, width: WIDTH - 2.0 * MARGIN, height: 92.0 };
@@ -141,11 +161,11 @@ fn draw() -> String {
     diagram.finish()
 }
 
-fn draw_origin(origin: &Origin, class: &str, area: Area, diagram: &mut Diagram) {
+fn draw_item(item: &ConfiguredItem, class: &str, area: Area, diagram: &mut Diagram) {
     diagram.area(class, area);
     let middle = area.y + area.height / 2.0;
-    diagram.text("t", area.x + 14.0, middle - 5.0, origin.title);
-    diagram.text("", area.x + 14.0, middle + 14.0, origin.details);
+    diagram.text("t", area.x + 14.0, middle - 5.0, item.title);
+    diagram.text("", area.x + 14.0, middle + 14.0, item.details);
 }
 
 fn draw_catalog(area: Area, diagram: &mut Diagram) {

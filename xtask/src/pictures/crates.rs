@@ -12,7 +12,7 @@ use std::fs;
 /// The crate from which the picture starts; it shows all that this one depends on.
 const PROGRAM: &str = "ctx";
 
-/// Where the purposes are: a line for each crate, `name  PURPOSE: more; and more`.
+/// The file with the purposes: a line for each crate, `name  PURPOSE: more; and more`.
 const LIST: &str = "ARCHITECTURE.md";
 
 const SIZES: Sizes = Sizes { node_width: 190.0, gap: 13.0 };
@@ -32,18 +32,18 @@ const LINES_MAX: usize = 5;
 const NAMES: [&str; 5] = ["APIs", "HTTP", "JSON", "Luau", "MCP"];
 
 /// A crate of the picture.
-struct Room {
+struct CrateBox {
     name: &'static str,
     /// Lines that fit.
     purpose: Vec<String>,
     details: Vec<String>,
 }
 
-/// Draws the crates.
-pub(super) fn picture() -> Result<String> {
+/// Draws the crates in layers, as an SVG.
+pub(super) fn draw_crates() -> Result<String> {
     let list = fs::read_to_string(root().join(LIST))?;
     let names = reachable();
-    let rooms = names.iter().map(|name| room(name, &list)).collect::<Result<Vec<_>>>()?;
+    let boxes = names.iter().map(|name| crate_box(name, &list)).collect::<Result<Vec<_>>>()?;
     let index = |name: &str| names.iter().position(|known| *known == name);
     let edges: Vec<(usize, usize)> = names
         .iter()
@@ -51,7 +51,7 @@ pub(super) fn picture() -> Result<String> {
         .flat_map(|(from, name)| dependencies(name).iter().filter_map(move |to| Some((from, index(to)?))))
         .collect();
     let edges = without_implied(names.len(), &edges);
-    Ok(draw(&rooms, &layout(names.len(), &edges, &SIZES)))
+    Ok(draw(&boxes, &layout(names.len(), &edges, &SIZES)))
 }
 
 fn dependencies(name: &str) -> &'static [&'static str] {
@@ -71,7 +71,7 @@ fn reachable() -> Vec<&'static str> {
 }
 
 /// A crate with its line of the list.
-fn room(name: &'static str, list: &str) -> Result<Room> {
+fn crate_box(name: &'static str, list: &str) -> Result<CrateBox> {
     let mut lines = list.lines().skip_while(|line| *line != "crates/");
     let entry = lines
         .by_ref()
@@ -83,7 +83,7 @@ fn room(name: &'static str, list: &str) -> Result<Room> {
     let width = SIZES.node_width - 2.0 * TEXT_LEFT;
     let purpose = wrapped(&in_sentence_case(purpose), width / BOLD_WIDTH, FONT_SIZE, LINES_MAX);
     let details = wrapped(details, width, FONT_SIZE, LINES_MAX - purpose.len());
-    Ok(Room { name, purpose, details })
+    Ok(CrateBox { name, purpose, details })
 }
 
 /// The text with a capital at its beginning, and without words in capitals, except for names.
@@ -101,53 +101,54 @@ fn in_sentence_case(text: &str) -> String {
 
 /// A row of the picture: its upper and its lower edge.
 #[derive(Clone, Copy)]
-struct Row {
+struct RowExtent {
     top: f64,
     bottom: f64,
 }
 
-fn draw(rooms: &[Room], drawing: &Drawing) -> String {
-    let rows = rows(rooms, drawing);
+fn draw(boxes: &[CrateBox], drawing: &Drawing) -> String {
+    let rows = rows(boxes, drawing);
     let height = rows.last().map_or(0.0, |row| row.bottom) + MARGIN;
     let mut diagram = Diagram::new("The crates and their dependencies", drawing.width + 2.0 * MARGIN, height);
     for arrow in &drawing.arrows {
-        diagram.arrow(&curve(arrow, &rows[drawing.places[arrow.from].row..]));
+        diagram.arrow(&curve(arrow, &rows[drawing.positions[arrow.from].row..]));
     }
-    for (room, place) in rooms.iter().zip(&drawing.places) {
-        let Row { top, bottom } = rows[place.row];
+    for (crate_box, place) in boxes.iter().zip(&drawing.positions) {
+        let RowExtent { top, bottom } = rows[place.row];
         let x = MARGIN + place.x - SIZES.node_width / 2.0;
-        draw_room(room, Area { x, y: top, width: SIZES.node_width, height: bottom - top }, &mut diagram);
+        draw_box(crate_box, Area { x, y: top, width: SIZES.node_width, height: bottom - top }, &mut diagram);
     }
     diagram.finish()
 }
 
 /// The rows, each as high as its longest text.
-fn rows(rooms: &[Room], drawing: &Drawing) -> Vec<Row> {
+fn rows(boxes: &[CrateBox], drawing: &Drawing) -> Vec<RowExtent> {
     let mut rows = Vec::new();
     let mut top = MARGIN;
     for row in 0..drawing.rows {
-        let here = rooms.iter().zip(&drawing.places).filter(|(_, place)| place.row == row);
-        let lines = here.map(|(room, _)| room.purpose.len() + room.details.len()).max().unwrap_or(0);
+        let here = boxes.iter().zip(&drawing.positions).filter(|(_, place)| place.row == row);
+        let lines =
+            here.map(|(crate_box, _)| crate_box.purpose.len() + crate_box.details.len()).max().unwrap_or(0);
         let bottom = top + TEXT_TOP + (lines as f64 - 1.0) * LINE_HEIGHT + TEXT_LEFT;
-        rows.push(Row { top, bottom });
+        rows.push(RowExtent { top, bottom });
         top = bottom + ROW_GAP;
     }
     rows
 }
 
-fn draw_room(room: &Room, area: Area, diagram: &mut Diagram) {
-    diagram.area(if room.name == PROGRAM { "r" } else { "c" }, area);
+fn draw_box(crate_box: &CrateBox, area: Area, diagram: &mut Diagram) {
+    diagram.area(if crate_box.name == PROGRAM { "r" } else { "c" }, area);
     let x = area.x + TEXT_LEFT;
-    diagram.text("n", x, area.y + NAME_TOP, room.name);
-    let purpose = room.purpose.iter().map(|line| ("t", line));
-    let lines = purpose.chain(room.details.iter().map(|line| ("", line)));
+    diagram.text("n", x, area.y + NAME_TOP, crate_box.name);
+    let purpose = crate_box.purpose.iter().map(|line| ("t", line));
+    let lines = purpose.chain(crate_box.details.iter().map(|line| ("", line)));
     for (place, (class, line)) in lines.enumerate() {
         diagram.text(class, x, area.y + TEXT_TOP + place as f64 * LINE_HEIGHT, line);
     }
 }
 
 /// A curve from row to row, straight where it passes one; `rows` begins with the row of its start.
-fn curve(arrow: &Arrow, rows: &[Row]) -> String {
+fn curve(arrow: &Arrow, rows: &[RowExtent]) -> String {
     let mut x = MARGIN + arrow.xs[0];
     let mut path = format!("M{} {}", number(x), number(rows[0].bottom));
     let last = arrow.xs.len() - 1;
@@ -173,10 +174,10 @@ mod tests {
     fn every_crate_of_the_program_has_a_purpose() {
         let list = fs::read_to_string(root().join(LIST)).unwrap();
         for name in reachable() {
-            let room = room(name, &list).unwrap();
-            assert!(!room.purpose.is_empty(), "{name}");
+            let crate_box = crate_box(name, &list).unwrap();
+            assert!(!crate_box.purpose.is_empty(), "{name}");
         }
-        assert!(room("ctx-nowhere", &list).is_err());
+        assert!(crate_box("ctx-nowhere", &list).is_err());
     }
 
     #[test]

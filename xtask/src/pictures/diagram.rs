@@ -1,4 +1,4 @@
-//! What the diagrams have in common: a card with boxes, texts and arrows, in light and in dark colours.
+//! Draws a diagram as SVG: a card with boxes, texts and arrows, in light and in dark colours.
 
 use super::svg::{escaped, number};
 

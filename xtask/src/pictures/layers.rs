@@ -18,9 +18,9 @@ pub(super) struct Sizes {
     pub(super) gap: f64,
 }
 
-/// Where a node lies: its row, and the middle of its box.
+/// The row of a node, and the middle of its box.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct NodePosition {
     pub(super) row: usize,
     pub(super) x: f64,
 }
@@ -35,7 +35,7 @@ pub(super) struct Arrow {
 
 /// A drawing of a graph.
 pub(super) struct Drawing {
-    pub(super) places: Vec<Place>,
+    pub(super) positions: Vec<NodePosition>,
     pub(super) arrows: Vec<Arrow>,
     pub(super) rows: usize,
     pub(super) width: f64,
@@ -147,7 +147,7 @@ impl Grid {
         }
     }
 
-    /// The crossings, then the length of all arrows, in places of their rows.
+    /// The crossings, then the length of all arrows, in positions of their rows.
     fn cost(&self) -> (usize, usize) {
         const SCALE: usize = 1000;
         let mut place = vec![0; self.row_of.len()];
@@ -240,10 +240,10 @@ impl Grid {
             }
         }
         // No row reaches further than the widest one.
-        let room = (self.width_max(sizes) - self.row_width(row, sizes)) / 2.0;
+        let slack = (self.width_max(sizes) - self.row_width(row, sizes)) / 2.0;
         let middle = -offsets.last().copied().unwrap_or(0.0) / 2.0;
         let starts = blocks.iter().flat_map(|(start, many)| std::iter::repeat_n(*start, *many));
-        let starts = starts.map(|start| start.clamp(middle - room, middle + room));
+        let starts = starts.map(|start| start.clamp(middle - slack, middle + slack));
         for ((vertex, start), offset) in row.iter().zip(starts).zip(&offsets) {
             self.xs[*vertex] = start + offset;
         }
@@ -267,13 +267,16 @@ impl Grid {
         });
         Drawing {
             arrows: arrows.collect(),
-            places: (0..count).map(|node| Place { row: self.row_of[node], x: self.xs[node] }).collect(),
+            positions: (0..count)
+                .map(|node| NodePosition { row: self.row_of[node], x: self.xs[node] })
+                .collect(),
             rows: self.rows.len(),
             width: (right - left).ceil(),
         }
     }
 
-    /// Where the arrow between a node and its neighbour meets the node's box: in the order of the neighbours.
+    /// The x at which the arrow between a node and its neighbour meets the node's box; arrows keep the order of the
+    /// neighbours.
     fn port(&self, node: usize, neighbour: usize, joined: &[Vec<usize>]) -> f64 {
         let mut joined = joined[node].clone();
         joined.sort_by(|one, other| self.xs[*one].total_cmp(&self.xs[*other]));
@@ -306,15 +309,15 @@ mod tests {
         let drawing = layout(6, &edges, &SIZES);
         assert_eq!(drawing.rows, 3);
         for Arrow { from, to, xs } in &drawing.arrows {
-            let (from, to) = (drawing.places[*from].row, drawing.places[*to].row);
+            let (from, to) = (drawing.positions[*from].row, drawing.positions[*to].row);
             assert_eq!(from + xs.len() - 1, to);
         }
         for (one, other) in pairs(6) {
-            let (one, other) = (drawing.places[one], drawing.places[other]);
+            let (one, other) = (drawing.positions[one], drawing.positions[other]);
             assert!(one.row != other.row || (one.x - other.x).abs() >= 119.0, "{one:?} {other:?}");
         }
-        let inside = |place: &Place| place.x >= 50.0 && place.x + 50.0 <= drawing.width;
-        assert!(drawing.places.iter().all(inside), "{:?}", drawing.places);
+        let inside = |place: &NodePosition| place.x >= 50.0 && place.x + 50.0 <= drawing.width;
+        assert!(drawing.positions.iter().all(inside), "{:?}", drawing.positions);
     }
 
     #[test]

@@ -1,17 +1,18 @@
-//! `cargo xtask pictures`: writes the pictures of the documentation from what they show, so that none goes stale.
+//! `cargo xtask pictures`: generates the pictures of the documentation from the release binary and the repository, and
+//! checks that the committed ones are current.
 
 mod ansi;
 mod concepts;
 mod crates;
 mod diagram;
 mod layers;
-mod normal;
+mod normalise;
 mod session;
 mod svg;
 mod terminal;
 
 use crate::run::{release_binary, root};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,15 +24,19 @@ const BYTES_MAX: usize = 60_000;
 /// Runs the task with its options: `--check`, and `--binary PATH` for a program that is already built.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
     let (options, binary) = match options {
-        [rest @ .., "--binary", path] => (rest, PathBuf::from(path).canonicalize()?),
-        ["--binary", path, rest @ ..] => (rest, PathBuf::from(path).canonicalize()?),
-        rest => (rest, release_binary()?),
+        [rest @ .., "--binary", path] | ["--binary", path, rest @ ..] => (rest, Some(path)),
+        rest => (rest, None),
     };
-    match options {
-        [] => write(&binary),
-        ["--check"] => check_with(&binary),
+    let is_check = match options {
+        [] => false,
+        ["--check"] => true,
         _ => bail!("usage: cargo xtask pictures [--check] [--binary PATH]"),
-    }
+    };
+    let binary = match binary {
+        Some(path) => PathBuf::from(path).canonicalize().with_context(|| format!("no binary {path}"))?,
+        None => release_binary()?,
+    };
+    if is_check { check_with(&binary) } else { write(&binary) }
 }
 
 fn write(binary: &Path) -> Result<()> {
@@ -41,7 +46,7 @@ fn write(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a committed picture differs from what the program prints and the repository contains now.
+/// Generates the pictures with this binary, and fails if a committed one differs.
 pub(crate) fn check_with(binary: &Path) -> Result<()> {
     let mut stale = Vec::new();
     for (name, picture) in pictures(binary)? {
@@ -58,9 +63,9 @@ pub(crate) fn check_with(binary: &Path) -> Result<()> {
 
 fn pictures(binary: &Path) -> Result<Vec<(&'static str, String)>> {
     let pictures = vec![
-        ("concepts.svg", concepts::picture()?),
-        ("crates.svg", crates::picture()?),
-        ("session.svg", session::picture(binary)?),
+        ("concepts.svg", concepts::draw_concepts()?),
+        ("crates.svg", crates::draw_crates()?),
+        ("session.svg", session::draw_session(binary)?),
     ];
     for (name, picture) in &pictures {
         let size = picture.len();

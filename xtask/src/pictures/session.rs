@@ -1,8 +1,7 @@
-//! The recorded session: runs the program on a copy of the example workspace, and normalises what differs between runs
-//! and machines.
+//! Records the terminal session: runs the program on a copy of the example workspace, and captures its output.
 
 use super::ansi;
-use super::normal::normal;
+use super::normalise::normalise;
 use super::terminal::{COLUMNS, Exchange, draw};
 use crate::run::{copy, root};
 use anyhow::{Context, Result, bail, ensure};
@@ -16,11 +15,14 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The commands, as they are typed.
-const TYPED: &[Typed] = &[
-    Typed { command: "ctx up --trust &", end: End::Prints("Ctrl-C stops.") },
-    Typed { command: r#"ctx search "why was the database down in January?" --limit 1"#, end: End::Exits },
-    Typed { command: "cat incidents.luau", end: End::Exits },
-    Typed { command: "ctx exec incidents.luau --json", end: End::Exits },
+const COMMANDS: &[TypedCommand] = &[
+    TypedCommand { command: "ctx up --trust &", end: OutputEnd::Prints("Ctrl-C stops.") },
+    TypedCommand {
+        command: r#"ctx search "why was the database down in January?" --limit 1"#,
+        end: OutputEnd::Exits,
+    },
+    TypedCommand { command: "cat incidents.luau", end: OutputEnd::Exits },
+    TypedCommand { command: "ctx exec incidents.luau --json", end: OutputEnd::Exits },
 ];
 
 /// The script of the session, which the copy of the workspace gets.
@@ -43,28 +45,28 @@ const COMMAND_TIME_MAX: Duration = Duration::from_secs(60);
 const EMBEDDING_TIME_MAX: Duration = Duration::from_secs(300);
 const EMBEDDING_POLL: Duration = Duration::from_millis(200);
 
-struct Typed {
+struct TypedCommand {
     command: &'static str,
-    end: End,
+    end: OutputEnd,
 }
 
 /// When the output of a command is complete.
-enum End {
+enum OutputEnd {
     Exits,
     /// The command goes on in the background after it has printed this.
     Prints(&'static str),
 }
 
-/// Runs the session with this program; returns its picture.
-pub(super) fn picture(binary: &Path) -> Result<String> {
+/// Runs the session with this program, and returns its SVG.
+pub(super) fn draw_session(binary: &Path) -> Result<String> {
     let home = Home::new(binary)?;
     let mut session = Vec::new();
     let mut background = Vec::new();
-    for Typed { command, end } in TYPED {
+    for TypedCommand { command, end } in COMMANDS {
         let started = home.start(command)?;
         let output = match end {
-            End::Exits => started.finish()?,
-            End::Prints(last) => {
+            OutputEnd::Exits => started.finish()?,
+            OutputEnd::Prints(last) => {
                 let (output, running) = started.until(last)?;
                 background.push(running);
                 // Searches before all embeddings are computed would have other scores.
@@ -72,7 +74,7 @@ pub(super) fn picture(binary: &Path) -> Result<String> {
                 output
             }
         };
-        let output = ansi::lines(&normal(&output, &home.path()?), COLUMNS);
+        let output = ansi::lines(&normalise(&output, &home.path()?), COLUMNS);
         session.push(Exchange { command: (*command).to_owned(), output });
     }
     for running in background {
@@ -133,7 +135,7 @@ impl Home {
         Ok(command)
     }
 
-    fn start(&self, typed: &str) -> Result<Running> {
+    fn start(&self, typed: &str) -> Result<RunningCommand> {
         let (mut reader, writer) = io::pipe()?;
         let line = format!("exec {}", typed.trim_end_matches(" &"));
         let mut command = self.command("/bin/sh")?;
@@ -148,7 +150,7 @@ impl Home {
                 }
             }
         });
-        Ok(Running { typed: typed.to_owned(), child, output })
+        Ok(RunningCommand { typed: typed.to_owned(), child, output })
     }
 
     fn await_embeddings(&self) -> Result<()> {
@@ -179,13 +181,13 @@ fn set_modified(folder: &Path, time: SystemTime) -> Result<()> {
 }
 
 /// A command that was started; killed when dropped.
-struct Running {
+struct RunningCommand {
     typed: String,
     child: Child,
     output: Receiver<Vec<u8>>,
 }
 
-impl Running {
+impl RunningCommand {
     /// The whole output of a command that must succeed.
     fn finish(mut self) -> Result<String> {
         let output = self.read(None)?;
@@ -231,7 +233,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None))
             && self.child.kill().is_ok()

@@ -45,7 +45,7 @@ pub(super) struct Exchange {
 
 /// The picture of a session.
 pub(super) fn draw(title: &str, description: &str, session: &[Exchange]) -> String {
-    let lines = timed(session);
+    let lines = timed_lines(session);
     let hidden = lines.len().saturating_sub(ROWS);
     let rows = lines.len().min(ROWS);
     let (width, height) =
@@ -89,7 +89,7 @@ fn top() -> f64 {
 struct TimedLine {
     line: Line,
     at: f64,
-    /// `None` if it is output.
+    /// Absent for a line of output.
     typing: Option<Typing>,
 }
 
@@ -101,7 +101,7 @@ struct Typing {
 }
 
 /// The lines of a session in their order, each with the time when it appears.
-fn timed(session: &[Exchange]) -> Vec<TimedLine> {
+fn timed_lines(session: &[Exchange]) -> Vec<TimedLine> {
     let mut lines = Vec::new();
     let mut clock = 0.0;
     for Exchange { command, output } in session {

@@ -1,4 +1,5 @@
-//! Output without what differs between runs and machines: paths, ports, times, durations, sizes and random ids.
+//! Normalises program output: replaces paths, ports, times, durations, sizes and random ids, which differ between runs
+//! and machines, by constants.
 
 use std::path::Path;
 
@@ -12,27 +13,27 @@ const RANDOM_ID: &str = "019df2f2-3a80-7c31-9d0e-5b6a7c8d9e0f";
 const BYTES_ROUNDED: u64 = 1_000;
 
 /// The normalised output of a program whose home folder is `home`.
-pub(super) fn normal(output: &str, home: &Path) -> String {
+pub(super) fn normalise(output: &str, home: &Path) -> String {
     let output = output.replace(&*home.to_string_lossy(), "~");
-    let mut normal = String::with_capacity(output.len());
+    let mut normalised = String::with_capacity(output.len());
     let mut words = output.split_inclusive([' ', '\n']).peekable();
     while let Some(word) = words.next() {
         let (text, end) = split_end(word);
         let unit = words.peek().map(|next| split_end(next));
         if is_number(text) && end == " " && matches!(unit, Some(("ms" | "s" | "µs", _))) {
-            normal.push_str(DURATION);
-            normal.extend(words.next().map(|unit| split_end(unit).1));
+            normalised.push_str(DURATION);
+            normalised.extend(words.next().map(|unit| split_end(unit).1));
             continue;
         }
-        normal.push_str(&match text {
+        normalised.push_str(&match text {
             text if is_time(text) => TIME.to_owned(),
             text if is_random_id(text) => RANDOM_ID.to_owned(),
-            text if normal.ends_with("\"bytes_kept\": ") => rounded(text),
+            text if normalised.ends_with("\"bytes_kept\": ") => rounded(text),
             text => with_port(text),
         });
-        normal.push_str(end);
+        normalised.push_str(end);
     }
-    normal
+    normalised
 }
 
 /// A word, and the space or line break after it.
@@ -75,15 +76,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_between_runs_becomes_the_same() {
-        let told = |home: &str, port: u16, time: &str, duration: &str, id: &str, bytes: u32| {
+    fn values_that_differ_between_runs_become_constants() {
+        let normalised_output = |home: &str, port: u16, time: &str, duration: &str, id: &str, bytes: u32| {
             let output = format!(
                 "serving http://127.0.0.1:{port}\n  --config {home}/ctx.toml\n{id}  {time}  ok  {duration}  2 B\n\
                  curl http://127.0.0.1:{port}/mcp \\\n  \"bytes_kept\": {bytes}\n"
             );
-            normal(&output, Path::new(home))
+            normalise(&output, Path::new(home))
         };
-        let one = told(
+        let one = normalised_output(
             "/tmp/a",
             40123,
             "2026-11-19T05:47:17.58Z",
@@ -91,7 +92,7 @@ mod tests {
             "01a1f258-54cc-75fc-9188-0b7280960f2c",
             58_962,
         );
-        let other = told(
+        let other = normalised_output(
             "/var/b/c",
             9,
             "2027-01-01T00:00:00Z",
@@ -108,9 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_in_every_run_stays() {
+    fn other_values_stay() {
         let output =
             "  30 documents, 24 minutes  (0.98)\n\nid bbc32a88-75f0-516f-882e-820e28c1cc4d 2026-05-04\n";
-        assert_eq!(normal(output, Path::new("/tmp/a")), output);
+        assert_eq!(normalise(output, Path::new("/tmp/a")), output);
     }
 }
