@@ -50,7 +50,11 @@ impl Meter {
     /// Starts with a whole burst available.
     pub fn new(limit: RateLimit) -> Self {
         let interval = limit.period / limit.calls.get();
-        Self { interval, tolerance: limit.period.saturating_sub(interval), full_at: Mutex::new(Instant::now()) }
+        Self {
+            interval,
+            tolerance: limit.period.saturating_sub(interval),
+            full_at: Mutex::new(Instant::now()),
+        }
     }
 
     /// Counts one call, or returns the time to wait for it.

@@ -452,7 +452,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         // A process without an id has already exited and been reaped.
         #[cfg(unix)]
-        if let Some(id) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)) {
+        if let Some(id) =
+            self.child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
+        {
             let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
         }
     }
